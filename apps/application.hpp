@@ -1,0 +1,91 @@
+// What an application (lda, mf, …) is to the launcher: options, a part that runs in each worker process, and
+// a plain loop. The launcher parses the same command line in every process, so options reach the workers
+// unchanged.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/session.hpp"
+
+namespace verbena::apps {
+
+/// What a worker says at the end of an iteration. The launcher adds the reports of all workers of one
+/// iteration up and hands the sums to Application::objectives().
+struct IterationReport {
+  std::int64_t iteration = 0;  ///< from 1
+  double items = 0;            ///< examples really processed, in throughput_unit()
+  double seconds = 0;          ///< training time of this iteration, evaluation excluded
+  std::map<std::string, double>
+      sums;  ///< additive parts of the objectives; empty where the iteration was not evaluated
+};
+
+/// Where a worker's (or the plain loop's) words go. Provided by the launcher.
+class Reporter {
+ public:
+  virtual ~Reporter() = default;
+  virtual void iteration(const IterationReport& report) = 0;
+  /// A line for people, such as the top words of a topic; printed above the progress line. Rank 0 only.
+  virtual void print(std::string_view line) = 0;
+  /// A slow part other than training ("reading data"), shown as a progress bar; done ≤ total.
+  virtual void progress(std::string_view what, double done, double total) = 0;
+  /// Anything the model adds to the summary object. Rank 0 only.
+  virtual void summary(const std::string& name, nlohmann::json value) = 0;
+};
+
+struct WorkerContext {
+  Session& session;
+  ConsistencyModel consistency;  ///< for the application's tables
+  Reporter& reporter;
+  const std::atomic<bool>& stop;  ///< Ctrl-C: return CANCELLED at the next convenient place, writing nothing
+};
+
+struct BaselineContext {
+  Reporter& reporter;
+  const std::atomic<bool>& stop;
+};
+
+class Application {
+ public:
+  virtual ~Application() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual std::string_view description() const = 0;  ///< one line, for --help
+  /// Unit of IterationReport::items, plural: "tokens", "ratings".
+  [[nodiscard]] virtual std::string_view throughput_unit() const = 0;
+  /// The objective shown in the progress line and drawn first: a name that objectives() returns.
+  [[nodiscard]] virtual std::string_view main_objective() const = 0;
+
+  /// Adds the application's own options (whole words: --data, --iterations, --seed, --output, --rank, …).
+  virtual void add_options(CLI::App& command) = 0;
+
+  /// Runs once in the launcher before any process is started: options that fit together, input that can be
+  /// read, output that can be written, memory that suffices. `workers` counts all, 1 for the plain loop.
+  /// Errors are INVALID_ARGUMENT or NOT_FOUND with one clear line.
+  virtual absl::Status check(std::uint32_t workers) = 0;
+
+  [[nodiscard]] virtual std::int64_t iterations() const = 0;
+
+  /// Objectives by name from the sums over all workers.
+  [[nodiscard]] virtual std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const = 0;
+
+  /// Trains as one worker of many. Bad input is INVALID_ARGUMENT, "file:line: what was expected".
+  virtual absl::Status run_worker(WorkerContext& context) = 0;
+  /// Trains in a plain loop over the same kernel, without a parameter server (--baseline).
+  virtual absl::Status run_baseline(BaselineContext& context) = 0;
+};
+
+/// Makes each application the binary knows, in the order of --help.
+std::vector<std::unique_ptr<Application>> make_applications();
+
+}  // namespace verbena::apps

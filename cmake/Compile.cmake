@@ -1,0 +1,40 @@
+# Language level, warnings and sanitizers, the same for every target of ours.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+
+# Assertions stay on in release builds: they guard invariants of our own, never data of others.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
+endif()
+
+add_library(verbena_compile INTERFACE)
+target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
+target_compile_options(verbena_compile INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wcast-qual -Werror
+  # One result on every machine: a fused multiply-add where the compiler fancies it would not give that.
+  -ffp-contract=off
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  # gcc reports these two inside inlined library code, not at a place of ours.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
+if(VERBENA_SANITIZE)
+  add_compile_options("-fsanitize=${VERBENA_SANITIZE}" -fno-omit-frame-pointer)
+  add_link_options("-fsanitize=${VERBENA_SANITIZE}")
+endif()
+
+# verbena_library(NAME SOURCES … DEPENDS …): a library verbena_NAME, alias verbena::NAME.
+function(verbena_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(verbena_${name} STATIC ${ARG_SOURCES})
+  add_library(verbena::${name} ALIAS verbena_${name})
+  target_link_libraries(verbena_${name} PUBLIC $<BUILD_INTERFACE:verbena_compile> ${ARG_DEPENDS}
+                        PRIVATE ${ARG_PRIVATE_DEPENDS})
+endfunction()

@@ -1,0 +1,15 @@
+# Everything comes from the distribution's packages (scripts/setup names them).
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(TBB REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+# Found here so that a missing package shows at once; the verbs backend links them.
+pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
+pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET librdmacm)

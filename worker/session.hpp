@@ -1,0 +1,109 @@
+// A worker's place in a job: connections to all servers, its clock, its tables. The library's main header.
+//
+//   auto session = verbena::Session::connect(options);                       //
+//   StatusOr<std::unique_ptr<Session>> auto weights = (*session)->table<float>({.name = "weights", .rows = 1
+//   << 20, .width = 100,
+//                                            .consistency = verbena::Essp{.staleness = 2}});
+//   (*weights)->pull(keys, values);                                          // see worker/table.hpp
+//   (*weights)->push(keys, gradients);
+//   (*session)->clock();                                                     // this worker finished one
+//   iteration
+//
+// Thread safety: a session and its tables belong to one thread. A process may hold many sessions; each is a
+// worker.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "consistency/model.hpp"
+#include "protocol/partition.hpp"
+
+namespace verbena {
+
+using consistency::Bsp;
+using consistency::ConsistencyModel;
+using consistency::Essp;
+using consistency::Ssp;
+using protocol::Key;
+using protocol::KeyRange;
+
+/// Where a pull finds a row.
+enum class ReadPath : std::uint8_t {
+  kAuto,     ///< kInPlace where the server's memory is mapped (one host), else kCached
+  kInPlace,  ///< the row itself, in the server's memory
+  kCached,   ///< this worker's row cache; under ESSP the server keeps it fresh by eager pushes
+};
+
+struct SessionOptions {
+  // --- behaviour
+  std::vector<std::string> servers;  ///< addresses, in the order of server ranks
+  std::uint32_t rank = 0;            ///< this worker, 0 ≤ rank < workers
+  std::uint32_t workers = 1;
+  ReadPath read_path = ReadPath::kAuto;
+  std::uint32_t timeout_ms = 30'000;  ///< bound on every wait for a peer; a dead peer is noticed much sooner
+  // --- performance
+  std::size_t inbox_bytes = std::size_t{8}
+                            << 20;  ///< ring per server for this worker's updates; larger batches block less
+  std::size_t push_ring_bytes = std::size_t{8} << 20;  ///< ring per server for eager pushes to this worker
+};
+
+/// What a table is. All workers must name it alike; the first to do so creates it, zeroed.
+struct TableOptions {
+  std::string name;
+  std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
+  std::uint32_t width = 0;  ///< values a row
+  ConsistencyModel consistency = Ssp{};
+  std::uint64_t cache_rows =
+      UINT64_MAX;  ///< rows the cache may hold; further rows are read from the server each time
+};
+
+/// How stale reads were: counts by clock differential (newest clock surely included − reader's clock; BSP is
+/// always −1).
+struct StalenessHistogram {
+  std::vector<std::uint64_t>
+      reads_by_lag;  ///< [i]: rows read with differential −1 − i; the last one holds all beyond
+  [[nodiscard]] double mean_clock_differential() const;
+  void merge(const StalenessHistogram& other);
+};
+
+struct SessionStatistics {
+  double waited_seconds =
+      0;  ///< blocked in pull, push, clock or barrier because of the consistency model or a full ring
+  std::uint64_t rows_pulled = 0;
+  std::uint64_t rows_pushed = 0;
+  std::uint64_t rows_eagerly_received = 0;
+  StalenessHistogram staleness;  ///< over all tables
+};
+
+template <class Value>
+class Table;
+
+class Session {
+ public:
+  static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
+  ~Session();
+
+  /// Creates or opens a table; collective: every worker of the job opens the same tables in the same order.
+  /// Value: float, double, int32_t, int64_t. The table lives as long as the session.
+  template <class Value>
+  absl::StatusOr<Table<Value>*> table(const TableOptions& options);
+
+  /// Ends this worker's iteration: ships its updates, advances its clock; waits only if the model says so.
+  absl::Status clock();
+
+  /// clock(), then waits until every worker has reached the same clock and all updates so far are applied
+  /// everywhere. Collective: all workers call it at the same clock.
+  absl::Status barrier();
+
+  [[nodiscard]] std::int64_t current_clock() const;
+  [[nodiscard]] std::uint32_t rank() const;
+  [[nodiscard]] std::uint32_t workers() const;
+  [[nodiscard]] SessionStatistics statistics() const;
+};
+
+}  // namespace verbena
