@@ -1,0 +1,290 @@
+#include "protocol/messages.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace verbena::protocol {
+
+namespace {
+
+enum class ControlKind : std::uint32_t { kHello = 1, kWelcome, kOpenTable, kTableOpened, kGoodbye, kFailed };
+
+class Writer {
+ public:
+  explicit Writer(ControlKind kind) {
+    u32(kMagic);
+    u32(kVersion);
+    u32(static_cast<std::uint32_t>(kind));
+    u32(0);
+  }
+  void u32(std::uint32_t value) { raw(&value, sizeof value); }
+  void u64(std::uint64_t value) { raw(&value, sizeof value); }
+  void descriptor(const Descriptor& value) {
+    u64(value.address);
+    u64(value.length_bytes);
+    u64(value.key);
+  }
+  void text(std::string_view value) {
+    u32(static_cast<std::uint32_t>(value.size()));
+    raw(value.data(), value.size());
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  void raw(const void* data, std::size_t size) { bytes_.append(static_cast<const char*>(data), size); }
+  std::string bytes_;
+};
+
+/// Reads past the end give zeros and are remembered: one check at the end suffices.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::uint32_t u32() { return number<std::uint32_t>(); }
+  std::uint64_t u64() { return number<std::uint64_t>(); }
+  Descriptor descriptor() {
+    Descriptor value;
+    value.address = u64();
+    value.length_bytes = u64();
+    value.key = u64();
+    return value;
+  }
+  std::string text(std::size_t max_bytes) {
+    const std::size_t size = u32();
+    if (size > max_bytes || size > bytes_.size()) {
+      ok_ = false;
+      return {};
+    }
+    std::string value(size, '\0');
+    std::memcpy(value.data(), bytes_.data(), size);
+    bytes_ = bytes_.subspan(size);
+    return value;
+  }
+  /// Everything was there and nothing is left.
+  [[nodiscard]] bool complete() const { return ok_ && bytes_.empty(); }
+
+ private:
+  template <class Number>
+  Number number() {
+    Number value = 0;
+    if (bytes_.size() < sizeof value) {
+      ok_ = false;
+      bytes_ = {};
+      return value;
+    }
+    std::memcpy(&value, bytes_.data(), sizeof value);
+    bytes_ = bytes_.subspan(sizeof value);
+    return value;
+  }
+  std::span<const std::byte> bytes_;
+  bool ok_ = true;
+};
+
+struct Encoder {
+  std::string operator()(const Hello& hello) const {
+    Writer out(ControlKind::kHello);
+    for (const std::uint32_t value : {hello.worker, hello.workers, hello.pid, hello.server, hello.servers}) {
+      out.u32(value);
+    }
+    out.descriptor(hello.push_ring);
+    out.descriptor(hello.inbox_credit);
+    return out.take();
+  }
+  std::string operator()(const Welcome& welcome) const {
+    Writer out(ControlKind::kWelcome);
+    out.u32(welcome.pid);
+    out.u32(welcome.lanes);
+    out.descriptor(welcome.inbox);
+    out.descriptor(welcome.push_credit);
+    return out.take();
+  }
+  std::string operator()(const OpenTable& open) const {
+    Writer out(ControlKind::kOpenTable);
+    out.u32(open.table);
+    out.u32(static_cast<std::uint32_t>(open.value_type));
+    out.u64(open.rows);
+    out.u32(open.width);
+    out.u32(open.model);
+    out.u32(open.staleness);
+    out.text(open.name);
+    return out.take();
+  }
+  std::string operator()(const TableOpened& opened) const {
+    Writer out(ControlKind::kTableOpened);
+    out.u32(opened.table);
+    out.descriptor(opened.shard);
+    return out.take();
+  }
+  std::string operator()(const Goodbye&) const { return Writer(ControlKind::kGoodbye).take(); }
+  std::string operator()(const Failed& failed) const {
+    Writer out(ControlKind::kFailed);
+    out.u32(failed.code);
+    out.text(std::string_view(failed.reason).substr(0, kMaxReasonBytes));
+    return out.take();
+  }
+};
+
+Hello read_hello(Reader& in) {
+  Hello hello;
+  hello.worker = in.u32();
+  hello.workers = in.u32();
+  hello.pid = in.u32();
+  hello.server = in.u32();
+  hello.servers = in.u32();
+  hello.push_ring = in.descriptor();
+  hello.inbox_credit = in.descriptor();
+  return hello;
+}
+
+Welcome read_welcome(Reader& in) {
+  Welcome welcome;
+  welcome.pid = in.u32();
+  welcome.lanes = in.u32();
+  welcome.inbox = in.descriptor();
+  welcome.push_credit = in.descriptor();
+  return welcome;
+}
+
+OpenTable read_open_table(Reader& in) {
+  OpenTable open;
+  open.table = in.u32();
+  open.value_type = static_cast<ValueType>(in.u32());
+  open.rows = in.u64();
+  open.width = in.u32();
+  open.model = in.u32();
+  open.staleness = in.u32();
+  open.name = in.text(kMaxNameBytes);
+  return open;
+}
+
+TableOpened read_table_opened(Reader& in) {
+  TableOpened opened;
+  opened.table = in.u32();
+  opened.shard = in.descriptor();
+  return opened;
+}
+
+Failed read_failed(Reader& in) {
+  Failed failed;
+  failed.code = in.u32();
+  failed.reason = in.text(kMaxReasonBytes);
+  return failed;
+}
+
+absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
+  switch (kind) {
+    case ControlKind::kHello:
+      return read_hello(in);
+    case ControlKind::kWelcome:
+      return read_welcome(in);
+    case ControlKind::kOpenTable:
+      return read_open_table(in);
+    case ControlKind::kTableOpened:
+      return read_table_opened(in);
+    case ControlKind::kGoodbye:
+      return Goodbye{};
+    case ControlKind::kFailed:
+      return read_failed(in);
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
+}
+
+/// What no honest peer sends, whatever the job.
+absl::Status check(const ControlMessage& message) {
+  if (const auto* hello = std::get_if<Hello>(&message)) {
+    if (hello->workers == 0 || hello->workers > kMaxWorkers || hello->worker >= hello->workers ||
+        hello->server >= hello->servers) {
+      return absl::InvalidArgumentError(fmt::format("hello of worker {} of {} to server {} of {}",
+                                                    hello->worker, hello->workers, hello->server,
+                                                    hello->servers));
+    }
+  } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
+    if (welcome->lanes == 0 || welcome->lanes > kMaxLanes) {
+      return absl::InvalidArgumentError(fmt::format("welcome with {} lanes", welcome->lanes));
+    }
+  } else if (const auto* open = std::get_if<OpenTable>(&message)) {
+    if (value_bytes(open->value_type) == 0 || open->rows == 0 || open->rows > kMaxRows || open->width == 0 ||
+        open->width > kMaxWidth) {
+      return absl::InvalidArgumentError(fmt::format("table \"{}\" of {} rows, width {}, value type {}",
+                                                    open->name, open->rows, open->width,
+                                                    static_cast<std::uint32_t>(open->value_type)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string encode(const ControlMessage& message) {
+  return std::visit(Encoder{}, message);
+}
+
+absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes) {
+  Reader in(bytes);
+  if (in.u32() != kMagic)
+    return absl::InvalidArgumentError("control message without the magic number: not Verbena");
+  if (const std::uint32_t version = in.u32(); version != kVersion) {
+    return absl::InvalidArgumentError(
+        fmt::format("the peer speaks protocol version {}, this is version {}", version, kVersion));
+  }
+  const auto kind = static_cast<ControlKind>(in.u32());
+  in.u32();  // padding
+  absl::StatusOr<ControlMessage> message = read_body(kind, in);
+  if (!message.ok()) return message;
+  if (!in.complete()) {
+    return absl::InvalidArgumentError(fmt::format("control message of kind {} has a wrong length, {}",
+                                                  static_cast<std::uint32_t>(kind), bytes.size()));
+  }
+  if (absl::Status status = check(*message); !status.ok()) return status;
+  return message;
+}
+
+absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
+  BulkMessage message;
+  if (bytes.size() < sizeof message.header) {
+    return absl::InvalidArgumentError(fmt::format("bulk message of {} bytes has no header", bytes.size()));
+  }
+  std::memcpy(&message.header, bytes.data(), sizeof message.header);
+  message.payload = bytes.subspan(sizeof message.header);
+  const auto kind = static_cast<std::uint32_t>(message.header.kind);
+  if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
+      kind > static_cast<std::uint32_t>(BulkKind::kRows)) {
+    return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
+  }
+  return message;
+}
+
+absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range) {
+  const std::size_t bytes = message.header.count * record_bytes(stride_bytes);
+  if (message.payload.size() != bytes) {
+    return absl::InvalidArgumentError(fmt::format("expected {} records in {} bytes, found {}",
+                                                  message.header.count, bytes, message.payload.size()));
+  }
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    const Key key = record_key(message.payload, stride_bytes, i);
+    if (key - range.first >= range.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("record of key {}, expected {} to below {}", key, range.first, range.last));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_keys(const BulkMessage& message, KeyRange range) {
+  if (message.payload.size() != message.header.count * sizeof(Key)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected {} keys, found {} bytes", message.header.count, message.payload.size()));
+  }
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    Key key;
+    std::memcpy(&key, message.payload.data() + i * sizeof key, sizeof key);
+    if (key - range.first >= range.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("key {}, expected {} to below {}", key, range.first, range.last));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::protocol

@@ -1,0 +1,151 @@
+// What a server and a worker say to each other. Little-endian, 8-byte aligned; docs/protocol.md has it byte
+// by byte.
+//
+// Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
+// Goodbye, Failed. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
+// server; rows and clocks to the worker. Every decode function takes bytes that anyone may have written and
+// checks all of them: INVALID_ARGUMENT.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "protocol/partition.hpp"
+#include "protocol/value_type.hpp"
+
+namespace verbena::protocol {
+
+static_assert(std::endian::native == std::endian::little,
+              "messages are written in the processor's byte order");
+
+constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kMaxNameBytes = 256;
+constexpr std::size_t kMaxReasonBytes = 1024;
+constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 40;
+constexpr std::uint32_t kMaxWidth = 1 << 20;
+constexpr std::uint32_t kMaxWorkers = 4096;
+constexpr std::uint32_t kMaxLanes = 256;
+
+/// A transport's RemoteDescriptor as it travels; the protocol does not look inside.
+struct Descriptor {
+  std::uint64_t address = 0;
+  std::uint64_t length_bytes = 0;
+  std::uint64_t key = 0;
+  friend bool operator==(const Descriptor&, const Descriptor&) = default;
+};
+
+// --- control messages
+// ---------------------------------------------------------------------------------------------------
+
+/// Worker → server, first.
+struct Hello {
+  std::uint32_t worker = 0;
+  std::uint32_t workers = 0;
+  std::uint32_t pid = 0;
+  std::uint32_t server = 0;  ///< the rank that the worker believes to talk to
+  std::uint32_t servers = 0;
+  Descriptor push_ring;     ///< in the worker's memory
+  Descriptor inbox_credit;  ///< in the worker's memory
+};
+
+/// Server → worker, the answer.
+struct Welcome {
+  std::uint32_t pid = 0;
+  std::uint32_t lanes = 0;
+  Descriptor inbox;        ///< in the server's memory
+  Descriptor push_credit;  ///< in the server's memory
+};
+
+/// Worker → server. Tables are numbered in the order in which they are opened.
+struct OpenTable {
+  std::uint32_t table = 0;
+  ValueType value_type = ValueType::kFloat;
+  std::uint64_t rows = 0;  ///< of the whole table
+  std::uint32_t width = 0;
+  std::uint32_t model = 0;  ///< index in consistency::ConsistencyModel
+  std::uint32_t staleness = 0;
+  std::string name;
+  friend bool operator==(const OpenTable&, const OpenTable&) = default;
+};
+
+/// Server → worker, the answer.
+struct TableOpened {
+  std::uint32_t table = 0;
+  Descriptor shard;  ///< the server's rows, in key order, row_stride_bytes() apart
+};
+
+/// Worker → server: leaves for good, having shipped everything.
+struct Goodbye {};
+
+/// Either way: the job cannot go on.
+struct Failed {
+  std::uint32_t code = 0;  ///< an absl::StatusCode
+  std::string reason;
+};
+
+using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed>;
+
+[[nodiscard]] std::string encode(const ControlMessage& message);
+absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
+
+// --- bulk messages
+// --------------------------------------------------------------------------------------------------------
+
+enum class BulkKind : std::uint32_t {
+  kUpdates = 1,  ///< worker → server: `count` records of `table` in `lane`
+  kClock = 2,  ///< worker → server: has finished clock `clock` − 1 · server → worker: min clock of `lane` is
+               ///< `clock`
+  kSubscribe = 3,  ///< worker → server: `count` rows of `table` in `lane`, each a Key
+  kRows = 4,       ///< server → worker: `count` records of `table` in `lane`
+};
+
+struct BulkHeader {
+  BulkKind kind = BulkKind::kUpdates;
+  std::uint32_t table = 0;
+  std::uint32_t lane = 0;
+  std::uint32_t count = 0;
+  std::int64_t clock = 0;
+  /// server → worker: how many of this worker's kUpdates messages for `lane` are applied in what follows.
+  std::uint64_t applied = 0;
+};
+static_assert(sizeof(BulkHeader) == 32 && std::is_trivially_copyable_v<BulkHeader>);
+
+/// A record is the row's key in the whole table (8 bytes), then row_stride_bytes() of values.
+constexpr std::size_t record_bytes(std::size_t stride_bytes) {
+  return sizeof(Key) + stride_bytes;
+}
+
+/// Header and payload of a bulk message whose length agrees with its header.
+struct BulkMessage {
+  BulkHeader header;
+  std::span<const std::byte> payload;
+};
+
+/// Splits off the header. Lengths are checked by the two functions below, once the table is known.
+absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
+
+/// `count` records whose keys lie all in `range`. REQUIRES: stride_bytes is a multiple of 8.
+absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range);
+
+/// `count` keys that lie all in `range`.
+absl::Status check_keys(const BulkMessage& message, KeyRange range);
+
+inline Key record_key(std::span<const std::byte> payload, std::size_t stride_bytes, std::size_t record) {
+  Key key;
+  __builtin_memcpy(&key, payload.data() + record * record_bytes(stride_bytes), sizeof key);
+  return key;
+}
+inline const std::byte* record_values(std::span<const std::byte> payload, std::size_t stride_bytes,
+                                      std::size_t record) {
+  return payload.data() + record * record_bytes(stride_bytes) + sizeof(Key);
+}
+
+}  // namespace verbena::protocol

@@ -1,0 +1,58 @@
+// The number types a table may hold, and the layout of a row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace verbena::protocol {
+
+enum class ValueType : std::uint32_t { kFloat = 1, kDouble = 2, kInt32 = 3, kInt64 = 4 };
+
+template <class Value>
+constexpr ValueType value_type_of() {
+  if constexpr (std::is_same_v<Value, float>) return ValueType::kFloat;
+  if constexpr (std::is_same_v<Value, double>) return ValueType::kDouble;
+  if constexpr (std::is_same_v<Value, std::int32_t>) return ValueType::kInt32;
+  static_assert(std::is_same_v<Value, float> || std::is_same_v<Value, double> ||
+                    std::is_same_v<Value, std::int32_t> || std::is_same_v<Value, std::int64_t>,
+                "a table holds float, double, int32_t or int64_t");
+  return ValueType::kInt64;
+}
+
+/// 0 for a number that names no type.
+constexpr std::size_t value_bytes(ValueType type) {
+  switch (type) {
+    case ValueType::kFloat:
+    case ValueType::kInt32:
+      return 4;
+    case ValueType::kDouble:
+    case ValueType::kInt64:
+      return 8;
+  }
+  return 0;
+}
+
+/// Calls visit.template operator()<Value>() with the C++ type that `type` names.
+template <class Visitor>
+decltype(auto) visit_value_type(ValueType type, Visitor&& visit) {
+  switch (type) {
+    case ValueType::kFloat:
+      return visit.template operator()<float>();
+    case ValueType::kDouble:
+      return visit.template operator()<double>();
+    case ValueType::kInt32:
+      return visit.template operator()<std::int32_t>();
+    case ValueType::kInt64:
+      break;
+  }
+  return visit.template operator()<std::int64_t>();
+}
+
+/// Distance between rows in a shard, in a cache and in messages: the values, padded to whole 8-byte words, so
+/// that a range of rows is one transfer and each word of it is whole.
+constexpr std::size_t row_stride_bytes(ValueType type, std::uint32_t width) {
+  return (value_bytes(type) * width + 7) / 8 * 8;
+}
+
+}  // namespace verbena::protocol
