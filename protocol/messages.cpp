@@ -86,6 +86,8 @@ struct Encoder {
     for (const std::uint32_t value : {hello.worker, hello.workers, hello.pid, hello.server, hello.servers}) {
       out.u32(value);
     }
+    out.u32(0);  // padding
+    out.u64(hello.inbox_bytes);
     out.descriptor(hello.push_ring);
     out.descriptor(hello.inbox_credit);
     return out.take();
@@ -131,6 +133,8 @@ Hello read_hello(Reader& in) {
   hello.pid = in.u32();
   hello.server = in.u32();
   hello.servers = in.u32();
+  in.u32();  // padding
+  hello.inbox_bytes = in.u64();
   hello.push_ring = in.descriptor();
   hello.inbox_credit = in.descriptor();
   return hello;

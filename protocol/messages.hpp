@@ -52,8 +52,9 @@ struct Hello {
   std::uint32_t pid = 0;
   std::uint32_t server = 0;  ///< the rank that the worker believes to talk to
   std::uint32_t servers = 0;
-  Descriptor push_ring;     ///< in the worker's memory
-  Descriptor inbox_credit;  ///< in the worker's memory
+  std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
+  Descriptor push_ring;           ///< in the worker's memory
+  Descriptor inbox_credit;        ///< in the worker's memory
 };
 
 /// Server → worker, the answer.
@@ -100,11 +101,12 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
 // --------------------------------------------------------------------------------------------------------
 
 enum class BulkKind : std::uint32_t {
-  kUpdates = 1,  ///< worker → server: `count` records of `table` in `lane`
-  kClock = 2,  ///< worker → server: has finished clock `clock` − 1 · server → worker: min clock of `lane` is
-               ///< `clock`
+  kUpdates = 1,    ///< worker → server: `count` records of `table` in `lane`, made at clock `clock`
+  kClock = 2,      ///< worker → server: has finished all clocks below `clock`
   kSubscribe = 3,  ///< worker → server: `count` rows of `table` in `lane`, each a Key
-  kRows = 4,       ///< server → worker: `count` records of `table` in `lane`
+  /// server → worker: `count` records of `table` in `lane`; 0 where there is only a clock to tell. After them the min clock of
+  /// the lane is `clock`, and each row last received from it holds all updates of clocks < `clock`.
+  kRows = 4,
 };
 
 struct BulkHeader {
@@ -113,10 +115,15 @@ struct BulkHeader {
   std::uint32_t lane = 0;
   std::uint32_t count = 0;
   std::int64_t clock = 0;
-  /// server → worker: how many of this worker's kUpdates messages for `lane` are applied in what follows.
+  /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied, and these rows hold, exactly.
   std::uint64_t applied = 0;
 };
 static_assert(sizeof(BulkHeader) == 32 && std::is_trivially_copyable_v<BulkHeader>);
+
+/// No bulk message is larger than this part of its ring, so that a ring holds several.
+constexpr std::size_t max_bulk_bytes(std::size_t ring_bytes) { return ring_bytes / 8 / 8 * 8; }
+constexpr std::size_t kMinRingBytes = 4096;
+constexpr std::size_t kMaxRingBytes = std::size_t{1} << 30;
 
 /// A record is the row's key in the whole table (8 bytes), then row_stride_bytes() of values.
 constexpr std::size_t record_bytes(std::size_t stride_bytes) {

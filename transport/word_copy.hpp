@@ -37,25 +37,28 @@ inline void copy_words(Value* __restrict to, const Value* __restrict from, std::
 #endif
 }
 
-/// to[i] += update[i]; integers wrap around. One writer at a time; readers use copy_words().
+/// a + b; integers wrap around.
+template <class Value>
+inline Value sum_of(Value a, Value b) {
+  if constexpr (std::is_integral_v<Value>) {
+    using Unsigned = std::make_unsigned_t<Value>;
+    return static_cast<Value>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  } else {
+    return a + b;
+  }
+}
+
+/// to[i] += update[i]. One writer at a time; readers use copy_words().
 template <class Value>
 inline void add_words(Value* __restrict to, const Value* __restrict update, std::size_t count) {
-  const auto sum = [](Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>) {
-      using Unsigned = std::make_unsigned_t<Value>;
-      return static_cast<Value>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-    } else {
-      return a + b;
-    }
-  };
   for (std::size_t i = 0; i < count; ++i) {
 #if VERBENA_WORDS_ARE_ATOMIC
     Value value;
     __atomic_load(to + i, &value, __ATOMIC_RELAXED);
-    value = sum(value, update[i]);
+    value = sum_of(value, update[i]);
     __atomic_store(to + i, &value, __ATOMIC_RELAXED);
 #else
-    to[i] = sum(to[i], update[i]);
+    to[i] = sum_of(to[i], update[i]);
 #endif
   }
 }

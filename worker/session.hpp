@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "consistency/model.hpp"
 #include "protocol/partition.hpp"
+#include "transport/transport.hpp"
 
 namespace verbena {
 
@@ -45,7 +46,12 @@ struct SessionOptions {
   std::uint32_t rank = 0;            ///< this worker, 0 ≤ rank < workers
   std::uint32_t workers = 1;
   ReadPath read_path = ReadPath::kAuto;
-  std::uint32_t timeout_ms = 30'000;  ///< bound on every wait for a peer; a dead peer is noticed much sooner
+  /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
+  std::uint32_t timeout_ms = 30'000;
+  /// Bound on every wait for other workers, that is, on how long one iteration of the slowest may take.
+  std::uint32_t clock_timeout_ms = 3'600'000;
+  /// nullptr: shared memory on this host. The session drives it alone.
+  std::shared_ptr<transport::Transport> transport;
   // --- performance
   std::size_t inbox_bytes = std::size_t{8}
                             << 20;  ///< ring per server for this worker's updates; larger batches block less
@@ -83,10 +89,20 @@ struct SessionStatistics {
 template <class Value>
 class Table;
 
+namespace worker {
+class SessionCore;
+}
+
 class Session {
  public:
+  /// Connects to all servers, waiting for them to appear for at most timeout_ms.
+  /// INVALID_ARGUMENT for impossible options, DEADLINE_EXCEEDED or UNAVAILABLE with the server's name.
   static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
+  /// Says goodbye to the servers; from then on this worker holds nobody back. To leave because of a failure:
+  /// give_up().
   ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   /// Creates or opens a table; collective: every worker of the job opens the same tables in the same order.
   /// Value: float, double, int32_t, int64_t. The table lives as long as the session.
@@ -100,10 +116,18 @@ class Session {
   /// everywhere. Collective: all workers call it at the same clock.
   absl::Status barrier();
 
+  /// Tells everyone that this worker cannot go on: their calls return ABORTED with its name and `why`.
+  void give_up(const absl::Status& why);
+
   [[nodiscard]] std::int64_t current_clock() const;
   [[nodiscard]] std::uint32_t rank() const;
   [[nodiscard]] std::uint32_t workers() const;
   [[nodiscard]] SessionStatistics statistics() const;
+
+ private:
+  explicit Session(std::unique_ptr<worker::SessionCore> core);
+  std::unique_ptr<worker::SessionCore> core_;
+  std::vector<std::shared_ptr<void>> tables_;
 };
 
 }  // namespace verbena

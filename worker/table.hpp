@@ -4,11 +4,15 @@
 // be sorted; a key may come twice. A push is additive. A worker sees its own pushes in its next pull
 // (read-my-writes), others' by the table's consistency model.
 //
+// Pushes are added up in this worker's update buffer and travel when it calls Session::clock().
+//
 // Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, with nothing done;
-// UNAVAILABLE for a dead peer, DEADLINE_EXCEEDED for one that does not answer, both with its name. After
-// those two the session is broken, and every later call returns the same status.
+// UNAVAILABLE for a dead peer, DEADLINE_EXCEEDED for one that does not answer, both with its name; ABORTED
+// when another worker failed. After any but the first the session is broken, and every later call returns the
+// same status.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "absl/status/status.h"
@@ -16,33 +20,58 @@
 
 namespace verbena {
 
-/// An operation under way. wait() drives the session until it has ended and returns how; dropping it is
-/// allowed.
+namespace worker {
+class TableCore;
+struct PullOperation;
+}  // namespace worker
+
+/// An operation under way. It goes on whenever the session is used, wait() or not; Session::clock() completes
+/// it. Must not outlive the session.
 class Pending {
  public:
+  /// Drives the session until the operation has ended, and returns how.
   absl::Status wait();
   [[nodiscard]] bool done() const;
+
+ private:
+  template <class Value>
+  friend class Table;
+  explicit Pending(absl::Status ended) : status_(std::move(ended)) {}
+  Pending(worker::SessionCore& session, std::shared_ptr<worker::PullOperation> operation)
+      : session_(&session), operation_(std::move(operation)) {}
+
+  worker::SessionCore* session_ = nullptr;
+  std::shared_ptr<worker::PullOperation> operation_;
+  absl::Status status_;
 };
 
+/// Value: float, double, std::int32_t or std::int64_t.
 template <class Value>
 class Table {
  public:
   absl::Status pull(std::span<const Key> keys, std::span<Value> values);
-  absl::Status pull(KeyRange range, std::span<Value> values);  ///< one transfer per server
+  absl::Status pull(KeyRange range, std::span<Value> values);  ///< one transfer per lane
   absl::Status push(std::span<const Key> keys, std::span<const Value> updates);
   absl::Status push(KeyRange range, std::span<const Value> updates);
 
   /// As above. `keys` are copied; `values` must live until the operation has ended.
   Pending pull_async(std::span<const Key> keys, std::span<Value> values);
   Pending pull_async(KeyRange range, std::span<Value> values);
-  /// `updates` are taken over before the call returns; the operation ends when all servers concerned have
-  /// received them.
+  /// Ends when the updates are in the update buffer, which is at once; clock() tells of their delivery.
   Pending push_async(std::span<const Key> keys, std::span<const Value> updates);
   Pending push_async(KeyRange range, std::span<const Value> updates);
 
   [[nodiscard]] std::uint64_t rows() const;
   [[nodiscard]] std::uint32_t width() const;
+  /// Of the rows pulled so far.
   [[nodiscard]] const StalenessHistogram& staleness() const;
+
+ private:
+  friend class Session;
+  Table(worker::SessionCore& session, worker::TableCore& core) : session_(&session), core_(&core) {}
+
+  worker::SessionCore* session_;
+  worker::TableCore* core_;
 };
 
 }  // namespace verbena

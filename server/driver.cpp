@@ -1,0 +1,106 @@
+#include "server/driver.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <vector>
+
+namespace verbena::server {
+
+namespace {
+
+constexpr auto kIdleWait = std::chrono::milliseconds(100);
+constexpr int kIdlePolls = 200;  // some microseconds: the next update is often that near
+
+/// A thread that drives some lanes and sleeps when they have nothing to do.
+class LaneThread {
+ public:
+  LaneThread(std::vector<Lane*> lanes, transport::Transport& transport)
+      : lanes_(std::move(lanes)), transport_(transport), thread_([this] { run(); }) {}
+
+  ~LaneThread() {
+    stop_ = true;
+    wake();
+    thread_.join();
+  }
+  LaneThread(const LaneThread&) = delete;
+  LaneThread& operator=(const LaneThread&) = delete;
+
+  void wake() {
+    signal_.fetch_add(1, std::memory_order_release);
+    signal_.notify_one();
+  }
+
+ private:
+  bool poll() {
+    bool worked = false;
+    for (Lane* lane : lanes_) worked |= lane->poll();
+    // What a lane has done is the receiver's to send on and to release.
+    if (worked) transport_.interrupt();
+    return worked;
+  }
+
+  void run() {
+    while (!stop_) {
+      // Read before polling: a task enqueued after an idle poll has changed it.
+      const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+      int idle = 0;
+      while (idle < kIdlePolls && !stop_) idle = poll() ? 0 : idle + 1;
+      if (!stop_) signal_.wait(seen, std::memory_order_acquire);
+    }
+  }
+
+  std::vector<Lane*> lanes_;
+  transport::Transport& transport_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<std::uint32_t> signal_ = 0;
+  std::thread thread_;
+};
+
+class LaneThreads {
+ public:
+  LaneThreads(Server& server, transport::Transport& transport, std::uint32_t count) : server_(server) {
+    const auto& lanes = server.lanes();
+    const std::size_t threads = std::min<std::size_t>(count, lanes.size());
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+      std::vector<Lane*> mine;
+      for (std::size_t lane = thread; lane < lanes.size(); lane += threads) mine.push_back(lanes[lane].get());
+      threads_.emplace_back(std::move(mine), transport);
+    }
+    if (threads > 0)
+      server.set_lane_waker([this](std::uint32_t lane) { threads_[lane % threads_.size()].wake(); });
+  }
+  ~LaneThreads() { server_.set_lane_waker({}); }
+  LaneThreads(const LaneThreads&) = delete;
+  LaneThreads& operator=(const LaneThreads&) = delete;
+
+  [[nodiscard]] bool empty() const { return threads_.empty(); }
+
+ private:
+  Server& server_;
+  std::deque<LaneThread> threads_;
+};
+
+}  // namespace
+
+absl::Status drive(Server& server, transport::Transport& transport, const DriverOptions& options,
+                   const std::atomic<bool>& stop) {
+  LaneThreads threads(server, transport, options.threads == 0 ? 0 : options.threads - 1);
+  transport::TimePoint give_up = transport::TimePoint::max();
+  while (!server.finished()) {
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    if (!server.status().ok() && give_up == transport::TimePoint::max()) {
+      give_up = transport.now() + std::chrono::milliseconds(options.linger_ms);
+    }
+    if (transport.now() > give_up) break;
+    bool worked = server.poll();
+    if (threads.empty()) {
+      for (const auto& lane : server.lanes()) worked |= lane->poll();
+    }
+    if (!worked) transport.wait(transport.now() + kIdleWait);
+  }
+  return server.status();
+}
+
+}  // namespace verbena::server

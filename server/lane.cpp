@@ -1,0 +1,208 @@
+#include "server/lane.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "transport/word_copy.hpp"
+
+namespace verbena::server {
+
+namespace {
+
+constexpr int kTasksPerPoll = 16;
+constexpr std::size_t kPrefetchRecords = 4;
+
+/// The update rule: addition. One writer; workers read the rows at the same time.
+void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, const std::byte* update) {
+  protocol::visit_value_type(type, [&]<class Value>() {
+    transport::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
+  });
+}
+
+}  // namespace
+
+Lane::Lane(std::uint32_t index, std::uint32_t workers)
+    : index_(index), words_((workers + 63) / 64), clocks_(workers) {
+  for (std::uint32_t worker = 0; worker < workers; ++worker) workers_.emplace_back();
+}
+
+bool Lane::poll() {
+  bool worked = false;
+  LaneTask task;
+  for (int i = 0; i < kTasksPerPoll && tasks_.try_pop(task); ++i) {
+    run(task);
+    worked = true;
+  }
+  for (std::uint32_t worker = 0; worker < workers_.size(); ++worker) worked |= tell(worker);
+  return worked;
+}
+
+void Lane::run(const LaneTask& task) {
+  switch (task.kind) {
+    case LaneTask::Kind::kOpen:
+      open(*task.shard);
+      break;
+    case LaneTask::Kind::kUpdates:
+      updates(task);
+      break;
+    case LaneTask::Kind::kSubscribe:
+      subscribe(task);
+      break;
+    case LaneTask::Kind::kClock:
+      finish_clock(task.worker, task.clock);
+      break;
+  }
+  // Release: the receiver may overwrite the inbox once it sees this.
+  if (task.inbox != nullptr) task.inbox->done.store(true, std::memory_order_release);
+}
+
+void Lane::open(const Shard& shard) {
+  assert(shard.table.table == tables_.size());
+  Table table;
+  table.shard = &shard;
+  table.range = shard.lane_range(index_);
+  table.held_back = consistency::holds_updates_back(shard.model);
+  table.eager = consistency::pushes_eagerly(shard.model);
+  if (table.eager) {
+    table.subscribed.resize(table.range.size() * words_);
+    table.dirty.resize(table.range.size() * words_);
+  }
+  tables_.push_back(std::move(table));
+}
+
+void Lane::updates(const LaneTask& task) {
+  Worker& worker = workers_[task.worker];
+  if (!tables_[task.message.header.table].held_back) {
+    apply(task.message.header, task.message.payload, worker);
+    return;
+  }
+  // Copied, so that one worker's clock may be larger than its inbox.
+  worker.held.push_back({{task.message.payload.begin(), task.message.payload.end()}, task.message.header});
+}
+
+void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker) {
+  Table& table = tables_[header.table];
+  const Shard& shard = *table.shard;
+  const std::size_t stride = shard.stride_bytes;
+  for (std::size_t i = 0; i < header.count; ++i) {
+    if (i + kPrefetchRecords < header.count) {
+      __builtin_prefetch(shard.row(protocol::record_key(payload, stride, i + kPrefetchRecords)), 1);
+    }
+    const protocol::Key key = protocol::record_key(payload, stride, i);
+    add_row(shard.table.value_type, shard.table.width, shard.row(key),
+            protocol::record_values(payload, stride, i));
+    if (table.eager) mark_dirty(table, key);
+  }
+  ++worker.applied;
+}
+
+void Lane::mark_dirty(Table& table, protocol::Key key) {
+  const std::size_t at = (key - table.range.first) * words_;
+  for (std::size_t word = 0; word < words_; ++word) {
+    std::uint64_t fresh = table.subscribed[at + word] & ~table.dirty[at + word];
+    table.dirty[at + word] |= fresh;
+    for (; fresh != 0; fresh &= fresh - 1) {
+      const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
+      workers_[worker].dirty.push_back({table.shard->table.table, key});
+    }
+  }
+}
+
+void Lane::subscribe(const LaneTask& task) {
+  Table& table = tables_[task.message.header.table];
+  if (!table.eager) return;
+  const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
+  for (std::size_t i = 0; i < task.message.header.count; ++i) {
+    protocol::Key key;
+    std::memcpy(&key, task.message.payload.data() + i * sizeof key, sizeof key);
+    const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;
+    table.subscribed[at] |= bit;
+    // The worker's copy is older than the subscription: one push brings it up to date.
+    if ((table.dirty[at] & bit) == 0) {
+      table.dirty[at] |= bit;
+      workers_[task.worker].dirty.push_back({table.shard->table.table, key});
+    }
+  }
+}
+
+void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock) {
+  const bool advanced = clocks_.advance(worker, clock);
+  if (advanced) apply_held();
+  for (std::uint32_t other = 0; other < workers_.size(); ++other) {
+    Worker& reader = workers_[other];
+    if (advanced) {
+      reader.latest = {clocks_.min(), reader.dirty_sent + reader.dirty.size()};
+    } else if (other == worker && !reader.news) {
+      // Its own clock alone is news to a worker, too: `applied` tells it which updates need no keeping any
+      // more. With news under way, the next message says it anyhow.
+      reader.latest = {clocks_.min(), reader.dirty_sent};
+    } else {
+      continue;
+    }
+    if (!reader.news) reader.next = reader.latest;
+    reader.news = true;
+  }
+}
+
+void Lane::apply_held() {
+  for (;;) {
+    // The oldest clock first, and in it the workers by rank: the same sum of floats in every run.
+    consistency::Clock oldest = clocks_.min();
+    for (const Worker& worker : workers_) {
+      if (!worker.held.empty()) oldest = std::min(oldest, worker.held.front().header.clock);
+    }
+    if (oldest == clocks_.min()) return;
+    for (Worker& worker : workers_) {
+      while (!worker.held.empty() && worker.held.front().header.clock == oldest) {
+        apply(worker.held.front().header, worker.held.front().bytes, worker);
+        worker.held.pop_front();
+      }
+    }
+  }
+}
+
+bool Lane::tell(std::uint32_t index) {
+  Worker& worker = workers_[index];
+  bool told = false;
+  PushBuffer* buffer = nullptr;
+  // Without a buffer the worker is slow: its rows stay dirty and take up later updates, too.
+  while (worker.news && worker.free.try_pop(buffer)) {
+    fill(index, *buffer);
+    outgoing_.push(buffer);
+    told = true;
+  }
+  return told;
+}
+
+void Lane::fill(std::uint32_t index, PushBuffer& buffer) {
+  Worker& worker = workers_[index];
+  protocol::BulkHeader header{.kind = protocol::BulkKind::kRows, .lane = index_, .applied = worker.applied};
+  std::size_t used = sizeof header;
+  while (worker.dirty_sent < worker.next.position) {
+    const DirtyRow row = worker.dirty.front();
+    Table& table = tables_[row.table];
+    const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
+    if ((header.count > 0 && row.table != header.table) || used + record > buffer.memory.size()) break;
+    header.table = row.table;
+    ++header.count;
+    std::byte* const to = buffer.memory.data() + used;
+    std::memcpy(to, &row.key, sizeof row.key);
+    std::memcpy(to + sizeof row.key, table.shard->row(row.key), table.shard->stride_bytes);
+    table.dirty[(row.key - table.range.first) * words_ + index / 64] &= ~(std::uint64_t{1} << (index % 64));
+    used += record;
+    worker.dirty.pop_front();
+    ++worker.dirty_sent;
+  }
+  if (worker.dirty_sent >= worker.next.position) {
+    worker.told = worker.next.clock;
+    worker.news = worker.latest.clock != worker.next.clock || worker.latest.position > worker.next.position;
+    worker.next = worker.latest;
+  }
+  header.clock = worker.told;
+  std::memcpy(buffer.memory.data(), &header, sizeof header);
+  buffer.used_bytes = used;
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,132 @@
+// The apply pipeline: a lane owns a contiguous part of each shard and is the only writer of its rows.
+//
+//   tasks (TBB queue) ──▶ apply the update rule, or hold back ──▶ mark dirty ──▶ min clock advanced ──▶
+//   gather rows
+//                                                                                        into push buffers
+//                                                                                        (TBB queue)
+//
+// Invariants
+//  1. Tasks of one worker arrive in the order in which the worker made them.
+//  2. A message to worker w says in `applied` how many of w's updates the lane has applied, and the rows in
+//  it hold
+//     exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
+//  3. The clock m goes to w only behind all rows that were dirty for w when m was reached.
+//  4. Under BSP a row changes only when the min clock advances, in the order (clock, worker, order of
+//  pushing).
+//  5. Memory: at most one dirty entry for each row and worker; kPushBuffers buffers for each worker;
+//  held-back updates
+//     of at most one clock for each worker ahead.
+//
+// Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
+#pragma once
+
+#include <oneapi/tbb/concurrent_queue.h>
+
+#include <atomic>
+#include <deque>
+#include <vector>
+
+#include "consistency/vector_clock.hpp"
+#include "protocol/messages.hpp"
+#include "server/shard.hpp"
+
+namespace verbena::server {
+
+/// A message from a worker that lies in its inbox until a lane has used it.
+struct InboxMessage {
+  std::atomic<bool> done = false;
+};
+
+/// A buffer of registered memory on its way to a worker. It belongs to the lane until it is outgoing, then to
+/// the sender, and to the lane again after give_back().
+struct PushBuffer {
+  std::uint32_t worker = 0;
+  std::span<std::byte> memory;
+  const transport::MemoryRegion* region = nullptr;
+  std::size_t used_bytes = 0;
+};
+
+struct LaneTask {
+  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
+  Kind kind = Kind::kClock;
+  std::uint32_t worker = 0;
+  const Shard* shard = nullptr;   ///< kOpen
+  protocol::BulkMessage message;  ///< kUpdates, kSubscribe: checked against the shard
+  InboxMessage* inbox = nullptr;  ///< set done when `message` is no longer needed
+  consistency::Clock clock = 0;   ///< kClock
+};
+
+class Lane {
+ public:
+  static constexpr std::size_t kPushBuffers = 3;  ///< for each worker: one filling, one flying, one to spare
+
+  Lane(std::uint32_t index, std::uint32_t workers);
+
+  void enqueue(const LaneTask& task) { tasks_.push(task); }
+
+  /// Before the worker's first task. The memory must outlive the lane's last poll().
+  void add_push_buffer(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
+  [[nodiscard]] bool take_outgoing(PushBuffer*& buffer) { return outgoing_.try_pop(buffer); }
+  void give_back(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
+
+  /// A bounded piece of work; false if there was none.
+  bool poll();
+
+  [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
+
+ private:
+  struct Table {
+    const Shard* shard = nullptr;
+    protocol::KeyRange range;
+    bool held_back = false;
+    bool eager = false;
+    /// words_ words a row, a bit a worker; empty unless eager.
+    std::vector<std::uint64_t> subscribed;
+    std::vector<std::uint64_t> dirty;
+  };
+  struct DirtyRow {
+    std::uint32_t table = 0;
+    protocol::Key key = 0;
+  };
+  /// Tell the worker `clock` when its first `position` dirty rows ever have been sent.
+  struct ClockNews {
+    consistency::Clock clock = 0;
+    std::uint64_t position = 0;
+  };
+  struct HeldUpdates {
+    std::vector<std::byte> bytes;
+    protocol::BulkHeader header;
+  };
+  struct Worker {
+    std::deque<DirtyRow> dirty;
+    std::uint64_t dirty_sent = 0;  ///< rows taken from the front of `dirty` so far
+    std::uint64_t applied = 0;     ///< kUpdates messages
+    consistency::Clock told = 0;
+    bool news = false;
+    ClockNews next;    ///< the one being worked towards
+    ClockNews latest;  ///< the newest
+    std::deque<HeldUpdates> held;
+    tbb::concurrent_queue<PushBuffer*> free;
+  };
+
+  void run(const LaneTask& task);
+  void open(const Shard& shard);
+  void updates(const LaneTask& task);
+  void subscribe(const LaneTask& task);
+  void finish_clock(std::uint32_t worker, consistency::Clock clock);
+  void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
+  void apply_held();
+  void mark_dirty(Table& table, protocol::Key key);
+  bool tell(std::uint32_t worker);
+  void fill(std::uint32_t worker, PushBuffer& buffer);
+
+  const std::uint32_t index_;
+  const std::size_t words_;
+  tbb::concurrent_queue<LaneTask> tasks_;
+  tbb::concurrent_queue<PushBuffer*> outgoing_;
+  consistency::VectorClock clocks_;
+  std::vector<Table> tables_;
+  std::deque<Worker> workers_;  // a deque: a TBB queue cannot move
+};
+
+}  // namespace verbena::server

@@ -1,0 +1,428 @@
+#include "server/server.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace verbena::server {
+
+namespace {
+
+constexpr std::size_t kEventsPerPoll = 64;
+
+protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+
+absl::Status with_name(const std::string& name, const absl::Status& status) {
+  return absl::Status(status.code(), fmt::format("{}: {}", name, std::string(status.message())));
+}
+
+}  // namespace
+
+/// A push buffer of a lane on its way to a worker.
+struct Server::Flight {
+  std::uint32_t lane = 0;
+  PushBuffer* buffer = nullptr;
+  std::uint64_t position = 0;  ///< in the push ring, once sent
+};
+
+struct Server::Peer {
+  static constexpr std::uint32_t kNoWorker = UINT32_MAX;
+
+  std::unique_ptr<transport::Connection> connection;
+  std::uint32_t worker = kNoWorker;  ///< rank, after hello
+  bool left = false;                 ///< said goodbye
+  bool closed = false;               ///< to be dropped
+  consistency::Clock clock = 0;
+  std::uint32_t tables_opened = 0;
+  std::unique_ptr<transport::RingReceiver> inbox;
+  std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
+  std::unique_ptr<transport::RingSender> push_ring;
+  std::unique_ptr<transport::MemoryRegion> push_memory;
+  std::vector<PushBuffer> push_buffers;
+  std::deque<Flight> outgoing;   ///< what the ring had no room for yet
+  std::deque<Flight> in_flight;  ///< sent, memory not reusable yet
+
+  [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& transport,
+                                                       const ServerOptions& options) {
+  if (options.workers == 0 || options.workers > protocol::kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        fmt::format("a server needs 1 to {} workers, not {}", protocol::kMaxWorkers, options.workers));
+  }
+  if (options.rank >= options.servers) {
+    return absl::InvalidArgumentError(
+        fmt::format("server {} of {}: ranks count from 0", options.rank, options.servers));
+  }
+  if (options.lanes == 0 || options.lanes > protocol::kMaxLanes) {
+    return absl::InvalidArgumentError(
+        fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, options.lanes));
+  }
+  if (absl::Status status = transport.listen(options.address); !status.ok()) return status;
+  return std::unique_ptr<Server>(new Server(transport, options));
+}
+
+Server::Server(transport::Transport& transport, ServerOptions options)
+    : transport_(transport), options_(std::move(options)), memory_(transport), workers_(options_.workers) {
+  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+    lanes_.push_back(std::make_unique<Lane>(lane, options_.workers));
+  }
+}
+
+Server::~Server() = default;
+
+bool Server::finished() const {
+  const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->connection; };
+  if (!status_.ok()) return std::all_of(peers_.begin(), peers_.end(), gone);
+  return left_ == options_.workers;
+}
+
+bool Server::poll() {
+  std::array<transport::Event, kEventsPerPoll> events;
+  const std::size_t count = transport_.poll(events);
+  for (const transport::Event& event : std::span(events).first(count)) on_event(event);
+  bool worked = count > 0;
+  worked |= release_inboxes();
+  worked |= send_outgoing();
+  worked |= drop_closed();
+  return worked;
+}
+
+void Server::on_event(const transport::Event& event) {
+  if (event.kind == transport::Event::Kind::kAccepted) {
+    while (std::unique_ptr<transport::Connection> connection = transport_.take_accepted()) {
+      auto peer = std::make_unique<Peer>();
+      connection->user_data = reinterpret_cast<std::uintptr_t>(peer.get());
+      peer->connection = std::move(connection);
+      peers_.push_back(std::move(peer));
+    }
+    return;
+  }
+  Peer& peer = *reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(event.connection->user_data));
+  if (peer.closed) return;
+  absl::Status status;
+  switch (event.kind) {
+    case transport::Event::Kind::kMessage:
+      on_message(peer, event.message);
+      break;
+    case transport::Event::Kind::kNotification:
+      status = on_notification(peer, event.notification);
+      break;
+    case transport::Event::Kind::kCompletion:
+      if (peer.push_ring) peer.push_ring->on_completion(event);
+      break;
+    case transport::Event::Kind::kDisconnected:
+      on_disconnected(peer);
+      break;
+    case transport::Event::Kind::kAccepted:
+      break;
+  }
+  if (!status.ok()) fail(with_name(peer.connection->peer_name(), status));
+}
+
+void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
+  absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(bytes);
+  absl::Status status = message.status();
+  if (status.ok()) {
+    if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
+      status = on_hello(peer, *hello);
+    } else if (!peer.is_worker()) {
+      status = absl::FailedPreconditionError("spoke before its hello");
+    } else if (const auto* open = std::get_if<protocol::OpenTable>(&*message)) {
+      status = on_open_table(peer, *open);
+    } else if (std::holds_alternative<protocol::Goodbye>(*message)) {
+      on_goodbye(peer);
+    } else if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
+      fail(absl::AbortedError(fmt::format("{} gave up: {}", peer.connection->peer_name(), failed->reason)));
+    } else {
+      status = absl::InvalidArgumentError("sent what only a server sends");
+    }
+  }
+  if (!status.ok()) reject(peer, status);
+}
+
+absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
+  if (!status_.ok()) return status_;
+  if (peer.is_worker()) return absl::FailedPreconditionError("said hello twice");
+  if (hello.workers != options_.workers || hello.servers != options_.servers ||
+      hello.server != options_.rank) {
+    return absl::InvalidArgumentError(
+        fmt::format("this is server {} of {} in a job of {} workers, but worker {} believes in server {} of "
+                    "{} and {} workers",
+                    options_.rank, options_.servers, options_.workers, hello.worker, hello.server,
+                    hello.servers, hello.workers));
+  }
+  if (workers_[hello.worker] != nullptr) {
+    return absl::AlreadyExistsError(
+        fmt::format("there is a worker {} already (pid {})", hello.worker, hello.pid));
+  }
+  if (hello.inbox_bytes < protocol::kMinRingBytes || hello.inbox_bytes > protocol::kMaxRingBytes ||
+      hello.push_ring.length_bytes < protocol::kMinRingBytes ||
+      hello.push_ring.length_bytes > protocol::kMaxRingBytes) {
+    return absl::InvalidArgumentError(fmt::format(
+        "worker {} asks for rings of {} and {} bytes, expected {} to {}", hello.worker, hello.inbox_bytes,
+        hello.push_ring.length_bytes, protocol::kMinRingBytes, protocol::kMaxRingBytes));
+  }
+  auto inbox = transport::RingReceiver::create(transport_, *peer.connection, hello.inbox_bytes);
+  if (!inbox.ok()) return inbox.status();
+  auto push_ring = transport::RingSender::create(transport_, *peer.connection);
+  if (!push_ring.ok()) return push_ring.status();
+  peer.inbox = std::move(*inbox);
+  peer.push_ring = std::move(*push_ring);
+  peer.inbox->set_credit(from_wire(hello.inbox_credit));
+  peer.push_ring->set_ring(from_wire(hello.push_ring));
+  peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
+  peer.worker = hello.worker;
+  if (absl::Status status = create_push_buffers(peer); !status.ok()) return status;
+  workers_[hello.worker] = &peer;
+  reply(peer, protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
+                                .lanes = options_.lanes,
+                                .inbox = to_wire(peer.inbox->descriptor()),
+                                .push_credit = to_wire(peer.push_ring->credit_descriptor())});
+  return absl::OkStatus();
+}
+
+absl::Status Server::create_push_buffers(Peer& peer) {
+  const std::size_t buffer_bytes = protocol::max_bulk_bytes(peer.push_ring->capacity_bytes());
+  const std::size_t count = lanes_.size() * Lane::kPushBuffers;
+  auto memory = transport_.allocate_region(count * buffer_bytes, transport::Access::kLocal);
+  if (!memory.ok()) return memory.status();
+  peer.push_memory = std::move(*memory);
+  peer.push_buffers.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    PushBuffer& buffer = peer.push_buffers[i];
+    buffer = {.worker = peer.worker,
+              .memory = peer.push_memory->bytes().subspan(i * buffer_bytes, buffer_bytes),
+              .region = peer.push_memory.get()};
+    lanes_[i / Lane::kPushBuffers]->add_push_buffer(&buffer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
+  if (open.table != peer.tables_opened) {
+    return absl::InvalidArgumentError(
+        fmt::format("opens table {} after {} tables", open.table, peer.tables_opened));
+  }
+  absl::StatusOr<const Shard*> shard = open_shard(open);
+  if (!shard.ok()) return shard.status();
+  ++peer.tables_opened;
+  const std::size_t record = sizeof(protocol::BulkHeader) + protocol::record_bytes((*shard)->stride_bytes);
+  const std::size_t most = std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()),
+                                    protocol::max_bulk_bytes(peer.push_ring->capacity_bytes()));
+  if (record > most) {
+    return absl::InvalidArgumentError(
+        fmt::format("a row of table \"{}\" needs {} bytes in a message, the rings of worker {} take {}: ask "
+                    "for larger rings",
+                    open.name, record, peer.worker, most));
+  }
+  auto region = peer.connection->grant(*(*shard)->region);
+  if (!region.ok()) return region.status();
+  const auto offset = static_cast<std::size_t>((*shard)->rows.data() - (*shard)->region->bytes().data());
+  reply(peer, protocol::TableOpened{.table = open.table,
+                                    .shard = to_wire(region->slice(offset, (*shard)->rows.size()))});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open) {
+  if (open.table < shards_.size()) {
+    const protocol::OpenTable& first = shards_[open.table]->table;
+    if (first == open) return shards_[open.table].get();
+    return absl::InvalidArgumentError(fmt::format(
+        "workers open table {} differently: \"{}\", {} rows of {} and \"{}\", {} rows of {}, or with "
+        "other values or another consistency",
+        open.table, first.name, first.rows, first.width, open.name, open.rows, open.width));
+  }
+  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes);
+  if (!shard.ok()) return shard.status();
+  shards_.push_back(std::move(*shard));
+  const Shard* const opened = shards_.back().get();
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = opened});
+  }
+  return opened;
+}
+
+absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
+  if (!peer.is_worker()) return absl::FailedPreconditionError("notified before its hello");
+  absl::StatusOr<std::span<const std::byte>> bytes = peer.inbox->on_notification(notification);
+  if (!bytes.ok()) return bytes.status();
+  return on_bulk(peer, *bytes);
+}
+
+absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
+  absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(bytes);
+  if (!message.ok()) return message.status();
+  const protocol::BulkHeader& header = message->header;
+  InboxMessage& inbox = peer.in_inbox.emplace_back();
+  if (header.kind == protocol::BulkKind::kClock) {
+    inbox.done = true;
+    return on_clock(peer, header.clock);
+  }
+  if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("message for table {}, lane {}", header.table, header.lane));
+  }
+  const Shard& shard = *shards_[header.table];
+  const protocol::KeyRange range = shard.lane_range(header.lane);
+  LaneTask task{.worker = peer.worker, .message = *message, .inbox = &inbox};
+  absl::Status status;
+  if (header.kind == protocol::BulkKind::kUpdates) {
+    task.kind = LaneTask::Kind::kUpdates;
+    status = protocol::check_records(*message, shard.stride_bytes, range);
+    if (status.ok() && header.clock != peer.clock) {
+      status = absl::InvalidArgumentError(
+          fmt::format("updates of clock {} at clock {}", header.clock, peer.clock));
+    }
+  } else if (header.kind == protocol::BulkKind::kSubscribe) {
+    task.kind = LaneTask::Kind::kSubscribe;
+    status = protocol::check_keys(*message, range);
+  } else {
+    status = absl::InvalidArgumentError("sent rows, which only a server sends");
+  }
+  if (status.ok()) enqueue(header.lane, task);
+  return status;
+}
+
+absl::Status Server::on_clock(Peer& peer, consistency::Clock clock) {
+  if (clock != peer.clock + 1) {
+    return absl::InvalidArgumentError(fmt::format("clock {} after clock {}", clock, peer.clock));
+  }
+  peer.clock = clock;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    enqueue(lane, {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .clock = clock});
+  }
+  return absl::OkStatus();
+}
+
+void Server::on_goodbye(Peer& peer) {
+  if (peer.left) return;
+  peer.left = true;
+  ++left_;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    enqueue(
+        lane,
+        {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .clock = consistency::VectorClock::kLeft});
+  }
+}
+
+void Server::on_disconnected(Peer& peer) {
+  peer.closed = true;
+  if (!peer.is_worker() || peer.left) return;
+  fail(absl::UnavailableError(fmt::format("{} is gone: {}", peer.connection->peer_name(),
+                                          std::string(peer.connection->status().message()))));
+}
+
+void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
+  lanes_[lane]->enqueue(task);
+  if (wake_lane_) wake_lane_(lane);
+}
+
+void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
+  std::string bytes = protocol::encode(message);
+  const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
+                                       .local = std::as_writable_bytes(std::span(bytes))};
+  // A peer that lets its few control messages pile up is broken; the connection's end will tell.
+  if (peer.connection->post({&request, 1}) == 0) peer.closed = true;
+}
+
+void Server::reject(Peer& peer, const absl::Status& why) {
+  if (peer.is_worker() && workers_[peer.worker] == &peer) {
+    fail(with_name(peer.connection->peer_name(), why));
+    return;
+  }
+  spdlog::warn("refused a connection: {}", std::string(why.message()));
+  reply(peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
+}
+
+void Server::fail(const absl::Status& why) {
+  if (!status_.ok()) return;
+  status_ = why;
+  spdlog::error("{}", std::string(why.message()));
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (!peer->closed && peer->connection)
+      reply(*peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
+  }
+}
+
+bool Server::release_inboxes() {
+  bool released = false;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
+    while (!peer->in_inbox.empty() && peer->in_inbox.front().done.load(std::memory_order_acquire)) {
+      peer->in_inbox.pop_front();
+      peer->inbox->release();
+      released = true;
+    }
+  }
+  return released;
+}
+
+bool Server::send_outgoing() {
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    PushBuffer* buffer = nullptr;
+    while (lanes_[lane]->take_outgoing(buffer))
+      workers_[buffer->worker]->outgoing.push_back({lane, buffer, 0});
+  }
+  bool sent = false;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer->push_ring) sent |= send_outgoing(*peer);
+  }
+  return sent;
+}
+
+bool Server::send_outgoing(Peer& peer) {
+  bool sent = false;
+  while (!peer.outgoing.empty()) {
+    Flight flight = peer.outgoing.front();
+    const PushBuffer& buffer = *flight.buffer;
+    if (peer.push_ring->try_send(buffer.memory.first(buffer.used_bytes), *buffer.region) !=
+        transport::SendResult::kSent) {
+      break;
+    }
+    flight.position = peer.push_ring->sent_position();
+    peer.outgoing.pop_front();
+    peer.in_flight.push_back(flight);
+    sent = true;
+  }
+  while (!peer.in_flight.empty() && peer.in_flight.front().position <= peer.push_ring->reusable_position()) {
+    const Flight flight = peer.in_flight.front();
+    peer.in_flight.pop_front();
+    lanes_[flight.lane]->give_back(flight.buffer);
+    if (wake_lane_) wake_lane_(flight.lane);
+  }
+  return sent;
+}
+
+bool Server::drop_closed() {
+  bool dropped = false;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (!peer->closed || !peer->connection) continue;
+    // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a
+    // lane may hold them.
+    const auto used = [](const InboxMessage& message) {
+      return message.done.load(std::memory_order_acquire);
+    };
+    if (!std::all_of(peer->in_inbox.begin(), peer->in_inbox.end(), used)) continue;
+    peer->in_inbox.clear();
+    peer->inbox.reset();
+    peer->push_ring.reset();
+    peer->connection.reset();
+    dropped = true;
+  }
+  std::erase_if(peers_,
+                [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() && !peer->connection; });
+  return dropped;
+}
+
+}  // namespace verbena::server

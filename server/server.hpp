@@ -1,0 +1,94 @@
+// One server of a job: connections to all workers, the shards, the lanes.
+//
+// Step-driven: poll() does a bounded piece of work and never blocks. Lanes may be driven by threads of their
+// own (see driver.hpp); everything else here belongs to one thread, the transport's.
+//
+// A job is a fixed set of workers. When one of them dies or breaks the protocol, the job has failed: every
+// worker is told why, and status() says it. A worker that says goodbye holds nobody back from then on.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/lane.hpp"
+#include "server/shard.hpp"
+#include "transport/message_ring.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::server {
+
+struct ServerOptions {
+  // --- behaviour
+  std::string address;        ///< where workers connect, such as "shm:NAME"
+  std::uint32_t rank = 0;     ///< this server, 0 ≤ rank < servers
+  std::uint32_t servers = 1;  ///< of the job
+  std::uint32_t workers = 1;  ///< of the job
+  // --- performance
+  std::uint32_t lanes =
+      1;  ///< parts of each shard that are applied independently; more than threads is a waste
+};
+
+class Server {
+ public:
+  /// Listens. `transport` must outlive the server. INVALID_ARGUMENT for impossible options.
+  static absl::StatusOr<std::unique_ptr<Server>> create(transport::Transport& transport,
+                                                        const ServerOptions& options);
+  ~Server();
+
+  /// Everything but the lanes. False if there was nothing to do.
+  bool poll();
+  [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
+  /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
+  void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
+
+  /// OK until the job has failed.
+  [[nodiscard]] const absl::Status& status() const { return status_; }
+  /// All workers have said goodbye, or the job has failed and all of them are gone.
+  [[nodiscard]] bool finished() const;
+
+ private:
+  struct Flight;
+  struct Peer;  ///< a connection, a worker's once it has said hello
+
+  Server(transport::Transport& transport, ServerOptions options);
+
+  void on_event(const transport::Event& event);
+  void on_message(Peer& peer, std::span<const std::byte> bytes);
+  absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
+  absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
+  void on_goodbye(Peer& peer);
+  absl::Status on_notification(Peer& peer, std::uint32_t notification);
+  absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
+  absl::Status on_clock(Peer& peer, consistency::Clock clock);
+  void on_disconnected(Peer& peer);
+
+  absl::Status create_push_buffers(Peer& peer);
+  absl::StatusOr<const Shard*> open_shard(const protocol::OpenTable& open);
+  void enqueue(std::uint32_t lane, const LaneTask& task);
+  void reply(Peer& peer, const protocol::ControlMessage& message);
+  void reject(Peer& peer, const absl::Status& why);
+  void fail(const absl::Status& why);
+  bool release_inboxes();
+  bool send_outgoing();
+  bool send_outgoing(Peer& peer);
+  bool drop_closed();
+
+  transport::Transport& transport_;
+  const ServerOptions options_;
+  ShardMemory memory_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
+  std::uint32_t left_ = 0;      ///< workers that said goodbye
+  std::function<void(std::uint32_t)> wake_lane_;
+  absl::Status status_;
+};
+
+}  // namespace verbena::server

@@ -1,0 +1,72 @@
+#include "server/shard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace verbena::server {
+
+namespace {
+
+constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
+constexpr std::size_t kCacheLineBytes = 64;
+
+absl::StatusOr<consistency::ConsistencyModel> model_of(const protocol::OpenTable& table) {
+  switch (table.model) {
+    case 0:
+      return consistency::Bsp{};
+    case 1:
+      return consistency::Ssp{table.staleness};
+    case 2:
+      return consistency::Essp{table.staleness};
+    default:
+      return absl::InvalidArgumentError(
+          fmt::format("table \"{}\": unknown consistency model {}", table.name, table.model));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenTable& table,
+                                                           std::uint32_t server, std::uint32_t servers,
+                                                           std::uint32_t lanes) {
+  absl::StatusOr<consistency::ConsistencyModel> model = model_of(table);
+  if (!model.ok()) return model.status();
+  auto shard = std::make_unique<Shard>();
+  shard->table = table;
+  shard->model = *model;
+  shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
+  shard->range = protocol::RangePartition(table.rows, servers).range(server);
+  shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
+  const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
+  if (absl::Status status = allocate(bytes, *shard); !status.ok()) return status;
+  return shard;
+}
+
+absl::Status ShardMemory::allocate(std::size_t bytes, Shard& shard) {
+  // A shard of its own arena's size would not fit once jemalloc has rounded it up to a size class.
+  const bool large = bytes > kArenaBytes / 4;
+  if (large || arenas_.empty() || (shard.rows = arenas_.back()->allocate(bytes, kCacheLineBytes)).empty()) {
+    auto arena = transport::RegisteredArena::create(transport_, transport::Access::kRemoteRead,
+                                                    large ? bytes + bytes / 4 + kArenaBytes : kArenaBytes);
+    if (!arena.ok()) {
+      return absl::Status(arena.status().code(),
+                          fmt::format("table \"{}\" needs {} bytes here: {}", shard.table.name, bytes,
+                                      std::string(arena.status().message())));
+    }
+    // The newest arena serves the next small tables; one made for a large table is full anyway.
+    arenas_.insert(large ? arenas_.begin() : arenas_.end(), std::move(*arena));
+    transport::RegisteredArena& fresh = large ? *arenas_.front() : *arenas_.back();
+    shard.rows = fresh.allocate(bytes, kCacheLineBytes);
+    shard.region = &fresh.region();
+  } else {
+    shard.region = &arenas_.back()->region();
+  }
+  if (shard.rows.empty()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("table \"{}\": no room for {} bytes in registered memory", shard.table.name, bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::server

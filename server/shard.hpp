@@ -1,0 +1,51 @@
+// This server's part of one table: rows in registered memory that workers may read and only this server
+// writes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+#include "transport/registered_arena.hpp"
+
+namespace verbena::server {
+
+/// Constant after construction, but for the rows, each of which is written by its lane only.
+struct Shard {
+  protocol::OpenTable table;
+  consistency::ConsistencyModel model;
+  std::size_t stride_bytes = 0;
+  protocol::KeyRange range;        ///< the keys of this server
+  protocol::RangePartition lanes;  ///< of [0, range.size())
+  std::span<std::byte> rows;       ///< in key order, stride_bytes apart
+  const transport::MemoryRegion* region = nullptr;
+
+  [[nodiscard]] std::byte* row(protocol::Key key) const {
+    return rows.data() + (key - range.first) * stride_bytes;
+  }
+  [[nodiscard]] protocol::KeyRange lane_range(std::uint32_t lane) const {
+    const protocol::KeyRange local = lanes.range(lane);
+    return {range.first + local.first, range.first + local.last};
+  }
+};
+
+/// Owns the shards' memory: registered arenas, so that a peer is granted few large regions and not one for
+/// each table. Thread safety: belongs to the transport's thread.
+class ShardMemory {
+ public:
+  explicit ShardMemory(transport::Transport& transport) : transport_(transport) {}
+
+  /// A zeroed shard. INVALID_ARGUMENT for an unknown model, RESOURCE_EXHAUSTED where memory is short.
+  absl::StatusOr<std::unique_ptr<Shard>> create(const protocol::OpenTable& table, std::uint32_t server,
+                                                std::uint32_t servers, std::uint32_t lanes);
+
+ private:
+  absl::Status allocate(std::size_t bytes, Shard& shard);
+
+  transport::Transport& transport_;
+  std::vector<std::unique_ptr<transport::RegisteredArena>> arenas_;
+};
+
+}  // namespace verbena::server

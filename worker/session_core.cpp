@@ -1,0 +1,468 @@
+#include "worker/session_core.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::worker {
+
+namespace {
+
+constexpr std::uint32_t kCallsUntilPoll = 64;
+constexpr std::size_t kEventsPerPoll = 64;
+constexpr auto kWaitSlice = std::chrono::milliseconds(100);
+/// Updates of older clocks that the servers have not applied yet; beyond the staleness bound only a slow
+/// server causes more.
+constexpr std::size_t kSpareOutstanding = 2;
+
+protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+
+absl::Status check(const SessionOptions& options) {
+  if (options.servers.empty()) return absl::InvalidArgumentError("a session needs at least one server");
+  if (options.workers == 0 || options.workers > protocol::kMaxWorkers || options.rank >= options.workers) {
+    return absl::InvalidArgumentError(fmt::format("worker {} of {}: expected 0 ≤ rank < workers ≤ {}",
+                                                  options.rank, options.workers, protocol::kMaxWorkers));
+  }
+  for (const std::size_t bytes : {options.inbox_bytes, options.push_ring_bytes}) {
+    if (bytes < protocol::kMinRingBytes || bytes > protocol::kMaxRingBytes) {
+      return absl::InvalidArgumentError(fmt::format("a ring of {} bytes: expected {} to {}", bytes,
+                                                    protocol::kMinRingBytes, protocol::kMaxRingBytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check(const TableOptions& options, protocol::ValueType type) {
+  if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));
+  }
+  if (options.rows == 0 || options.rows > protocol::kMaxRows || options.width == 0 ||
+      options.width > protocol::kMaxWidth || protocol::value_bytes(type) == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" of {} rows, width {}: expected 1 to {} rows and width 1 to {}",
+                    options.name, options.rows, options.width, protocol::kMaxRows, protocol::kMaxWidth));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SmallMessages::allocate(LocalMemory& memory) {
+  absl::StatusOr<LocalSpan> span = memory.allocate(kSlots * kSlotBytes);
+  if (!span.ok()) return span.status();
+  memory_ = *span;
+  return absl::OkStatus();
+}
+
+std::span<std::byte> SmallMessages::slot(const transport::RingSender& ring) {
+  if (positions_[next_] > ring.reusable_position()) return {};
+  return memory_.bytes.subspan(next_ * kSlotBytes, kSlotBytes);
+}
+
+void SmallMessages::sent(std::uint64_t position) {
+  positions_[next_] = position;
+  next_ = (next_ + 1) % kSlots;
+}
+
+absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionOptions& options) {
+  if (absl::Status status = check(options); !status.ok()) return status;
+  std::shared_ptr<transport::Transport> transport = options.transport;
+  if (transport == nullptr) {
+    auto shared_memory = transport::make_shm_transport({});
+    if (!shared_memory.ok()) return shared_memory.status();
+    transport = std::move(*shared_memory);
+  }
+  std::unique_ptr<SessionCore> session(new SessionCore(options, std::move(transport)));
+  const transport::TimePoint deadline =
+      session->transport_->now() + std::chrono::milliseconds(options.timeout_ms);
+  for (std::uint32_t server = 0; server < options.servers.size(); ++server) {
+    if (absl::Status status = session->connect_to(server, deadline); !status.ok()) return status;
+  }
+  const auto welcomed = [&] {
+    return std::none_of(session->links_.begin(), session->links_.end(),
+                        [](const auto& link) { return link->lanes.empty(); });
+  };
+  absl::Status status =
+      session->wait_until(welcomed, options.timeout_ms, [] { return std::string("the servers' welcome"); });
+  if (!status.ok()) return status;
+  return session;
+}
+
+SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport)
+    : options_(options), transport_(std::move(transport)), memory_(*transport_) {}
+
+SessionCore::~SessionCore() {
+  if (absl::Status status = leave(); !status.ok())
+    spdlog::debug("leaving: {}", std::string(status.message()));
+}
+
+absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint deadline) {
+  auto connection = transport_->connect(options_.servers[server], deadline);
+  if (!connection.ok()) {
+    return absl::Status(connection.status().code(),
+                        fmt::format("server {}: {}", server, std::string(connection.status().message())));
+  }
+  auto link = std::make_unique<ServerLink>();
+  link->server = server;
+  link->connection = std::move(*connection);
+  link->connection->set_peer_name(fmt::format("server {}", server));
+  link->connection->user_data = reinterpret_cast<std::uintptr_t>(link.get());
+  links_.push_back(std::move(link));
+  return say_hello(*links_.back());
+}
+
+absl::Status SessionCore::say_hello(ServerLink& link) {
+  auto push_ring = transport::RingReceiver::create(*transport_, *link.connection, options_.push_ring_bytes);
+  if (!push_ring.ok()) return push_ring.status();
+  auto inbox = transport::RingSender::create(*transport_, *link.connection);
+  if (!inbox.ok()) return inbox.status();
+  link.push_ring = std::move(*push_ring);
+  link.inbox = std::move(*inbox);
+  if (absl::Status status = link.small.allocate(memory_); !status.ok()) return status;
+  control(link, protocol::Hello{.worker = options_.rank,
+                                .workers = options_.workers,
+                                .pid = static_cast<std::uint32_t>(::getpid()),
+                                .server = link.server,
+                                .servers = static_cast<std::uint32_t>(options_.servers.size()),
+                                .inbox_bytes = options_.inbox_bytes,
+                                .push_ring = to_wire(link.push_ring->descriptor()),
+                                .inbox_credit = to_wire(link.inbox->credit_descriptor())});
+  return status_;
+}
+
+void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
+  std::string bytes = protocol::encode(message);
+  const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
+                                       .local = std::as_writable_bytes(std::span(bytes))};
+  if (link.connection->post({&request, 1}) == 1) return;
+  // Control messages are few: no room for one means that the server does not listen any more.
+  fail(link.connection->status().ok()
+           ? absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name()))
+           : link.connection->status());
+}
+
+absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, protocol::ValueType type) {
+  if (!status_.ok()) return status_;
+  if (absl::Status status = check(options, type); !status.ok()) return status;
+  const auto number = static_cast<std::uint32_t>(tables_.size());
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    control(*link, protocol::OpenTable{.table = number,
+                                       .value_type = type,
+                                       .rows = options.rows,
+                                       .width = options.width,
+                                       .model = static_cast<std::uint32_t>(options.consistency.index()),
+                                       .staleness = consistency::staleness(options.consistency),
+                                       .name = options.name});
+  }
+  const auto opened = [&] {
+    return std::all_of(links_.begin(), links_.end(),
+                       [&](const auto& link) { return link->shards.size() > number; });
+  };
+  absl::Status status = wait_until(opened, options_.timeout_ms, [&] {
+    return fmt::format("the servers to open table \"{}\"", options.name);
+  });
+  if (!status.ok()) return status;
+  auto table = make_table_core(*this, number, options, type);
+  const protocol::RangePartition servers(options.rows, static_cast<std::uint32_t>(links_.size()));
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    status = table->add_parts(*link, link->shards[number], servers.range(link->server));
+    if (!status.ok()) {
+      fail(status);
+      return status;
+    }
+  }
+  tables_.push_back(std::move(table));
+  return tables_.back().get();
+}
+
+bool SessionCore::poll() {
+  calls_until_poll_ = kCallsUntilPoll;
+  std::array<transport::Event, kEventsPerPoll> events;
+  const std::size_t count = transport_->poll(events);
+  for (const transport::Event& event : std::span(events).first(count)) on_event(event);
+  return step_operations() || count > 0;
+}
+
+void SessionCore::on_event(const transport::Event& event) {
+  if (event.connection == nullptr) return;
+  ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
+  absl::Status status;
+  switch (event.kind) {
+    case transport::Event::Kind::kMessage:
+      status = on_message(link, event.message);
+      break;
+    case transport::Event::Kind::kNotification:
+      status = on_notification(link, event.notification);
+      break;
+    case transport::Event::Kind::kCompletion:
+      on_completion(event);
+      break;
+    case transport::Event::Kind::kDisconnected:
+      if (!left_) {
+        status = absl::UnavailableError(
+            fmt::format("is gone: {}", std::string(link.connection->status().message())));
+      }
+      break;
+    case transport::Event::Kind::kAccepted:
+      break;
+  }
+  if (status.ok()) return;
+  fail(status.code() == absl::StatusCode::kAborted
+           ? status
+           : absl::Status(status.code(),
+                          fmt::format("{} {}", link.connection->peer_name(), std::string(status.message()))));
+}
+
+absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte> bytes) {
+  absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(bytes);
+  if (!message.ok()) return message.status();
+  if (const auto* welcome = std::get_if<protocol::Welcome>(&*message)) {
+    if (!link.lanes.empty()) return absl::InvalidArgumentError("sent two welcomes");
+    link.lanes.resize(welcome->lanes);
+    link.inbox->set_ring(from_wire(welcome->inbox));
+    link.push_ring->set_credit(from_wire(welcome->push_credit));
+    link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome->pid));
+    return absl::OkStatus();
+  }
+  if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
+    if (opened->table != link.shards.size())
+      return absl::InvalidArgumentError("opened a table that nobody asked for");
+    link.shards.push_back(from_wire(opened->shard));
+    return absl::OkStatus();
+  }
+  if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
+    // A job that fails at its start, for a wrong option say, keeps its kind of error.
+    const auto code = static_cast<absl::StatusCode>(failed->code);
+    if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted) {
+      fail(absl::AbortedError(failed->reason));
+    } else {
+      fail(absl::Status(code, fmt::format("{}: {}", link.connection->peer_name(), failed->reason)));
+    }
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("sent what only a worker sends");
+}
+
+absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notification) {
+  absl::StatusOr<std::span<const std::byte>> bytes = link.push_ring->on_notification(notification);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(*bytes);
+  absl::Status status = message.ok() ? on_rows(link, *message) : message.status();
+  link.push_ring->release();
+  return status;
+}
+
+absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
+  const protocol::BulkHeader& header = message.header;
+  if (header.kind != protocol::BulkKind::kRows || header.lane >= link.lanes.size()) {
+    return absl::InvalidArgumentError(fmt::format("sent a message of kind {} for lane {}",
+                                                  static_cast<std::uint32_t>(header.kind), header.lane));
+  }
+  LaneView& view = link.lanes[header.lane];
+  if (header.clock < view.min_clock || header.applied < view.applied || header.applied > view.shipped) {
+    return absl::InvalidArgumentError(fmt::format("sent clock {} after {}, {} updates applied after {} of {}",
+                                                  header.clock, view.min_clock, header.applied, view.applied,
+                                                  view.shipped));
+  }
+  if (header.count > 0) {
+    if (header.table >= tables_.size())
+      return absl::InvalidArgumentError(fmt::format("sent rows of table {}", header.table));
+    TableCore& table = *tables_[header.table];
+    absl::Status status = table.on_rows(table.part(link.server, header.lane), message);
+    if (!status.ok()) return status;
+  }
+  view.min_clock = header.clock;
+  view.applied = header.applied;
+  for (const std::unique_ptr<TableCore>& table : tables_)
+    table->forget_applied(table->part(link.server, header.lane));
+  return absl::OkStatus();
+}
+
+void SessionCore::on_completion(const transport::Event& event) {
+  for (const Running& running : running_) {
+    if (event.id != reinterpret_cast<std::uintptr_t>(running.operation.get())) continue;
+    // A failed read is followed by the end of its connection, which fails the session.
+    if (event.result == transport::OperationResult::kOk) --running.operation->reading;
+    return;
+  }
+  ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
+  link.inbox->on_completion(event);
+}
+
+void SessionCore::start(std::shared_ptr<PullOperation> operation, TableCore& table) {
+  if (table.step(*operation)) return;
+  running_.push_back({std::move(operation), &table});
+}
+
+bool SessionCore::step_operations() {
+  bool ended = false;
+  for (auto it = running_.begin(); it != running_.end();) {
+    if (!status_.ok()) {
+      it->operation->status = status_;
+      it->operation->ended = true;
+    } else if (!it->table->step(*it->operation)) {
+      ++it;
+      continue;
+    }
+    it = running_.erase(it);
+    ended = true;
+  }
+  return ended;
+}
+
+absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
+                                     const std::function<std::string()>& what) {
+  if (!status_.ok()) return status_;
+  if (ready()) return absl::OkStatus();
+  const transport::TimePoint start = transport_->now();
+  const transport::TimePoint deadline = start + std::chrono::milliseconds(timeout_ms);
+  transport::TimePoint now = start;
+  do {
+    if (!poll() && status_.ok()) transport_->wait(std::min<transport::TimePoint>(deadline, now + kWaitSlice));
+    now = transport_->now();
+    if (now >= deadline && status_.ok() && !ready()) {
+      fail(absl::DeadlineExceededError(
+          fmt::format("worker {} waited {:.1f} s for {}", options_.rank, timeout_ms / 1000.0, what())));
+    }
+  } while (status_.ok() && !ready());
+  counters_.waited_seconds += std::chrono::duration<double>(now - start).count();
+  return status_;
+}
+
+absl::Status SessionCore::wait_for(PullOperation& operation) {
+  if (operation.ended) return operation.status;
+  absl::Status status =
+      wait_until([&] { return operation.ended; }, options_.clock_timeout_ms,
+                 [&] { return fmt::format("other workers in a pull at clock {}", clock_); });
+  return status.ok() ? operation.status : status;
+}
+
+absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
+                               const transport::MemoryRegion& region) {
+  const auto try_send = [&] { return link.inbox->try_send(message, region); };
+  transport::SendResult result = try_send();
+  if (result == transport::SendResult::kNoCredit) {
+    const auto sent = [&] { return (result = try_send()) != transport::SendResult::kNoCredit; };
+    absl::Status status = wait_until(sent, options_.timeout_ms, [&] {
+      return fmt::format("{} to take updates: its inbox is full", link.connection->peer_name());
+    });
+    if (!status.ok()) return status;
+  }
+  if (result == transport::SendResult::kFailed) {
+    poll();  // the reason comes as an event
+    if (status_.ok())
+      fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
+  }
+  return status_;
+}
+
+absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeader& header,
+                                     std::span<const protocol::Key> keys) {
+  std::span<std::byte> slot;
+  absl::Status status =
+      wait_until([&] { return !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
+                 [&] { return fmt::format("{} to take messages", link.connection->peer_name()); });
+  if (!status.ok()) return status;
+  std::memcpy(slot.data(), &header, sizeof header);
+  if (!keys.empty()) std::memcpy(slot.data() + sizeof header, keys.data(), keys.size_bytes());
+  status = send(link, slot.first(sizeof header + keys.size_bytes()), link.small.region());
+  link.small.sent(link.inbox->sent_position());
+  return status;
+}
+
+absl::Status SessionCore::ship_all() {
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (absl::Status status = table->send_subscriptions(); !status.ok()) return status;
+    if (absl::Status status = table->ship(clock_); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCore::clock() {
+  // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
+  while (!running_.empty()) {
+    const std::shared_ptr<PullOperation> oldest = running_.front().operation;
+    if (absl::Status status = wait_for(*oldest); !status.ok()) return status;
+  }
+  if (!status_.ok()) return status_;
+  if (absl::Status status = ship_all(); !status.ok()) return status;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    const protocol::BulkHeader header{.kind = protocol::BulkKind::kClock, .clock = clock_ + 1};
+    if (absl::Status status = send_small(*link, header, {}); !status.ok()) return status;
+  }
+  ++clock_;
+  poll();
+  std::size_t staleness = 0;
+  bool wait = false;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    wait |= consistency::waits_at_clock(table->options().consistency);
+    staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
+  }
+  if (wait) return wait_for_min_clock(clock_);
+  const auto few = [&] {
+    return std::all_of(tables_.begin(), tables_.end(), [&](const auto& table) {
+      return table->most_outstanding() <= staleness + kSpareOutstanding;
+    });
+  };
+  return wait_until(few, options_.timeout_ms,
+                    [] { return std::string("the servers to apply updates of earlier clocks"); });
+}
+
+absl::Status SessionCore::barrier() {
+  if (absl::Status status = clock(); !status.ok()) return status;
+  return wait_for_min_clock(clock_);
+}
+
+bool SessionCore::all_lanes_at(consistency::Clock clock) const {
+  return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
+    return std::all_of(link->lanes.begin(), link->lanes.end(), [&](const LaneView& lane) {
+      return lane.min_clock >= clock && lane.applied == lane.shipped;
+    });
+  });
+}
+
+absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
+  return wait_until([&] { return all_lanes_at(clock); }, options_.clock_timeout_ms,
+                    [&] { return fmt::format("all workers to finish clock {}", clock - 1); });
+}
+
+absl::Status SessionCore::leave() {
+  if (left_ || !status_.ok()) return status_;
+  if (absl::Status status = ship_all(); !status.ok()) return status;
+  left_ = true;
+  for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});
+  return status_;
+}
+
+void SessionCore::give_up(const absl::Status& why) {
+  if (left_ || !status_.ok()) return;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
+                                    std::string(why.message())});
+  }
+  fail(absl::AbortedError(fmt::format("this worker gave up: {}", std::string(why.message()))));
+}
+
+void SessionCore::fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+SessionStatistics SessionCore::statistics() const {
+  SessionStatistics statistics = counters_;
+  for (const std::unique_ptr<TableCore>& table : tables_) statistics.staleness.merge(table->staleness());
+  return statistics;
+}
+
+}  // namespace verbena::worker

@@ -1,0 +1,127 @@
+// The moving parts of a session: connections to the servers, rings, clocks, operations under way.
+//
+// Step-driven: poll() does a bounded piece of work. The blocking calls drive poll() and wait in between.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "protocol/messages.hpp"
+#include "transport/message_ring.hpp"
+#include "transport/transport.hpp"
+#include "worker/local_memory.hpp"
+#include "worker/session.hpp"
+#include "worker/table_core.hpp"
+
+namespace verbena::worker {
+
+/// Registered scratch for small messages to one server, reused when the transport has read it.
+class SmallMessages {
+ public:
+  static constexpr std::size_t kSlotBytes = 512;
+  static constexpr std::size_t kSlots = 32;
+
+  absl::Status allocate(LocalMemory& memory);
+  /// A free slot; empty if all are under way.
+  [[nodiscard]] std::span<std::byte> slot(const transport::RingSender& ring);
+  /// The slot just filled was sent and ended at this position of the ring.
+  void sent(std::uint64_t position);
+  [[nodiscard]] const transport::MemoryRegion& region() const { return *memory_.region; }
+
+ private:
+  LocalSpan memory_;
+  std::vector<std::uint64_t> positions_ = std::vector<std::uint64_t>(kSlots, 0);
+  std::size_t next_ = 0;
+};
+
+struct ServerLink {
+  std::uint32_t server = 0;
+  std::unique_ptr<transport::Connection> connection;
+  std::unique_ptr<transport::RingSender> inbox;
+  std::unique_ptr<transport::RingReceiver> push_ring;
+  std::vector<LaneView> lanes;                      ///< empty before the server's welcome
+  std::vector<transport::RemoteDescriptor> shards;  ///< by table
+  SmallMessages small;
+};
+
+class SessionCore {
+ public:
+  static absl::StatusOr<std::unique_ptr<SessionCore>> connect(const SessionOptions& options);
+  ~SessionCore();
+  SessionCore(const SessionCore&) = delete;
+  SessionCore& operator=(const SessionCore&) = delete;
+
+  absl::StatusOr<TableCore*> open_table(const TableOptions& options, protocol::ValueType type);
+  absl::Status clock();
+  absl::Status barrier();
+  /// Says goodbye, everything shipped.
+  absl::Status leave();
+  /// Tells the servers, and through them the other workers, that this worker gives up.
+  void give_up(const absl::Status& why);
+
+  bool poll();
+  /// Called on hot paths: polls every now and then.
+  void poll_sometimes() {
+    if (--calls_until_poll_ == 0) poll();
+  }
+  /// Drives the session until `ready`. `what` completes "waited for …".
+  absl::Status wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
+                          const std::function<std::string()>& what);
+  absl::Status wait_for(PullOperation& operation);
+  void start(std::shared_ptr<PullOperation> operation, TableCore& table);
+
+  absl::Status send(ServerLink& link, std::span<const std::byte> message,
+                    const transport::MemoryRegion& region);
+  absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
+                          std::span<const protocol::Key> keys);
+
+  [[nodiscard]] const SessionOptions& options() const { return options_; }
+  [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
+  [[nodiscard]] const absl::Status& status() const { return status_; }
+  void fail(absl::Status status);
+  [[nodiscard]] LocalMemory& memory() { return memory_; }
+  [[nodiscard]] SessionStatistics statistics() const;
+  SessionStatistics& counters() { return counters_; }
+  absl::StatusOr<LocalSpan> take_staging(std::size_t bytes);
+  void give_staging(LocalSpan staging) { staging_.push_back(staging); }
+
+ private:
+  SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport);
+
+  absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
+  absl::Status say_hello(ServerLink& link);
+  void control(ServerLink& link, const protocol::ControlMessage& message);
+  void on_event(const transport::Event& event);
+  absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
+  absl::Status on_notification(ServerLink& link, std::uint32_t notification);
+  absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
+  void on_completion(const transport::Event& event);
+  bool step_operations();
+  [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
+  absl::Status wait_for_min_clock(consistency::Clock clock);
+  absl::Status ship_all();
+
+  const SessionOptions options_;
+  std::shared_ptr<transport::Transport> transport_;
+  LocalMemory memory_;
+  std::vector<std::unique_ptr<ServerLink>> links_;
+  std::vector<std::unique_ptr<TableCore>> tables_;
+  struct Running {
+    std::shared_ptr<PullOperation> operation;
+    TableCore* table;
+  };
+  std::list<Running> running_;
+  std::vector<LocalSpan> staging_;
+  consistency::Clock clock_ = 0;
+  std::uint32_t calls_until_poll_ = 1;
+  bool left_ = false;
+  absl::Status status_;
+  SessionStatistics counters_;
+};
+
+}  // namespace verbena::worker

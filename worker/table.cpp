@@ -1,0 +1,132 @@
+#include "worker/table.hpp"
+
+#include "worker/session_core.hpp"
+#include "worker/table_core.hpp"
+
+namespace verbena {
+
+namespace {
+
+using worker::KeySequence;
+using worker::PullOperation;
+
+std::shared_ptr<PullOperation> make_pull(std::span<const Key> keys, std::byte* out) {
+  auto operation = std::make_shared<PullOperation>();
+  operation->key_copy.assign(keys.begin(), keys.end());
+  operation->keys = KeySequence(std::span<const Key>(operation->key_copy));
+  operation->out = out;
+  return operation;
+}
+
+std::shared_ptr<PullOperation> make_pull(KeyRange range, std::byte* out) {
+  auto operation = std::make_shared<PullOperation>();
+  operation->keys = KeySequence(range);
+  operation->out = out;
+  return operation;
+}
+
+absl::Status ready(worker::SessionCore& session, const worker::TableCore& table, KeySequence keys,
+                   std::size_t values) {
+  if (!session.status().ok()) return session.status();
+  return table.check(keys, values);
+}
+
+template <class Keys>
+absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                       std::span<std::byte> out, std::size_t values) {
+  const KeySequence sequence(keys);
+  session.poll_sometimes();
+  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
+  session.counters().rows_pulled += sequence.size();
+  const std::size_t done = table.pull_now(sequence, 0, out.data());
+  if (done == sequence.size()) return absl::OkStatus();
+  std::shared_ptr<PullOperation> operation = make_pull(keys, out.data());
+  operation->next = done;
+  session.start(operation, table);
+  return session.wait_for(*operation);
+}
+
+template <class Keys>
+absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                       std::span<const std::byte> updates, std::size_t values) {
+  const KeySequence sequence(keys);
+  session.poll_sometimes();
+  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
+  return table.push(sequence, updates.data());
+}
+
+}  // namespace
+
+absl::Status Pending::wait() {
+  return operation_ ? session_->wait_for(*operation_) : status_;
+}
+
+bool Pending::done() const {
+  return !operation_ || operation_->ended;
+}
+
+template <class Value>
+absl::Status Table<Value>::pull(std::span<const Key> keys, std::span<Value> values) {
+  return pull_rows(*session_, *core_, keys, std::as_writable_bytes(values), values.size());
+}
+template <class Value>
+absl::Status Table<Value>::pull(KeyRange range, std::span<Value> values) {
+  return pull_rows(*session_, *core_, range, std::as_writable_bytes(values), values.size());
+}
+template <class Value>
+absl::Status Table<Value>::push(std::span<const Key> keys, std::span<const Value> updates) {
+  return push_rows(*session_, *core_, keys, std::as_bytes(updates), updates.size());
+}
+template <class Value>
+absl::Status Table<Value>::push(KeyRange range, std::span<const Value> updates) {
+  return push_rows(*session_, *core_, range, std::as_bytes(updates), updates.size());
+}
+
+template <class Value>
+Pending Table<Value>::pull_async(std::span<const Key> keys, std::span<Value> values) {
+  if (absl::Status status = ready(*session_, *core_, KeySequence(keys), values.size()); !status.ok()) {
+    return Pending(status);
+  }
+  session_->counters().rows_pulled += keys.size();
+  std::shared_ptr<PullOperation> operation = make_pull(keys, std::as_writable_bytes(values).data());
+  session_->start(operation, *core_);
+  return Pending(*session_, std::move(operation));
+}
+template <class Value>
+Pending Table<Value>::pull_async(KeyRange range, std::span<Value> values) {
+  if (absl::Status status = ready(*session_, *core_, KeySequence(range), values.size()); !status.ok()) {
+    return Pending(status);
+  }
+  session_->counters().rows_pulled += range.size();
+  std::shared_ptr<PullOperation> operation = make_pull(range, std::as_writable_bytes(values).data());
+  session_->start(operation, *core_);
+  return Pending(*session_, std::move(operation));
+}
+template <class Value>
+Pending Table<Value>::push_async(std::span<const Key> keys, std::span<const Value> updates) {
+  return Pending(push(keys, updates));
+}
+template <class Value>
+Pending Table<Value>::push_async(KeyRange range, std::span<const Value> updates) {
+  return Pending(push(range, updates));
+}
+
+template <class Value>
+std::uint64_t Table<Value>::rows() const {
+  return core_->options().rows;
+}
+template <class Value>
+std::uint32_t Table<Value>::width() const {
+  return core_->options().width;
+}
+template <class Value>
+const StalenessHistogram& Table<Value>::staleness() const {
+  return core_->staleness();
+}
+
+template class Table<float>;
+template class Table<double>;
+template class Table<std::int32_t>;
+template class Table<std::int64_t>;
+
+}  // namespace verbena

@@ -1,0 +1,413 @@
+#include "worker/table_core.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/word_copy.hpp"
+#include "worker/session_core.hpp"
+
+namespace verbena::worker {
+
+namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
+constexpr std::size_t kHistogramBins = 64;
+
+template <class Value>
+class TypedTable final : public TableCore {
+ public:
+  using TableCore::TableCore;
+
+  std::size_t pull_now(const KeySequence& keys, std::size_t from, std::byte* out_bytes) override {
+    auto* const out = reinterpret_cast<Value*>(out_bytes);
+    const std::size_t width = options_.width;
+    const consistency::Clock needed = needed_clock();
+    for (std::size_t i = from; i < keys.size(); ++i) {
+      const protocol::Key key = keys[i];
+      Part& part = part_of(key);
+      if (part.view->min_clock < needed) return i;
+      if (part.cache == nullptr) {
+        if (keys.is_range() && part.outstanding.empty()) {
+          i += pull_run(part, key, keys.size() - i, out + i * width) - 1;
+        } else if (!read_in_place(part, key, out + i * width)) {
+          return i;
+        }
+      } else if (!read_cached(part, key, needed, out + i * width)) {
+        return i;
+      }
+    }
+    return keys.size();
+  }
+
+ private:
+  [[nodiscard]] const Value* mapped_row(const Part& part, protocol::Key key) const {
+    return reinterpret_cast<const Value*>(part.mapped + (key - part.keys.first) * stride_bytes_);
+  }
+
+  void add_own(const Part& part, protocol::Key key, Value* row) const {
+    if (part.current->empty()) return;
+    if (const std::byte* own = part.current->find(key)) add_values(reinterpret_cast<std::byte*>(row), own);
+  }
+
+  bool read_in_place(Part& part, protocol::Key key, Value* out) {
+    if (!part.outstanding.empty() && has_unapplied(part, key)) return false;
+    transport::copy_words(out, mapped_row(part, key), options_.width);
+    add_own(part, key, out);
+    count_read(part.view->min_clock);
+    return true;
+  }
+
+  /// Consecutive rows of one part; returns how many.
+  std::size_t pull_run(Part& part, protocol::Key key, std::size_t most, Value* out) {
+    const std::size_t count = std::min<std::size_t>(most, part.keys.last - key);
+    if (stride_bytes_ == row_bytes_) {
+      transport::copy_words(out, mapped_row(part, key), count * options_.width);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) {
+        transport::copy_words(out + i * options_.width, mapped_row(part, key + i), options_.width);
+      }
+    }
+    if (!part.current->empty()) {
+      for (std::size_t i = 0; i < count; ++i) add_own(part, key + i, out + i * options_.width);
+    }
+    count_read(part.view->min_clock, count);
+    return count;
+  }
+
+  bool read_cached(Part& part, protocol::Key key, consistency::Clock needed, Value* out) {
+    const RowCache::Row row = part.cache->find(key);
+    if (row.values != nullptr && *row.clock >= needed) {
+      std::memcpy(out, row.values, row_bytes_);
+      count_read(std::min(*row.clock, part.view->min_clock));
+      return true;
+    }
+    if (part.mapped == nullptr || (!part.outstanding.empty() && has_unapplied(part, key))) return false;
+    transport::copy_words(out, mapped_row(part, key), options_.width);
+    take_fetched(part, key, reinterpret_cast<const std::byte*>(out), part.view->min_clock,
+                 reinterpret_cast<std::byte*>(out));
+    return true;
+  }
+
+  void add_values(std::byte* to, const std::byte* update) const override {
+    // Local memory: nobody else reads it at the same time.
+    auto* const values = reinterpret_cast<Value*>(to);
+    const auto* const added = reinterpret_cast<const Value*>(update);
+    for (std::size_t i = 0; i < options_.width; ++i) values[i] = transport::sum_of(values[i], added[i]);
+  }
+
+  void push_now(const KeySequence& keys, const std::byte* updates, absl::Status& status) override {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const protocol::Key key = keys[i];
+      Part& part = part_of(key);
+      const std::byte* const update = updates + i * row_bytes_;
+      const UpdateBuffer::Found found = part.current->find_or_add(key);
+      if (found.values == nullptr) {
+        status = absl::ResourceExhaustedError("no memory left for the update buffer");
+        return;
+      }
+      if (found.fresh) {
+        std::memcpy(found.values, update, row_bytes_);
+      } else {
+        add_values(found.values, update);
+      }
+      if (part.cache != nullptr) {
+        if (const RowCache::Row row = part.cache->find(key); row.values != nullptr)
+          add_values(row.values, update);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<TableCore> make_table_core(SessionCore& session, std::uint32_t number,
+                                           const TableOptions& options, protocol::ValueType type) {
+  return protocol::visit_value_type(type, [&]<class Value>() -> std::unique_ptr<TableCore> {
+    return std::make_unique<TypedTable<Value>>(session, number, options, type);
+  });
+}
+
+TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options,
+                     protocol::ValueType type)
+    : session_(session),
+      number_(number),
+      options_(options),
+      type_(type),
+      stride_bytes_(protocol::row_stride_bytes(type, options.width)),
+      row_bytes_(protocol::value_bytes(type) * options.width),
+      eager_(consistency::pushes_eagerly(options.consistency)) {
+  staleness_.reads_by_lag.resize(kHistogramBins);
+}
+
+absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescriptor& shard,
+                                  protocol::KeyRange keys) {
+  lanes_ = static_cast<std::uint32_t>(link.lanes.size());
+  const protocol::RangePartition lanes(keys.size(), lanes_);
+  const std::byte* const mapped = keys.size() == 0 ? nullptr : link.connection->mapped(shard);
+  const ReadPath path = session_.options().read_path;
+  if (mapped == nullptr && keys.size() > 0 && path == ReadPath::kInPlace) {
+    return absl::FailedPreconditionError(
+        fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
+  }
+  const std::size_t chunk_bytes = protocol::max_bulk_bytes(link.inbox->capacity_bytes());
+  for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
+    const protocol::KeyRange local = lanes.range(lane);
+    auto part = std::make_unique<Part>();
+    part->link = &link;
+    part->lane = lane;
+    part->view = &link.lanes[lane];
+    part->keys = {keys.first + local.first, keys.first + local.last};
+    if (local.size() > 0) part->rows = shard.slice(local.first * stride_bytes_, local.size() * stride_bytes_);
+    if (mapped != nullptr) part->mapped = mapped + local.first * stride_bytes_;
+    part->current = std::make_unique<UpdateBuffer>(part->keys, stride_bytes_, chunk_bytes, session_.memory());
+    if (path == ReadPath::kCached || mapped == nullptr) {
+      part->cache = std::make_unique<RowCache>(part->keys, stride_bytes_, session_.memory());
+    }
+    parts_.push_back(std::move(part));
+  }
+  last_part_ = parts_.front().get();
+  return absl::OkStatus();
+}
+
+Part& TableCore::find_part(protocol::Key key) {
+  const auto after = std::upper_bound(
+      parts_.begin(), parts_.end(), key,
+      [](protocol::Key k, const std::unique_ptr<Part>& part) { return k < part->keys.last; });
+  return **after;
+}
+
+Part& TableCore::part(std::uint32_t server, std::uint32_t lane) {
+  return *parts_[server * lanes_ + lane];
+}
+
+absl::Status TableCore::check(KeySequence keys, std::size_t values) const {
+  if (values != keys.size() * options_.width) {
+    return absl::InvalidArgumentError(fmt::format("table \"{}\": {} keys of width {} need {} values, not {}",
+                                                  options_.name, keys.size(), options_.width,
+                                                  keys.size() * options_.width, values));
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] >= options_.rows) {
+      return absl::InvalidArgumentError(
+          fmt::format("table \"{}\" has keys below {}, not {}", options_.name, options_.rows, keys[i]));
+    }
+    if (keys.is_range()) i = std::max(i, keys.size() - 2);  // the last key of a range speaks for all
+  }
+  return absl::OkStatus();
+}
+
+consistency::Clock TableCore::needed_clock() const {
+  return consistency::min_clock_needed(options_.consistency, session_.current_clock());
+}
+
+void TableCore::count_read(consistency::Clock clock, std::uint64_t rows) {
+  const consistency::Clock lag = -1 - consistency::clock_differential(clock, session_.current_clock());
+  const std::size_t bin =
+      std::min(static_cast<std::size_t>(std::max<consistency::Clock>(lag, 0)), kHistogramBins - 1);
+  staleness_.reads_by_lag[bin] += rows;
+}
+
+bool TableCore::has_unapplied(const Part& part, protocol::Key key) {
+  return std::any_of(part.outstanding.begin(), part.outstanding.end(), [&](const auto& buffer) {
+    return buffer->find(key) != nullptr && buffer->chunk_of(key).sequence >= part.view->applied;
+  });
+}
+
+RowCache::Row TableCore::cache_row(Part& part, protocol::Key key) {
+  RowCache::Row row = part.cache->find(key);
+  if (row.values != nullptr || cached_rows_ >= options_.cache_rows) return row;
+  row = part.cache->insert(key);
+  if (row.values == nullptr) return row;
+  ++cached_rows_;
+  if (eager_) part.to_subscribe.push_back(key);
+  return row;
+}
+
+void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock clock,
+                             std::byte* out) {
+  if (out != values) std::memcpy(out, values, row_bytes_);
+  if (const std::byte* own = part.current->find(key)) add_values(out, own);
+  const RowCache::Row row = cache_row(part, key);
+  if (row.values != nullptr && *row.clock > clock) {
+    // An eager push has overtaken the read.
+    std::memcpy(out, row.values, row_bytes_);
+    clock = std::min(*row.clock, part.view->min_clock);
+  } else if (row.values != nullptr) {
+    std::memcpy(row.values, out, row_bytes_);
+    *row.clock = clock;
+  }
+  count_read(clock);
+}
+
+absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates) {
+  absl::Status status;
+  push_now(keys, updates, status);
+  if (!status.ok()) session_.fail(status);
+  session_.counters().rows_pushed += keys.size();
+  return status;
+}
+
+bool TableCore::step(PullOperation& operation) {
+  post_reads(operation);
+  if (operation.reading > 0 || !operation.unposted.empty()) return false;
+  finish_runs(operation);
+  operation.next = pull_now(operation.keys, operation.next, operation.out);
+  std::size_t staged_bytes = 0;
+  while (operation.next < operation.keys.size() && add_run(operation, staged_bytes)) {
+  }
+  post_reads(operation);
+  if (operation.next < operation.keys.size() || !operation.runs.empty()) return false;
+  if (operation.staging) session_.give_staging(*operation.staging);
+  operation.staging.reset();
+  operation.ended = true;
+  return true;
+}
+
+bool TableCore::add_run(PullOperation& operation, std::size_t& staged_bytes) {
+  const protocol::Key first = operation.keys[operation.next];
+  Part& part = part_of(first);
+  const auto fetchable = [&](protocol::Key key) {
+    if (part.mapped != nullptr || part.view->min_clock < needed_clock() || has_unapplied(part, key))
+      return false;
+    const RowCache::Row row = part.cache->find(key);
+    return row.values == nullptr || *row.clock < needed_clock();
+  };
+  if (!fetchable(first)) return false;
+  if (!operation.staging) {
+    absl::StatusOr<LocalSpan> staging = session_.take_staging(std::max(kStagingBytes, stride_bytes_));
+    if (!staging.ok()) {
+      session_.fail(staging.status());
+      return false;
+    }
+    operation.staging = *staging;
+  }
+  const std::size_t room = (operation.staging->bytes.size() - staged_bytes) / stride_bytes_;
+  std::size_t count = 0;
+  while (count < room && operation.next + count < operation.keys.size() && first + count < part.keys.last &&
+         operation.keys[operation.next + count] == first + count && fetchable(first + count)) {
+    ++count;
+  }
+  if (count == 0) return false;
+  const std::span<std::byte> staging = operation.staging->bytes.subspan(staged_bytes, count * stride_bytes_);
+  staged_bytes += staging.size();
+  operation.runs.push_back({&part, operation.next, count, staging, part.view->min_clock});
+  operation.unposted.push_back(
+      {.opcode = transport::Opcode::kRead,
+       .signaled = true,
+       .id = reinterpret_cast<std::uintptr_t>(&operation),
+       .local = staging,
+       .region = operation.staging->region,
+       .remote = part.rows.slice((first - part.keys.first) * stride_bytes_, staging.size())});
+  operation.unposted_parts.push_back(&part);
+  operation.next += count;
+  return true;
+}
+
+void TableCore::post_reads(PullOperation& operation) {
+  while (!operation.unposted.empty()) {
+    transport::Connection& connection = *operation.unposted_parts.front()->link->connection;
+    if (connection.post({&operation.unposted.front(), 1}) == 0) break;
+    ++operation.reading;
+    operation.unposted.pop_front();
+    operation.unposted_parts.pop_front();
+  }
+}
+
+void TableCore::finish_runs(PullOperation& operation) {
+  for (const PullOperation::Run& run : operation.runs) {
+    for (std::size_t i = 0; i < run.count; ++i) {
+      const std::size_t at = run.first + i;
+      take_fetched(*run.part, operation.keys[at], run.staging.data() + i * stride_bytes_, run.clock,
+                   operation.out + at * row_bytes_);
+    }
+  }
+  operation.runs.clear();
+}
+
+absl::Status TableCore::ship(consistency::Clock clock) {
+  for (const std::unique_ptr<Part>& part : parts_) {
+    if (part->current->empty()) continue;
+    for (std::size_t i = 0; i < part->current->chunks(); ++i) {
+      UpdateBuffer::Chunk& chunk = part->current->chunk(i);
+      const protocol::BulkHeader header{.kind = protocol::BulkKind::kUpdates,
+                                        .table = number_,
+                                        .lane = part->lane,
+                                        .count = part->current->records_in(i),
+                                        .clock = clock};
+      std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
+      chunk.sequence = part->view->shipped++;
+      const absl::Status status = session_.send(
+          *part->link, chunk.memory.bytes.first(part->current->message_bytes(i)), *chunk.memory.region);
+      if (!status.ok()) return status;
+    }
+    part->outstanding.push_back(std::move(part->current));
+    if (part->spare.empty()) {
+      part->current = std::make_unique<UpdateBuffer>(
+          part->keys, stride_bytes_, protocol::max_bulk_bytes(part->link->inbox->capacity_bytes()),
+          session_.memory());
+    } else {
+      part->current = std::move(part->spare.back());
+      part->spare.pop_back();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableCore::send_subscriptions() {
+  constexpr std::size_t kKeysAMessage =
+      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(protocol::Key);
+  for (const std::unique_ptr<Part>& part : parts_) {
+    for (std::size_t at = 0; at < part->to_subscribe.size(); at += kKeysAMessage) {
+      const std::span<const protocol::Key> keys =
+          std::span(part->to_subscribe).subspan(at, std::min(kKeysAMessage, part->to_subscribe.size() - at));
+      const protocol::BulkHeader header{.kind = protocol::BulkKind::kSubscribe,
+                                        .table = number_,
+                                        .lane = part->lane,
+                                        .count = static_cast<std::uint32_t>(keys.size())};
+      if (absl::Status status = session_.send_small(*part->link, header, keys); !status.ok()) return status;
+    }
+    part->to_subscribe.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message) {
+  if (absl::Status status = protocol::check_records(message, stride_bytes_, part.keys); !status.ok())
+    return status;
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
+    const RowCache::Row row = part.cache ? part.cache->find(key) : RowCache::Row{};
+    if (row.values == nullptr) continue;
+    std::memcpy(row.values, protocol::record_values(message.payload, stride_bytes_, i), row_bytes_);
+    // Read-my-writes: what the row does not hold of this worker's updates yet.
+    for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
+      const std::byte* const own = buffer->find(key);
+      if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
+        add_values(row.values, own);
+    }
+    if (const std::byte* own = part.current->find(key)) add_values(row.values, own);
+    *row.clock = RowCache::kLive;
+  }
+  session_.counters().rows_eagerly_received += message.header.count;
+  return absl::OkStatus();
+}
+
+void TableCore::forget_applied(Part& part) {
+  while (!part.outstanding.empty()) {
+    UpdateBuffer& oldest = *part.outstanding.front();
+    if (oldest.chunk(oldest.chunks() - 1).sequence >= part.view->applied) return;
+    oldest.clear();
+    part.spare.push_back(std::move(part.outstanding.front()));
+    part.outstanding.pop_front();
+  }
+}
+
+std::size_t TableCore::most_outstanding() const {
+  std::size_t most = 0;
+  for (const std::unique_ptr<Part>& part : parts_) most = std::max(most, part->outstanding.size());
+  return most;
+}
+
+}  // namespace verbena::worker

@@ -1,0 +1,160 @@
+// A table as a session sees it: its parts (a lane of a server each), what is cached, buffered and under way.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "protocol/messages.hpp"
+#include "transport/transport.hpp"
+#include "worker/row_cache.hpp"
+#include "worker/session.hpp"
+#include "worker/update_buffer.hpp"
+
+namespace verbena::worker {
+
+class SessionCore;
+struct ServerLink;
+
+/// What a lane has told this worker, and what this worker has told the lane.
+struct LaneView {
+  consistency::Clock min_clock = 0;  ///< all updates of clocks < min_clock are applied there
+  std::uint64_t applied = 0;         ///< of this worker's update messages
+  std::uint64_t shipped = 0;         ///< of this worker's update messages
+};
+
+/// The rows of one lane.
+struct Part {
+  ServerLink* link = nullptr;
+  std::uint32_t lane = 0;
+  protocol::KeyRange keys;
+  LaneView* view = nullptr;
+  transport::RemoteDescriptor rows;   ///< the server's memory, row keys.first at its start
+  const std::byte* mapped = nullptr;  ///< the same, where it is mapped
+  std::unique_ptr<UpdateBuffer> current;
+  std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
+  std::vector<std::unique_ptr<UpdateBuffer>> spare;
+  std::unique_ptr<RowCache> cache;  ///< nullptr: reads are in place
+  std::vector<protocol::Key> to_subscribe;
+};
+
+/// Keys of one operation: a set or a range.
+class KeySequence {
+ public:
+  explicit KeySequence(std::span<const protocol::Key> keys) : keys_(keys), size_(keys.size()) {}
+  explicit KeySequence(protocol::KeyRange range) : first_(range.first), size_(range.size()) {}
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] bool is_range() const { return keys_.data() == nullptr; }
+  [[nodiscard]] protocol::Key operator[](std::size_t i) const {
+    return keys_.data() == nullptr ? first_ + i : keys_[i];
+  }
+
+ private:
+  std::span<const protocol::Key> keys_;
+  protocol::Key first_ = 0;
+  std::size_t size_ = 0;
+};
+
+/// A pull under way. Lives in the session until it has ended.
+struct PullOperation {
+  /// Consecutive rows that one read brings.
+  struct Run {
+    Part* part = nullptr;
+    std::size_t first = 0;  ///< index in `keys`
+    std::size_t count = 0;
+    std::span<std::byte> staging;
+    consistency::Clock clock = 0;  ///< the part's min clock before the read
+  };
+  std::vector<protocol::Key> key_copy;
+  KeySequence keys{protocol::KeyRange{}};
+  std::byte* out = nullptr;
+  std::size_t next = 0;  ///< first key not read and not in a run
+  std::vector<Run> runs;
+  std::deque<transport::WorkRequest> unposted;
+  std::deque<Part*> unposted_parts;  ///< parallel to `unposted`
+  std::size_t reading = 0;           ///< requests posted, not completed
+  std::optional<LocalSpan> staging;
+  bool ended = false;
+  absl::Status status;
+};
+
+class TableCore {
+ public:
+  TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options,
+            protocol::ValueType type);
+  virtual ~TableCore() = default;
+
+  /// Called once every server has opened its shard.
+  absl::Status add_parts(ServerLink& link, const transport::RemoteDescriptor& shard, protocol::KeyRange keys);
+
+  [[nodiscard]] const TableOptions& options() const { return options_; }
+  [[nodiscard]] std::uint32_t number() const { return number_; }
+  [[nodiscard]] protocol::ValueType value_type() const { return type_; }
+  [[nodiscard]] const StalenessHistogram& staleness() const { return staleness_; }
+
+  /// The part that holds the key. REQUIRES: key < rows.
+  [[nodiscard]] Part& part_of(protocol::Key key) {
+    Part* part = last_part_;
+    if (key - part->keys.first < part->keys.size()) return *part;
+    return *(last_part_ = &find_part(key));
+  }
+  [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
+
+  absl::Status check(KeySequence keys, std::size_t values) const;
+
+  /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size().
+  virtual std::size_t pull_now(const KeySequence& keys, std::size_t from, std::byte* out) = 0;
+  absl::Status push(const KeySequence& keys, const std::byte* updates);
+
+  /// One step of a pull: true when it has ended.
+  bool step(PullOperation& operation);
+
+  // --- the session's part of the work
+  /// Sends the updates of `clock`. The buffers go on as outstanding.
+  absl::Status ship(consistency::Clock clock);
+  absl::Status send_subscriptions();
+  /// Rows that a server pushed.
+  absl::Status on_rows(Part& part, const protocol::BulkMessage& message);
+  /// The lane has told how many updates it has applied.
+  void forget_applied(Part& part);
+  [[nodiscard]] std::size_t most_outstanding() const;
+
+ protected:
+  void count_read(consistency::Clock clock, std::uint64_t rows = 1);
+  [[nodiscard]] consistency::Clock needed_clock() const;
+  /// Some of this worker's shipped updates of the row may be missing in the server's row.
+  [[nodiscard]] static bool has_unapplied(const Part& part, protocol::Key key);
+  /// Where a fetched row goes to stay; nullptr values where the cache is full.
+  RowCache::Row cache_row(Part& part, protocol::Key key);
+  virtual void add_values(std::byte* to, const std::byte* update) const = 0;
+  virtual void push_now(const KeySequence& keys, const std::byte* updates, absl::Status& status) = 0;
+  /// A row that has just been read from the server: into the cache, with this worker's updates, and out.
+  void take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock clock,
+                    std::byte* out);
+
+  SessionCore& session_;
+  const std::uint32_t number_;
+  const TableOptions options_;
+  const protocol::ValueType type_;
+  const std::size_t stride_bytes_;
+  const std::size_t row_bytes_;
+  const bool eager_;
+  std::vector<std::unique_ptr<Part>> parts_;  ///< by keys, server · lanes + lane
+  std::uint32_t lanes_ = 0;                   ///< of each server
+  Part* last_part_ = nullptr;
+  std::uint64_t cached_rows_ = 0;
+  StalenessHistogram staleness_;
+
+ private:
+  [[nodiscard]] Part& find_part(protocol::Key key);
+  void post_reads(PullOperation& operation);
+  bool add_run(PullOperation& operation, std::size_t& staged_bytes);
+  void finish_runs(PullOperation& operation);
+};
+
+std::unique_ptr<TableCore> make_table_core(SessionCore& session, std::uint32_t number,
+                                           const TableOptions& options, protocol::ValueType type);
+
+}  // namespace verbena::worker

@@ -1,0 +1,70 @@
+#include "worker/update_buffer.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+namespace verbena::worker {
+
+RowIndex make_row_index(std::uint64_t rows) {
+  auto* const index =
+      static_cast<std::uint32_t*>(std::calloc(std::max<std::uint64_t>(rows, 1), sizeof(std::uint32_t)));
+  if (index == nullptr) throw std::bad_alloc();
+  return {index, &std::free};
+}
+
+namespace {
+
+std::uint32_t shift_for(protocol::KeyRange keys, std::size_t record_bytes, std::size_t chunk_bytes) {
+  assert(chunk_bytes >= sizeof(protocol::BulkHeader) + record_bytes);
+  const std::uint64_t fit = (chunk_bytes - sizeof(protocol::BulkHeader)) / record_bytes;
+  const std::uint64_t useful = std::bit_ceil(std::max<std::uint64_t>(keys.size(), 1));
+  return static_cast<std::uint32_t>(std::bit_width(std::min({fit, useful, std::uint64_t{1} << 30})) - 1);
+}
+
+}  // namespace
+
+UpdateBuffer::UpdateBuffer(protocol::KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes,
+                           LocalMemory& memory)
+    : keys_(keys),
+      record_bytes_(protocol::record_bytes(stride_bytes)),
+      per_chunk_shift_(shift_for(keys, record_bytes_, chunk_bytes)),
+      per_chunk_mask_((std::uint32_t{1} << per_chunk_shift_) - 1),
+      memory_(memory),
+      index_(make_row_index(keys.size())) {}
+
+std::uint32_t UpdateBuffer::records_in(std::size_t i) const {
+  return std::min<std::uint32_t>(records_ - static_cast<std::uint32_t>(i << per_chunk_shift_),
+                                 per_chunk_mask_ + 1);
+}
+
+std::size_t UpdateBuffer::message_bytes(std::size_t i) const {
+  return sizeof(protocol::BulkHeader) + records_in(i) * record_bytes_;
+}
+
+std::byte* UpdateBuffer::add(protocol::Key key) {
+  const std::uint32_t slot = records_;
+  if ((slot >> per_chunk_shift_) == chunks_.size()) {
+    auto memory =
+        memory_.allocate(sizeof(protocol::BulkHeader) + (std::size_t{per_chunk_mask_} + 1) * record_bytes_);
+    if (!memory.ok()) return nullptr;
+    chunks_.push_back({.memory = *memory});
+  }
+  ++records_;
+  index_[key - keys_.first] = slot + 1;
+  std::memcpy(record(slot), &key, sizeof key);
+  return values(slot);
+}
+
+void UpdateBuffer::clear() {
+  for (std::uint32_t slot = 0; slot < records_; ++slot) {
+    protocol::Key key;
+    std::memcpy(&key, record(slot), sizeof key);
+    index_[key - keys_.first] = 0;
+  }
+  records_ = 0;
+}
+
+}  // namespace verbena::worker

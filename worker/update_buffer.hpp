@@ -1,0 +1,82 @@
+// The update buffer: this worker's updates of one clock to one lane's rows of one table, added up for each
+// row, in the very bytes in which they will travel: chunks of [BulkHeader][record][record]…
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "protocol/messages.hpp"
+#include "worker/local_memory.hpp"
+
+namespace verbena::worker {
+
+/// An array of zeros whose pages cost nothing until they are written.
+using RowIndex = std::unique_ptr<std::uint32_t[], decltype(&std::free)>;
+[[nodiscard]] RowIndex make_row_index(std::uint64_t rows);
+
+/// Thread safety: none; one owner.
+class UpdateBuffer {
+ public:
+  struct Chunk {
+    LocalSpan memory;
+    std::uint32_t records = 0;
+    std::uint64_t sequence = 0;  ///< number of this message among those to its lane; set when shipped
+  };
+
+  /// Rows are counted from keys.first. REQUIRES: chunk_bytes takes at least one record.
+  UpdateBuffer(protocol::KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes,
+               LocalMemory& memory);
+
+  /// The values of the row's update; nullptr if there is none.
+  [[nodiscard]] std::byte* find(protocol::Key key) const {
+    const std::uint32_t slot = index_[key - keys_.first];
+    return slot == 0 ? nullptr : values(slot - 1);
+  }
+
+  /// The values of the row's update, fresh ones not set to zero. nullptr if memory is short.
+  struct Found {
+    std::byte* values = nullptr;
+    bool fresh = false;
+  };
+  [[nodiscard]] Found find_or_add(protocol::Key key) {
+    if (std::byte* const found = find(key)) return {found, false};
+    return {add(key), true};
+  }
+
+  [[nodiscard]] std::uint32_t records() const { return records_; }
+  [[nodiscard]] bool empty() const { return records_ == 0; }
+  [[nodiscard]] std::size_t chunks() const { return (records_ + per_chunk_mask_) >> per_chunk_shift_; }
+  /// REQUIRES: i < chunks(). `memory` of the whole chunk; the message is its first message_bytes(i) bytes.
+  [[nodiscard]] Chunk& chunk(std::size_t i) { return chunks_[i]; }
+  [[nodiscard]] const Chunk& chunk(std::size_t i) const { return chunks_[i]; }
+  [[nodiscard]] std::size_t message_bytes(std::size_t i) const;
+  [[nodiscard]] std::uint32_t records_in(std::size_t i) const;
+  /// The chunk that holds the row's update. REQUIRES: find(key) is not nullptr.
+  [[nodiscard]] const Chunk& chunk_of(protocol::Key key) const {
+    return chunks_[(index_[key - keys_.first] - 1) >> per_chunk_shift_];
+  }
+
+  /// Forgets the updates, keeps the memory.
+  void clear();
+
+ private:
+  std::byte* add(protocol::Key key);
+  [[nodiscard]] std::byte* record(std::uint32_t slot) const {
+    return chunks_[slot >> per_chunk_shift_].memory.bytes.data() + sizeof(protocol::BulkHeader) +
+           (slot & per_chunk_mask_) * record_bytes_;
+  }
+  [[nodiscard]] std::byte* values(std::uint32_t slot) const { return record(slot) + sizeof(protocol::Key); }
+
+  const protocol::KeyRange keys_;
+  const std::size_t record_bytes_;
+  const std::uint32_t per_chunk_shift_;  ///< records a chunk, a power of two
+  const std::uint32_t per_chunk_mask_;
+  LocalMemory& memory_;
+  RowIndex index_;  ///< by row: slot + 1, 0 for none
+  std::vector<Chunk> chunks_;
+  std::uint32_t records_ = 0;
+};
+
+}  // namespace verbena::worker
