@@ -16,8 +16,8 @@ constexpr std::uint32_t kMaxStaleness = 1'000'000;
 
 absl::Status bad_model(std::string_view text) {
   return absl::InvalidArgumentError(
-      fmt::format("unknown consistency \"{}\": expected bsp, ssp:S or essp:S with a staleness S of 0 to {}", text,
-                  kMaxStaleness));
+      fmt::format("unknown consistency \"{}\": expected bsp, ssp:S or essp:S with a staleness S of 0 to {}",
+                  text, kMaxStaleness));
 }
 
 }  // namespace

@@ -55,8 +55,7 @@ class Reader {
       ok_ = false;
       return {};
     }
-    std::string value(size, '\0');
-    std::memcpy(value.data(), bytes_.data(), size);
+    std::string value(reinterpret_cast<const char*>(bytes_.data()), size);
     bytes_ = bytes_.subspan(size);
     return value;
   }

@@ -1,5 +1,5 @@
-// What a server and a worker say to each other. Little-endian, 8-byte aligned; docs/protocol.md has it byte
-// by byte.
+// What a server and a worker say to each other. Little-endian; control messages are packed, bulk messages
+// 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
 // Goodbye, Failed. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
@@ -104,8 +104,9 @@ enum class BulkKind : std::uint32_t {
   kUpdates = 1,    ///< worker → server: `count` records of `table` in `lane`, made at clock `clock`
   kClock = 2,      ///< worker → server: has finished all clocks below `clock`
   kSubscribe = 3,  ///< worker → server: `count` rows of `table` in `lane`, each a Key
-  /// server → worker: `count` records of `table` in `lane`; 0 where there is only a clock to tell. After them the min clock of
-  /// the lane is `clock`, and each row last received from it holds all updates of clocks < `clock`.
+  /// server → worker: `count` records of `table` in `lane`; 0 where there is only a clock to tell. After them
+  /// the min clock of the lane is `clock`, and each row last received from it holds all updates of clocks <
+  /// `clock`.
   kRows = 4,
 };
 
@@ -115,13 +116,16 @@ struct BulkHeader {
   std::uint32_t lane = 0;
   std::uint32_t count = 0;
   std::int64_t clock = 0;
-  /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied, and these rows hold, exactly.
+  /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied, and these rows hold,
+  /// exactly.
   std::uint64_t applied = 0;
 };
 static_assert(sizeof(BulkHeader) == 32 && std::is_trivially_copyable_v<BulkHeader>);
 
 /// No bulk message is larger than this part of its ring, so that a ring holds several.
-constexpr std::size_t max_bulk_bytes(std::size_t ring_bytes) { return ring_bytes / 8 / 8 * 8; }
+constexpr std::size_t max_bulk_bytes(std::size_t ring_bytes) {
+  return ring_bytes / 8 / 8 * 8;
+}
 constexpr std::size_t kMinRingBytes = 4096;
 constexpr std::size_t kMaxRingBytes = std::size_t{1} << 30;
 

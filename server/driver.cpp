@@ -93,7 +93,7 @@ absl::Status drive(Server& server, transport::Transport& transport, const Driver
     if (!server.status().ok() && give_up == transport::TimePoint::max()) {
       give_up = transport.now() + std::chrono::milliseconds(options.linger_ms);
     }
-    if (transport.now() > give_up) break;
+    if (give_up != transport::TimePoint::max() && transport.now() > give_up) break;
     bool worked = server.poll();
     if (threads.empty()) {
       for (const auto& lane : server.lanes()) worked |= lane->poll();

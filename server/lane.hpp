@@ -50,10 +50,10 @@ struct LaneTask {
   enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
-  const Shard* shard = nullptr;   ///< kOpen
-  protocol::BulkMessage message;  ///< kUpdates, kSubscribe: checked against the shard
-  InboxMessage* inbox = nullptr;  ///< set done when `message` is no longer needed
-  consistency::Clock clock = 0;   ///< kClock
+  const Shard* shard = nullptr;        ///< kOpen
+  protocol::BulkMessage message = {};  ///< kUpdates, kSubscribe: checked against the shard
+  InboxMessage* inbox = nullptr;       ///< set done when `message` is no longer needed
+  consistency::Clock clock = 0;        ///< kClock
 };
 
 class Lane {

@@ -90,9 +90,10 @@ struct WorkRequest {
   std::uint64_t id = 0;  ///< comes back in the completion
   /// Inside `region`; for kSend any memory, copied before post() returns, and region null. For the others it
   /// must stay untouched until this request, or a later signaled one of the same connection, has completed.
-  std::span<std::byte> local;
+  std::span<std::byte> local = {};
   const MemoryRegion* region = nullptr;
-  RemoteDescriptor remote;  ///< remote.length_bytes ≥ local.size(); the transfer starts at remote.address
+  RemoteDescriptor remote =
+      {};  ///< remote.length_bytes ≥ local.size(); the transfer starts at remote.address
 };
 
 /// How an operation ended. Everything but kOk means that the connection has failed.

@@ -1,0 +1,34 @@
+#include "consistency/model.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace verbena::consistency {
+namespace {
+
+TEST(ModelTest, ReadsWhatItWrites) {
+  for (const ConsistencyModel& model :
+       std::initializer_list<ConsistencyModel>{Bsp{}, Ssp{0}, Ssp{7}, Essp{2}, Essp{1'000'000}}) {
+    const absl::StatusOr<ConsistencyModel> read = parse_model(to_string(model));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, model) << to_string(model);
+  }
+}
+
+TEST(ModelTest, StalenessIsOneUnlessGiven) {
+  EXPECT_EQ(*parse_model("ssp"), ConsistencyModel(Ssp{1}));
+  EXPECT_EQ(*parse_model("essp"), ConsistencyModel(Essp{1}));
+}
+
+TEST(ModelTest, RefusesWhatIsNoModel) {
+  for (const char* text : {"", "BSP", "bsp:1", "ssp:", "ssp:-1", "ssp:1.5", "ssp:2 ", "ssp:1000001", "asp",
+                           "essp:99999999999", ":2", "ssp:2:3"}) {
+    const absl::StatusOr<ConsistencyModel> model = parse_model(text);
+    ASSERT_FALSE(model.ok()) << text;
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(model.status().message()), testing::HasSubstr("expected bsp, ssp:S or essp:S"));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::consistency

@@ -1,0 +1,192 @@
+#include "protocol/messages.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace verbena::protocol {
+namespace {
+
+using testing::HasSubstr;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+OpenTable open_table() {
+  return {.table = 3,
+          .value_type = ValueType::kInt32,
+          .rows = 1000,
+          .width = 50,
+          .model = 2,
+          .staleness = 4,
+          .name = "topic words"};
+}
+
+std::vector<ControlMessage> one_of_each() {
+  return {Hello{.worker = 1,
+                .workers = 4,
+                .pid = 99,
+                .server = 0,
+                .servers = 2,
+                .inbox_bytes = 4096,
+                .push_ring = {1, 2, 3},
+                .inbox_credit = {4, 5, 6}},
+          Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}, .push_credit = {11, 12, 13}},
+          open_table(),
+          TableOpened{.table = 3, .shard = {14, 15, 16}},
+          Goodbye{},
+          Failed{.code = 14, .reason = "worker 2 is gone"}};
+}
+
+TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
+  for (const ControlMessage& message : one_of_each()) {
+    const std::string bytes = encode(message);
+    const absl::StatusOr<ControlMessage> decoded = decode_control(bytes_of(bytes));
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->index(), message.index());
+    EXPECT_EQ(encode(*decoded), bytes);
+  }
+  const auto decoded = decode_control(bytes_of(encode(open_table())));
+  EXPECT_EQ(std::get<OpenTable>(*decoded), open_table());
+}
+
+// Golden bytes: a change of the layout is a change of kVersion.
+TEST(ControlMessageTest, LayoutIsFixed) {
+  const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
+  const std::string expected("VRBN\1\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  EXPECT_EQ(bytes, expected);
+}
+
+TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
+  for (const ControlMessage& message : one_of_each()) {
+    const std::string bytes = encode(message);
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_FALSE(decode_control(bytes_of(bytes.substr(0, length))).ok());
+    }
+    EXPECT_FALSE(decode_control(bytes_of(bytes + std::string(8, '\0'))).ok());
+  }
+}
+
+TEST(ControlMessageTest, AnotherVersionIsNamed) {
+  std::string bytes = encode(Goodbye{});
+  bytes[4] = 9;
+  EXPECT_THAT(std::string(decode_control(bytes_of(bytes)).status().message()),
+              HasSubstr("protocol version 9"));
+}
+
+TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
+  const auto refused = [](const ControlMessage& message) {
+    return !decode_control(bytes_of(encode(message))).ok();
+  };
+  EXPECT_TRUE(refused(Hello{.worker = 4, .workers = 4, .servers = 1}));
+  EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 0, .servers = 1}));
+  EXPECT_TRUE(refused(Hello{.worker = 0, .workers = kMaxWorkers + 1, .servers = 1}));
+  EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .server = 1, .servers = 1}));
+  EXPECT_TRUE(refused(Welcome{.lanes = 0}));
+  EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));
+  for (OpenTable open : {open_table(), open_table(), open_table(), open_table()}) {
+    static int field = 0;
+    switch (field++) {
+      case 0:
+        open.rows = 0;
+        break;
+      case 1:
+        open.rows = kMaxRows + 1;
+        break;
+      case 2:
+        open.width = 0;
+        break;
+      default:
+        open.value_type = static_cast<ValueType>(77);
+    }
+    EXPECT_TRUE(refused(open));
+  }
+}
+
+TEST(BulkMessageTest, RecordsAreCheckedAgainstTheTable) {
+  constexpr std::size_t kStride = 16;
+  std::vector<std::byte> bytes(sizeof(BulkHeader) + 2 * record_bytes(kStride));
+  const auto fill = [&](Key first, Key second, std::uint32_t count) {
+    const BulkHeader header{.kind = BulkKind::kUpdates, .count = count};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, &first, sizeof first);
+    std::memcpy(bytes.data() + sizeof header + record_bytes(kStride), &second, sizeof second);
+    return *decode_bulk(bytes);
+  };
+  EXPECT_TRUE(check_records(fill(10, 19, 2), kStride, {10, 20}).ok());
+  EXPECT_FALSE(check_records(fill(10, 20, 2), kStride, {10, 20}).ok());
+  EXPECT_FALSE(check_records(fill(9, 10, 2), kStride, {10, 20}).ok());
+  EXPECT_FALSE(check_records(fill(10, 11, 1), kStride, {10, 20}).ok());
+  EXPECT_FALSE(check_records(fill(10, 11, 3), kStride, {10, 20}).ok());
+  EXPECT_FALSE(check_records(fill(10, 11, UINT32_MAX), kStride, {10, 20}).ok());
+  EXPECT_FALSE(check_records(fill(10, 11, 2), kStride, {0, 0}).ok());
+  const BulkMessage message = fill(11, 12, 2);
+  EXPECT_EQ(record_key(message.payload, kStride, 1), 12U);
+  EXPECT_EQ(record_values(message.payload, kStride, 1), message.payload.data() + 24 + 8);
+}
+
+TEST(BulkMessageTest, KeysAreChecked) {
+  std::vector<std::byte> bytes(sizeof(BulkHeader) + 2 * sizeof(Key));
+  const auto fill = [&](Key first, Key second, std::uint32_t count) {
+    const BulkHeader header{.kind = BulkKind::kSubscribe, .count = count};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, &first, sizeof first);
+    std::memcpy(bytes.data() + sizeof header + sizeof first, &second, sizeof second);
+    return *decode_bulk(bytes);
+  };
+  EXPECT_TRUE(check_keys(fill(0, 4, 2), {0, 5}).ok());
+  EXPECT_FALSE(check_keys(fill(0, 5, 2), {0, 5}).ok());
+  EXPECT_FALSE(check_keys(fill(0, 1, 1), {0, 5}).ok());
+}
+
+TEST(BulkMessageTest, HeaderIsChecked) {
+  std::vector<std::byte> bytes(sizeof(BulkHeader) - 1);
+  EXPECT_FALSE(decode_bulk(bytes).ok());
+  bytes.resize(sizeof(BulkHeader));
+  EXPECT_FALSE(decode_bulk(bytes).ok());  // kind 0
+}
+
+// Fuzz: whatever the bytes, a decoder returns; what it accepts encodes to the same bytes, padding aside.
+TEST(ProtocolFuzzTest, MutatedMessagesNeverDoHarm) {
+  std::mt19937_64 random(20250101);
+  const std::vector<ControlMessage> seeds = one_of_each();
+  for (int round = 0; round < 200'000; ++round) {
+    std::string bytes = encode(seeds[random() % seeds.size()]);
+    const std::size_t mutations = random() % 4 + 1;
+    for (std::size_t i = 0; i < mutations && !bytes.empty(); ++i) {
+      switch (random() % 4) {
+        case 0:
+          bytes[random() % bytes.size()] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes.resize(random() % (bytes.size() + 1));
+          break;
+        case 2:
+          bytes.append(random() % 16, static_cast<char>(random()));
+          break;
+        default:
+          bytes[random() % bytes.size()] ^= static_cast<char>(1 << (random() % 8));
+      }
+    }
+    const absl::StatusOr<ControlMessage> decoded = decode_control(bytes_of(bytes));
+    if (decoded.ok()) EXPECT_EQ(encode(*decoded).size(), bytes.size());
+    const absl::StatusOr<BulkMessage> bulk = decode_bulk(bytes_of(bytes));
+    if (!bulk.ok()) continue;
+    const std::size_t stride = random() % 8 * 8;
+    const KeyRange range{random() % 4, random() % 1000 + 4};
+    if (check_records(*bulk, stride, range).ok()) {
+      for (std::size_t i = 0; i < bulk->header.count; ++i) {
+        const Key key = record_key(bulk->payload, stride, i);
+        EXPECT_TRUE(key >= range.first && key < range.last);
+      }
+    }
+    std::ignore = check_keys(*bulk, range);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::protocol
