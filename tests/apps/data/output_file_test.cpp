@@ -1,0 +1,139 @@
+#include "apps/data/output_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OutputFileTest : public ::testing::Test {
+ protected:
+  OutputFileTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-output-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~OutputFileTest() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(std::string_view name = "file.txt") const {
+    return (folder_ / name).string();
+  }
+  [[nodiscard]] std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
+  }
+  static std::string contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(OutputFileTest, IsThereAfterCommitAndNotBefore) {
+  absl::StatusOr<OutputFile> file = OutputFile::create(path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const std::string large(300'000, 'x');
+  file->write(large);
+  file->write("end");
+  file->flush();
+  EXPECT_EQ(files(), 0U);
+  ASSERT_TRUE(file->commit().ok());
+  EXPECT_EQ(contents(path()), large + "end");
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(OutputFileTest, LeavesAnOlderFileWithoutCommit) {
+  std::ofstream(path()) << "older";
+  {
+    absl::StatusOr<OutputFile> file = OutputFile::create(path());
+    ASSERT_TRUE(file.ok()) << file.status();
+    file->write("newer");
+    file->flush();
+  }
+  EXPECT_EQ(contents(path()), "older");
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(OutputFileTest, ReplacesAnOlderFile) {
+  std::ofstream(path()) << "older and longer";
+  absl::StatusOr<OutputFile> file = OutputFile::create(path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  OutputFile moved = std::move(*file);
+  moved.write("newer");
+  ASSERT_TRUE(moved.commit().ok());
+  EXPECT_EQ(contents(path()), "newer");
+}
+
+TEST_F(OutputFileTest, FollowsTheUmask) {
+  const mode_t before = ::umask(0027);
+  absl::StatusOr<OutputFile> file = OutputFile::create(path());
+  ASSERT_TRUE(file.ok() && file->commit().ok());
+  ::umask(before);
+  struct stat made = {};
+  ASSERT_EQ(::stat(path().c_str(), &made), 0);
+  EXPECT_EQ(made.st_mode & 0777U, 0640U);
+}
+
+TEST_F(OutputFileTest, KilledProcessLeavesNothing) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    absl::StatusOr<OutputFile> file = OutputFile::create(path());
+    file->write(std::string(1 << 20, 'x'));
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(OutputFileTest, SaysWhatIsWrongWithThePath) {
+  const absl::Status missing = OutputFile::check(path("no/such/file"));
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("no/such/file: cannot create: No such file"));
+  EXPECT_EQ(OutputFile::check("").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(OutputFile::check(folder_.string()).message()), HasSubstr("Is a directory"));
+  EXPECT_THAT(std::string(OutputFile::check("/proc/verbena").message()), HasSubstr("/proc/verbena: cannot"));
+  const absl::Status large = OutputFile::check(path(), std::uint64_t{1} << 60);
+  EXPECT_THAT(std::string(large.message()), HasSubstr("no space: about 1152921504606846976 bytes"));
+  EXPECT_TRUE(OutputFile::check(path(), 1000).ok());
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(OutputFileTest, FullDeviceIsAnErrorThatNamesThePath) {
+  absl::StatusOr<OutputFile> file = OutputFile::create("/dev/full");
+  ASSERT_TRUE(file.ok()) << file.status();
+  file->write("some bytes");
+  const absl::Status status = file->commit();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "/dev/full: cannot write: No space left on device");
+}
+
+TEST_F(OutputFileTest, WritesAPipeAsItGoes) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  absl::StatusOr<OutputFile> file = OutputFile::create("/proc/self/fd/" + std::to_string(ends[1]));
+  ASSERT_TRUE(file.ok()) << file.status();
+  file->write("line\n");
+  file->flush();
+  char got[16] = {};
+  EXPECT_EQ(::read(ends[0], got, sizeof got), 5);
+  EXPECT_STREQ(got, "line\n");
+  EXPECT_TRUE(file->commit().ok());
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+}  // namespace
+}  // namespace verbena::apps
