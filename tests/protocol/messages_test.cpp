@@ -173,7 +173,9 @@ TEST(ProtocolFuzzTest, MutatedMessagesNeverDoHarm) {
       }
     }
     const absl::StatusOr<ControlMessage> decoded = decode_control(bytes_of(bytes));
-    if (decoded.ok()) EXPECT_EQ(encode(*decoded).size(), bytes.size());
+    if (decoded.ok()) {
+      EXPECT_EQ(encode(*decoded).size(), bytes.size());
+    }
     const absl::StatusOr<BulkMessage> bulk = decode_bulk(bytes_of(bytes));
     if (!bulk.ok()) continue;
     const std::size_t stride = random() % 8 * 8;

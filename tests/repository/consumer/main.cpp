@@ -1,0 +1,14 @@
+// Links the installed library and sees it at work as far as that goes without a server.
+#include <iostream>
+
+#include "worker/session.hpp"
+#include "worker/table.hpp"
+
+int main() {
+  verbena::SessionOptions options;
+  options.rank = 3;
+  options.workers = 2;
+  const auto session = verbena::Session::connect(options);
+  std::cout << session.status() << '\n';
+  return session.status().code() == absl::StatusCode::kInvalidArgument ? 0 : 1;
+}

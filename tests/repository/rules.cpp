@@ -1,0 +1,235 @@
+#include "tests/repository/rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+namespace verbena::repository {
+namespace {
+
+namespace fs = std::filesystem;
+using Graph = std::map<std::string, std::set<std::string>>;
+
+/// Who may include whom beside itself; apps and tests may include all.
+const std::map<std::string, std::set<std::string>>& allowed_includes() {
+  static const std::map<std::string, std::set<std::string>> kAllowed = {
+      {"transport", {}},
+      {"consistency", {}},
+      {"protocol", {}},
+      {"server", {"transport", "consistency", "protocol"}},
+      {"worker", {"transport", "consistency", "protocol"}},
+      {"apps", {"transport", "consistency", "protocol", "server", "worker"}},
+      {"tests", {"transport", "consistency", "protocol", "server", "worker", "apps"}},
+  };
+  return kAllowed;
+}
+
+struct Include {
+  std::string target;
+  bool quoted;
+  std::size_t line;
+};
+
+std::string top_folder(const std::string& path) {
+  return path.substr(0, path.find('/'));
+}
+
+bool is_source(const std::string& path) {
+  return path.ends_with(".cpp") || path.ends_with(".hpp");
+}
+
+/// Calls visit(line number, line) for each line.
+void for_each_line(const std::string& text,
+                   const std::function<void(std::size_t, const std::string&)>& visit) {
+  std::istringstream lines(text);
+  std::string line;
+  for (std::size_t number = 1; std::getline(lines, line); ++number) visit(number, line);
+}
+
+std::vector<Include> includes_of(const File& file) {
+  static const std::regex kInclude(R"re(^\s*#\s*include\s*(["<])([^">]+)[">])re");
+  std::vector<Include> includes;
+  for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+    std::smatch match;
+    if (std::regex_search(line, match, kInclude)) {
+      includes.push_back({.target = match[2], .quoted = match[1] == "\"", .line = number});
+    }
+  });
+  return includes;
+}
+
+/// Lines that match, as violations.
+Violations lines_matching(const std::vector<File>& tree, const std::regex& pattern, std::string_view what) {
+  Violations violations;
+  for (const File& file : tree) {
+    for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+      std::smatch match;
+      if (std::regex_search(line, match, pattern)) {
+        violations.push_back(fmt::format("{}:{}: {}: {}", file.path, number, what, match.str()));
+      }
+    });
+  }
+  return violations;
+}
+
+/// One cycle of the graph if there is any, "a -> b -> a".
+class CycleFinder {
+ public:
+  explicit CycleFinder(const Graph& graph) : graph_(graph) {
+    for (const auto& [node, successors] : graph_) visit(node);
+  }
+  [[nodiscard]] const std::string& cycle() const { return cycle_; }
+
+ private:
+  void visit(const std::string& node) {
+    if (!cycle_.empty() || done_.contains(node)) return;
+    const auto seen = std::find(way_.begin(), way_.end(), node);
+    if (seen != way_.end()) {
+      for (auto step = seen; step != way_.end(); ++step) cycle_ += *step + " -> ";
+      cycle_ += node;
+      return;
+    }
+    way_.push_back(node);
+    if (const auto found = graph_.find(node); found != graph_.end()) {
+      for (const std::string& next : found->second) visit(next);
+    }
+    way_.pop_back();
+    done_.insert(node);
+  }
+
+  const Graph& graph_;
+  std::vector<std::string> way_;
+  std::set<std::string> done_;
+  std::string cycle_;
+};
+
+/// The unit of the folder graph: an application's folder, else the top folder.
+std::string module_of(const std::string& path) {
+  const auto first = path.find('/');
+  const auto second = path.find('/', first + 1);
+  return top_folder(path) == "apps" && second != std::string::npos ? path.substr(0, second)
+                                                                   : top_folder(path);
+}
+
+}  // namespace
+
+std::vector<File> read_tree(const fs::path& root) {
+  static const std::set<std::string> kSkipped = {"build", ".git", "data"};
+  std::vector<File> tree;
+  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator();
+       ++entry) {
+    if (entry.depth() == 0 && kSkipped.contains(entry->path().filename().string())) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    if (!entry->is_regular_file()) continue;
+    std::ifstream stream(entry->path(), std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(stream), {}};
+    const bool binary = text.find('\0') != std::string::npos;
+    if (!binary) tree.push_back({.path = entry->path().lexically_relative(root), .text = std::move(text)});
+  }
+  return tree;
+}
+
+Violations border_violations(const std::vector<File>& tree) {
+  Violations violations;
+  for (const File& file : tree) {
+    if (!is_source(file.path)) continue;
+    const std::string from = top_folder(file.path);
+    const auto allowed = allowed_includes().find(from);
+    if (allowed == allowed_includes().end()) {
+      violations.push_back(fmt::format("{}:1: a source outside the folders of the design", file.path));
+      continue;
+    }
+    for (const Include& include : includes_of(file)) {
+      const std::string to = top_folder(include.target);
+      const auto report = [&](std::string_view what) {
+        violations.push_back(fmt::format("{}:{}: {}: {}", file.path, include.line, what, include.target));
+      };
+      if ((to == "infiniband" || to == "rdma") && !file.path.starts_with("transport/verbs/")) {
+        report("only transport/verbs/ may include this");
+      } else if (allowed_includes().contains(to)) {
+        if (!include.quoted) report("own headers are included with quotes");
+        if (to != from && !allowed->second.contains(to)) report(fmt::format("{}/ may not include", from));
+      } else if (include.quoted && include.target.find('/') == std::string::npos) {
+        report("own headers are included by their path from the root");
+      }
+    }
+  }
+  return violations;
+}
+
+Violations include_cycles(const std::vector<File>& tree) {
+  Graph headers;
+  Graph modules;
+  for (const File& file : tree) {
+    if (!is_source(file.path)) continue;
+    for (const Include& include : includes_of(file)) {
+      if (!allowed_includes().contains(top_folder(include.target))) continue;
+      headers[file.path].insert(include.target);
+      const std::string from = module_of(file.path);
+      const std::string to = module_of(include.target);
+      if (from != to) modules[from].insert(to);
+    }
+  }
+  Violations violations;
+  for (const Graph& graph : {headers, modules}) {
+    const std::string cycle = CycleFinder(graph).cycle();
+    if (!cycle.empty()) violations.push_back(fmt::format("includes go round: {}", cycle));
+  }
+  return violations;
+}
+
+Violations machine_paths(const std::vector<File>& tree) {
+  static const std::regex kPath(R"re((^|[\s"'`=:(,])/(work|tmp/v|home|root|Users)/[^\s"'`]*)re");
+  return lines_matching(tree, kPath, "a path of somebody's machine");
+}
+
+Violations unfinished_marks(const std::vector<File>& tree) {
+  // Put together, so that this file does not break its own rule.
+  static const std::regex kMark(std::string("\\b(") + "TO" + "DO|FIX" + "ME|X" + "XX)\\b");
+  return lines_matching(tree, kMark, "unfinished");
+}
+
+Violations missing_commands(const std::vector<File>& tree) {
+  static const std::regex kScript(R"re((scripts|\.ci)/[A-Za-z0-9_-]+)re");
+  static const std::regex kPreset(R"re(--preset[ =]([A-Za-z0-9_-]+))re");
+  std::set<std::string> paths;
+  std::string presets;
+  for (const File& file : tree) {
+    paths.insert(file.path);
+    if (file.path == "CMakePresets.json") presets = file.text;
+  }
+  Violations violations;
+  for (const File& file : tree) {
+    if (!file.path.ends_with(".md")) continue;
+    for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+      const auto each = [&](const std::regex& pattern, auto&& exists, std::size_t group) {
+        for (std::sregex_iterator match(line.begin(), line.end(), pattern), end; match != end; ++match) {
+          if (!exists((*match)[group].str())) {
+            violations.push_back(fmt::format("{}:{}: there is no {}", file.path, number, match->str()));
+          }
+        }
+      };
+      each(
+          kScript, [&](const std::string& path) { return paths.contains(path); }, 0);
+      each(
+          kPreset,
+          [&](const std::string& name) {
+            return presets.find(fmt::format("\"name\": \"{}\"", name)) != std::string::npos;
+          },
+          1);
+    });
+  }
+  return violations;
+}
+
+}  // namespace verbena::repository

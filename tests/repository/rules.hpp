@@ -1,0 +1,33 @@
+// Rules about the source tree itself: who may include whom, what no file may hold, that the documents name
+// things that exist. Each rule returns its violations, "path:line: what is wrong".
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace verbena::repository {
+
+struct File {
+  std::string path;  ///< from the root, with slashes
+  std::string text;
+};
+
+/// All text files below the root but build trees, git's own and bundled data.
+std::vector<File> read_tree(const std::filesystem::path& root);
+
+using Violations = std::vector<std::string>;
+
+/// The table "Folders, and who may include whom"; verbs headers only in transport/verbs.
+Violations border_violations(const std::vector<File>& tree);
+/// No header includes itself through others, and no folder (an application is one) another one that includes
+/// it.
+Violations include_cycles(const std::vector<File>& tree);
+/// No absolute path of somebody's machine.
+Violations machine_paths(const std::vector<File>& tree);
+/// No note of something left to do.
+Violations unfinished_marks(const std::vector<File>& tree);
+/// Scripts and presets that the documents name exist.
+Violations missing_commands(const std::vector<File>& tree);
+
+}  // namespace verbena::repository

@@ -1,0 +1,127 @@
+// Each rule against this repository, and against a made-up tree that breaks it.
+#include "tests/repository/rules.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace verbena::repository {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+const std::vector<File>& this_repository() {
+  static const std::vector<File> kTree = read_tree(VERBENA_SOURCE_DIR);
+  return kTree;
+}
+
+std::vector<File> one(const std::string& path, const std::string& text) {
+  return {{.path = path, .text = text}};
+}
+
+TEST(RepositoryTest, IsReadWhole) {
+  std::size_t sources = 0;
+  for (const File& file : this_repository()) sources += file.path.ends_with(".hpp") ? 1U : 0U;
+  EXPECT_GT(sources, 20U);
+}
+
+TEST(RepositoryTest, KeepsTheBorders) {
+  EXPECT_THAT(border_violations(this_repository()), IsEmpty());
+}
+TEST(RepositoryTest, HasNoIncludeCycles) {
+  EXPECT_THAT(include_cycles(this_repository()), IsEmpty());
+}
+TEST(RepositoryTest, NamesNoMachine) {
+  EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
+}
+TEST(RepositoryTest, IsFinished) {
+  EXPECT_THAT(unfinished_marks(this_repository()), IsEmpty());
+}
+TEST(RepositoryTest, DocumentsNameWhatExists) {
+  EXPECT_THAT(missing_commands(this_repository()), IsEmpty());
+}
+
+struct Case {
+  std::string path;
+  std::string include;
+  bool allowed;
+};
+
+TEST(BordersTest, FollowTheTable) {
+  const std::vector<Case> cases = {
+      {"transport/a.cpp", "\"transport/b.hpp\"", true},
+      {"transport/a.cpp", "\"protocol/b.hpp\"", false},
+      {"transport/a.cpp", "\"consistency/b.hpp\"", false},
+      {"transport/shm/a.cpp", "\"transport/b.hpp\"", true},
+      {"transport/shm/a.cpp", "<infiniband/verbs.h>", false},
+      {"transport/verbs/a.cpp", "<infiniband/verbs.h>", true},
+      {"transport/verbs/a.cpp", "<rdma/rdma_cma.h>", true},
+      {"consistency/a.hpp", "\"transport/b.hpp\"", false},
+      {"consistency/a.hpp", "\"protocol/b.hpp\"", false},
+      {"protocol/a.hpp", "\"consistency/b.hpp\"", false},
+      {"server/a.hpp", "\"protocol/b.hpp\"", true},
+      {"server/a.hpp", "\"worker/b.hpp\"", false},
+      {"worker/a.hpp", "\"server/b.hpp\"", false},
+      {"worker/a.hpp", "\"apps/b.hpp\"", false},
+      {"worker/a.hpp", "<rdma/rdma_cma.h>", false},
+      {"worker/a.hpp", "<transport/b.hpp>", false},
+      {"worker/a.hpp", "\"b.hpp\"", false},
+      {"apps/lda/a.hpp", "\"server/b.hpp\"", true},
+      {"apps/lda/a.hpp", "\"tests/b.hpp\"", false},
+      {"tests/server/a.cpp", "\"worker/b.hpp\"", true},
+      {"tests/transport/a.cpp", "<infiniband/verbs.h>", false},
+      {"worker/a.hpp", "\"absl/status/status.h\"", true},
+      {"common/a.hpp", "<vector>", false},
+  };
+  for (const Case& c : cases) {
+    const std::string line = "#include " + c.include + "\n";
+    EXPECT_THAT(border_violations(one(c.path, line)), SizeIs(c.allowed ? 0 : 1)) << c.path << ": " << line;
+  }
+}
+
+TEST(BordersTest, SayWhere) {
+  EXPECT_THAT(border_violations(one("worker/a.hpp", "#pragma once\n  #  include \"server/b.hpp\"\n")),
+              ElementsAre(AllOf(StartsWith("worker/a.hpp:2: "), HasSubstr("server/b.hpp"))));
+}
+
+TEST(CyclesTest, AreFound) {
+  const std::vector<File> headers = {{.path = "worker/a.hpp", .text = "#include \"worker/b.hpp\""},
+                                     {.path = "worker/b.hpp", .text = "#include \"worker/c.hpp\""},
+                                     {.path = "worker/c.hpp", .text = "#include \"worker/a.hpp\""}};
+  EXPECT_THAT(include_cycles(headers),
+              ElementsAre(HasSubstr("worker/a.hpp -> worker/b.hpp -> worker/c.hpp -> worker/a.hpp")));
+  const std::vector<File> folders = {{.path = "apps/lda/a.cpp", .text = "#include \"apps/mf/b.hpp\""},
+                                     {.path = "apps/mf/c.cpp", .text = "#include \"apps/lda/d.hpp\""}};
+  EXPECT_THAT(include_cycles(folders), ElementsAre(HasSubstr("apps/lda -> apps/mf -> apps/lda")));
+  const std::vector<File> none = {{.path = "apps/lda/a.cpp", .text = "#include \"apps/data/b.hpp\""},
+                                  {.path = "apps/mf/c.cpp", .text = "#include \"apps/data/b.hpp\""}};
+  EXPECT_THAT(include_cycles(none), IsEmpty());
+}
+
+TEST(MachinePathsTest, AreFound) {
+  EXPECT_THAT(machine_paths(one("docs/a.md", std::string("see /wo") + "rk/main")), SizeIs(1));
+  EXPECT_THAT(machine_paths(one("a.cpp", std::string("open(\"/ho") + "me/jane/x\")")), SizeIs(1));
+  EXPECT_THAT(machine_paths(one("a.cpp", "open(\"/dev/shm/x\"); #include \"home/work/x\"")), IsEmpty());
+}
+
+TEST(UnfinishedTest, IsFound) {
+  EXPECT_THAT(unfinished_marks(one("a.cpp", std::string("// TO") + "DO: later")), SizeIs(1));
+  EXPECT_THAT(unfinished_marks(one("a.cpp", "todos, mktemp XXXXXX")), IsEmpty());
+}
+
+TEST(CommandsTest, MustExist) {
+  std::vector<File> tree = {{.path = "CMakePresets.json", .text = R"({"name": "release"})"},
+                            {.path = "scripts/test", .text = ""},
+                            {.path = "README.md", .text = "`scripts/test` cmake --preset release"}};
+  EXPECT_THAT(missing_commands(tree), IsEmpty());
+  tree.back().text = "run\nscripts/tests, cmake --preset fast";
+  EXPECT_THAT(missing_commands(tree), ElementsAre("README.md:2: there is no scripts/tests",
+                                                  "README.md:2: there is no --preset fast"));
+}
+
+}  // namespace
+}  // namespace verbena::repository
