@@ -1,0 +1,204 @@
+#include "transport/message_ring.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <bit>
+#include <cassert>
+
+namespace verbena::transport {
+
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+/// Of the credit's write; only a failed one completes.
+constexpr std::uint64_t kCreditRequest = kRingRequestBit | (kRingRequestBit >> 1);
+
+constexpr std::uint64_t whole_words(std::uint64_t bytes) {
+  return (bytes + kWordBytes - 1) / kWordBytes * kWordBytes;
+}
+
+/// How many bytes a message that takes `room_bytes` skips when the ring stands at `position`.
+constexpr std::uint64_t bytes_to_skip(std::uint64_t position, std::uint64_t room_bytes,
+                                      std::uint64_t ring_bytes) {
+  const std::uint64_t before_end = ring_bytes - position % ring_bytes;
+  return room_bytes <= before_end ? 0 : before_end;
+}
+
+constexpr bool can_be_ring(std::uint64_t bytes) {
+  return bytes >= kMinRingBytes && bytes <= kMaxRingBytes && bytes % kWordBytes == 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RingReceiver>> RingReceiver::create(Transport& transport,
+                                                                   Connection& connection,
+                                                                   std::size_t bytes) {
+  if (bytes < kMinRingBytes || bytes > kMaxRingBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("a message ring of {} bytes: expected {} to {}", bytes, kMinRingBytes, kMaxRingBytes));
+  }
+  auto ring = transport.allocate_region(whole_words(bytes), Access::kRemoteWrite);
+  if (!ring.ok()) return ring.status();
+  auto credit_words = transport.allocate_region(kCreditWords * kWordBytes, Access::kLocal);
+  if (!credit_words.ok()) return credit_words.status();
+  auto descriptor = connection.grant(**ring);
+  if (!descriptor.ok()) return descriptor.status();
+  return std::unique_ptr<RingReceiver>(new RingReceiver(
+      connection, std::move(*ring), std::move(*credit_words), descriptor->slice(0, whole_words(bytes))));
+}
+
+RingReceiver::RingReceiver(Connection& connection, std::unique_ptr<MemoryRegion> ring,
+                           std::unique_ptr<MemoryRegion> credit_words, const RemoteDescriptor& descriptor)
+    : connection_(connection),
+      ring_(std::move(ring)),
+      credit_words_(std::move(credit_words)),
+      descriptor_(descriptor) {}
+
+absl::StatusOr<std::span<const std::byte>> RingReceiver::on_notification(std::uint32_t notification) {
+  if (notification == 0) return std::span<const std::byte>();
+  const std::uint64_t ring_bytes = capacity_bytes();
+  if (remote_credit_.length_bytes < kWordBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("sent a message, but has {} bytes for the credit of its ring, expected {}",
+                    remote_credit_.length_bytes, kWordBytes));
+  }
+  if (notification > max_ring_message_bytes(ring_bytes)) {
+    return absl::InvalidArgumentError(fmt::format("sent a message of {} bytes, expected at most {}",
+                                                  notification, max_ring_message_bytes(ring_bytes)));
+  }
+  const std::uint64_t room_bytes = whole_words(notification);
+  const std::uint64_t start = received_ + bytes_to_skip(received_, room_bytes, ring_bytes);
+  const std::uint64_t end = start + room_bytes;
+  if (end - credited_ > ring_bytes) {
+    return absl::InvalidArgumentError(fmt::format("sent a message of {} bytes into a ring with room for {}",
+                                                  notification, ring_bytes - (received_ - credited_)));
+  }
+  received_ = end;
+  ends_.push_back(end);
+  return std::span<const std::byte>(ring_->bytes().subspan(start % ring_bytes, notification));
+}
+
+void RingReceiver::release() {
+  assert(!ends_.empty());
+  released_ = ends_.front();
+  ends_.pop_front();
+  return_credit();
+}
+
+void RingReceiver::return_credit() {
+  if (released_ - credited_ < capacity_bytes() / 4) return;
+  const std::span<std::byte> word =
+      credit_words_->bytes().subspan(next_credit_word_ * kWordBytes, kWordBytes);
+  *reinterpret_cast<std::uint64_t*>(word.data()) = released_;
+  const WorkRequest request{.opcode = Opcode::kWriteNotify,
+                            .id = kCreditRequest,
+                            .local = word,
+                            .region = credit_words_.get(),
+                            .remote = remote_credit_};
+  if (connection_.post({&request, 1}) == 0) return;
+  next_credit_word_ = (next_credit_word_ + 1) % kCreditWords;
+  credited_ = released_;
+}
+
+absl::StatusOr<std::unique_ptr<RingSender>> RingSender::create(Transport& transport, Connection& connection) {
+  auto credit = transport.allocate_region(kWordBytes, Access::kRemoteWrite);
+  if (!credit.ok()) return credit.status();
+  auto descriptor = connection.grant(**credit);
+  if (!descriptor.ok()) return descriptor.status();
+  return std::unique_ptr<RingSender>(
+      new RingSender(connection, std::move(*credit), descriptor->slice(0, kWordBytes)));
+}
+
+RingSender::RingSender(Connection& connection, std::unique_ptr<MemoryRegion> credit,
+                       const RemoteDescriptor& descriptor)
+    : connection_(connection), credit_word_(std::move(credit)), credit_descriptor_(descriptor) {}
+
+void RingSender::set_ring(const RemoteDescriptor& ring) {
+  if (can_be_ring(ring.length_bytes) && ring.address % kWordBytes == 0) {
+    ring_ = ring;
+    return;
+  }
+  status_ = absl::InvalidArgumentError(
+      fmt::format("offers a message ring of {} bytes at {:#x}: expected {} to {}, both multiples of {}",
+                  ring.length_bytes, ring.address, kMinRingBytes, kMaxRingBytes, kWordBytes));
+}
+
+SendResult RingSender::try_send(std::span<const std::byte> message, const MemoryRegion& region) {
+  if (!status_.ok() || !connection_.status().ok()) return SendResult::kFailed;
+  const std::uint64_t ring_bytes = ring_.length_bytes;
+  if (ring_bytes == 0) return SendResult::kNoCredit;
+  if (message.empty() || message.size() > max_ring_message_bytes(ring_bytes)) {
+    status_ = absl::InvalidArgumentError(fmt::format("a message of {} bytes in a ring that takes 1 to {}",
+                                                     message.size(), max_ring_message_bytes(ring_bytes)));
+    return SendResult::kFailed;
+  }
+  const std::uint64_t room_bytes = whole_words(message.size());
+  const std::uint64_t start = sent_ + bytes_to_skip(sent_, room_bytes, ring_bytes);
+  const std::uint64_t end = start + room_bytes;
+  if (end - credit_ > ring_bytes) {
+    read_credit();
+    if (!status_.ok()) return SendResult::kFailed;
+    if (end - credit_ > ring_bytes) return SendResult::kNoCredit;
+  }
+  const bool signaled = signaled_ <= reusable_ || unsignaled_messages_ + 1 >= kMessagesPerSignal ||
+                        end - signaled_ >= ring_bytes / 8;
+  // The transport only reads it, but WorkRequest serves reads, too.
+  auto* const local = const_cast<std::byte*>(message.data());
+  const WorkRequest request{.opcode = Opcode::kWriteNotify,
+                            .signaled = signaled,
+                            .notification = static_cast<std::uint32_t>(message.size()),
+                            .id = kRingRequestBit | end,
+                            .local = {local, message.size()},
+                            .region = &region,
+                            .remote = ring_.slice(start % ring_bytes, message.size())};
+  if (connection_.post({&request, 1}) == 0)
+    return connection_.status().ok() ? SendResult::kNoCredit : SendResult::kFailed;
+  sent_ = end;
+  if (signaled) signaled_ = end;
+  unsignaled_messages_ = signaled ? 0 : unsignaled_messages_ + 1;
+  return SendResult::kSent;
+}
+
+std::uint64_t RingSender::reusable_position() const {
+  signal_tail();
+  return reusable_;
+}
+
+/// Where the newest messages were not signaled and nothing signaled is under way, an empty write is: its
+/// completion covers them.
+void RingSender::signal_tail() const {
+  if (reusable_ < signaled_ || signaled_ == sent_ || !connection_.status().ok()) return;
+  const WorkRequest request{.opcode = Opcode::kWrite,
+                            .signaled = true,
+                            .id = kRingRequestBit | sent_,
+                            .local = credit_word_->bytes().first(0),
+                            .region = credit_word_.get(),
+                            .remote = ring_.slice(0, 0)};
+  if (connection_.post({&request, 1}) == 1) signaled_ = sent_;
+}
+
+void RingSender::on_completion(const Event& event) {
+  if ((event.id & kRingRequestBit) == 0 || event.result != OperationResult::kOk) return;
+  reusable_ = event.id & ~kRingRequestBit;
+  signal_tail();
+}
+
+absl::Status RingSender::on_credit() {
+  if (status_.ok()) read_credit();
+  return status_;
+}
+
+void RingSender::read_credit() {
+  // Acquire: what the receiver read of the ring comes before what this side writes there next.
+  auto& word = *reinterpret_cast<std::uint64_t*>(credit_word_->bytes().data());
+  const std::uint64_t credit = std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
+  if (credit < credit_ || credit > sent_) {
+    status_ = absl::InvalidArgumentError(
+        fmt::format("released its message ring up to {}, expected {} to {}", credit, credit_, sent_));
+    return;
+  }
+  credit_ = credit;
+}
+
+}  // namespace verbena::transport

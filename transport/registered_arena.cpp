@@ -1,0 +1,133 @@
+#include "transport/registered_arena.hpp"
+
+#include <fmt/format.h>
+#include <jemalloc/jemalloc.h>
+
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+
+namespace verbena::transport {
+
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kCacheLineBytes = 64;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+int arena_flags(std::size_t alignment, unsigned arena) {
+  return static_cast<int>(MALLOCX_ALIGN(alignment)) | static_cast<int>(MALLOCX_ARENA(arena)) |
+         MALLOCX_TCACHE_NONE;
+}
+
+absl::Status jemalloc_error(std::string_view what, int error) {
+  return absl::ResourceExhaustedError(
+      fmt::format("registered memory: jemalloc could not {}: {}", what, std::strerror(error)));
+}
+
+}  // namespace
+
+/// What jemalloc calls for extents. It passes the table's address back: the table is the first member.
+struct RegisteredArena::Hooks {
+  extent_hooks_t table;
+  std::span<std::byte> region;
+  std::atomic<std::size_t> carved_bytes{0};
+
+  explicit Hooks(std::span<std::byte> memory) : table(make_table()), region(memory) {}
+
+  static extent_hooks_t make_table() {
+    // jemalloc keeps every extent that dalloc refuses, and uses it again. Nothing is decommitted or purged:
+    // the pages of registered memory stay.
+    return {.alloc = &alloc,
+            .dalloc = [](extent_hooks_t*, void*, std::size_t, bool, unsigned) { return true; },
+            .destroy = nullptr,
+            .commit = nullptr,
+            .decommit = nullptr,
+            .purge_lazy = nullptr,
+            .purge_forced = nullptr,
+            .split = [](extent_hooks_t*, void*, std::size_t, std::size_t, std::size_t, bool,
+                        unsigned) { return false; },
+            .merge = [](extent_hooks_t*, void*, std::size_t, void*, std::size_t, bool,
+                        unsigned) { return false; }};
+  }
+
+  /// Cuts the next piece off the region; what was cut never comes back here, so it is zeroed still.
+  static void* alloc(extent_hooks_t* table, void* at, std::size_t bytes, std::size_t alignment, bool* zero,
+                     bool* commit, unsigned) {
+    Hooks& hooks = *reinterpret_cast<Hooks*>(table);
+    std::size_t carved = hooks.carved_bytes.load(std::memory_order_relaxed);
+    std::byte* piece = nullptr;
+    std::size_t end = 0;
+    do {
+      const auto next = reinterpret_cast<std::uintptr_t>(hooks.region.data()) + carved;
+      const std::size_t start = carved + (round_up(next, alignment) - next);
+      if (start > hooks.region.size() || bytes > hooks.region.size() - start) return nullptr;
+      piece = hooks.region.data() + start;
+      if (at != nullptr && at != piece) return nullptr;
+      end = start + bytes;
+    } while (!hooks.carved_bytes.compare_exchange_weak(carved, end, std::memory_order_relaxed));
+    *zero = true;
+    *commit = true;
+    return piece;
+  }
+};
+
+absl::StatusOr<std::unique_ptr<RegisteredArena>> RegisteredArena::create(Transport& transport, Access access,
+                                                                         std::size_t capacity_bytes) {
+  // 0: beyond jemalloc's largest class.
+  const std::size_t class_bytes =
+      capacity_bytes == 0 ? 0 : ::nallocx(capacity_bytes, static_cast<int>(MALLOCX_ALIGN(kCacheLineBytes)));
+  if (class_bytes == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("registered memory: an arena of {} bytes is impossible", capacity_bytes));
+  }
+  // One page for the offset at which jemalloc starts large allocations, one for rounding.
+  auto region = transport.allocate_region(round_up(class_bytes, kPageBytes) + 2 * kPageBytes, access);
+  if (!region.ok()) return region.status();
+  std::unique_ptr<RegisteredArena> arena(new RegisteredArena(std::move(*region)));
+  if (absl::Status status = arena->create_arena(); !status.ok()) return status;
+  return arena;
+}
+
+RegisteredArena::RegisteredArena(std::unique_ptr<MemoryRegion> region)
+    : region_(std::move(region)), hooks_(std::make_unique<Hooks>(region_->bytes())) {}
+
+absl::Status RegisteredArena::create_arena() {
+  static_assert(offsetof(Hooks, table) == 0);
+  std::size_t size = sizeof arena_;
+  if (const int error = ::mallctl("arenas.create", &arena_, &size, nullptr, 0); error != 0)
+    return jemalloc_error("create an arena", error);
+  arena_exists_ = true;
+  // After the creation, not with it: an arena takes its metadata from the hooks that it was created with.
+  extent_hooks_t* table = &hooks_->table;
+  const std::string name = fmt::format("arena.{}.extent_hooks", arena_);
+  if (const int error = ::mallctl(name.c_str(), nullptr, nullptr, static_cast<void*>(&table), sizeof table);
+      error != 0) {
+    return jemalloc_error("set an arena's hooks", error);
+  }
+  return absl::OkStatus();
+}
+
+RegisteredArena::~RegisteredArena() {
+  if (!arena_exists_) return;
+  const std::string name = fmt::format("arena.{}.destroy", arena_);
+  [[maybe_unused]] const int error = ::mallctl(name.c_str(), nullptr, nullptr, nullptr, 0);
+  assert(error == 0);
+}
+
+std::span<std::byte> RegisteredArena::allocate(std::size_t bytes, std::size_t alignment) {
+  assert(std::has_single_bit(alignment));
+  if (bytes == 0 || ::nallocx(bytes, static_cast<int>(MALLOCX_ALIGN(alignment))) == 0) return {};
+  auto* const memory = static_cast<std::byte*>(::mallocx(bytes, arena_flags(alignment, arena_)));
+  return memory == nullptr ? std::span<std::byte>() : std::span(memory, bytes);
+}
+
+void RegisteredArena::deallocate(std::span<std::byte> memory) {
+  if (!memory.empty()) ::sdallocx(memory.data(), memory.size(), MALLOCX_TCACHE_NONE);
+}
+
+}  // namespace verbena::transport
