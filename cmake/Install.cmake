@@ -9,7 +9,8 @@ set(public_headers
     worker/table.hpp
     consistency/model.hpp
     protocol/partition.hpp
-    transport/transport.hpp)
+    transport/transport.hpp
+    transport/shm/shm_transport.hpp)
 
 foreach(library transport consistency protocol worker)
   set_target_properties(verbena_${library} PROPERTIES EXPORT_NAME ${library})

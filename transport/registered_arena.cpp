@@ -105,7 +105,8 @@ absl::Status RegisteredArena::create_arena() {
   // After the creation, not with it: an arena takes its metadata from the hooks that it was created with.
   extent_hooks_t* table = &hooks_->table;
   const std::string name = fmt::format("arena.{}.extent_hooks", arena_);
-  if (const int error = ::mallctl(name.c_str(), nullptr, nullptr, static_cast<void*>(&table), sizeof table);
+  if (const int error =
+          ::mallctl(name.c_str(), nullptr, nullptr, static_cast<void*>(&table), sizeof(extent_hooks_t*));
       error != 0) {
     return jemalloc_error("set an arena's hooks", error);
   }
