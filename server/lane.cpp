@@ -74,7 +74,8 @@ void Lane::open(const Shard& shard) {
 
 void Lane::updates(const LaneTask& task) {
   Worker& worker = workers_[task.worker];
-  if (!tables_[task.message.header.table].held_back) {
+  // Behind a held-back update of the same worker every other waits, too, so that `applied` counts a prefix.
+  if (!tables_[task.message.header.table].held_back && worker.held.empty()) {
     apply(task.message.header, task.message.payload, worker);
     return;
   }

@@ -163,8 +163,8 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                     hello.servers, hello.workers));
   }
   if (workers_[hello.worker] != nullptr) {
-    return absl::AlreadyExistsError(
-        fmt::format("there is a worker {} already (pid {})", hello.worker, hello.pid));
+    return absl::AlreadyExistsError(fmt::format(
+        "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));
   }
   if (hello.inbox_bytes < protocol::kMinRingBytes || hello.inbox_bytes > protocol::kMaxRingBytes ||
       hello.push_ring.length_bytes < protocol::kMinRingBytes ||
@@ -257,6 +257,7 @@ absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
   if (!peer.is_worker()) return absl::FailedPreconditionError("notified before its hello");
   absl::StatusOr<std::span<const std::byte>> bytes = peer.inbox->on_notification(notification);
   if (!bytes.ok()) return bytes.status();
+  if (bytes->empty()) return peer.push_ring->on_credit();
   return on_bulk(peer, *bytes);
 }
 
@@ -364,6 +365,7 @@ bool Server::release_inboxes() {
       peer->inbox->release();
       released = true;
     }
+    if (peer->inbox) peer->inbox->return_credit();
   }
   return released;
 }

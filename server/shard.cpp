@@ -8,6 +8,7 @@ namespace verbena::server {
 
 namespace {
 
+// Shards are never given back, so what an arena hands out is the region's fresh, zeroed memory.
 constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 constexpr std::size_t kCacheLineBytes = 64;
 
@@ -48,7 +49,7 @@ absl::Status ShardMemory::allocate(std::size_t bytes, Shard& shard) {
   const bool large = bytes > kArenaBytes / 4;
   if (large || arenas_.empty() || (shard.rows = arenas_.back()->allocate(bytes, kCacheLineBytes)).empty()) {
     auto arena = transport::RegisteredArena::create(transport_, transport::Access::kRemoteRead,
-                                                    large ? bytes + bytes / 4 + kArenaBytes : kArenaBytes);
+                                                    large ? bytes : kArenaBytes);
     if (!arena.ok()) {
       return absl::Status(arena.status().code(),
                           fmt::format("table \"{}\" needs {} bytes here: {}", shard.table.name, bytes,

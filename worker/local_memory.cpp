@@ -16,7 +16,7 @@ absl::StatusOr<LocalSpan> LocalMemory::allocate(std::size_t bytes) {
       if (!memory.empty()) return LocalSpan{memory, &arenas_.back()->region()};
     }
     auto arena = transport::RegisteredArena::create(transport_, transport::Access::kLocal,
-                                                    std::max(kSlabBytes, bytes + bytes / 4 + kSlabBytes / 2));
+                                                    std::max(kSlabBytes, bytes));
     if (!arena.ok()) return arena.status();
     arenas_.push_back(std::move(*arena));
   }

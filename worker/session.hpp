@@ -51,7 +51,7 @@ struct SessionOptions {
   /// Bound on every wait for other workers, that is, on how long one iteration of the slowest may take.
   std::uint32_t clock_timeout_ms = 3'600'000;
   /// nullptr: shared memory on this host. The session drives it alone.
-  std::shared_ptr<transport::Transport> transport;
+  std::shared_ptr<transport::Transport> transport = nullptr;
   // --- performance
   std::size_t inbox_bytes = std::size_t{8}
                             << 20;  ///< ring per server for this worker's updates; larger batches block less
@@ -112,8 +112,9 @@ class Session {
   /// Ends this worker's iteration: ships its updates, advances its clock; waits only if the model says so.
   absl::Status clock();
 
-  /// clock(), then waits until every worker has reached the same clock and all updates so far are applied
-  /// everywhere. Collective: all workers call it at the same clock.
+  /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it
+  /// see all updates from before it (under SSP and ESSP maybe newer ones of workers that have gone on: a
+  /// second barrier keeps them out). Collective: all workers call it at the same clock.
   absl::Status barrier();
 
   /// Tells everyone that this worker cannot go on: their calls return ABORTED with its name and `why`.

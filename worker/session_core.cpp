@@ -192,6 +192,7 @@ bool SessionCore::poll() {
   std::array<transport::Event, kEventsPerPoll> events;
   const std::size_t count = transport_->poll(events);
   for (const transport::Event& event : std::span(events).first(count)) on_event(event);
+  for (const std::unique_ptr<ServerLink>& link : links_) link->push_ring->return_credit();
   return step_operations() || count > 0;
 }
 
@@ -258,6 +259,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
 absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notification) {
   absl::StatusOr<std::span<const std::byte>> bytes = link.push_ring->on_notification(notification);
   if (!bytes.ok()) return bytes.status();
+  if (bytes->empty()) return link.inbox->on_credit();
   absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(*bytes);
   absl::Status status = message.ok() ? on_rows(link, *message) : message.status();
   link.push_ring->release();
@@ -422,7 +424,9 @@ absl::Status SessionCore::clock() {
 
 absl::Status SessionCore::barrier() {
   if (absl::Status status = clock(); !status.ok()) return status;
-  return wait_for_min_clock(clock_);
+  if (absl::Status status = wait_for_min_clock(clock_); !status.ok()) return status;
+  barrier_clock_ = clock_;
+  return absl::OkStatus();
 }
 
 bool SessionCore::all_lanes_at(consistency::Clock clock) const {

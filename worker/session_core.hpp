@@ -82,6 +82,8 @@ class SessionCore {
 
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
+  /// Reads see all updates of clocks below this, whatever their table's model: the clock of the last barrier.
+  [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
   [[nodiscard]] const absl::Status& status() const { return status_; }
   void fail(absl::Status status);
   [[nodiscard]] LocalMemory& memory() { return memory_; }
@@ -118,6 +120,7 @@ class SessionCore {
   std::list<Running> running_;
   std::vector<LocalSpan> staging_;
   consistency::Clock clock_ = 0;
+  consistency::Clock barrier_clock_ = 0;
   std::uint32_t calls_until_poll_ = 1;
   bool left_ = false;
   absl::Status status_;

@@ -183,6 +183,11 @@ Part& TableCore::part(std::uint32_t server, std::uint32_t lane) {
 }
 
 absl::Status TableCore::check(KeySequence keys, std::size_t values) const {
+  if (keys.is_range() && keys.size() > options_.rows) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" has {} rows: no range starts at {} and ends at {}", options_.name,
+                    options_.rows, keys[0], keys[0] + keys.size()));
+  }
   if (values != keys.size() * options_.width) {
     return absl::InvalidArgumentError(fmt::format("table \"{}\": {} keys of width {} need {} values, not {}",
                                                   options_.name, keys.size(), options_.width,
@@ -199,7 +204,8 @@ absl::Status TableCore::check(KeySequence keys, std::size_t values) const {
 }
 
 consistency::Clock TableCore::needed_clock() const {
-  return consistency::min_clock_needed(options_.consistency, session_.current_clock());
+  return std::max(consistency::min_clock_needed(options_.consistency, session_.current_clock()),
+                  session_.barrier_clock());
 }
 
 void TableCore::count_read(consistency::Clock clock, std::uint64_t rows) {
