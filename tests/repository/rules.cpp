@@ -119,6 +119,25 @@ std::string module_of(const std::string& path) {
                                                                    : top_folder(path);
 }
 
+/// Calls visit(line number, line) for each line where commands stand: in a document's fenced blocks, and
+/// anywhere in a script. A line that ends in a backslash comes together with the next one.
+void for_each_command(const File& file, const std::function<void(std::size_t, const std::string&)>& visit) {
+  const bool document = file.path.ends_with(".md");
+  bool inside = !document;
+  std::string joined;
+  for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+    if (document && line.starts_with("```")) inside = !inside;
+    if (!inside) return;
+    joined += line;
+    if (joined.ends_with('\\')) {
+      joined.back() = ' ';
+      return;
+    }
+    visit(number, joined);
+    joined.clear();
+  });
+}
+
 }  // namespace
 
 std::vector<File> read_tree(const fs::path& root) {
@@ -230,6 +249,27 @@ Violations missing_commands(const std::vector<File>& tree) {
     });
   }
   return violations;
+}
+
+std::vector<CommandLine> shown_command_lines(const std::vector<File>& tree) {
+  static const std::regex kCommand(R"re((?:^|[\s/])verbena((?: [a-z]+)+)((?: [^|>&;#]*)?))re");
+  static const std::regex kOption(R"re((?:^|[\s\[(])(--[a-z][a-z-]*))re");
+  std::vector<CommandLine> commands;
+  for (const File& file : tree) {
+    if (!file.path.ends_with(".md") && !file.path.starts_with("scripts/")) continue;
+    for_each_command(file, [&](std::size_t number, const std::string& line) {
+      std::smatch match;
+      if (line.find_first_not_of(' ') == line.find('#') || !std::regex_search(line, match, kCommand)) return;
+      CommandLine command{.place = fmt::format("{}:{}", file.path, number),
+                          .subcommands = match.str(1).substr(1)};
+      const std::string rest = match.str(2);
+      for (std::sregex_iterator option(rest.begin(), rest.end(), kOption), end; option != end; ++option) {
+        command.options.push_back(option->str(1));
+      }
+      commands.push_back(std::move(command));
+    });
+  }
+  return commands;
 }
 
 }  // namespace verbena::repository

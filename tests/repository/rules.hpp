@@ -30,4 +30,14 @@ Violations unfinished_marks(const std::vector<File>& tree);
 /// Scripts and presets that the documents name exist.
 Violations missing_commands(const std::vector<File>& tree);
 
+/// A command line of the program, as a document or a script shows it.
+struct CommandLine {
+  std::string place;                 ///< path:line
+  std::string subcommands;           ///< "run lda"
+  std::vector<std::string> options;  ///< "--topics"
+};
+
+/// Of the fenced blocks in documents, and of scripts/.
+std::vector<CommandLine> shown_command_lines(const std::vector<File>& tree);
+
 }  // namespace verbena::repository

@@ -123,5 +123,20 @@ TEST(CommandsTest, MustExist) {
                                                   "README.md:2: there is no --preset fast"));
 }
 
+TEST(CommandLinesTest, AreFound) {
+  const auto commands = shown_command_lines(
+      {{.path = "README.md",
+        .text = "verbena trains\n```\n$ verbena run lda --data x.tsv \\\n  --topics 50 | tee y "
+                "--z\nother\n```\n"},
+       {.path = "scripts/go",
+        .text = "# runs verbena here --q\nset -- build/release/bin/verbena bench --json $f\n"}});
+  ASSERT_THAT(commands, SizeIs(2));
+  EXPECT_EQ(commands[0].place, "README.md:4");
+  EXPECT_EQ(commands[0].subcommands, "run lda");
+  EXPECT_THAT(commands[0].options, ElementsAre("--data", "--topics"));
+  EXPECT_EQ(commands[1].subcommands, "bench");
+  EXPECT_THAT(commands[1].options, ElementsAre("--json"));
+}
+
 }  // namespace
 }  // namespace verbena::repository
