@@ -1,0 +1,181 @@
+#include "transport/shm/control_socket.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+namespace verbena::transport::shm {
+
+namespace {
+
+static_assert(std::is_trivially_copyable_v<ControlMessage>);
+static_assert(sizeof(ControlMessage) == 48);
+
+constexpr std::string_view kScheme = "shm:";
+constexpr int kBacklog = 4096;
+
+struct SocketName {
+  sockaddr_un address{};
+  socklen_t length = 0;
+
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+// An abstract name (its first byte is zero): not in any file system, gone with the process.
+absl::StatusOr<SocketName> socket_name(const std::string& address) {
+  if (!std::string_view(address).starts_with(kScheme) || address.size() == kScheme.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("\"{}\" is no shared-memory address: expected shm:NAME", address));
+  }
+  const std::string name =
+      fmt::format("verbena/{}/{}", ::getuid(), std::string_view(address).substr(kScheme.size()));
+  SocketName result;
+  if (name.size() + 1 > sizeof(result.address.sun_path)) {
+    return absl::InvalidArgumentError(fmt::format("the address \"{}\" is {} bytes too long", address,
+                                                  name.size() + 1 - sizeof(result.address.sun_path)));
+  }
+  result.address.sun_family = AF_UNIX;
+  std::memcpy(result.address.sun_path + 1, name.data(), name.size());
+  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return result;
+}
+
+absl::StatusOr<FileDescriptor> new_socket() {
+  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, "no Unix socket can be created");
+  return fd;
+}
+
+struct FileSpace {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(3 * sizeof(int))> bytes{};
+};
+
+// The files that came with a message, in order. Those that are too many are closed, too.
+ControlSocket::Files take_files(msghdr& header) {
+  ControlSocket::Files files;
+  std::size_t taken = 0;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      FileDescriptor file(fd);
+      if (taken < files.size()) files[taken++] = std::move(file);
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<ControlSocket>> ControlSocket::connect(const std::string& address) {
+  auto name = socket_name(address);
+  if (!name.ok()) return name.status();
+  auto fd = new_socket();
+  if (!fd.ok()) return fd.status();
+  if (::connect(fd->get(), name->get(), name->length) == 0) return ControlSocket(std::move(*fd));
+  if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return std::nullopt;
+  return absl::ErrnoToStatus(errno, fmt::format("cannot connect to {}", address));
+}
+
+absl::StatusOr<ControlSocket> ControlSocket::listen(const std::string& address) {
+  auto name = socket_name(address);
+  if (!name.ok()) return name.status();
+  auto fd = new_socket();
+  if (!fd.ok()) return fd.status();
+  if (::bind(fd->get(), name->get(), name->length) != 0) {
+    if (errno != EADDRINUSE) return absl::ErrnoToStatus(errno, fmt::format("cannot listen at {}", address));
+    return absl::AlreadyExistsError(fmt::format("someone listens at {} already", address));
+  }
+  if (::listen(fd->get(), kBacklog) != 0) {
+    return absl::ErrnoToStatus(errno, fmt::format("cannot listen at {}", address));
+  }
+  return ControlSocket(std::move(*fd));
+}
+
+std::optional<ControlSocket> ControlSocket::accept() const {
+  FileDescriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) return std::nullopt;
+  return ControlSocket(std::move(fd));
+}
+
+absl::StatusOr<Peer> ControlSocket::peer() const {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
+    return absl::ErrnoToStatus(errno, "the peer's identity cannot be read");
+  }
+  return Peer{.pid = credentials.pid, .uid = credentials.uid};
+}
+
+absl::Status ControlSocket::send(const ControlMessage& message, std::array<int, 3> files) const {
+  std::size_t count = 0;
+  while (count < files.size() && files[count] >= 0) ++count;
+
+  ControlMessage copy = message;
+  iovec bytes = {.iov_base = &copy, .iov_len = sizeof(copy)};
+  FileSpace space;
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  if (count > 0) {
+    header.msg_control = space.bytes.data();
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* part = CMSG_FIRSTHDR(&header);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(part), files.data(), count * sizeof(int));
+  }
+  if (::sendmsg(fd_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return absl::OkStatus();
+  if (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS) {
+    return absl::ResourceExhaustedError("the peer does not take what it is granted");
+  }
+  return absl::UnavailableError(fmt::format("the peer is gone ({})", std::strerror(errno)));
+}
+
+std::optional<ControlSocket::Received> ControlSocket::receive(End& end) const {
+  Received received;
+  iovec bytes = {.iov_base = &received.message, .iov_len = sizeof(received.message)};
+  FileSpace space;
+  msghdr header{};
+  header.msg_iov = &bytes;
+  header.msg_iovlen = 1;
+  header.msg_control = space.bytes.data();
+  header.msg_controllen = space.bytes.size();
+
+  ssize_t length = -1;
+  do {
+    length = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // ECONNRESET: the peer closed before it had read all of ours. It is reported once, and what the peer
+    // had sent before comes after it.
+  } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
+  end = End::kOpen;
+  if (length < 0 && errno == EAGAIN) return std::nullopt;
+  if (length <= 0) {
+    end = End::kHungUp;
+    return std::nullopt;
+  }
+  received.files = take_files(header);
+  if (length != sizeof(ControlMessage) || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+      received.message.magic != ControlMessage::kMagic) {
+    end = End::kNonsense;
+    return std::nullopt;
+  }
+  return received;
+}
+
+void ControlSocket::shutdown() const {
+  ::shutdown(fd_.get(), SHUT_RDWR);
+}
+
+}  // namespace verbena::transport::shm

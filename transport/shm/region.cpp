@@ -1,0 +1,129 @@
+#include "transport/shm/region.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "transport/shm/host_memory.hpp"
+
+namespace verbena::transport::shm {
+
+namespace {
+
+constexpr std::size_t kTableBytes = std::size_t{kMaxRegions} * sizeof(std::uint32_t);
+
+// Pages come at the first touch: filling them beforehand would cost a region's whole size in time and memory,
+// used or not, and where the kernel promises more than it has, a lack of memory ends in a killed process, not
+// in SIGBUS. SIGBUS is what a touch brings where it promises nothing (overcommit_memory = 2), so there, and
+// only there, the pages are taken now.
+absl::Status take_pages_if_needed(const FileDescriptor& file, std::size_t bytes) {
+  if (!overcommit_forbidden() || ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      fmt::format("the host has not got the {} bytes of a region (overcommit is off)", bytes));
+}
+
+}  // namespace
+
+absl::StatusOr<RegionTable> RegionTable::create() {
+  auto file = create_memory("verbena-regions", kTableBytes);
+  if (!file.ok()) return file.status();
+  auto mapping = map_memory(*file, kTableBytes, Protection::kReadWrite);
+  if (!mapping.ok()) return mapping.status();
+  if (absl::Status status = make_read_only(*file); !status.ok()) return status;
+  return RegionTable(std::move(*file), std::move(*mapping));
+}
+
+absl::StatusOr<RegionTable> RegionTable::open(const FileDescriptor& received) {
+  if (absl::Status status = check_received(received, kTableBytes); !status.ok()) return status;
+  auto mapping = map_memory(received, kTableBytes, Protection::kRead);
+  if (!mapping.ok()) return mapping.status();
+  return RegionTable(FileDescriptor(), std::move(*mapping));
+}
+
+ShmRegion::ShmRegion(Regions& regions, std::uint64_t key, FileDescriptor file, Mapping mapping,
+                     std::size_t bytes, Access access)
+    : MemoryRegion(mapping.bytes().first(bytes), access),
+      regions_(regions),
+      key_(key),
+      file_(std::move(file)),
+      mapping_(std::move(mapping)) {}
+
+ShmRegion::~ShmRegion() {
+  regions_.remove(*this);
+}
+
+std::uint64_t ShmRegion::untouched_bytes() const {
+  const std::uint64_t size = mapping_.bytes().size();
+  return size - std::min<std::uint64_t>(size, resident_bytes(file_));
+}
+
+absl::StatusOr<std::unique_ptr<Regions>> Regions::create(bool check_free_memory) {
+  auto table = RegionTable::create();
+  if (!table.ok()) return table.status();
+  return std::unique_ptr<Regions>(new Regions(std::move(*table), check_free_memory));
+}
+
+absl::Status Regions::check_free_memory(std::size_t bytes) const {
+  if (!check_free_memory_) return absl::OkStatus();
+  std::uint64_t promised = 0;
+  for (const Slot& slot : slots_) promised += slot.region == nullptr ? 0 : slot.region->untouched_bytes();
+  const FreeMemory free = free_memory();
+  if (promised <= free.bytes && bytes <= free.bytes - promised) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "a region of {} bytes does not fit: {} leaves {} bytes, and {} of them are promised to earlier "
+      "regions",
+      bytes, free.limit, free.bytes, promised));
+}
+
+absl::StatusOr<std::uint64_t> Regions::add_key() {
+  if (free_slots_.empty()) {
+    if (slots_.size() == kMaxRegions) {
+      return absl::ResourceExhaustedError(fmt::format("there are {} regions already, the most", kMaxRegions));
+    }
+    free_slots_.push_back(static_cast<std::uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  std::uint32_t& generation = slots_[slot].generation;
+  if (++generation == 0) ++generation;  // 0 is nobody's
+  table_.set(slot, generation);
+  return std::uint64_t{generation} << 32 | slot;
+}
+
+absl::StatusOr<std::unique_ptr<MemoryRegion>> Regions::allocate(std::size_t bytes, Access access) {
+  if (bytes == 0) return absl::InvalidArgumentError("a region of 0 bytes was asked for");
+  if (bytes > std::numeric_limits<std::size_t>::max() / 4) {
+    return absl::ResourceExhaustedError(fmt::format("a region of {} bytes fits into no machine", bytes));
+  }
+  const std::size_t size = whole_pages(bytes);
+  if (absl::Status status = check_free_memory(size); !status.ok()) return status;
+  auto file = create_memory("verbena-region", size);
+  if (!file.ok()) return file.status();
+  if (absl::Status status = take_pages_if_needed(*file, size); !status.ok()) return status;
+  auto mapping = map_memory(*file, size, Protection::kReadWrite);
+  if (!mapping.ok()) return mapping.status();
+  if (!allows(access, Access::kRemoteWrite)) {
+    if (absl::Status status = make_read_only(*file); !status.ok()) return status;
+  }
+  auto key = add_key();
+  if (!key.ok()) return key.status();
+  auto region =
+      std::make_unique<ShmRegion>(*this, *key, std::move(*file), std::move(*mapping), bytes, access);
+  slots_[region_slot(*key)].region = region.get();
+  return region;
+}
+
+void Regions::remove(const ShmRegion& region) {
+  const std::uint32_t slot = region_slot(region.key());
+  table_.set(slot, 0);
+  slots_[slot].region = nullptr;
+  free_slots_.push_back(slot);
+}
+
+}  // namespace verbena::transport::shm

@@ -1,0 +1,108 @@
+// A transport's regions, and how peers learn that one is gone.
+//
+// A region's key is its slot in the owner's region table and the slot's generation. The table is a memory
+// file that each peer maps read-only: a key is good while its slot holds its generation. Peers look before
+// each request, so destroying a region ends their access without their help; pages that a peer still maps are
+// returned to the system when it unmaps them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/shm/shared_memory.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::transport::shm {
+
+constexpr std::uint32_t kMaxRegions = 65536;  // of one transport at a time
+
+inline std::uint32_t region_slot(std::uint64_t key) {
+  return static_cast<std::uint32_t>(key);
+}
+
+/// Its bits: what a peer may do.
+inline bool allows(Access access, Access right) {
+  return (static_cast<unsigned>(access) & static_cast<unsigned>(right)) != 0;
+}
+
+/// The generations of the regions, by slot; 0 for none.
+class RegionTable {
+ public:
+  RegionTable() = default;
+  static absl::StatusOr<RegionTable> create();
+  static absl::StatusOr<RegionTable> open(const FileDescriptor& received);
+
+  [[nodiscard]] bool valid() const { return !mapping_.bytes().empty(); }
+  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< of a created one
+
+  // Sequentially consistent: a peer that learned in any way that a region is gone sees it gone.
+  void set(std::uint32_t slot, std::uint32_t generation) const {
+    at(slot).store(generation, std::memory_order_seq_cst);
+  }
+  [[nodiscard]] bool live(std::uint64_t key) const {
+    return at(region_slot(key)).load(std::memory_order_seq_cst) == key >> 32;
+  }
+
+ private:
+  using Generation = std::atomic<std::uint32_t>;
+  static_assert(Generation::is_always_lock_free && sizeof(Generation) == sizeof(std::uint32_t));
+
+  RegionTable(FileDescriptor file, Mapping mapping) : file_(std::move(file)), mapping_(std::move(mapping)) {}
+  /// REQUIRES: slot < kMaxRegions.
+  [[nodiscard]] Generation& at(std::uint32_t slot) const {
+    return reinterpret_cast<Generation*>(mapping_.bytes().data())[slot];
+  }
+
+  FileDescriptor file_;
+  Mapping mapping_;
+};
+
+class Regions;
+
+class ShmRegion final : public MemoryRegion {
+ public:
+  ShmRegion(Regions& regions, std::uint64_t key, FileDescriptor file, Mapping mapping, std::size_t bytes,
+            Access access);
+  ~ShmRegion() override;
+
+  [[nodiscard]] std::uint64_t key() const { return key_; }
+  [[nodiscard]] const FileDescriptor& file() const { return file_; }
+  [[nodiscard]] const Regions& owner() const { return regions_; }
+  /// Promised but not in memory yet, because nobody touched it.
+  [[nodiscard]] std::uint64_t untouched_bytes() const;
+
+ private:
+  Regions& regions_;
+  std::uint64_t key_;
+  FileDescriptor file_;
+  Mapping mapping_;
+};
+
+class Regions {
+ public:
+  static absl::StatusOr<std::unique_ptr<Regions>> create(bool check_free_memory);
+
+  absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate(std::size_t bytes, Access access);
+  void remove(const ShmRegion& region);
+  [[nodiscard]] const RegionTable& table() const { return table_; }
+
+ private:
+  Regions(RegionTable table, bool check_free_memory)
+      : table_(std::move(table)), check_free_memory_(check_free_memory) {}
+  [[nodiscard]] absl::Status check_free_memory(std::size_t bytes) const;
+  absl::StatusOr<std::uint64_t> add_key();
+
+  struct Slot {
+    std::uint32_t generation = 0;
+    const ShmRegion* region = nullptr;
+  };
+  RegionTable table_;
+  bool check_free_memory_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_slots_;
+};
+
+}  // namespace verbena::transport::shm

@@ -1,0 +1,374 @@
+#include "transport/shm/shm_connection.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/shm/transfer.hpp"
+
+namespace verbena::transport::shm {
+
+namespace {
+
+ShmConnection::Side other(ShmConnection::Side side) {
+  return side == ShmConnection::Side::kConnector ? ShmConnection::Side::kAcceptor
+                                                 : ShmConnection::Side::kConnector;
+}
+
+ChannelLayout channel(const Hub& hub, const Mapping& channels, ShmConnection::Side sender) {
+  return {channels.bytes().data() + ShmConnection::channel_offset(hub.geometry, sender), hub.geometry};
+}
+
+bool inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
+  const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
+  return part_begin >= whole_begin && part_begin - whole_begin <= whole.size() &&
+         part.size() <= whole.size() - (part_begin - whole_begin);
+}
+
+}  // namespace
+
+std::size_t ShmConnection::channel_offset(const ChannelGeometry& geometry, Side sender) {
+  return sender == Side::kConnector ? 0 : whole_pages(geometry.bytes());
+}
+
+std::size_t ShmConnection::channels_bytes(const ChannelGeometry& geometry) {
+  return 2 * whole_pages(geometry.bytes());
+}
+
+ShmConnection::ShmConnection(Hub& hub, Side side, ControlSocket socket, const Peer& peer, Mapping channels,
+                             Doorbell doorbell, RegionTable regions)
+    : hub_(hub),
+      socket_(std::move(socket)),
+      channels_(std::move(channels)),
+      sender_(channel(hub, channels_, side)),
+      receiver_(channel(hub, channels_, other(side))),
+      peer_doorbell_(std::move(doorbell)),
+      peer_regions_(std::move(regions)) {
+  set_peer_name(fmt::format("process {}", peer.pid));
+}
+
+absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::create(Hub& hub, Side side,
+                                                                     ControlSocket socket, const Peer& peer,
+                                                                     Mapping channels, Doorbell doorbell,
+                                                                     RegionTable regions) {
+  std::unique_ptr<ShmConnection> connection(new ShmConnection(
+      hub, side, std::move(socket), peer, std::move(channels), std::move(doorbell), std::move(regions)));
+  if (absl::Status status = hub.sockets.add(connection->socket_.fd(), *connection); !status.ok())
+    return status;
+  return connection;
+}
+
+ShmConnection::~ShmConnection() {
+  hang_up();
+  std::erase(hub_.connections, this);
+}
+
+// ---- what the peer says on the socket
+// ----------------------------------------------------------------------
+
+void ShmConnection::read_control() {
+  while (socket_.fd() >= 0) {
+    ControlSocket::End end = ControlSocket::End::kOpen;
+    std::optional<ControlSocket::Received> received = socket_.receive(end);
+    if (received) {
+      if (absl::Status status = take_control(*received); !status.ok()) {
+        fail(status.code(), std::string(status.message()));
+      }
+    } else if (end == ControlSocket::End::kOpen) {
+      return;
+    } else if (end == ControlSocket::End::kNonsense) {
+      fail(absl::StatusCode::kDataLoss,
+           "it sent what no peer of this version sends, or this process has too many files open");
+    } else {
+      // Not deaf: what it posted before it went is delivered first.
+      if (status_.ok()) status_ = absl::UnavailableError(fmt::format("{} closed or died", peer_name()));
+      hang_up();
+    }
+  }
+}
+
+absl::Status ShmConnection::take_control(ControlSocket::Received& received) {
+  const ControlMessage& message = received.message;
+  if (message.kind == ControlKind::kGrant && peer_regions_.valid())
+    return take_grant(message, received.files[0]);
+  if (message.kind == ControlKind::kWelcome && !peer_doorbell_.valid()) return take_welcome(received.files);
+  if (message.kind == ControlKind::kRefused && !peer_doorbell_.valid()) {
+    const ChannelGeometry& theirs = message.geometry;
+    const ChannelGeometry& ours = hub_.geometry;
+    return absl::FailedPreconditionError(fmt::format(
+        "its options differ: event_capacity {}, message_capacity {}, max_message_bytes {}; here {}, {}, {}",
+        theirs.event_capacity, theirs.message_capacity, theirs.max_message_bytes, ours.event_capacity,
+        ours.message_capacity, ours.max_message_bytes));
+  }
+  return absl::DataLossError(
+      fmt::format("it sent a control message of kind {} out of turn", static_cast<unsigned>(message.kind)));
+}
+
+absl::Status ShmConnection::take_welcome(const ControlSocket::Files& files) {
+  auto doorbell = Doorbell::open(files[0]);
+  if (!doorbell.ok()) return doorbell.status();
+  auto regions = RegionTable::open(files[1]);
+  if (!regions.ok()) return regions.status();
+  peer_doorbell_ = std::move(*doorbell);
+  peer_regions_ = std::move(*regions);
+  return absl::OkStatus();
+}
+
+absl::Status ShmConnection::take_grant(const ControlMessage& message, const FileDescriptor& file) {
+  const std::uint32_t slot = region_slot(message.key);
+  if (slot >= kMaxRegions || message.length_bytes == 0 || message.length_bytes > SIZE_MAX / 4) {
+    return absl::DataLossError("it granted a region that cannot be");
+  }
+  const std::size_t bytes = whole_pages(message.length_bytes);
+  if (absl::Status status = check_received(file, bytes); !status.ok()) return status;
+  const auto access = static_cast<Access>(message.access);
+  const bool writable = allows(access, Access::kRemoteWrite);
+  auto mapping = map_memory(file, bytes, writable ? Protection::kReadWrite : Protection::kRead);
+  if (!mapping.ok()) return mapping.status();
+
+  drop_revoked();
+  if (grants_.size() <= slot) grants_.resize(slot + 1);
+  // The slot's earlier region is gone, but someone may still read it in place.
+  Grant& grant = grants_[slot];
+  if (grant.read_in_place) kept_.push_back(std::move(grant.mapping));
+  grant = {.key = message.key,
+           .address = message.address,
+           .length_bytes = message.length_bytes,
+           .access = access,
+           .mapping = std::move(*mapping)};
+  return absl::OkStatus();
+}
+
+void ShmConnection::drop_revoked() {
+  for (Grant& grant : grants_) {
+    if (!grant.read_in_place && grant.key != 0 && !peer_regions_.live(grant.key)) grant = {};
+  }
+}
+
+// ---- granting and reaching memory
+// --------------------------------------------------------------------------
+
+absl::StatusOr<RemoteDescriptor> ShmConnection::grant(const MemoryRegion& region) {
+  if (!status_.ok()) return status_;
+  const auto* ours = dynamic_cast<const ShmRegion*>(&region);
+  if (ours == nullptr || &ours->owner() != hub_.regions.get()) {
+    return absl::InvalidArgumentError("the region to be granted belongs to another transport");
+  }
+  if (region.access() == Access::kLocal) {
+    return absl::PermissionDeniedError("a local region cannot be granted to a peer");
+  }
+  if (const auto known = granted_.find(ours->key()); known != granted_.end()) return known->second;
+  const RemoteDescriptor descriptor = {.address = reinterpret_cast<std::uintptr_t>(region.bytes().data()),
+                                       .length_bytes = region.bytes().size(),
+                                       .key = ours->key()};
+  const ControlMessage message = {.kind = ControlKind::kGrant,
+                                  .access = static_cast<std::uint32_t>(region.access()),
+                                  .key = descriptor.key,
+                                  .address = descriptor.address,
+                                  .length_bytes = descriptor.length_bytes};
+  if (absl::Status status = socket_.send(message, {ours->file().get(), -1, -1}); !status.ok()) {
+    return absl::Status(status.code(), fmt::format("{}: {}", peer_name(), std::string(status.message())));
+  }
+  absl::erase_if(granted_, [&](const auto& entry) { return !hub_.regions->table().live(entry.first); });
+  granted_.emplace(descriptor.key, descriptor);
+  return descriptor;
+}
+
+ShmConnection::Grant* ShmConnection::find(std::uint64_t key) {
+  const std::uint32_t slot = region_slot(key);
+  return slot < grants_.size() && grants_[slot].key == key && key != 0 ? &grants_[slot] : nullptr;
+}
+
+std::byte* ShmConnection::locate(const RemoteDescriptor& remote, std::size_t bytes, Access right) {
+  Grant* grant = find(remote.key);
+  if (grant == nullptr) {
+    read_control();  // the peer sent the grant before it could name the region
+    grant = find(remote.key);
+  }
+  if (grant == nullptr || !allows(grant->access, right) || !peer_regions_.live(remote.key)) return nullptr;
+  const std::uint64_t offset = remote.address - grant->address;
+  const bool within = remote.address >= grant->address && offset <= grant->length_bytes &&
+                      bytes <= grant->length_bytes - offset && bytes <= remote.length_bytes;
+  return within ? grant->mapping.bytes().data() + offset : nullptr;
+}
+
+const std::byte* ShmConnection::mapped(const RemoteDescriptor& remote) {
+  const std::byte* place = locate(remote, remote.length_bytes, Access::kRemoteRead);
+  if (place != nullptr) find(remote.key)->read_in_place = true;
+  return place;
+}
+
+// ---- posting
+// -----------------------------------------------------------------------------------------------
+
+std::size_t ShmConnection::post(std::span<const WorkRequest> requests) {
+  std::size_t taken = 0;
+  bool published = false;
+  for (const WorkRequest& request : requests) {
+    if (!status_.ok() || completions_.size() >= hub_.completion_capacity) break;
+    const std::optional<OperationResult> result = carry_out(request, published);
+    if (!result) break;
+    ++taken;
+    if (request.signaled || *result != OperationResult::kOk) completions_.push_back({request.id, *result});
+  }
+  if (published) ring_peer();
+  return taken;
+}
+
+std::optional<OperationResult> ShmConnection::carry_out(const WorkRequest& request, bool& published) {
+  switch (request.opcode) {
+    case Opcode::kRead:
+    case Opcode::kWrite:
+      return copy(request);
+    case Opcode::kWriteNotify: {
+      if (const auto refused = check_room(false); refused != OperationResult::kOk) return refused;
+      const OperationResult result = copy(request);
+      if (result != OperationResult::kOk) return result;
+      sender_.notify(request.notification);
+      published = true;
+      return OperationResult::kOk;
+    }
+    case Opcode::kSend:
+      return send_message(request, published);
+  }
+  return refuse(OperationResult::kDeviceError, "a request of no known opcode was posted");
+}
+
+std::optional<OperationResult> ShmConnection::send_message(const WorkRequest& request, bool& published) {
+  if (request.local.size() > hub_.geometry.max_message_bytes) {
+    return refuse(OperationResult::kDeviceError,
+                  fmt::format("a message of {} bytes was posted to it; at most {} can be",
+                              request.local.size(), hub_.geometry.max_message_bytes));
+  }
+  if (const auto refused = check_room(true); refused != OperationResult::kOk) return refused;
+  sender_.message(request.local);
+  published = true;
+  return OperationResult::kOk;
+}
+
+std::optional<OperationResult> ShmConnection::check_room(bool for_message) {
+  switch (sender_.room(for_message)) {
+    case SendOutcome::kRoom:
+      return OperationResult::kOk;
+    case SendOutcome::kFull:
+      return std::nullopt;
+    case SendOutcome::kCorrupt:
+      break;
+  }
+  return refuse(OperationResult::kDeviceError, "it wrote impossible credits to the channel");
+}
+
+OperationResult ShmConnection::copy(const WorkRequest& request) {
+  if (request.local.empty()) return OperationResult::kOk;
+  if (request.region == nullptr || !inside(request.local, request.region->bytes())) {
+    return refuse(OperationResult::kAccessDenied,
+                  "a request was posted to it whose local bytes are in no region");
+  }
+  const bool read = request.opcode == Opcode::kRead;
+  const Access right = read ? Access::kRemoteRead : Access::kRemoteWrite;
+  std::byte* remote = locate(request.remote, request.local.size(), right);
+  if (remote == nullptr) {
+    return refuse(
+        OperationResult::kAccessDenied,
+        fmt::format("{} of {} bytes is not allowed there: no such region, not granted to us, without "
+                    "that right, or too short",
+                    read ? "reading" : "writing", request.local.size()));
+  }
+  if (read) {
+    transfer(request.local.data(), remote, request.local.size());
+  } else {
+    transfer(remote, request.local.data(), request.local.size());
+  }
+  return OperationResult::kOk;
+}
+
+// ---- events
+// ------------------------------------------------------------------------------------------------
+
+std::size_t ShmConnection::poll_completions(std::span<Event> events) {
+  std::size_t count = 0;
+  for (; count < events.size() && !completions_.empty(); ++count) {
+    events[count] = {.kind = Event::Kind::kCompletion,
+                     .result = completions_.front().result,
+                     .id = completions_.front().id,
+                     .connection = this};
+    completions_.pop_front();
+  }
+  return count;
+}
+
+std::size_t ShmConnection::poll_channel(std::span<Event> events, std::span<std::byte>& space) {
+  std::size_t count = 0;
+  while (!deaf_ && count < events.size()) {
+    std::uint32_t value = 0;
+    const ReceiveOutcome outcome = receiver_.receive(space, value);
+    if (outcome == ReceiveOutcome::kNotification) {
+      events[count++] = {.kind = Event::Kind::kNotification, .notification = value, .connection = this};
+    } else if (outcome == ReceiveOutcome::kMessage) {
+      events[count++] = {.kind = Event::Kind::kMessage, .connection = this, .message = space.first(value)};
+      space = space.subspan(value);
+    } else {
+      if (outcome == ReceiveOutcome::kCorrupt) {
+        fail(absl::StatusCode::kDataLoss, "it wrote an impossible event to the channel");
+      }
+      break;
+    }
+  }
+  if (receiver_.release()) ring_peer();
+  return count;
+}
+
+bool ShmConnection::ended() const {
+  return !status_.ok() && !disconnect_raised_ && completions_.empty() && (deaf_ || !receiver_.pending());
+}
+
+std::size_t ShmConnection::poll(std::span<Event> events, std::span<std::byte>& space) {
+  if (disconnect_raised_) return 0;
+  std::size_t count = poll_completions(events);
+  count += poll_channel(events.subspan(count), space);
+  if (count < events.size() && ended()) {
+    disconnect_raised_ = true;
+    events[count++] = {
+        .kind = Event::Kind::kDisconnected, .result = OperationResult::kPeerGone, .connection = this};
+  }
+  return count;
+}
+
+bool ShmConnection::pending() {
+  if (disconnect_raised_) return false;
+  return !status_.ok() || receiver_.pending() || !completions_.empty() || sender_.take_unblocked();
+}
+
+// ---- the end
+// -----------------------------------------------------------------------------------------------
+
+OperationResult ShmConnection::refuse(OperationResult result, std::string reason) {
+  fail(result == OperationResult::kAccessDenied ? absl::StatusCode::kPermissionDenied
+                                                : absl::StatusCode::kInternal,
+       reason);
+  return result;
+}
+
+void ShmConnection::fail(absl::StatusCode code, const std::string& reason) {
+  deaf_ = true;
+  if (status_.ok()) status_ = absl::Status(code, fmt::format("{}: {}", peer_name(), reason));
+  hang_up();
+}
+
+void ShmConnection::hang_up() {
+  if (socket_.fd() < 0) return;
+  hub_.sockets.remove(socket_.fd());
+  socket_.shutdown();  // closing alone would not do if a fork of this process holds it, too
+  socket_ = ControlSocket();
+  if (peer_doorbell_.valid()) peer_doorbell_.ring();
+}
+
+void ShmConnection::ring_peer() {
+  // A peer that has not sent its welcome has not looked at the channel yet and will do so.
+  if (!peer_doorbell_.valid()) read_control();
+  if (peer_doorbell_.valid()) peer_doorbell_.ring();
+}
+
+}  // namespace verbena::transport::shm

@@ -1,0 +1,123 @@
+// One end of a connection.
+//
+// One-sided reads and writes are copies through a mapping of the peer's memory, done at once in post(), so
+// nothing is ever outstanding but completions that wait to be polled. What a peer may reach is decided by the
+// memory files it holds: a region is passed only to peers it is granted to, and sealed against writing unless
+// it is remotely writable. The checks of each request turn a fault of ours into kAccessDenied instead of a
+// crash; they are not what protects the owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "transport/shm/channel.hpp"
+#include "transport/shm/control_socket.hpp"
+#include "transport/shm/doorbell.hpp"
+#include "transport/shm/region.hpp"
+#include "transport/shm/socket_watch.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::transport::shm {
+
+class ShmConnection;
+
+/// What the connections of a transport share.
+struct Hub {
+  SocketWatch sockets;
+  Doorbell doorbell;
+  std::unique_ptr<Regions> regions;
+  ChannelGeometry geometry;
+  std::size_t completion_capacity;
+  std::vector<ShmConnection*> connections;  ///< those that raise events
+};
+
+class ShmConnection final : public Connection, private SocketUser {
+ public:
+  enum class Side : std::uint8_t { kConnector, kAcceptor };
+
+  /// `channels` holds both directions, the connector's first. The connector's end learns `doorbell` and
+  /// `regions` of the peer from its welcome.
+  static absl::StatusOr<std::unique_ptr<ShmConnection>> create(Hub& hub, Side side, ControlSocket socket,
+                                                               const Peer& peer, Mapping channels,
+                                                               Doorbell doorbell, RegionTable regions);
+  ~ShmConnection() override;
+
+  /// Where one of the two channels begins in their common memory, and how long that is.
+  static std::size_t channel_offset(const ChannelGeometry& geometry, Side sender);
+  static std::size_t channels_bytes(const ChannelGeometry& geometry);
+
+  absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
+  [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
+  const std::byte* mapped(const RemoteDescriptor& remote) override;
+  [[nodiscard]] const absl::Status& status() const override { return status_; }
+
+  /// Raises events from now on. REQUIRES: once.
+  void start() { hub_.connections.push_back(this); }
+  /// Fills `events`; messages are copied to the front of `space`, which shrinks by them.
+  std::size_t poll(std::span<Event> events, std::span<std::byte>& space);
+  /// Is it worth a poll() or a post() that was refused? (The latter is said once.)
+  bool pending();
+
+ private:
+  struct Grant {
+    std::uint64_t key = 0;
+    std::uint64_t address = 0;
+    std::uint64_t length_bytes = 0;
+    Access access = Access::kLocal;
+    Mapping mapping;
+    bool read_in_place = false;  ///< mapped() gave its address away
+  };
+  struct Completion {
+    std::uint64_t id;
+    OperationResult result;
+  };
+
+  ShmConnection(Hub& hub, Side side, ControlSocket socket, const Peer& peer, Mapping channels,
+                Doorbell doorbell, RegionTable regions);
+
+  void on_readable() override { read_control(); }
+  void read_control();
+  absl::Status take_control(ControlSocket::Received& received);
+  absl::Status take_welcome(const ControlSocket::Files& files);
+  absl::Status take_grant(const ControlMessage& message, const FileDescriptor& file);
+  void drop_revoked();
+
+  /// nullopt: no room, try later. Anything but kOk has failed the connection.
+  std::optional<OperationResult> carry_out(const WorkRequest& request, bool& published);
+  std::optional<OperationResult> send_message(const WorkRequest& request, bool& published);
+  OperationResult copy(const WorkRequest& request);
+  std::optional<OperationResult> check_room(bool for_message);
+  std::byte* locate(const RemoteDescriptor& remote, std::size_t bytes, Access right);
+  Grant* find(std::uint64_t key);
+
+  std::size_t poll_completions(std::span<Event> events);
+  std::size_t poll_channel(std::span<Event> events, std::span<std::byte>& space);
+  [[nodiscard]] bool ended() const;
+
+  OperationResult refuse(OperationResult result, std::string reason);
+  void hang_up();
+  void fail(absl::StatusCode code, const std::string& reason);
+  void ring_peer();
+
+  Hub& hub_;
+  ControlSocket socket_;
+  Mapping channels_;
+  ChannelSender sender_;
+  ChannelReceiver receiver_;
+  Doorbell peer_doorbell_;     ///< invalid until welcomed
+  RegionTable peer_regions_;   ///< likewise
+  std::vector<Grant> grants_;  ///< by the peer, by slot
+  std::vector<Mapping> kept_;  ///< of revoked regions that are read in place
+  absl::flat_hash_map<std::uint64_t, RemoteDescriptor> granted_;  ///< to the peer, by key
+  std::deque<Completion> completions_;
+  absl::Status status_;
+  bool deaf_ = false;  ///< failed on this side: what else the peer sent is of no interest
+  bool disconnect_raised_ = false;
+};
+
+}  // namespace verbena::transport::shm
