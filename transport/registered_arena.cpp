@@ -13,6 +13,8 @@ namespace verbena::transport {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+/// Beyond the size class: the offset at which jemalloc starts large allocations, or the slab of small ones.
+constexpr std::size_t kSlackBytes = 16 * kPageBytes;
 constexpr std::size_t kCacheLineBytes = 64;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -85,11 +87,18 @@ absl::StatusOr<std::unique_ptr<RegisteredArena>> RegisteredArena::create(Transpo
     return absl::InvalidArgumentError(
         fmt::format("registered memory: an arena of {} bytes is impossible", capacity_bytes));
   }
-  // One page for the offset at which jemalloc starts large allocations, one for rounding.
-  auto region = transport.allocate_region(round_up(class_bytes, kPageBytes) + 2 * kPageBytes, access);
+  auto region = transport.allocate_region(round_up(class_bytes, kPageBytes) + kSlackBytes, access);
   if (!region.ok()) return region.status();
   std::unique_ptr<RegisteredArena> arena(new RegisteredArena(std::move(*region)));
   if (absl::Status status = arena->create_arena(); !status.ok()) return status;
+  // jemalloc never merges what it got in different pieces: let it have the whole at once.
+  const std::span<std::byte> whole = arena->allocate(capacity_bytes, kCacheLineBytes);
+  if (whole.empty()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("registered memory: jemalloc does not fit {} bytes into {}", capacity_bytes,
+                    arena->region_->bytes().size()));
+  }
+  arena->deallocate(whole);
   return arena;
 }
 
@@ -109,6 +118,14 @@ absl::Status RegisteredArena::create_arena() {
           ::mallctl(name.c_str(), nullptr, nullptr, static_cast<void*>(&table), sizeof(extent_hooks_t*));
       error != 0) {
     return jemalloc_error("set an arena's hooks", error);
+  }
+  // At once: jemalloc merges with its neighbours only what has decayed. Nothing is purged by it, see the
+  // hooks.
+  for (const std::string_view kind : {"dirty", "muzzy"}) {
+    const std::string decay = fmt::format("arena.{}.{}_decay_ms", arena_, kind);
+    ssize_t decay_ms = 0;
+    if (const int error = ::mallctl(decay.c_str(), nullptr, nullptr, &decay_ms, sizeof decay_ms); error != 0)
+      return jemalloc_error("set an arena's decay", error);
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ namespace verbena::transport {
 class RegisteredArena {
  public:
   /// The region is as large as a single allocation of `capacity_bytes` needs in a fresh arena: up to a
-  /// quarter more, for jemalloc rounds large sizes up to one of four classes a doubling, and two pages. Many
+  /// quarter more, for jemalloc rounds sizes up to one of four classes a doubling, and 64 KiB. Many
   /// small allocations fit less: each is rounded up to its class (at most a quarter more) and each class in
   /// use keeps whole pages. REQUIRES: `transport` outlives the arena.
   static absl::StatusOr<std::unique_ptr<RegisteredArena>> create(Transport& transport, Access access,

@@ -5,7 +5,10 @@
 #include "worker/table.hpp"
 
 int main() {
-  const auto session = verbena::Session::connect({.servers = {}});
+  verbena::SessionOptions options;
+  options.rank = 3;
+  options.workers = 2;
+  const auto session = verbena::Session::connect(options);
   std::cout << session.status() << '\n';
   return session.status().code() == absl::StatusCode::kInvalidArgument ? 0 : 1;
 }

@@ -1,0 +1,93 @@
+// A transport for tests that keeps the contract of the transport it wraps, but nothing beyond it: requests
+// and events are late, the lines of a transfer move in random order, posts are taken in part, connections
+// break.
+//
+// Delays count in polls of the transport, so that a run in one thread is a function of the seed. Several
+// FaultyTransports may be used in one process, each by a thread of its own. A request that is late moves on
+// only when its own transport is polled (or the connection destroyed: what is late then is posted at once).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace verbena::transport {
+
+/// By default only the order of events that have no order is random.
+struct FaultOptions {
+  std::uint64_t seed = 0;
+
+  // --- legal, if unpleasant
+  double request_delay_probability = 0;  ///< of a request: it is carried out some polls later
+  double event_delay_probability = 0;    ///< of an event: it is seen some polls later
+  std::uint32_t max_delay_polls = 8;
+  /// Of a read or write: it moves line by line, over several polls, in random order; a write mixed with the
+  /// writes posted after it, where they do not overlap.
+  double split_probability = 0;
+  std::uint32_t max_lines_per_poll = 16;
+  /// Of a post(): fewer requests are taken than could be. A kSend is always taken: senders of control
+  /// messages may take a refusal for the end.
+  double partial_post_probability = 0;
+  bool mapped = true;  ///< false: no peer's memory is mapped, so that all reads are requests
+
+  // --- failures
+  std::optional<std::uint64_t> fail_at_request;  ///< this one of the transport, from 0, breaks its connection
+  double failure_probability = 0;                ///< of each connection to break at a poll
+  OperationResult failure = OperationResult::kDeviceError;
+};
+
+class FaultyConnection;
+
+class FaultyTransport final : public Transport {
+ public:
+  FaultyTransport(std::unique_ptr<Transport> wrapped, const FaultOptions& options);
+  ~FaultyTransport() override;
+
+  /// Breaks a connection of this transport now: the scripted way.
+  void fail(Connection& connection, OperationResult result);
+
+  absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override;
+  absl::Status listen(const std::string& address) override;
+  absl::StatusOr<std::unique_ptr<Connection>> connect(const std::string& address,
+                                                      TimePoint deadline) override;
+  std::unique_ptr<Connection> take_accepted() override;
+  [[nodiscard]] std::size_t poll(std::span<Event> events) override;
+  void wait(TimePoint deadline) override;
+  void interrupt() override { wrapped_->interrupt(); }
+  [[nodiscard]] TimePoint now() const override { return wrapped_->now(); }
+  [[nodiscard]] std::size_t max_message_bytes() const override { return wrapped_->max_message_bytes(); }
+  [[nodiscard]] std::string_view name() const override { return wrapped_->name(); }
+
+ private:
+  friend class FaultyConnection;
+
+  struct Accepted {
+    std::unique_ptr<FaultyConnection> connection;
+    std::uint64_t due = 0;
+    bool announced = false;
+  };
+
+  [[nodiscard]] bool chance(double probability);
+  [[nodiscard]] std::size_t below(std::size_t bound);  ///< 0 … bound − 1
+  [[nodiscard]] std::uint64_t due_after(double delay_probability);
+  [[nodiscard]] std::vector<FaultyConnection*> shuffled_connections();
+  void poll_wrapped();
+  std::size_t announce_accepted(std::span<Event> events);
+
+  std::unique_ptr<Transport> wrapped_;
+  const FaultOptions options_;
+  std::mt19937_64 random_;
+  std::uint64_t poll_ = 0;
+  std::uint64_t requests_ = 0;
+  std::vector<FaultyConnection*> connections_;  ///< in the order of their creation
+  std::deque<Accepted> accepted_;
+  std::vector<std::string> messages_;  ///< of the events that the last poll() returned
+};
+
+}  // namespace verbena::transport
