@@ -463,6 +463,15 @@ void SessionCore::fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
+absl::StatusOr<LocalSpan> SessionCore::take_staging(std::size_t bytes) {
+  const auto fitting = std::find_if(staging_.begin(), staging_.end(),
+                                    [&](const LocalSpan& span) { return span.bytes.size() >= bytes; });
+  if (fitting == staging_.end()) return memory_.allocate(bytes);
+  const LocalSpan staging = *fitting;
+  staging_.erase(fitting);
+  return staging;
+}
+
 SessionStatistics SessionCore::statistics() const {
   SessionStatistics statistics = counters_;
   for (const std::unique_ptr<TableCore>& table : tables_) statistics.staleness.merge(table->staleness());
