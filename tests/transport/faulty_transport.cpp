@@ -81,6 +81,8 @@ class FaultyConnection final : public Connection {
   };
 
   void enqueue(const WorkRequest& work);
+  std::size_t give_back(std::size_t taken);
+  [[nodiscard]] bool post_wrapped(const WorkRequest& request);
   void start_moving(bool at_once);
   void split(std::size_t index);
   [[nodiscard]] bool post_lines(bool at_once);
@@ -95,6 +97,8 @@ class FaultyConnection final : public Connection {
   bool failed_ = false;         ///< takes nothing more; everything outstanding has its completion
   bool wrapped_ended_ = false;  ///< nothing more comes in
   bool disconnected_reported_ = false;
+  bool refused_ = false;         ///< the wrapped connection took nothing the last time
+  bool moving_started_ = false;  ///< something of moving_ is on its way
   absl::Status status_;
   std::deque<Request> queued_;
   std::vector<Request> moving_;
@@ -157,7 +161,24 @@ std::size_t FaultyConnection::post(std::span<const WorkRequest> requests) {
     }
   }
   move_requests(/*at_once=*/false);
-  return taken;
+  return taken - give_back(taken);
+}
+
+/// Where the wrapped connection is full, so is this one: the newest of `taken` requests that could have been
+/// carried out at once were not taken after all. Returns how many.
+std::size_t FaultyConnection::give_back(std::size_t taken) {
+  std::size_t given_back = 0;
+  if (!refused_) return given_back;
+  while (given_back < taken && !queued_.empty() && queued_.back().due <= transport_.poll_) {
+    queued_.pop_back();
+    ++given_back;
+  }
+  if (queued_.empty() && !moving_started_ && given_back + moving_.size() <= taken) {
+    given_back += moving_.size();
+    moving_.clear();
+    lines_.clear();
+  }
+  return given_back;
 }
 
 void FaultyConnection::enqueue(const WorkRequest& work) {
@@ -194,6 +215,13 @@ void FaultyConnection::start_moving(bool at_once) {
   }
   std::shuffle(lines_.begin(), lines_.end(), transport_.random_);
   next_last_ = 0;
+  moving_started_ = false;
+}
+
+bool FaultyConnection::post_wrapped(const WorkRequest& request) {
+  refused_ = wrapped_->post({&request, 1}) == 0;
+  moving_started_ |= !refused_;
+  return !refused_;
 }
 
 void FaultyConnection::split(std::size_t index) {
@@ -222,13 +250,13 @@ void FaultyConnection::split(std::size_t index) {
 /// True when all lines but the requests' last ones are on their way.
 bool FaultyConnection::post_lines(bool at_once) {
   if (lines_.empty()) return true;
-  std::size_t budget =
-      at_once ? lines_.size() : 1 + transport_.below(std::max(1U, transport_.options_.max_lines_per_poll));
+  const std::uint32_t most = transport_.options_.max_lines_per_poll;
+  std::size_t budget = at_once || most == 0 ? lines_.size() : 1 + transport_.below(most);
   while (!lines_.empty() && budget > 0) {
     const Line& line = lines_.back();
     WorkRequest part = part_of(moving_[line.request].work, line.offset, line.bytes);
     part.id = posted_first_ + posted_.size() + line.request;
-    if (wrapped_->post({&part, 1}) == 0) return false;
+    if (!post_wrapped(part)) return false;
     lines_.pop_back();
     --budget;
   }
@@ -246,7 +274,7 @@ bool FaultyConnection::post_last() {
     }
     last.signaled = true;
     last.id = posted_first_ + posted_.size();
-    if (wrapped_->post({&last, 1}) == 0) return false;
+    if (!post_wrapped(last)) return false;
     posted_.push_back({request.work.id, request.work.signaled});
   }
   moving_.clear();

@@ -4,7 +4,8 @@
 //
 // Delays count in polls of the transport, so that a run in one thread is a function of the seed. Several
 // FaultyTransports may be used in one process, each by a thread of its own. A request that is late moves on
-// only when its own transport is polled (or the connection destroyed: what is late then is posted at once).
+// only when its own transport is polled (or the connection destroyed: what is late then is posted at once);
+// a test that polls one side only wants request_delay_probability = 0 and max_lines_per_poll = 0.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct FaultOptions {
   /// Of a read or write: it moves line by line, over several polls, in random order; a write mixed with the
   /// writes posted after it, where they do not overlap.
   double split_probability = 0;
-  std::uint32_t max_lines_per_poll = 16;
+  std::uint32_t max_lines_per_poll = 16;  ///< 0: all lines at once, without waiting for a poll
   /// Of a post(): fewer requests are taken than could be. A kSend is always taken: senders of control
   /// messages may take a refusal for the end.
   double partial_post_probability = 0;
