@@ -24,7 +24,9 @@ struct Ratings {
   std::vector<std::string> item_names;
   std::uint64_t total_train = 0;
   std::uint64_t total_test = 0;
-  double train_mean = 0;  ///< over all parts, summed in file order
+  std::vector<std::uint64_t> item_train;  ///< training ratings of each item, over all parts
+  double train_mean = 0;                  ///< over all parts, summed in file order
+  double train_deviation = 0;             ///< standard deviation, likewise
 };
 
 struct RatingsOptions {
@@ -32,7 +34,9 @@ struct RatingsOptions {
       path;  ///< MovieLens u.data (tabs, or '|' with a header), ratings.dat (::), ratings.csv; gzip of any
   double test_fraction = 0.1;  ///< held out, chosen by hashing (seed, line), whatever the parts
   std::uint64_t seed = 1;
-  std::uint32_t part = 0;  ///< this part: ratings of the users u with u mod parts == part
+  /// This part: ratings of the users u with u mod parts == part. part == parts keeps none, only the ids and
+  /// the statistics.
+  std::uint32_t part = 0;
   std::uint32_t parts = 1;
 };
 

@@ -1,0 +1,55 @@
+// Lines of a text file, plain or gzip, one after the other, with their numbers for error messages.
+#pragma once
+
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/data/corpus.hpp"
+
+namespace verbena::apps {
+
+class LineReader {
+ public:
+  /// `progress` is called now and then from next(). NOT_FOUND for no such file; INVALID_ARGUMENT for one that
+  /// is no regular file or cannot be opened.
+  static absl::StatusOr<LineReader> open(const std::string& path, ReadProgress progress = {});
+
+  /// The next line without its end (LF or CR LF), and without a byte order mark; false after the last one.
+  /// `line` is valid until the next call. INVALID_ARGUMENT where the file is damaged or a line is endless.
+  absl::StatusOr<bool> next(std::string_view& line);
+
+  /// Of the line that next() gave last, from 1.
+  [[nodiscard]] std::uint64_t line_number() const { return line_number_; }
+
+  /// INVALID_ARGUMENT "path:line: expected …, found …", for the line that next() gave last. `found` is shown
+  /// in quotes, shortened, and without what a terminal would not print.
+  [[nodiscard]] absl::Status error(std::string_view expected, std::string_view found) const;
+
+ private:
+  struct Close {
+    void operator()(gzFile_s* file) const { gzclose_r(file); }
+  };
+  LineReader(std::string path, std::unique_ptr<gzFile_s, Close> file, double total_bytes,
+             ReadProgress progress);
+  /// Reads more behind the rest of an unfinished line; false at the end of the file.
+  absl::StatusOr<bool> fill();
+
+  std::string path_;
+  std::unique_ptr<gzFile_s, Close> file_;
+  double total_bytes_;
+  ReadProgress progress_;
+  std::string buffer_;
+  std::size_t begin_ = 0;  // of what has not been given out
+  std::size_t end_ = 0;
+  bool at_end_ = false;
+  std::uint64_t line_number_ = 0;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,62 @@
+// Where the item rows live while they are trained: in local arrays for the plain loop, in a table of the
+// parameter server for a worker.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/mf/model.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps::mf {
+
+class ItemStore {
+ public:
+  virtual ~ItemStore() = default;
+  /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
+  virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
+  /// Adds what was trained since open() of the same rows.
+  virtual absl::Status close() = 0;
+  /// This worker has finished a block.
+  virtual absl::Status clock() = 0;
+  /// Afterwards reads see all that any worker has trained, until the next barrier.
+  virtual absl::Status barrier() = 0;
+};
+
+class LocalItems final : public ItemStore {
+ public:
+  explicit LocalItems(FactorRows& rows) : rows_(rows) {}
+  absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t /*last*/) override {
+    return rows_.rows(first);
+  }
+  absl::Status close() override { return absl::OkStatus(); }
+  absl::Status clock() override { return absl::OkStatus(); }
+  absl::Status barrier() override { return absl::OkStatus(); }
+
+ private:
+  FactorRows& rows_;
+};
+
+/// Copies a slice at a time: one pull, training on the copy, one push of the difference.
+class TableItems final : public ItemStore {
+ public:
+  /// `slice_rows` is the largest last − first that will be asked for.
+  TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows)
+      : session_(session), table_(table), rows_(slice_rows, format) {}
+  absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
+  absl::Status close() override;
+  absl::Status clock() override { return session_.clock(); }
+  absl::Status barrier() override { return session_.barrier(); }
+
+ private:
+  Session& session_;
+  Table<float>& table_;
+  FactorRows rows_;
+  std::vector<float> packed_;  // as pulled
+  KeyRange range_;
+};
+
+}  // namespace verbena::apps::mf

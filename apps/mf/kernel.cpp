@@ -1,0 +1,145 @@
+#include "apps/mf/kernel.hpp"
+
+// Compiled once per instruction set by foreach_target. Vectors without a fixed size cannot be kept in arrays.
+#include <hwy/detect_targets.h>
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "apps/mf/kernel.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace verbena::apps::mf::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::CappedTag<float, kLanes>;
+using Vector = hn::Vec<Tag>;
+constexpr std::size_t kWidth = hn::MaxLanes(Tag());
+constexpr std::size_t kVectors = kLanes / kWidth;  // that make up the 16 virtual lanes
+constexpr std::size_t kPrefetchDistance = 6;       // ratings
+
+/// Adds lanes i and i + n/2, then i and i + n/4, …: the same tree for every width.
+template <class D>
+HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return sum_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else if constexpr (hn::MaxLanes(D()) == 4) {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  }
+#endif
+  static_cast<void>(d);
+  return hn::GetLane(v);
+}
+
+HWY_INLINE float dot(const float* HWY_RESTRICT p, const float* HWY_RESTRICT q, std::size_t padded_rank) {
+  const Tag d;
+  Vector sums[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    sums[v] = hn::Mul(hn::Load(d, p + v * kWidth), hn::Load(d, q + v * kWidth));
+  }
+  for (std::size_t i = kLanes; i < padded_rank; i += kLanes) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t at = i + v * kWidth;
+      sums[v] = hn::Add(sums[v], hn::Mul(hn::Load(d, p + at), hn::Load(d, q + at)));
+    }
+  }
+  for (std::size_t n = kVectors / 2; n > 0; n /= 2) {
+    for (std::size_t v = 0; v < n; ++v) sums[v] = hn::Add(sums[v], sums[v + n]);
+  }
+  return sum_lanes(d, sums[0]);
+}
+
+template <bool kBiases>
+HWY_INLINE float predict(const Rating& rating, const float* HWY_RESTRICT p, const float* HWY_RESTRICT q,
+                         ConstRows users, ConstRows items, std::size_t padded_rank) {
+  const float product = dot(p, q, padded_rank);
+  if constexpr (kBiases) return users.biases[rating.user] + items.biases[rating.item] + product;
+  return product;
+}
+
+/// kPaddedRank is 0 where it is not known before.
+template <bool kBiases, std::size_t kPaddedRank>
+HWY_INLINE void train_as(std::span<const Rating> ratings, Rows users, Rows items, const Shape& shape,
+                         const Step& step) {
+  const Tag d;
+  const std::size_t padded_rank = kPaddedRank > 0 ? kPaddedRank : shape.padded_rank;
+  const float shrink = 1 - step.learning_rate * step.regularization;
+  const Vector shrinks = hn::Set(d, shrink);
+  for (std::size_t n = 0; n < ratings.size(); ++n) {
+    const Rating& rating = ratings[n];
+    const Rating& later = ratings[n + kPrefetchDistance < ratings.size() ? n + kPrefetchDistance : n];
+    hwy::Prefetch(users.factors + later.user * padded_rank);
+    hwy::Prefetch(items.factors + later.item * padded_rank);
+    float* HWY_RESTRICT p = users.factors + rating.user * padded_rank;
+    float* HWY_RESTRICT q = items.factors + rating.item * padded_rank;
+    const float error = rating.value - predict<kBiases>(rating, p, q, users, items, padded_rank);
+    const float gain = step.learning_rate * error;
+    const Vector gains = hn::Set(d, gain);
+    for (std::size_t i = 0; i < padded_rank; i += kWidth) {
+      const Vector old_p = hn::Load(d, p + i);
+      const Vector old_q = hn::Load(d, q + i);
+      hn::Store(hn::Add(hn::Mul(old_p, shrinks), hn::Mul(old_q, gains)), d, p + i);
+      hn::Store(hn::Add(hn::Mul(old_q, shrinks), hn::Mul(old_p, gains)), d, q + i);
+    }
+    if constexpr (kBiases) {
+      users.biases[rating.user] = users.biases[rating.user] * shrink + gain;
+      items.biases[rating.item] = items.biases[rating.item] * shrink + gain;
+    }
+  }
+}
+
+void train_tile(std::span<const Rating> ratings, Rows users, Rows items, const Shape& shape,
+                const Step& step) {
+  if (shape.padded_rank == kLanes) {
+    shape.biases ? train_as<true, kLanes>(ratings, users, items, shape, step)
+                 : train_as<false, kLanes>(ratings, users, items, shape, step);
+  } else {
+    shape.biases ? train_as<true, 0>(ratings, users, items, shape, step)
+                 : train_as<false, 0>(ratings, users, items, shape, step);
+  }
+}
+
+template <bool kBiases>
+HWY_INLINE double squared_error_as(std::span<const Rating> ratings, ConstRows users, ConstRows items,
+                                   const Shape& shape) {
+  double sum = 0;
+  for (const Rating& rating : ratings) {
+    const float* p = users.factors + rating.user * shape.padded_rank;
+    const float* q = items.factors + rating.item * shape.padded_rank;
+    const float error = rating.value - predict<kBiases>(rating, p, q, users, items, shape.padded_rank);
+    sum += double{error} * double{error};
+  }
+  return sum;
+}
+
+double squared_error_tile(std::span<const Rating> ratings, ConstRows users, ConstRows items,
+                          const Shape& shape) {
+  return shape.biases ? squared_error_as<true>(ratings, users, items, shape)
+                      : squared_error_as<false>(ratings, users, items, shape);
+}
+
+}  // namespace verbena::apps::mf::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace verbena::apps::mf {
+
+HWY_EXPORT(train_tile);
+HWY_EXPORT(squared_error_tile);
+
+void train(std::span<const Rating> ratings, Rows users, Rows items, const Shape& shape, const Step& step) {
+  HWY_DYNAMIC_DISPATCH(train_tile)(ratings, users, items, shape, step);
+}
+
+double squared_error(std::span<const Rating> ratings, ConstRows users, ConstRows items, const Shape& shape) {
+  return HWY_DYNAMIC_DISPATCH(squared_error_tile)(ratings, users, items, shape);
+}
+
+}  // namespace verbena::apps::mf
+#endif

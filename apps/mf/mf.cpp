@@ -1,0 +1,417 @@
+#include "apps/mf/mf.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "apps/data/output_file.hpp"
+#include "apps/data/ratings.hpp"
+#include "apps/mf/trainer.hpp"
+#include "protocol/partition.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using namespace mf;
+
+constexpr std::int64_t kMaxRank = 65'535;
+constexpr std::size_t kRowsAtOnce = 4096;
+
+/// What one process needs of the input, ready for training.
+struct Job {
+  Ratings ratings;  ///< without the ratings themselves, which are in `data`
+  Scale scale;
+  ItemLayout layout;
+  TrainingData data;
+};
+
+std::size_t users_of_part(std::size_t users, std::uint32_t part, std::uint32_t parts) {
+  return (users + parts - 1 - part) / parts;
+}
+
+void to_local(std::vector<Rating>& ratings, const Scale& scale, std::uint32_t workers) {
+  for (Rating& rating : ratings) {
+    rating.user /= workers;
+    rating.value = static_cast<float>((double{rating.value} - scale.mean) / scale.deviation);
+  }
+}
+
+FactorRows initial_users(const RowFormat& format, std::uint64_t seed, std::size_t users, std::uint32_t rank,
+                         std::uint32_t workers) {
+  FactorRows rows(users_of_part(users, rank, workers), format);
+  std::vector<float> packed(format.width());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    initial_row(format, seed, Side::kUser, row * workers + rank, packed);
+    rows.unpack(packed, row);
+  }
+  return rows;
+}
+
+std::vector<std::uint32_t> items_by_row(const ItemLayout& layout) {
+  std::vector<std::uint32_t> items(layout.row_of_item.size());
+  for (std::uint32_t item = 0; item < items.size(); ++item) items[layout.row_of_item[item]] = item;
+  return items;
+}
+
+/// Calls `use(range, packed initial rows)` for the item rows of `range`, some at a time.
+template <class Use>
+absl::Status for_initial_items(const RowFormat& format, std::uint64_t seed, const ItemLayout& layout,
+                               KeyRange range, const Use& use) {
+  const std::vector<std::uint32_t> items = items_by_row(layout);
+  std::vector<float> packed;
+  for (Key first = range.first; first < range.last; first += kRowsAtOnce) {
+    const KeyRange some{first, std::min<Key>(first + kRowsAtOnce, range.last)};
+    packed.resize(some.size() * format.width());
+    for (Key row = some.first; row < some.last; ++row) {
+      initial_row(format, seed, Side::kItem, items[row],
+                  std::span(packed).subspan((row - first) * format.width(), format.width()));
+    }
+    if (absl::Status status = use(some, packed); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint32_t rank,
+                        std::uint32_t workers) {
+  std::vector<Key> keys;
+  std::vector<float> packed;
+  for (std::size_t first = 0; first < users.size(); first += kRowsAtOnce) {
+    const std::size_t last = std::min(first + kRowsAtOnce, users.size());
+    keys.clear();
+    for (std::size_t row = first; row < last; ++row) keys.push_back(row * workers + rank);
+    packed.resize(keys.size() * users.format().width());
+    users.pack(packed, first);
+    if (absl::Status status = table.push(keys, packed); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+/// Memory is the first thing to run out: with too many rows the machine would swap, not fail.
+absl::Status check_memory(double bytes) {
+  const double available =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes <= available) return absl::OkStatus();
+  constexpr double kGiB = 1 << 30;
+  return absl::InvalidArgumentError(fmt::format(
+      "this model and data need about {:.1f} GiB, the machine has {:.1f} GiB: expected a smaller --rank",
+      bytes / kGiB, available / kGiB));
+}
+
+class MatrixFactorization final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "mf"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "matrix factorization of ratings by stochastic gradient descent";
+  }
+  [[nodiscard]] std::string_view throughput_unit() const override { return "ratings"; }
+  [[nodiscard]] std::string_view main_objective() const override {
+    return test_fraction_ > 0 ? "test_rmse" : "train_rmse";
+  }
+  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+
+  void add_options(CLI::App& command) override;
+  absl::Status check(std::uint32_t workers) override;
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const override;
+  absl::Status run_worker(WorkerContext& context) override;
+  absl::Status run_baseline(BaselineContext& context) override;
+
+ private:
+  [[nodiscard]] RowFormat format() const {
+    return {.rank = static_cast<std::size_t>(rank_), .biases = !no_biases_};
+  }
+  absl::Status check_options(std::uint32_t workers) const;
+  absl::Status check_data(std::uint32_t workers) const;
+  [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
+  [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t staleness) const;
+  absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, std::uint32_t staleness,
+                           Reporter& reporter) const;
+  absl::Status train_as_worker(WorkerContext& context);
+  absl::Status train_alone(BaselineContext& context);
+  absl::Status save_from_tables(Session& session, const ConsistencyModel& consistency, const Job& job,
+                                const FactorRows& users, Table<float>& items) const;
+  absl::Status save_local(const Job& job, const FactorRows& users, const FactorRows& items) const;
+
+  std::string data_;
+  std::string output_;
+  double test_fraction_ = 0.1;
+  std::int64_t rank_ = 16;
+  bool no_biases_ = false;
+  std::int64_t clocks_per_iteration_ = 0;
+  TrainingOptions training_;
+};
+
+void MatrixFactorization::add_options(CLI::App& command) {
+  command.add_option("--data", data_, "ratings: MovieLens u.data, ratings.dat or ratings.csv; gzip of any")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("--rank", rank_, "factors of a user or an item")->capture_default_str();
+  command.add_option("--iterations", training_.iterations, "passes over the ratings")->capture_default_str();
+  command.add_option("--learning-rate", training_.learning_rate, "step of the first iteration")
+      ->capture_default_str();
+  command
+      .add_option("--decay", training_.decay, "factor of the learning rate from one iteration to the next")
+      ->capture_default_str();
+  command
+      .add_option("--regularization", training_.regularization, "weight of the squared factors and biases")
+      ->capture_default_str();
+  command.add_flag("--no-biases", no_biases_, "no bias of a user or an item, only the mean and the factors");
+  command
+      .add_option("--clocks-per-iteration", clocks_per_iteration_,
+                  "blocks of items, which the workers train in turns; 0: workers x (staleness + 1)")
+      ->capture_default_str();
+  command.add_option("--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
+      ->capture_default_str();
+  command
+      .add_option("--evaluate-every", training_.evaluate_every, "iterations from one evaluation to the next")
+      ->capture_default_str();
+  command.add_option("--seed", training_.seed, "of the held-out ratings, the first factors and the order")
+      ->capture_default_str();
+  command.add_option("--output", output_, "save the factors as PREFIX.users.tsv and PREFIX.items.tsv")
+      ->type_name("PREFIX");
+}
+
+absl::Status MatrixFactorization::check_options(std::uint32_t workers) const {
+  const auto invalid = [](std::string_view expected, auto found) {
+    return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
+  };
+  if (rank_ < 1 || rank_ > kMaxRank) {
+    return invalid(fmt::format("--rank: expected 1 to {}", kMaxRank), rank_);
+  }
+  if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
+  if (!(training_.learning_rate > 0) || !std::isfinite(training_.learning_rate)) {
+    return invalid("--learning-rate: expected a number above 0", training_.learning_rate);
+  }
+  if (!(training_.decay > 0 && training_.decay <= 1)) {
+    return invalid("--decay: expected a number above 0 and at most 1", training_.decay);
+  }
+  if (!(training_.regularization >= 0 && training_.regularization * training_.learning_rate < 1)) {
+    return invalid("--regularization: expected 0 or more and less than 1 / learning rate",
+                   training_.regularization);
+  }
+  if (!(test_fraction_ >= 0 && test_fraction_ < 1)) {
+    return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction_);
+  }
+  if (training_.evaluate_every < 1) {
+    return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
+  }
+  if (clocks_per_iteration_ < 0 || (clocks_per_iteration_ > 0 && clocks_per_iteration_ < workers)) {
+    return invalid(
+        fmt::format(
+            "--clocks-per-iteration: expected 0, or at least the {} workers, so that no two train the "
+            "same items at a time",
+            workers),
+        clocks_per_iteration_);
+  }
+  return absl::OkStatus();
+}
+
+RatingsOptions MatrixFactorization::ratings_options(std::uint32_t part, std::uint32_t parts) const {
+  return {
+      .path = data_, .test_fraction = test_fraction_, .seed = training_.seed, .part = part, .parts = parts};
+}
+
+absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
+  const absl::StatusOr<Ratings> ratings = read_ratings(ratings_options(1, 1));
+  if (!ratings.ok()) return ratings.status();
+  if (test_fraction_ > 0 && ratings->total_test == 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: none of the {} ratings was held out: expected a larger --test-fraction, or 0 for no test", data_,
+        ratings->total_train));
+  }
+  const RowFormat format = this->format();
+  const auto users = static_cast<double>(ratings->user_names.size());
+  const auto items = static_cast<double>(ratings->item_names.size());
+  const double row_bytes = static_cast<double>(padded_rank(format.rank) + 1) * sizeof(float);
+  const double table_bytes = row_bytes * (items + (output_.empty() ? 0 : users));
+  // Ratings are held twice while they are sorted; a worker may cache and buffer every row of a table.
+  const double bytes = static_cast<double>(ratings->total_train + ratings->total_test) * 2 * sizeof(Rating) +
+                       users * row_bytes + table_bytes + 2 * workers * row_bytes * items;
+  if (absl::Status status = check_memory(bytes); !status.ok()) return status;
+  if (output_.empty()) return absl::OkStatus();
+  const std::pair<std::string, std::size_t> files[] = {{users_path(output_), ratings->user_names.size()},
+                                                       {items_path(output_), ratings->item_names.size()}};
+  for (const auto& [path, rows] : files) {
+    if (absl::Status status = OutputFile::check(path, model_file_bytes(rows, format)); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MatrixFactorization::check(std::uint32_t workers) {
+  if (absl::Status status = check_options(workers); !status.ok()) return status;
+  return check_data(workers);
+}
+
+std::map<std::string, double> MatrixFactorization::objectives(
+    const std::map<std::string, double>& sums) const {
+  std::map<std::string, double> result;
+  const auto add = [&](const char* objective, const char* error, const char* count) {
+    const auto ratings = sums.find(count);
+    if (ratings == sums.end() || ratings->second == 0) return;
+    result[objective] = std::sqrt(sums.at(error) / ratings->second);
+  };
+  add("test_rmse", kTestSquaredError, kTestRatings);
+  add("train_rmse", kTrainSquaredError, kTrainRatings);
+  return result;
+}
+
+std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t staleness) const {
+  if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
+  return workers == 1 ? 1 : std::size_t{workers} * (staleness + 1);
+}
+
+absl::StatusOr<Job> MatrixFactorization::load(std::uint32_t rank, std::uint32_t workers,
+                                              std::uint32_t staleness, Reporter& reporter) const {
+  absl::StatusOr<Ratings> ratings =
+      read_ratings(ratings_options(rank, workers),
+                   [&](double done, double total) { reporter.progress("reading ratings", done, total); });
+  if (!ratings.ok()) return ratings.status();
+  Job job{.ratings = *std::move(ratings)};
+  job.scale = {job.ratings.train_mean, job.ratings.train_deviation > 0 ? job.ratings.train_deviation : 1.0};
+  job.layout = lay_out_items(job.ratings.item_train, blocks(workers, staleness));
+  job.data.rank = rank;
+  job.data.workers = workers;
+  const std::size_t users = users_of_part(job.ratings.user_names.size(), rank, workers);
+  const TileLimits limits = cache_sized(padded_rank(format().rank));
+  const auto sorted = [&](std::vector<Rating>& part) {
+    to_local(part, job.scale, workers);
+    RatingBlocks result = sort_into_blocks(part, job.layout, users, limits, training_.seed);
+    std::vector<Rating>().swap(part);
+    return result;
+  };
+  job.data.train = sorted(job.ratings.train);
+  job.data.test = sorted(job.ratings.test);
+  if (rank == 0) {
+    reporter.summary("rank", rank_);
+    reporter.summary("users", job.ratings.user_names.size());
+    reporter.summary("items", job.ratings.item_names.size());
+    reporter.summary("train_ratings", job.ratings.total_train);
+    reporter.summary("test_ratings", job.ratings.total_test);
+  }
+  return job;
+}
+
+absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) {
+  Session& session = context.session;
+  const RowFormat format = this->format();
+  absl::StatusOr<Job> job =
+      load(session.rank(), session.workers(), consistency::staleness(context.consistency), context.reporter);
+  if (!job.ok()) return job.status();
+  const std::size_t items = job->ratings.item_names.size();
+  absl::StatusOr<Table<float>*> table =
+      session.table<float>({.name = "mf.items",
+                            .rows = items,
+                            .width = static_cast<std::uint32_t>(format.width()),
+                            .consistency = context.consistency});
+  if (!table.ok()) return table.status();
+  absl::Status status = for_initial_items(
+      format, training_.seed, job->layout,
+      protocol::RangePartition(items, session.workers()).range(session.rank()),
+      [&](KeyRange range, std::span<const float> packed) { return (*table)->push(range, packed); });
+  if (!status.ok()) return status;
+  if (status = session.barrier(); !status.ok()) return status;
+
+  FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), session.rank(),
+                                   session.workers());
+  TableItems store(session, **table, format,
+                   std::min(items, cache_sized(padded_rank(format.rank)).item_rows));
+  const double squared_unit = job->scale.deviation * job->scale.deviation;
+  status = Trainer(training_, job->data, users, store, squared_unit).run(context.reporter, context.stop);
+  if (!status.ok() || output_.empty()) return status;
+  return save_from_tables(session, context.consistency, *job, users, **table);
+}
+
+absl::Status MatrixFactorization::save_from_tables(Session& session, const ConsistencyModel& consistency,
+                                                   const Job& job, const FactorRows& users,
+                                                   Table<float>& items) const {
+  absl::StatusOr<Table<float>*> table = session.table<float>({.name = "mf.users",
+                                                              .rows = job.ratings.user_names.size(),
+                                                              .width = items.width(),
+                                                              .consistency = consistency});
+  if (!table.ok()) return table.status();
+  if (absl::Status status = push_users(**table, users, session.rank(), session.workers()); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = session.barrier(); !status.ok() || session.rank() != 0) return status;
+  return save_model(
+      output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
+      [&](std::size_t first, std::size_t last, std::span<float> packed) {
+        return (*table)->pull(KeyRange{first, last}, packed);
+      },
+      [&](std::size_t first, std::size_t last, std::span<float> packed) {
+        const std::vector<Key> keys(job.layout.row_of_item.begin() + static_cast<std::ptrdiff_t>(first),
+                                    job.layout.row_of_item.begin() + static_cast<std::ptrdiff_t>(last));
+        return items.pull(keys, packed);
+      });
+}
+
+absl::Status MatrixFactorization::train_alone(BaselineContext& context) {
+  const RowFormat format = this->format();
+  absl::StatusOr<Job> job = load(0, 1, 0, context.reporter);
+  if (!job.ok()) return job.status();
+  FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), 0, 1);
+  FactorRows items(job->ratings.item_names.size(), format);
+  absl::Status status = for_initial_items(format, training_.seed, job->layout, {0, items.size()},
+                                          [&](KeyRange range, std::span<const float> packed) {
+                                            items.unpack(packed, range.first);
+                                            return absl::OkStatus();
+                                          });
+  if (!status.ok()) return status;
+  LocalItems store(items);
+  const double squared_unit = job->scale.deviation * job->scale.deviation;
+  status = Trainer(training_, job->data, users, store, squared_unit).run(context.reporter, context.stop);
+  if (!status.ok() || output_.empty()) return status;
+  return save_local(*job, users, items);
+}
+
+absl::Status MatrixFactorization::save_local(const Job& job, const FactorRows& users,
+                                             const FactorRows& items) const {
+  const std::size_t width = format().width();
+  return save_model(
+      output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
+      [&](std::size_t first, std::size_t /*last*/, std::span<float> packed) {
+        users.pack(packed, first);
+        return absl::OkStatus();
+      },
+      [&](std::size_t first, std::size_t last, std::span<float> packed) {
+        for (std::size_t item = first; item < last; ++item) {
+          items.pack(packed.subspan((item - first) * width, width), job.layout.row_of_item[item]);
+        }
+        return absl::OkStatus();
+      });
+}
+
+/// The only exception to be expected here is the end of memory.
+template <class Run>
+absl::Status with_enough_memory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory: expected a smaller --rank or fewer ratings");
+  }
+}
+
+absl::Status MatrixFactorization::run_worker(WorkerContext& context) {
+  if (absl::Status status = check_options(context.session.workers()); !status.ok()) return status;
+  return with_enough_memory([&] { return train_as_worker(context); });
+}
+
+absl::Status MatrixFactorization::run_baseline(BaselineContext& context) {
+  if (absl::Status status = check_options(1); !status.ok()) return status;
+  return with_enough_memory([&] { return train_alone(context); });
+}
+
+}  // namespace
+
+std::unique_ptr<Application> make_mf() {
+  return std::make_unique<MatrixFactorization>();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,160 @@
+#include "apps/mf/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "apps/data/output_file.hpp"
+
+namespace verbena::apps::mf {
+namespace {
+
+constexpr double kInitialDeviation = 0.1;  // of p · q's parts together, in standard deviations of the ratings
+constexpr std::size_t kRowsAtOnce = 1024;
+constexpr std::size_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
+constexpr std::size_t kBytesPerName = 64;
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+void append_name(fmt::memory_buffer& text, std::string_view name) {
+  for (const char c : name) {
+    if (c == '\t') {
+      text.append(std::string_view("\\t"));
+    } else {
+      text.push_back(c);
+    }
+  }
+}
+
+std::string header(const RowFormat& format, const Scale& scale, std::string_view what) {
+  std::string text = fmt::format("# rating = {}{} + user factors * item factors\n{}", scale.mean,
+                                 format.biases ? " + user bias + item bias" : "", what);
+  if (format.biases) text += "\tbias";
+  for (std::size_t k = 1; k <= format.rank; ++k) text += fmt::format("\tfactor{}", k);
+  return text + "\n";
+}
+
+void append_row(fmt::memory_buffer& text, const RowFormat& format, const Scale& scale, std::string_view name,
+                std::span<const float> packed) {
+  append_name(text, name);
+  const auto out = std::back_inserter(text);
+  if (format.biases) fmt::format_to(out, "\t{}", packed[format.rank] * static_cast<float>(scale.deviation));
+  const auto factor_scale = static_cast<float>(std::sqrt(scale.deviation));
+  for (const float factor : packed.first(format.rank)) fmt::format_to(out, "\t{}", factor * factor_scale);
+  text.push_back('\n');
+}
+
+absl::Status write_rows(OutputFile& file, const RowFormat& format, const Scale& scale,
+                        const std::vector<std::string>& names, const RowReader& read) {
+  std::vector<float> packed;
+  for (std::size_t first = 0; first < names.size(); first += kRowsAtOnce) {
+    const std::size_t last = std::min(first + kRowsAtOnce, names.size());
+    packed.resize((last - first) * format.width());
+    if (absl::Status status = read(first, last, packed); !status.ok()) return status;
+    fmt::memory_buffer text;
+    for (std::size_t id = first; id < last; ++id) {
+      append_row(text, format, scale, names[id],
+                 std::span(packed).subspan((id - first) * format.width(), format.width()));
+    }
+    file.write({text.data(), text.size()});
+    if (!file.status().ok()) return file.status();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+FactorRows::FactorRows(std::size_t rows, const RowFormat& format)
+    : format_(format),
+      size_(rows),
+      stride_(padded_rank(format.rank)),
+      factors_(hwy::AllocateAligned<float>(std::max<std::size_t>(1, rows * stride_))),
+      biases_(format.biases ? rows : 0) {
+  if (factors_ == nullptr) throw std::bad_alloc();  // as the vector beside it would
+  std::fill_n(factors_.get(), rows * stride_, 0.0F);
+}
+
+Rows FactorRows::rows(std::size_t first) {
+  return {factors_.get() + first * stride_, format_.biases ? biases_.data() + first : nullptr};
+}
+
+void FactorRows::unpack(std::span<const float> packed, std::size_t first) {
+  const std::size_t width = format_.width();
+  for (std::size_t row = 0; row < packed.size() / width; ++row) {
+    const float* from = packed.data() + row * width;
+    std::copy_n(from, format_.rank, factors_.get() + (first + row) * stride_);
+    if (format_.biases) biases_[first + row] = from[format_.rank];
+  }
+}
+
+void FactorRows::pack(std::span<float> packed, std::size_t first) const {
+  const std::size_t width = format_.width();
+  for (std::size_t row = 0; row < packed.size() / width; ++row) {
+    float* to = packed.data() + row * width;
+    std::copy_n(factors_.get() + (first + row) * stride_, format_.rank, to);
+    if (format_.biases) to[format_.rank] = biases_[first + row];
+  }
+}
+
+void FactorRows::difference(std::span<float> packed, std::size_t first) const {
+  const std::size_t width = format_.width();
+  for (std::size_t row = 0; row < packed.size() / width; ++row) {
+    float* to = packed.data() + row * width;
+    const float* now = factors_.get() + (first + row) * stride_;
+    for (std::size_t k = 0; k < format_.rank; ++k) to[k] = now[k] - to[k];
+    if (format_.biases) to[format_.rank] = biases_[first + row] - to[format_.rank];
+  }
+}
+
+void initial_row(const RowFormat& format, std::uint64_t seed, Side side, std::uint64_t id,
+                 std::span<float> packed) {
+  assert(packed.size() == format.width());
+  std::fill(packed.begin(), packed.end(), 0.0F);
+  // A uniform distribution on [−√3, √3) has deviation 1.
+  const double scale = std::sqrt(3.0) * kInitialDeviation / std::sqrt(static_cast<double>(format.rank));
+  const std::uint64_t row = mix(mix(seed) ^ mix(2 * id + (side == Side::kItem ? 1 : 0)));
+  for (std::size_t k = 0; k < format.rank; ++k) {
+    const double uniform = std::ldexp(static_cast<double>(mix(row + k) >> 11), -52) - 1;
+    packed[k] = static_cast<float>(uniform * scale);
+  }
+}
+
+std::string users_path(const std::string& prefix) {
+  return prefix + ".users.tsv";
+}
+std::string items_path(const std::string& prefix) {
+  return prefix + ".items.tsv";
+}
+
+std::uint64_t model_file_bytes(std::size_t rows, const RowFormat& format) {
+  return rows * (kBytesPerName + format.width() * kBytesPerNumber);
+}
+
+absl::Status save_model(const std::string& prefix, const RowFormat& format, const Scale& scale,
+                        const Names& names, const RowReader& users, const RowReader& items) {
+  absl::StatusOr<OutputFile> user_file = OutputFile::create(users_path(prefix));
+  if (!user_file.ok()) return user_file.status();
+  absl::StatusOr<OutputFile> item_file = OutputFile::create(items_path(prefix));
+  if (!item_file.ok()) return item_file.status();
+  user_file->write(header(format, scale, "user"));
+  item_file->write(header(format, scale, "item"));
+  if (absl::Status status = write_rows(*user_file, format, scale, names.users, users); !status.ok())
+    return status;
+  if (absl::Status status = write_rows(*item_file, format, scale, names.items, items); !status.ok())
+    return status;
+  if (absl::Status status = user_file->commit(); !status.ok()) return status;
+  return item_file->commit();
+}
+
+}  // namespace verbena::apps::mf

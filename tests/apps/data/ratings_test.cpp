@@ -1,0 +1,273 @@
+#include "apps/data/ratings.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <tuple>
+
+#include "apps/data/generate_ratings.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Row = std::tuple<std::string, std::string, float>;
+
+class RatingsTest : public ::testing::Test {
+ protected:
+  RatingsTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-ratings-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~RatingsTest() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path() const { return (folder_ / "ratings").string(); }
+  void write(std::string_view text) const { std::ofstream(path(), std::ios::binary) << text; }
+  [[nodiscard]] absl::StatusOr<Ratings> read(double test_fraction = 0) const {
+    return read_ratings({.path = path(), .test_fraction = test_fraction});
+  }
+  static std::vector<Row> rows(const Ratings& ratings) {
+    std::vector<Row> result;
+    for (const Rating& r : ratings.train) {
+      result.emplace_back(ratings.user_names[r.user], ratings.item_names[r.item], r.value);
+    }
+    return result;
+  }
+  [[nodiscard]] std::vector<Row> rows_of(std::string_view text) const {
+    write(text);
+    const absl::StatusOr<Ratings> ratings = read();
+    EXPECT_TRUE(ratings.ok()) << ratings.status();
+    return ratings.ok() ? rows(*ratings) : std::vector<Row>();
+  }
+  [[nodiscard]] std::string error_of(std::string_view text) const {
+    write(text);
+    const absl::StatusOr<Ratings> ratings = read();
+    EXPECT_EQ(ratings.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    const std::string message(ratings.status().message());
+    EXPECT_TRUE(message.starts_with(path() + ":")) << message;
+    return message.substr(std::min(message.size(), path().size() + 1));
+  }
+
+  std::filesystem::path folder_;
+};
+
+const auto kTwo = {Row{"196", "242", 3.0F}, Row{"186", "302", 3.5F}};
+
+TEST_F(RatingsTest, ReadsTheFormatsOfMovieLens) {
+  EXPECT_EQ(rows_of("196\t242\t3\t881250949\n186\t302\t3.5\t891717742\n"), std::vector<Row>(kTwo));
+  EXPECT_EQ(rows_of("196::242::3::881250949\n186::302::3.5::891717742\n"), std::vector<Row>(kTwo));
+  EXPECT_EQ(rows_of("userId,movieId,rating,timestamp\n196,242,3.0,881250949\n186,302,3.5,891717742\n"),
+            std::vector<Row>(kTwo));
+  EXPECT_EQ(rows_of("user|item|rating|timestamp\n196|242|3|881250949\n186|302|3.5|891717742\n"),
+            std::vector<Row>(kTwo));
+}
+
+TEST_F(RatingsTest, ReadsVariants) {
+  EXPECT_EQ(rows_of("196,242,3\r\n186,302,3.5\r\n"), std::vector<Row>(kTwo)) << "no header, CR LF";
+  EXPECT_EQ(rows_of("\xEF\xBB\xBFuser,item,rating\n196,242,3\n186,302,3.5\n\n\n"), std::vector<Row>(kTwo))
+      << "byte order mark, empty lines at the end";
+  EXPECT_EQ(rows_of("196\t242\t3\n186\t302\t3.5"), std::vector<Row>(kTwo)) << "no end of the last line";
+  EXPECT_THAT(rows_of("a\tb\t-1e1\n"), ElementsAre(Row{"a", "b", -10.0F}));
+}
+
+TEST_F(RatingsTest, ReadsQuotedFields) {
+  EXPECT_THAT(rows_of("\"user\",\"item\",\"rating\",\"title\"\n"
+                      "\"u,1\",\"say \"\"hi\"\"\",\"4\",\"x,y\"\nu2,i2,5,\"\"\n"),
+              ElementsAre(Row{"u,1", "say \"hi\"", 4.0F}, Row{"u2", "i2", 5.0F}));
+}
+
+TEST_F(RatingsTest, ReadsGzip) {
+  gzFile file = gzopen(path().c_str(), "wb");
+  const std::string_view text = "196::242::3\n186::302::3.5\n";
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+  EXPECT_EQ(rows(*read()), std::vector<Row>(kTwo));
+}
+
+TEST_F(RatingsTest, SaysWhereAndWhat) {
+  EXPECT_EQ(error_of("1\t2\t3\t4\n1\t2\n"),
+            "2: expected user, item, rating and 1 more, separated by tabs, found \"1?2\"");
+  EXPECT_EQ(error_of("1,2,3\n1,2,3,4\n"),
+            "2: expected user, item, rating, separated by commas, found \"1,2,3,4\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|good\n"), "2: expected a number as the rating, found \"good\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|\n"), "2: expected a number as the rating, found \"\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|4x\n"), "2: expected a number as the rating, found \"4x\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|nan\n"), "2: expected a number as the rating, found \"nan\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|inf\n"), "2: expected a number as the rating, found \"inf\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|1e99\n"), "2: expected a number as the rating, found \"1e99\"");
+  EXPECT_EQ(error_of("1|2|4x\n"), "1: expected a number as the rating, found \"4x\"") << "not a header";
+  EXPECT_EQ(error_of("a::b::3\n::c::3\n"), "2: expected a user and an item, found \"::c::3\"");
+  EXPECT_EQ(error_of("a,b,3\n\"a,b,3\n"), "2: expected a closing quote and a comma, found \"\"a,b,3\"");
+  EXPECT_EQ(error_of("a,b,3\n\"a\"x,b,3\n"), "2: expected a closing quote and a comma, found \"\"a\"x,b,3\"");
+  EXPECT_EQ(error_of("1 2 3\n"),
+            "1: expected user, item, rating, separated by tabs, \"::\", \"|\" or commas, found \"1 2 3\"");
+  EXPECT_THAT(error_of("1,2,3\n\n1,2,3\n"),
+              HasSubstr("3: expected user, item, rating, separated by commas, "));
+  EXPECT_THAT(error_of(""), HasSubstr("1: expected at least one rating"));
+  EXPECT_THAT(error_of("\n1,2,3\n"), HasSubstr("1: expected user, item, rating"));
+  EXPECT_THAT(error_of("user,item,rating\n"), HasSubstr("2: expected at least one rating"));
+}
+
+TEST_F(RatingsTest, MissingFileIsNotFound) {
+  EXPECT_EQ(read().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(RatingsTest, CountsTheWhole) {
+  write("a,x,1\na,y,2\nb,x,6\n");
+  const absl::StatusOr<Ratings> ratings = read();
+  EXPECT_EQ(ratings->total_train, 3U);
+  EXPECT_EQ(ratings->total_test, 0U);
+  EXPECT_THAT(ratings->item_train, ElementsAre(2U, 1U));
+  EXPECT_DOUBLE_EQ(ratings->train_mean, 3);
+  EXPECT_DOUBLE_EQ(ratings->train_deviation, std::sqrt(14.0 / 3));
+}
+
+/// Many random ratings, and what reading them whole gives.
+class PartsTest : public RatingsTest {
+ protected:
+  PartsTest() {
+    std::mt19937_64 random(7);
+    std::string text;
+    for (int n = 0; n < 20'000; ++n) {
+      text += std::to_string(random() % 300) + "\t" + std::to_string(random() % 200) + "\t" +
+              std::to_string(random() % 5 + 1) + "\n";
+    }
+    write(text);
+    whole_ = *read_ratings({.path = path()});
+  }
+  Ratings whole_;
+};
+
+TEST_F(PartsTest, HoldOutTheFractionAskedFor) {
+  EXPECT_EQ(whole_.train.size() + whole_.test.size(), 20'000U);
+  EXPECT_NEAR(static_cast<double>(whole_.test.size()), 2'000, 5 * std::sqrt(20'000 * 0.1 * 0.9));
+  const Ratings other = *read_ratings({.path = path(), .seed = 2});
+  EXPECT_NE(other.test.size(), whole_.test.size()) << "another seed holds out other lines";
+}
+
+TEST_F(PartsTest, AreThoseOfTheWhole) {
+  std::size_t train = 0;
+  std::size_t test = 0;
+  for (std::uint32_t part = 0; part < 3; ++part) {
+    const Ratings ratings = *read_ratings({.path = path(), .part = part, .parts = 3});
+    EXPECT_EQ(ratings.user_names, whole_.user_names);
+    EXPECT_EQ(ratings.item_names, whole_.item_names);
+    EXPECT_EQ(ratings.item_train, whole_.item_train);
+    EXPECT_EQ(ratings.train_mean, whole_.train_mean);
+    EXPECT_EQ(ratings.train_deviation, whole_.train_deviation);
+    EXPECT_EQ(ratings.total_train, whole_.train.size());
+    EXPECT_EQ(ratings.total_test, whole_.test.size());
+    const auto expect_same = [&](const std::vector<Rating>& found, const std::vector<Rating>& all) {
+      std::size_t n = 0;
+      for (const Rating& rating : all) {
+        if (rating.user % 3 != part) continue;
+        ASSERT_LT(n, found.size());
+        EXPECT_EQ(std::tie(found[n].user, found[n].item, found[n].value),
+                  std::tie(rating.user, rating.item, rating.value));
+        ++n;
+      }
+      EXPECT_EQ(n, found.size());
+    };
+    expect_same(ratings.train, whole_.train);
+    expect_same(ratings.test, whole_.test);
+    train += ratings.train.size();
+    test += ratings.test.size();
+  }
+  EXPECT_EQ(train, whole_.train.size());
+  EXPECT_EQ(test, whole_.test.size());
+}
+
+TEST_F(PartsTest, ThePartBehindTheLastKeepsNone) {
+  const Ratings none = *read_ratings({.path = path(), .part = 3, .parts = 3});
+  EXPECT_TRUE(none.train.empty() && none.test.empty());
+  EXPECT_EQ(none.total_train, whole_.total_train);
+}
+
+TEST_F(RatingsTest, GeneratedOnesAreDeterministicAndReadable) {
+  GenerateRatingsOptions options{.users = 200, .items = 100, .ratings = 20'000, .rank = 4};
+  options.noise = 0.25;
+  const auto generate = [&] {
+    const absl::Status status = generate_ratings(options, path());
+    EXPECT_TRUE(status.ok()) << status;
+    return *read();
+  };
+  const Ratings first = generate();
+  EXPECT_EQ(rows(first), rows(generate()));
+  EXPECT_EQ(first.total_train, 20'000U);
+  EXPECT_NEAR(first.train_mean, 3.5, 0.5);
+  EXPECT_NEAR(first.train_deviation, std::sqrt(1 + 0.25 * 0.25), 0.3);
+  // Popularity is skewed: the most rated item has many times the ratings of the least rated one.
+  const auto [least, most] = std::minmax_element(first.item_train.begin(), first.item_train.end());
+  EXPECT_GT(*most, 10 * *least);
+  options.seed = 2;
+  EXPECT_NE(rows(first), rows(generate()));
+}
+
+TEST_F(RatingsTest, GenerateRefusesImpossibleOptions) {
+  const auto expect_refused = [&](const GenerateRatingsOptions& options, std::string_view name) {
+    const absl::Status status = generate_ratings(options, path());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(name)));
+    EXPECT_FALSE(std::filesystem::exists(path()));
+  };
+  expect_refused({.users = 0}, "--users");
+  expect_refused({.items = -1}, "--items");
+  expect_refused({.ratings = 0}, "--ratings");
+  expect_refused({.rank = 0}, "--rank");
+  expect_refused({.users = std::int64_t{1} << 30, .rank = 1000}, "--rank");
+  expect_refused({.mean = NAN}, "--mean");
+  expect_refused({.signal = -1}, "--signal");
+  expect_refused({.noise = INFINITY}, "--noise");
+  expect_refused({.skew = -0.5}, "--skew");
+}
+
+TEST_F(RatingsTest, SurvivesMutations) {
+  const std::string originals[] = {
+      "196\t242\t3\t881250949\n186\t302\t3.5\t891717742\n22\t377\t1\t878887116\n",
+      "196::242::3::881250949\n186::302::3.5::891717742\n22::377::1::878887116\n",
+      "userId,movieId,rating\n\"196\",\"2\"\"42\",3.0\n186,302,3.5\n22,377,1\n",
+      "user|item|rating|timestamp\n196|242|3|881250949\n186|302|3.5|891717742\n"};
+  const std::string_view pieces[] = {"\t",   "::", "|",   ",",     "\"", "\n",
+                                     "\r\n", "",   "nan", "1e999", "-",  "\xff"};
+  std::mt19937_64 random(11);
+  int accepted = 0;
+  for (int round = 0; round < 3'000; ++round) {
+    std::string text = originals[random() % std::size(originals)];
+    for (std::uint64_t n = random() % 4 + 1; n > 0; --n) {
+      const std::size_t at = random() % (text.size() + 1);
+      const std::string_view piece = pieces[random() % std::size(pieces)];
+      text.replace(at, random() % 4, piece.empty() ? std::string(1, static_cast<char>(random())) : piece);
+      if (random() % 16 == 0) text.resize(random() % (text.size() + 1));
+    }
+    write(text);
+    const absl::StatusOr<Ratings> ratings = read(0.5);
+    if (!ratings.ok()) {
+      const std::string message(ratings.status().message());
+      ASSERT_EQ(ratings.status().code(), absl::StatusCode::kInvalidArgument) << message;
+      ASSERT_TRUE(message.starts_with(path() + ":")) << message;
+      ASSERT_THAT(message, HasSubstr("expected"));
+      ASSERT_EQ(message.find('\n'), std::string::npos) << message;
+      continue;
+    }
+    ++accepted;
+    ASSERT_GT(ratings->total_train, 0U);
+    ASSERT_TRUE(std::isfinite(ratings->train_mean) && std::isfinite(ratings->train_deviation));
+    for (const Rating& rating : ratings->train) {
+      ASSERT_LT(rating.user, ratings->user_names.size());
+      ASSERT_LT(rating.item, ratings->item_names.size());
+      ASSERT_TRUE(std::isfinite(rating.value));
+    }
+  }
+  EXPECT_GT(accepted, 50) << "the mutations must also reach what lies behind the parser";
+}
+
+}  // namespace
+}  // namespace verbena::apps

@@ -1,0 +1,404 @@
+#include "apps/mf/mf.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "apps/data/generate_ratings.hpp"
+#include "apps/data/ratings.hpp"
+#include "apps/mf/trainer.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr double kNoise = 0.3;
+
+/// Keeps what it is told; can ask to stop.
+class Recorder final : public Reporter {
+ public:
+  void iteration(const IterationReport& report) override {
+    reports.push_back(report);
+    if (report.iteration == stop_after) stop = true;
+  }
+  void print(std::string_view /*line*/) override {}
+  void progress(std::string_view /*what*/, double /*done*/, double /*total*/) override {}
+  void summary(const std::string& name, nlohmann::json value) override { summaries[name] = std::move(value); }
+
+  std::vector<IterationReport> reports;
+  std::map<std::string, nlohmann::json> summaries;
+  std::int64_t stop_after = -1;
+  std::atomic<bool> stop = false;
+};
+
+class MfTest : public ::testing::Test {
+ protected:
+  MfTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-mf-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    GenerateRatingsOptions options{.users = 400, .items = 300, .ratings = 40'000, .rank = 3};
+    options.noise = kNoise;
+    options.skew = 0.5;
+    const absl::Status status = generate_ratings(options, data());
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  ~MfTest() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string data() const { return path("ratings"); }
+
+  /// An application that has parsed `arguments` after --data.
+  [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
+    std::unique_ptr<Application> application = make_mf();
+    CLI::App command;
+    application->add_options(command);
+    arguments.insert(arguments.begin(), {"--data", data()});
+    std::reverse(arguments.begin(), arguments.end());
+    command.parse(arguments);
+    return application;
+  }
+  static absl::Status run(Application& application, Recorder& recorder) {
+    BaselineContext context{recorder, recorder.stop};
+    return application.run_baseline(context);
+  }
+  static std::string contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  [[nodiscard]] double test_rmse(const std::vector<std::string>& arguments) const {
+    const std::unique_ptr<Application> application = parsed(arguments);
+    Recorder recorder;
+    const absl::Status status = run(*application, recorder);
+    EXPECT_TRUE(status.ok()) << status;
+    return application->objectives(recorder.reports.back().sums).at("test_rmse");
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(MfTest, RecoversPlantedFactors) {
+  const double rmse =
+      test_rmse({"--rank", "3", "--iterations", "60", "--learning-rate", "0.05", "--regularization", "0.02"});
+  EXPECT_LT(rmse, 1.1 * kNoise);
+  EXPECT_GT(rmse, 0.95 * kNoise) << "better than the noise allows: test ratings were trained on";
+}
+
+TEST_F(MfTest, DefaultsDoForARangeOfScales) {
+  // The same ratings, a hundred times as large: the same model, in larger units.
+  const double rmse = test_rmse({});
+  std::ifstream in(data());
+  std::ofstream out(path("scaled"));
+  std::string user;
+  std::string item;
+  double value = 0;
+  while (in >> user >> item >> value) out << user << '\t' << item << '\t' << 100 * value << '\n';
+  out.close();
+  std::filesystem::rename(path("scaled"), data());
+  EXPECT_NEAR(test_rmse({}), 100 * rmse, rmse);
+}
+
+TEST_F(MfTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
+  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3"});
+  Recorder recorder;
+  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_EQ(recorder.reports.size(), 7U);
+  for (std::size_t n = 0; n < 7; ++n) {
+    const IterationReport& report = recorder.reports[n];
+    EXPECT_EQ(report.iteration, static_cast<std::int64_t>(n + 1));
+    EXPECT_NEAR(report.items, 36'000, 500);
+    EXPECT_GT(report.seconds, 0);
+    EXPECT_EQ(report.sums.empty(), n + 1 != 3 && n + 1 != 6 && n + 1 != 7) << n;
+  }
+  EXPECT_EQ(application->iterations(), 7);
+}
+
+TEST_F(MfTest, ObjectivesAreRootMeanSquares) {
+  const auto application = parsed({});
+  const auto objectives = application->objectives(
+      {{"test_squared_error", 18}, {"test_ratings", 2}, {"train_squared_error", 16}, {"train_ratings", 4}});
+  EXPECT_EQ(objectives, (std::map<std::string, double>{{"test_rmse", 3}, {"train_rmse", 2}}));
+  EXPECT_TRUE(application->objectives({}).empty());
+  EXPECT_EQ(application->main_objective(), "test_rmse");
+}
+
+TEST_F(MfTest, WorksWithoutATest) {
+  const auto application = parsed({"--test-fraction", "0", "--iterations", "2"});
+  ASSERT_TRUE(application->check(1).ok());
+  Recorder recorder;
+  ASSERT_TRUE(run(*application, recorder).ok());
+  EXPECT_EQ(application->main_objective(), "train_rmse");
+  EXPECT_EQ(application->objectives(recorder.reports.back().sums).count("train_rmse"), 1U);
+  EXPECT_EQ(application->objectives(recorder.reports.back().sums).count("test_rmse"), 0U);
+}
+
+/// Rows of a saved file by id; the header is checked.
+std::map<std::string, std::vector<double>> saved_rows(const std::string& path, double& mean) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  EXPECT_EQ(std::sscanf(line.c_str(), "# rating = %lf", &mean), 1) << line;
+  std::getline(file, line);
+  EXPECT_THAT(line, AnyOf("user\tbias\tfactor1\tfactor2", "item\tbias\tfactor1\tfactor2"));
+  std::map<std::string, std::vector<double>> rows;
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    std::string id;
+    fields >> id;
+    for (double value = 0; fields >> value;) rows[id].push_back(value);
+  }
+  return rows;
+}
+
+TEST_F(MfTest, TheSavedModelPredictsAsReported) {
+  const auto application = parsed({"--rank", "2", "--iterations", "5", "--output", path("model")});
+  ASSERT_TRUE(application->check(1).ok());
+  Recorder recorder;
+  ASSERT_TRUE(run(*application, recorder).ok());
+  double mean = 0;
+  auto users = saved_rows(path("model.users.tsv"), mean);
+  auto items = saved_rows(path("model.items.tsv"), mean);
+  const Ratings ratings = *read_ratings({.path = data()});
+  ASSERT_EQ(users.size(), ratings.user_names.size());
+  ASSERT_EQ(items.size(), ratings.item_names.size());
+  double sum = 0;
+  for (const Rating& rating : ratings.test) {
+    const std::vector<double>& user = users[ratings.user_names[rating.user]];
+    const std::vector<double>& item = items[ratings.item_names[rating.item]];
+    ASSERT_EQ(user.size(), 3U);
+    ASSERT_EQ(item.size(), 3U);
+    const double predicted = mean + user[0] + item[0] + user[1] * item[1] + user[2] * item[2];
+    sum += std::pow(double{rating.value} - predicted, 2);
+  }
+  const double rmse = std::sqrt(sum / static_cast<double>(ratings.test.size()));
+  EXPECT_NEAR(rmse, application->objectives(recorder.reports.back().sums).at("test_rmse"), 1e-5);
+}
+
+TEST_F(MfTest, TwoRunsGiveTheSameFiles) {
+  const auto save = [&](const std::string& name, const std::string& seed) {
+    Recorder recorder;
+    const auto application = parsed({"--iterations", "3", "--output", path(name), "--seed", seed});
+    EXPECT_TRUE(run(*application, recorder).ok());
+    return contents(path(name + ".users.tsv")) + contents(path(name + ".items.tsv"));
+  };
+  const std::string first = save("a", "1");
+  EXPECT_GT(first.size(), 700U * 17 * 5);
+  EXPECT_EQ(first, save("b", "1"));
+  EXPECT_NE(first, save("c", "2"));
+}
+
+TEST_F(MfTest, StopsWhenAskedAndWritesNothing) {
+  const auto application = parsed({"--output", path("model")});
+  Recorder recorder;
+  recorder.stop_after = 2;
+  EXPECT_EQ(run(*application, recorder).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(recorder.reports.size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(path("model.users.tsv")));
+  EXPECT_FALSE(std::filesystem::exists(path("model.items.tsv")));
+}
+
+TEST_F(MfTest, StopsAfterTheLastIterationToo) {
+  const auto application = parsed({"--iterations", "2", "--output", path("model")});
+  Recorder recorder;
+  recorder.stop_after = 2;
+  EXPECT_EQ(run(*application, recorder).code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(path("model.users.tsv")));
+}
+
+TEST_F(MfTest, SaysWhenItDiverges) {
+  const auto application = parsed({"--learning-rate", "20", "--regularization", "0", "--decay", "1"});
+  Recorder recorder;
+  const absl::Status status = run(*application, recorder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
+}
+
+TEST_F(MfTest, RefusesImpossibleOptions) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--rank", "0"}, "--rank: expected 1 to 65535, found 0"},
+      {{"--rank", "100000"}, "--rank: expected 1 to 65535"},
+      {{"--iterations", "0"}, "--iterations: expected 1 or more, found 0"},
+      {{"--learning-rate", "0"}, "--learning-rate: expected a number above 0, found 0"},
+      {{"--learning-rate", "nan"}, "--learning-rate"},
+      {{"--decay", "1.5"}, "--decay"},
+      {{"--decay", "0"}, "--decay"},
+      {{"--regularization", "-1"}, "--regularization"},
+      {{"--regularization", "1000"}, "--regularization"},
+      {{"--test-fraction", "1"}, "--test-fraction"},
+      {{"--test-fraction", "-0.1"}, "--test-fraction"},
+      {{"--test-fraction", "0.000001"}, "--test-fraction"},
+      {{"--evaluate-every", "0"}, "--evaluate-every"},
+      {{"--clocks-per-iteration", "-1"}, "--clocks-per-iteration"},
+      {{"--clocks-per-iteration", "3"}, "--clocks-per-iteration: expected 0, or at least the 4 workers"},
+      {{"--output", path("missing/model")}, path("missing")},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const absl::Status status = parsed(arguments)->check(4);
+    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound))
+        << expected;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
+  EXPECT_TRUE(parsed({"--clocks-per-iteration", "4"})->check(4).ok());
+}
+
+TEST_F(MfTest, RefusesBadData) {
+  std::ofstream(data(), std::ios::app) << "1\t2\n";
+  const absl::Status malformed = parsed({})->check(1);
+  EXPECT_EQ(malformed.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(malformed.message()), HasSubstr(data() + ":40001: expected"));
+  std::filesystem::remove(data());
+  EXPECT_EQ(parsed({})->check(1).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(MfTest, RefusesMoreThanTheMemory) {
+  std::ofstream file(data());
+  for (int n = 0; n < 1'500'000; ++n) file << n << '\t' << n << "\t1\n";
+  file.close();
+  const absl::Status status = parsed({"--rank", "65535"})->check(2);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected a smaller --rank"));
+}
+
+/// What a server does under BSP, for workers that are threads: updates of a clock are held back until all
+/// have finished it and then added in the order of the workers.
+class BspItems {
+ public:
+  BspItems(mf::FactorRows& rows, std::uint32_t workers)
+      : rows_(rows), updates_(workers), barrier_(workers, Apply{this}) {}
+
+  class Worker final : public mf::ItemStore {
+   public:
+    Worker(BspItems& server, std::uint32_t rank)
+        : server_(server), rank_(rank), local_(server.rows_.size(), server.rows_.format()) {}
+    absl::StatusOr<mf::Rows> open(std::uint32_t first, std::uint32_t last) override {
+      first_ = first;
+      packed_.resize((last - first) * local_.format().width());
+      server_.rows_.pack(packed_, first);
+      local_.unpack(packed_);
+      return local_.rows();
+    }
+    absl::Status close() override {
+      local_.difference(packed_);
+      server_.updates_[rank_].push_back({first_, packed_});
+      return absl::OkStatus();
+    }
+    absl::Status clock() override { return barrier(); }
+    absl::Status barrier() override {
+      server_.barrier_.arrive_and_wait();
+      return absl::OkStatus();
+    }
+
+   private:
+    BspItems& server_;
+    std::uint32_t rank_;
+    mf::FactorRows local_;
+    std::uint32_t first_ = 0;
+    std::vector<float> packed_;
+  };
+
+ private:
+  struct Update {
+    std::uint32_t first;
+    std::vector<float> values;
+  };
+  struct Apply {
+    BspItems* server;
+    void operator()() noexcept {
+      for (std::vector<Update>& updates : server->updates_) {
+        for (const Update& update : updates) {
+          std::vector<float> rows(update.values.size());
+          server->rows_.pack(rows, update.first);
+          for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += update.values[i];
+          server->rows_.unpack(rows, update.first);
+        }
+        updates.clear();
+      }
+    }
+  };
+
+  mf::FactorRows& rows_;
+  std::vector<std::vector<Update>> updates_;
+  std::barrier<Apply> barrier_;
+};
+
+class ParallelTest : public MfTest {
+ protected:
+  /// The test RMSE of `workers` threads over BspItems; `items` are the rows in the end.
+  double train(std::uint32_t workers, std::vector<float>& final_items) {
+    const mf::RowFormat format{3, true};
+    const mf::TrainingOptions options{.iterations = 40, .learning_rate = 0.05, .regularization = 0.02};
+    Ratings whole = *read_ratings({.path = data()});
+    const mf::ItemLayout layout = mf::lay_out_items(whole.item_train, workers);
+    mf::FactorRows items(whole.item_names.size(), format);
+    for (std::uint32_t item = 0; item < items.size(); ++item) {
+      std::vector<float> packed(format.width());
+      mf::initial_row(format, 1, mf::Side::kItem, item, packed);
+      items.unpack(packed, layout.row_of_item[item]);
+    }
+    BspItems server(items, workers);
+    std::vector<Recorder> recorders(workers);
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+      threads.emplace_back([&, rank] {
+        Ratings part = *read_ratings({.path = data(), .part = rank, .parts = workers});
+        for (auto* ratings : {&part.train, &part.test}) {
+          for (Rating& rating : *ratings) {
+            rating.user /= workers;
+            rating.value -= static_cast<float>(whole.train_mean);
+          }
+        }
+        mf::FactorRows users((whole.user_names.size() + workers - 1) / workers, format);
+        for (std::size_t row = 0; row < users.size(); ++row) {
+          std::vector<float> packed(format.width());
+          mf::initial_row(format, 1, mf::Side::kUser, row * workers + rank, packed);
+          users.unpack(packed, row);
+        }
+        const mf::TileLimits limits{50, 40};
+        const mf::TrainingData training{mf::sort_into_blocks(part.train, layout, users.size(), limits, 1),
+                                        mf::sort_into_blocks(part.test, layout, users.size(), limits, 1),
+                                        rank, workers};
+        BspItems::Worker store(server, rank);
+        EXPECT_TRUE(mf::Trainer(options, training, users, store, 1.0)
+                        .run(recorders[rank], recorders[rank].stop)
+                        .ok());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::map<std::string, double> sums;
+    for (const Recorder& recorder : recorders) {
+      for (const auto& [name, value] : recorder.reports.back().sums) sums[name] += value;
+    }
+    final_items.resize(items.size() * format.width());
+    items.pack(final_items);
+    return make_mf()->objectives(sums).at("test_rmse");
+  }
+};
+
+TEST_F(ParallelTest, WorkersConvergeAsOneDoes) {
+  std::vector<float> items;
+  const double alone = train(1, items);
+  EXPECT_LT(alone, 1.15 * kNoise);
+  EXPECT_NEAR(train(2, items), alone, 0.01 * alone);
+  EXPECT_NEAR(train(4, items), alone, 0.01 * alone);
+}
+
+TEST_F(ParallelTest, IsDeterministic) {
+  std::vector<float> first;
+  std::vector<float> second;
+  EXPECT_EQ(train(3, first), train(3, second));
+  EXPECT_EQ(first, second);
+}
+
+}  // namespace
+}  // namespace verbena::apps
