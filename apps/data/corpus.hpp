@@ -22,20 +22,20 @@ struct Corpus {
       begin;  ///< document d is tokens[begin[d], begin[d + 1]); begin.size() == documents.size() + 1
   std::vector<std::uint32_t> tokens;  ///< word ids, in the order of the text
   std::uint64_t total_documents = 0;
-  std::uint64_t total_tokens = 0;
+  std::uint64_t total_tokens = 0;  ///< without the words that were dropped
 };
 
 struct CorpusOptions {
   std::string path;        ///< format by content and name: see docs/data.md; gzip of any
-  std::string vocabulary;  ///< vocab.*.txt for bag-of-words formats; empty: beside `path` if it is there,
-                           ///< else "word17"
-  std::string stop_words = "none";  ///< "none", "english", or a file with one word a line; plain text only
-  std::uint32_t min_count = 1;      ///< drop words that are rarer in the whole corpus
-  std::uint32_t part = 0;           ///< this part: documents i with i mod parts == part
+  std::string vocabulary;  ///< vocab.*.txt for bag-of-words formats; empty: beside docword.*.txt if it is
+                           ///< there, else "word17"
+  std::string stop_words = "none";  ///< see read_stop_words()
+  std::uint64_t min_count = 1;      ///< drop words that are rarer in the whole corpus
+  std::uint32_t part = 0;  ///< this part: documents i with i mod parts == part; none if part == parts
   std::uint32_t parts = 1;
 };
 
-/// Streams the file once or twice, keeping only this part's tokens. The same file and options give the same
+/// Streams the file once, keeping only this part's tokens. The same file and options give the same
 /// ids in every process. Word ids are by falling frequency, ties by the word. Errors: NOT_FOUND;
 /// INVALID_ARGUMENT "file:line: what was expected, what was found".
 absl::StatusOr<Corpus> read_corpus(const CorpusOptions& options, const ReadProgress& progress = {});

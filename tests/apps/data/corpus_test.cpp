@@ -1,0 +1,317 @@
+#include "apps/data/corpus.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "apps/data/generate_corpus.hpp"
+#include "apps/data/stop_words.hpp"
+#include "apps/data/tokenizer.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+using Document = std::vector<std::string>;
+
+class CorpusTest : public ::testing::Test {
+ protected:
+  CorpusTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-corpus-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    options_.path = path("text");
+  }
+  ~CorpusTest() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  void write(std::string_view name, std::string_view text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+  [[nodiscard]] Corpus read() const {
+    absl::StatusOr<Corpus> corpus = read_corpus(options_);
+    EXPECT_TRUE(corpus.ok()) << corpus.status();
+    return corpus.ok() ? *std::move(corpus) : Corpus{.begin = {0}};
+  }
+  static std::vector<Document> documents(const Corpus& corpus) {
+    std::vector<Document> result;
+    for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
+      result.emplace_back();
+      for (std::uint64_t t = corpus.begin[d]; t < corpus.begin[d + 1]; ++t) {
+        result.back().push_back(corpus.vocabulary[corpus.tokens[t]]);
+      }
+    }
+    return result;
+  }
+  [[nodiscard]] std::vector<Document> documents_of(std::string_view text) const {
+    write("text", text);
+    return documents(read());
+  }
+  /// What follows "folder/" in the message.
+  [[nodiscard]] std::string error() const {
+    const absl::StatusOr<Corpus> corpus = read_corpus(options_);
+    EXPECT_EQ(corpus.status().code(), absl::StatusCode::kInvalidArgument);
+    const std::string message(corpus.status().message());
+    EXPECT_TRUE(message.starts_with(folder_.string())) << message;
+    return message.substr(std::min(message.size(), folder_.string().size() + 1));
+  }
+  [[nodiscard]] std::string error_of(std::string_view text) const {
+    write("text", text);
+    return error();
+  }
+
+  std::filesystem::path folder_;
+  CorpusOptions options_;
+};
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  EXPECT_TRUE(Tokenizer().for_each_word(text, [&](std::string_view word) { words.emplace_back(word); }))
+      << text;
+  return words;
+}
+
+TEST(TokenizerTest, LowersAsciiAndDropsNumbersAndSigns) {
+  EXPECT_THAT(words_of("In the Beginning, GOD (1:1) -- created\t42 x86 2nd."),
+              ElementsAre("in", "the", "beginning", "god", "created", "x86", "2nd"));
+  EXPECT_THAT(words_of(""), IsEmpty());
+}
+
+TEST(TokenizerTest, KeepsInnerApostrophesOnly) {
+  EXPECT_THAT(words_of("'tis the LORD's men's' don\xE2\x80\x99t 'quoted' a''b"),
+              ElementsAre("tis", "the", "lord's", "men's", "don't", "quoted", "a", "b"));
+}
+
+TEST(TokenizerTest, KeepsLettersOfUtf8AndDropsItsSigns) {
+  EXPECT_THAT(
+      words_of(
+          "caf\xC3\xA9 "
+          "\xE2\x80\x9Cna\xC3\xAFve\xE2\x80\x9D\xE2\x80\x94\xCE\xBB\xCF\x8C\xCE\xB3\xCE\xBF\xCF\x82\xC2\xA0"
+          "\xE8\x81\x96\xE7\xB6\x93\xE3\x80\x82\xF0\x9F\x98\x80z"),
+      ElementsAre("caf\xC3\xA9", "na\xC3\xAFve", "\xCE\xBB\xCF\x8C\xCE\xB3\xCE\xBF\xCF\x82",
+                  "\xE8\x81\x96\xE7\xB6\x93", "z"));
+}
+
+TEST(TokenizerTest, RefusesWhatIsNotUtf8) {
+  for (std::string_view bad : {"a\xE9 b", "\xC0\xAF", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE2\x80", "\x80",
+                               "\xE0\x80\x80", "\xF4\x90\x80\x80"}) {
+    Tokenizer tokenizer;
+    EXPECT_FALSE(tokenizer.for_each_word(bad, [](std::string_view) {})) << bad;
+    EXPECT_GE(tokenizer.damaged(), 0x80) << bad;
+  }
+}
+
+TEST_F(CorpusTest, ReadsLinesAndTitles) {
+  EXPECT_THAT(documents_of("The earth.\n\nthe HEAVEN\r\n"),
+              ElementsAre(Document{"the", "earth"}, Document{"the", "heaven"}));
+  write("text", "Genesis 1\tIn the beginning\nGenesis 2\t7\n");
+  const Corpus corpus = read();
+  EXPECT_THAT(corpus.titles, ElementsAre("Genesis 1", "Genesis 2"));
+  EXPECT_THAT(documents(corpus), ElementsAre(Document{"in", "the", "beginning"}, IsEmpty()));
+  EXPECT_EQ(corpus.total_documents, 2U);
+  EXPECT_EQ(corpus.total_tokens, 3U);
+}
+
+TEST_F(CorpusTest, NumbersWordsByFallingFrequencyThenSpelling) {
+  write("text", "c b a b\nb c d\n");
+  EXPECT_THAT(read().vocabulary, ElementsAre("b", "c", "a", "d"));
+}
+
+TEST_F(CorpusTest, DropsStopWordsAndRareWords) {
+  write("text", "the ark and the covenant of the ark\nthe ark\n");
+  options_.stop_words = "english";
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"ark", "covenant", "ark"}, Document{"ark"}));
+  options_.min_count = 2;
+  const Corpus corpus = read();
+  EXPECT_THAT(documents(corpus), ElementsAre(Document{"ark", "ark"}, Document{"ark"}));
+  EXPECT_EQ(corpus.total_tokens, 3U);
+  write("stop", "Ark\n\n");
+  options_.stop_words = path("stop");
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"the", "the", "the"}, Document{"the"}));
+  write("stop", "two words\n");
+  EXPECT_EQ(error(), "stop:1: expected one word of UTF-8 text in each line, found \"two words\"");
+  options_.stop_words = path("none there");
+  EXPECT_EQ(read_corpus(options_).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(CorpusTest, ReadsUciBagsOfWords) {
+  write("docword.kos.txt", "3\n4\n4\n1 2 2\n1 4 1\n3 2 1\n3 1 1\n");
+  options_.path = path("docword.kos.txt");
+  EXPECT_THAT(documents(read()),
+              ElementsAre(Document{"word2", "word2", "word4"}, Document{"word2", "word1"}));
+  EXPECT_EQ(read().total_documents, 3U) << "one is empty";
+  EXPECT_THAT(read().documents, ElementsAre(0U, 2U));
+  write("vocab.kos.txt", "ark\ncovenant\nearth\nheaven\n");
+  EXPECT_THAT(documents(read()),
+              ElementsAre(Document{"covenant", "covenant", "heaven"}, Document{"covenant", "ark"}));
+  write("other", "a\nb\nc\nd\n");
+  options_.vocabulary = path("other");
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"b", "b", "d"}, Document{"b", "a"}));
+}
+
+TEST_F(CorpusTest, KnowsUciByContentAndTakesAnyOrder) {
+  EXPECT_THAT(documents_of("2\n2\n3\n2 1 1\n1 2 1\n1 1 1\n"),
+              ElementsAre(Document{"word2", "word1"}, Document{"word1"}));
+}
+
+TEST_F(CorpusTest, ReadsLdaC) {
+  EXPECT_THAT(documents_of("2 0:1 7:2\n0\n1 7:1\n"),
+              ElementsAre(Document{"word0", "word7", "word7"}, IsEmpty(), Document{"word7"}));
+  write("vocabulary", "ark\n");
+  options_.vocabulary = path("vocabulary");
+  EXPECT_EQ(error(), "text:1: expected an id below 1, the size of the vocabulary, found \"7:2\"");
+}
+
+TEST_F(CorpusTest, ReadsGzip) {
+  gzFile file = gzopen(path("text").c_str(), "wb");
+  gzwrite(file, "an ark\n", 7);
+  gzclose(file);
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"an", "ark"}));
+}
+
+TEST_F(CorpusTest, PartsMakeTheWhole) {
+  write("text", "a b\nc\nb b\nd a\n\ne\n");
+  const Corpus whole = read();
+  std::set<std::pair<std::uint64_t, Document>> expected;
+  for (std::size_t d = 0; d < whole.documents.size(); ++d) {
+    expected.emplace(whole.documents[d], documents(whole)[d]);
+  }
+  std::set<std::pair<std::uint64_t, Document>> found;
+  options_.parts = 3;
+  for (options_.part = 0; options_.part < 3; ++options_.part) {
+    const Corpus part = read();
+    EXPECT_EQ(part.vocabulary, whole.vocabulary);
+    EXPECT_EQ(part.total_tokens, whole.total_tokens);
+    EXPECT_EQ(part.total_documents, 5U);
+    for (std::size_t d = 0; d < part.documents.size(); ++d) {
+      EXPECT_EQ(part.documents[d] % 3, options_.part);
+      found.emplace(part.documents[d], documents(part)[d]);
+    }
+  }
+  EXPECT_EQ(found, expected);
+  options_.part = options_.parts = 1;
+  EXPECT_THAT(read().documents, IsEmpty());
+  EXPECT_EQ(read().total_tokens, 8U);
+}
+
+TEST_F(CorpusTest, SaysWhereAndWhat) {
+  EXPECT_EQ(error_of("title\ttext\nno title\n"),
+            "text:2: expected title<TAB>text, as in the first line, found \"no title\"");
+  EXPECT_EQ(error_of("word\nw\xE9\n"),
+            "text:2: expected text in UTF-8 (or a bag of words, see docs/data.md), found \"byte 0xe9\"");
+  EXPECT_EQ(error_of("2 0:1 7:2\n3 1:1 2:2\n"),
+            "text:2: expected 3 id:count pairs, as the line begins, found \"2 pairs\"");
+  EXPECT_EQ(error_of("1 0:1\n1 0:0\n"),
+            "text:2: expected id:count with a count from 1 to 16777215, found \"0:0\"");
+  EXPECT_EQ(error_of("1 0:1\nx\n"),
+            "text:2: expected the number of id:count pairs, then the pairs, found \"x\"");
+  EXPECT_EQ(error_of("2\n2\n1\n1 1\n"), "text:4: expected document, word and count, found \"1 1\"");
+  EXPECT_EQ(error_of("2\n2\n1\n3 1 1\n"), "text:4: expected a document from 1 to 2, found \"3 1 1\"");
+  EXPECT_EQ(error_of("2\n2\n1\n1 0 1\n"), "text:4: expected a word from 1 to 2, found \"1 0 1\"");
+  EXPECT_EQ(error_of("2\n2\n1\n1 1 -1\n"), "text:4: expected document, word and count, found \"1 1 -1\"");
+  EXPECT_EQ(error_of("2\n2\n2\n1 1 1\n"),
+            "text:4: expected 2 lines below the header, as line 3 says, found \"1 at the end of the file\"");
+  write("text", "running text\n");
+  options_.vocabulary = path("text");
+  EXPECT_THAT(error(), HasSubstr("to go with the vocabulary, found running text"));
+  options_ = {.path = path("docword.x.txt")};
+  write("docword.x.txt", "12\nno number\n");
+  EXPECT_EQ(error(), "docword.x.txt:2: expected the size of the vocabulary, found \"no number\"");
+  write("docword.x.txt", "2\n2\n1\n1 1 1\n");
+  write("vocab.x.txt", "one\n");
+  EXPECT_THAT(error(), HasSubstr("expected a vocabulary of at most 1 words"));
+  write("vocab.x.txt", "one two\n");
+  EXPECT_EQ(error(), "vocab.x.txt:1: expected one word in each line, found \"one two\"");
+  options_.path = path("missing");
+  EXPECT_EQ(read_corpus(options_).status().code(), absl::StatusCode::kNotFound);
+}
+
+/// Whatever the bytes: a consistent corpus, or one line that says where.
+TEST_F(CorpusTest, SurvivesMutations) {
+  const std::string originals[] = {"Genesis 1\tIn the b\xC3\xA9ginning\nGenesis 2\tthus the heavens\n",
+                                   "2\n3\n3\n1 1 2\n1 3 1\n2 2 1\n", "2 0:1 7:2\n0\n1 7:1\n"};
+  const std::string_view pieces[] = {"\t", ":",  " ", "\n",   "\r\n",        "",
+                                     "9",  "-1", "0", "\xff", "\xE2\x80\x99"};
+  std::mt19937_64 random(7);
+  int accepted = 0;
+  for (int round = 0; round < 1'500; ++round) {
+    std::string text = originals[random() % std::size(originals)];
+    for (std::uint64_t n = random() % 4 + 1; n > 0; --n) {
+      const std::size_t at = random() % (text.size() + 1);
+      const std::string_view piece = pieces[random() % std::size(pieces)];
+      text.replace(at, random() % 4, piece.empty() ? std::string(1, static_cast<char>(random())) : piece);
+      if (random() % 16 == 0) text.resize(random() % (text.size() + 1));
+    }
+    write("text", text);
+    const absl::StatusOr<Corpus> corpus = read_corpus(options_);
+    if (!corpus.ok()) {
+      const std::string message(corpus.status().message());
+      ASSERT_EQ(corpus.status().code(), absl::StatusCode::kInvalidArgument) << message;
+      ASSERT_TRUE(message.starts_with(options_.path + ":")) << message;
+      ASSERT_THAT(message, HasSubstr("expected"));
+      ASSERT_EQ(message.find('\n'), std::string::npos) << message;
+      continue;
+    }
+    ++accepted;
+    ASSERT_EQ(corpus->begin.size(), corpus->documents.size() + 1);
+    ASSERT_EQ(corpus->begin.back(), corpus->tokens.size());
+    ASSERT_EQ(corpus->total_tokens, corpus->tokens.size());
+    for (const std::uint32_t token : corpus->tokens) ASSERT_LT(token, corpus->vocabulary.size());
+  }
+  EXPECT_GT(accepted, 200);
+}
+
+TEST_F(CorpusTest, GeneratedOnesAreDeterministicAndReadable) {
+  GenerateCorpusOptions generate;
+  generate.documents = 300;
+  generate.topics = 4;
+  generate.words_per_topic = 30;
+  generate.mean_length = 50;
+  ASSERT_TRUE(generate_corpus(generate, path("text")).ok());
+  ASSERT_TRUE(generate_corpus(generate, path("again")).ok());
+  const auto contents = [&](std::string_view name) {
+    std::ostringstream text;
+    text << std::ifstream(path(name)).rdbuf();
+    return text.str();
+  };
+  EXPECT_EQ(contents("text"), contents("again"));
+  const Corpus corpus = read();
+  EXPECT_EQ(corpus.total_documents, 300U);
+  EXPECT_NEAR(static_cast<double>(corpus.total_tokens), 300 * 50, 500);
+  EXPECT_THAT(std::vector(corpus.vocabulary.begin(), corpus.vocabulary.begin() + 4),
+              UnorderedElementsAre("t0w0", "t1w0", "t2w0", "t3w0"));
+  EXPECT_EQ(corpus.titles.front(), "document 1");
+  generate.seed = 2;
+  ASSERT_TRUE(generate_corpus(generate, path("again")).ok());
+  EXPECT_NE(contents("text"), contents("again"));
+}
+
+TEST_F(CorpusTest, GenerateRefusesImpossibleOptions) {
+  const auto refusal = [&](auto GenerateCorpusOptions::*member, auto value) {
+    GenerateCorpusOptions options;
+    options.*member = value;
+    const absl::Status status = generate_corpus(options, path("new"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(std::filesystem::exists(path("new")));
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal(&GenerateCorpusOptions::documents, 0), HasSubstr("--documents: expected 1"));
+  EXPECT_THAT(refusal(&GenerateCorpusOptions::topics, 0), HasSubstr("--topics"));
+  EXPECT_THAT(refusal(&GenerateCorpusOptions::words_per_topic, -1), HasSubstr("--words-per-topic"));
+  EXPECT_THAT(refusal(&GenerateCorpusOptions::mean_length, 0.5), HasSubstr("--mean-length"));
+  EXPECT_THAT(refusal(&GenerateCorpusOptions::alpha, 0.0), HasSubstr("--alpha"));
+  EXPECT_THAT(refusal(&GenerateCorpusOptions::noise, 1.5), HasSubstr("--noise"));
+}
+
+}  // namespace
+}  // namespace verbena::apps
