@@ -310,6 +310,8 @@ void Server::on_goodbye(Peer& peer) {
   if (peer.left) return;
   peer.left = true;
   ++left_;
+  // Nothing is written into its memory after this, which it waits for.
+  reply(peer, protocol::Goodbye{});
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(
         lane,
@@ -362,10 +364,10 @@ bool Server::release_inboxes() {
     // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
     while (!peer->in_inbox.empty() && peer->in_inbox.front().done.load(std::memory_order_acquire)) {
       peer->in_inbox.pop_front();
-      peer->inbox->release();
+      if (!peer->left) peer->inbox->release();
       released = true;
     }
-    if (peer->inbox) peer->inbox->return_credit();
+    if (peer->inbox && !peer->left) peer->inbox->return_credit();
   }
   return released;
 }
@@ -387,6 +389,11 @@ bool Server::send_outgoing(Peer& peer) {
   bool sent = false;
   while (!peer.outgoing.empty()) {
     Flight flight = peer.outgoing.front();
+    if (peer.left) {
+      peer.outgoing.pop_front();
+      lanes_[flight.lane]->give_back(flight.buffer);
+      continue;
+    }
     const PushBuffer& buffer = *flight.buffer;
     if (peer.push_ring->try_send(buffer.memory.first(buffer.used_bytes), *buffer.region) !=
         transport::SendResult::kSent) {

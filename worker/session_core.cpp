@@ -211,6 +211,7 @@ void SessionCore::on_event(const transport::Event& event) {
       on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
+      link.said_goodbye = true;
       if (!left_) {
         status = absl::UnavailableError(
             fmt::format("is gone: {}", std::string(link.connection->status().message())));
@@ -251,6 +252,10 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     } else {
       fail(absl::Status(code, fmt::format("{}: {}", link.connection->peer_name(), failed->reason)));
     }
+    return absl::OkStatus();
+  }
+  if (std::holds_alternative<protocol::Goodbye>(*message) && left_) {
+    link.said_goodbye = true;
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError("sent what only a worker sends");
@@ -447,7 +452,10 @@ absl::Status SessionCore::leave() {
   if (absl::Status status = ship_all(); !status.ok()) return status;
   left_ = true;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});
-  return status_;
+  const auto parted = [&] {
+    return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->said_goodbye; });
+  };
+  return wait_until(parted, options_.timeout_ms, [] { return std::string("the servers' goodbye"); });
 }
 
 void SessionCore::give_up(const absl::Status& why) {

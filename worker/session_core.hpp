@@ -47,6 +47,7 @@ struct ServerLink {
   std::vector<LaneView> lanes;                      ///< empty before the server's welcome
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
   SmallMessages small;
+  bool said_goodbye = false;  ///< or is gone: writes nothing into this worker's memory any more
 };
 
 class SessionCore {
@@ -59,7 +60,7 @@ class SessionCore {
   absl::StatusOr<TableCore*> open_table(const TableOptions& options, protocol::ValueType type);
   absl::Status clock();
   absl::Status barrier();
-  /// Says goodbye, everything shipped.
+  /// Ships everything, says goodbye and waits for the servers' goodbyes: then this worker's memory may go.
   absl::Status leave();
   /// Tells the servers, and through them the other workers, that this worker gives up.
   void give_up(const absl::Status& why);

@@ -1,0 +1,12 @@
+// `verbena bench`: latency and throughput of the transport and the tables, beside what the machine can do.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace verbena::apps {
+
+/// Adds the subcommand; when it is given, `*run` becomes what carries it out and returns the exit status.
+void add_bench_command(CLI::App& program, std::function<int()>* run);
+
+}  // namespace verbena::apps

@@ -1,0 +1,73 @@
+#include "apps/bench/yardsticks.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace verbena::apps::bench {
+
+namespace {
+
+/// Keeps the compiler from leaving out a copy that nobody reads.
+void use(const void* memory) {
+  asm volatile("" : : "g"(memory) : "memory");
+}
+
+}  // namespace
+
+Samples time_memcpy(const TimingOptions& options, std::size_t bytes) {
+  const std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes);
+  return time_plain(options, [&] {
+    std::memcpy(to.data(), from.data(), bytes);
+    use(to.data());
+  });
+}
+
+Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,
+                        std::size_t keys_each, std::size_t row_bytes) {
+  const std::uint64_t rows = *std::max_element(keys.begin(), keys.end()) + 1;
+  const std::vector<std::byte> from(rows * row_bytes, std::byte{1});
+  std::vector<std::byte> to(keys_each * row_bytes);
+  std::size_t next = 0;
+  return time_plain(options, [&] {
+    for (std::size_t i = 0; i < keys_each; ++i) {
+      std::memcpy(to.data() + i * row_bytes, from.data() + keys[next + i] * row_bytes, row_bytes);
+    }
+    use(to.data());
+    next += keys_each;
+    if (next + keys_each > keys.size()) next = 0;
+  });
+}
+
+Samples time_core_round_trip(const TimingOptions& options) {
+  struct alignas(128) Line {
+    std::atomic<std::uint64_t> value = 0;
+  };
+  Line line;
+  std::thread other([&] {
+    for (std::uint64_t odd = 1;; odd += 2) {
+      std::uint64_t seen = 0;
+      while ((seen = line.value.load(std::memory_order_acquire)) != odd) {
+        if (seen == UINT64_MAX) return;
+      }
+      line.value.store(odd + 1, std::memory_order_release);
+    }
+  });
+  std::uint64_t even = 0;
+  TimingOptions single = options;
+  single.batch_nanoseconds = 0;  // each by itself: the clock costs little beside it
+  Samples samples = time_plain(single, [&] {
+    line.value.store(even + 1, std::memory_order_release);
+    while (line.value.load(std::memory_order_acquire) != even + 2) {
+    }
+    even += 2;
+  });
+  line.value.store(UINT64_MAX, std::memory_order_release);
+  other.join();
+  return samples;
+}
+
+}  // namespace verbena::apps::bench

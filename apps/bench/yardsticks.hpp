@@ -1,0 +1,24 @@
+// What the machine itself needs for the same bytes, measured in the same run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "apps/bench/samples.hpp"
+
+namespace verbena::apps::bench {
+
+/// memcpy of `bytes` from one buffer to another, both warm.
+Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
+
+/// memcpy of rows of `row_bytes`, one after the other in the order of `keys`; an operation is `keys_each`
+/// rows.
+Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,
+                        std::size_t keys_each, std::size_t row_bytes);
+
+/// A cache line handed to another core and back: two threads that spin on it. The bound below which no answer
+/// of another core can come.
+Samples time_core_round_trip(const TimingOptions& options);
+
+}  // namespace verbena::apps::bench

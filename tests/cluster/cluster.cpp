@@ -1,0 +1,122 @@
+#include "tests/cluster/cluster.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cassert>
+#include <thread>
+
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::testing {
+
+namespace {
+
+std::shared_ptr<transport::Transport> make_transport(const ClusterOptions& options, std::uint32_t number) {
+  if (options.make_transport) return options.make_transport(number);
+  auto transport = transport::make_shm_transport();
+  assert(transport.ok());
+  return std::move(*transport);
+}
+
+}  // namespace
+
+struct ServerThreads::Node {
+  std::shared_ptr<transport::Transport> transport;
+  std::unique_ptr<server::Server> server;
+  std::atomic<bool> stop = false;
+  absl::Status status;
+  std::thread thread;
+};
+
+absl::Status ClusterResult::first_error() const {
+  for (const auto& statuses : {servers, workers}) {
+    for (const absl::Status& status : statuses) {
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) {
+  static std::atomic<int> jobs = 0;
+  job_ = fmt::format("test-{}-{}", ::getpid(), ++jobs);
+  for (std::uint32_t rank = 0; rank < options.servers; ++rank) {
+    auto node = std::make_unique<Node>();
+    node->transport = make_transport(options, rank);
+    auto server = server::Server::create(*node->transport, {.address = fmt::format("shm:{}/{}", job_, rank),
+                                                            .rank = rank,
+                                                            .servers = options.servers,
+                                                            .workers = options.workers,
+                                                            .lanes = options.lanes});
+    node->status = server.status();
+    if (server.ok()) {
+      node->server = std::move(*server);
+      node->thread = std::thread([&node = *node, threads = options.server_threads] {
+        node.status = server::drive(*node.server, *node.transport, {.threads = threads}, node.stop);
+        node.server.reset();
+        node.transport.reset();
+      });
+    }
+    nodes_.push_back(std::move(node));
+  }
+}
+
+ServerThreads::~ServerThreads() {
+  for (std::uint32_t server = 0; server < nodes_.size(); ++server) stop(server);
+}
+
+SessionOptions ServerThreads::session_options(std::uint32_t rank) const {
+  SessionOptions session;
+  for (std::uint32_t server = 0; server < options_.servers; ++server) {
+    session.servers.push_back(fmt::format("shm:{}/{}", job_, server));
+  }
+  session.rank = rank;
+  session.workers = options_.workers;
+  session.read_path = options_.read_path;
+  session.timeout_ms = options_.timeout_ms;
+  session.clock_timeout_ms = options_.timeout_ms;
+  session.inbox_bytes = options_.inbox_bytes;
+  session.push_ring_bytes = options_.push_ring_bytes;
+  session.transport = make_transport(options_, options_.servers + rank);
+  return session;
+}
+
+void ServerThreads::stop(std::uint32_t server) {
+  Node& node = *nodes_[server];
+  // No interrupt: the transport may be gone already. The driver looks at `stop` at least every 100 ms.
+  node.stop = true;
+  if (node.thread.joinable()) node.thread.join();
+}
+
+std::vector<absl::Status> ServerThreads::join() {
+  std::vector<absl::Status> statuses;
+  for (const auto& node : nodes_) {
+    if (node->thread.joinable()) node->thread.join();
+    statuses.push_back(node->status);
+  }
+  return statuses;
+}
+
+ClusterResult run_cluster(const ClusterOptions& options, const std::function<absl::Status(Session&)>& work) {
+  ServerThreads servers(options);
+  ClusterResult result;
+  result.workers.resize(options.workers);
+  std::vector<std::thread> workers;
+  for (std::uint32_t rank = 0; rank < options.workers; ++rank) {
+    workers.emplace_back([&, rank] {
+      absl::Status& status = result.workers[rank];
+      auto session = Session::connect(servers.session_options(rank));
+      status = session.status();
+      if (!status.ok()) return;
+      status = work(**session);
+      if (!status.ok()) (*session)->give_up(status);
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  result.servers = servers.join();
+  return result;
+}
+
+}  // namespace verbena::testing

@@ -1,0 +1,60 @@
+// A whole job in this process: servers and workers as threads, each with a transport of its own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "server/driver.hpp"
+#include "server/server.hpp"
+#include "transport/transport.hpp"
+#include "worker/session.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::testing {
+
+struct ClusterOptions {
+  std::uint32_t servers = 2;
+  std::uint32_t workers = 2;
+  std::uint32_t lanes = 1;
+  std::uint32_t server_threads = 1;
+  ReadPath read_path = ReadPath::kAuto;
+  std::uint32_t timeout_ms = 20'000;
+  std::size_t inbox_bytes = std::size_t{1} << 20;
+  std::size_t push_ring_bytes = std::size_t{1} << 20;
+  /// Makes each transport; `number` tells them apart, servers first. Empty: shared memory.
+  std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> make_transport;
+};
+
+struct ClusterResult {
+  std::vector<absl::Status> servers;
+  std::vector<absl::Status> workers;
+  [[nodiscard]] absl::Status first_error() const;
+};
+
+/// Runs `work` in each worker until all have returned and all servers have ended. A worker whose `work` fails
+/// gives up, unless it has said so itself.
+ClusterResult run_cluster(const ClusterOptions& options, const std::function<absl::Status(Session&)>& work);
+
+/// A job's servers only, for tests that bring their own workers.
+class ServerThreads {
+ public:
+  explicit ServerThreads(const ClusterOptions& options);
+  ~ServerThreads();
+  ServerThreads(const ServerThreads&) = delete;
+  ServerThreads& operator=(const ServerThreads&) = delete;
+
+  [[nodiscard]] SessionOptions session_options(std::uint32_t rank) const;
+  /// Ends a server without a word, as a crash would, or all.
+  void stop(std::uint32_t server);
+  /// Waits until all servers have ended.
+  std::vector<absl::Status> join();
+
+ private:
+  struct Node;
+  ClusterOptions options_;
+  std::string job_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace verbena::testing

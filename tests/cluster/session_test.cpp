@@ -1,0 +1,256 @@
+// What a user of the library meets: shapes, wrong calls, asynchronous pulls, failures of others.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/cluster/cluster.hpp"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+#define RETURN_IF_ERROR(expression) \
+  if (absl::Status status_ = (expression); !status_.ok()) return status_
+
+std::string message_of(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+template <class Value>
+class ValueTypeTest : public ::testing::Test {};
+using ValueTypes = ::testing::Types<float, double, std::int32_t, std::int64_t>;
+TYPED_TEST_SUITE(ValueTypeTest, ValueTypes);
+
+TYPED_TEST(ValueTypeTest, SetsAndRangesOfRows) {
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    for (const std::uint32_t width : {1U, 3U, 16U}) {
+      const ClusterResult result = run_cluster(
+          {.servers = 3, .workers = 1, .lanes = 2, .read_path = path}, [&](Session& session) -> absl::Status {
+            auto opened = session.table<TypeParam>({.name = "rows", .rows = 50, .width = width});
+            RETURN_IF_ERROR(opened.status());
+            Table<TypeParam>& table = **opened;
+            EXPECT_EQ(table.rows(), 50U);
+            EXPECT_EQ(table.width(), width);
+            const std::vector<Key> keys{49, 0, 17, 0, 25};
+            std::vector<TypeParam> updates;
+            for (std::size_t i = 0; i < keys.size() * width; ++i)
+              updates.push_back(static_cast<TypeParam>(i + 1));
+            RETURN_IF_ERROR(table.push(keys, updates));
+            RETURN_IF_ERROR(table.push(KeyRange{16, 18}, std::vector<TypeParam>(2 * width, 100)));
+            for (int round = 0; round < 3; ++round) {  // from the buffer, then from the servers
+              std::vector<TypeParam> values(keys.size() * width, -1);
+              RETURN_IF_ERROR(table.pull(keys, values));
+              for (std::uint32_t column = 0; column < width; ++column) {
+                const auto at = [&](std::size_t i) { return values[i * width + column]; };
+                const auto update = [&](std::size_t i) { return updates[i * width + column]; };
+                EXPECT_EQ(at(0), update(0));
+                EXPECT_EQ(at(1), update(1) + update(3));  // key 0 comes twice
+                EXPECT_EQ(at(2), update(2) + 100);
+                EXPECT_EQ(at(3), at(1));
+              }
+              std::vector<TypeParam> all(50 * width, -1);
+              RETURN_IF_ERROR(table.pull(KeyRange{0, 50}, all));
+              EXPECT_EQ(all[16 * width], 100);
+              EXPECT_EQ(all[18 * width], 0);
+              EXPECT_EQ(all[49 * width], updates[0]);
+              RETURN_IF_ERROR(session.clock());
+            }
+            return absl::OkStatus();
+          });
+      EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    }
+  }
+}
+
+TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
+  const ClusterResult result = run_cluster({.workers = 1}, [](Session& session) -> absl::Status {
+    auto opened = session.table<float>({.name = "rows", .rows = 10, .width = 2});
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    std::vector<float> values(4);
+    const std::vector<Key> outside{3, 10};
+    const std::vector<Key> inside{3, 9};
+    for (const absl::Status& status :
+         {table.pull(outside, values), table.push(outside, values), table.pull_async(outside, values).wait(),
+          table.pull(KeyRange{9, 11}, values), table.pull(inside, std::span(values).first(3)),
+          table.push(KeyRange{0, 1}, values), table.pull(KeyRange{5, 4}, values),
+          session.table<float>({.name = "", .rows = 1, .width = 1}).status(),
+          session.table<float>({.name = "a", .rows = 0, .width = 1}).status(),
+          session.table<float>({.name = "a", .rows = 1, .width = 0}).status(),
+          session.table<float>({.name = "a", .rows = std::uint64_t{1} << 41, .width = 1}).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    }
+    EXPECT_THAT(message_of(table.pull(outside, values)), HasSubstr("keys below 10, not 10"));
+    RETURN_IF_ERROR(table.pull(inside, values));
+    return table.pull(std::span<const Key>{}, std::span<float>{});
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SessionTest, ImpossibleSessionsAreRefused) {
+  EXPECT_EQ(Session::connect({}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Session::connect({.servers = {"shm:none"}, .rank = 1, .workers = 1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Session::connect({.servers = {"shm:none"}, .inbox_bytes = 7}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const absl::Status nobody =
+      Session::connect({.servers = {"shm:nobody-listens"}, .timeout_ms = 50}).status();
+  EXPECT_EQ(nobody.code(), absl::StatusCode::kDeadlineExceeded) << nobody;
+  EXPECT_THAT(message_of(nobody), HasSubstr("nobody-listens"));
+}
+
+TEST(SessionTest, TablesMustAgree) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 2}, [](Session& session) -> absl::Status {
+        const std::uint32_t width = session.rank() == 0 ? 2 : 3;
+        return session.table<float>({.name = "rows", .rows = 10, .width = width}).status();
+      });
+  EXPECT_THAT(message_of(result.servers[0]), HasSubstr("open table 0 differently"));
+}
+
+TEST(SessionTest, TooLargeARowOrATableIsSaid) {
+  ClusterOptions options{.servers = 1, .workers = 1};
+  options.inbox_bytes = options.push_ring_bytes = 4096;
+  ClusterResult result = run_cluster(options, [](Session& session) {
+    return session.table<float>({.name = "wide", .rows = 10, .width = 1000}).status();
+  });
+  EXPECT_THAT(message_of(result.workers[0]), HasSubstr("ask for larger rings"));
+  result = run_cluster({.servers = 1, .workers = 1}, [](Session& session) {
+    return session.table<float>({.name = "vast", .rows = std::uint64_t{1} << 36, .width = 1000}).status();
+  });
+  EXPECT_EQ(result.workers[0].code(), absl::StatusCode::kResourceExhausted) << result.workers[0];
+  EXPECT_THAT(message_of(result.workers[0]), HasSubstr("\"vast\""));
+}
+
+TEST(SessionTest, AsynchronousPullsEndInAnyOrder) {
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    const ClusterResult result =
+        run_cluster({.servers = 2, .workers = 2, .read_path = path}, [](Session& session) -> absl::Status {
+          auto opened =
+              session.table<std::int32_t>({.name = "rows", .rows = 500, .width = 4, .consistency = Ssp{1}});
+          RETURN_IF_ERROR(opened.status());
+          Table<std::int32_t>& table = **opened;
+          for (int clock = 0; clock < 10; ++clock) {
+            RETURN_IF_ERROR(table.push(KeyRange{0, 500}, std::vector<std::int32_t>(2000, 1)));
+            RETURN_IF_ERROR(session.clock());
+            std::vector<std::vector<std::int32_t>> values(5, std::vector<std::int32_t>(400));
+            std::vector<Pending> pulls;
+            for (Key part = 0; part < 5; ++part)
+              pulls.push_back(table.pull_async(KeyRange{part * 100, part * 100 + 100}, values[part]));
+            for (int part = 4; part >= 0; --part) {
+              RETURN_IF_ERROR(pulls[static_cast<std::size_t>(part)].wait());
+              EXPECT_TRUE(pulls[static_cast<std::size_t>(part)].done());
+              for (const std::int32_t value : values[static_cast<std::size_t>(part)])
+                EXPECT_GE(value, clock + 1);
+            }
+            // Not waited for: clock() ends it.
+            Pending left = table.pull_async(KeyRange{0, 100}, values[0]);
+            RETURN_IF_ERROR(session.clock());
+            EXPECT_TRUE(left.done());
+          }
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(SessionTest, CacheLimitIsKeptAndReadsGoOn) {
+  const ClusterResult result = run_cluster(
+      {.servers = 2, .workers = 2, .read_path = ReadPath::kCached}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>(
+            {.name = "rows", .rows = 100, .width = 1, .consistency = Essp{0}, .cache_rows = 10});
+        RETURN_IF_ERROR(table.status());
+        std::vector<float> values(100);
+        for (int clock = 0; clock < 5; ++clock) {
+          RETURN_IF_ERROR((*table)->push(KeyRange{0, 100}, std::vector<float>(100, 1)));
+          RETURN_IF_ERROR(session.barrier());
+          RETURN_IF_ERROR((*table)->pull(KeyRange{0, 100}, values));
+          for (const float value : values) EXPECT_GE(value, 2.0F * static_cast<float>(clock + 1));
+        }
+        EXPECT_LE(session.statistics().rows_eagerly_received, 10U * 6);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SessionTest, AWorkerThatLeavesHoldsNobodyBack) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 3}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Bsp{}});
+        RETURN_IF_ERROR(table.status());
+        const int clocks = 3 * (static_cast<int>(session.rank()) + 1);
+        for (int clock = 0; clock < clocks; ++clock) {
+          RETURN_IF_ERROR((*table)->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
+          RETURN_IF_ERROR(session.clock());
+        }
+        std::vector<float> values(10);
+        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 10}, values));
+        if (session.rank() == 2) {
+          EXPECT_EQ(values[0], 18);
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SessionTest, GivingUpIsToldToAll) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 3}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Bsp{}});
+        RETURN_IF_ERROR(table.status());
+        for (int clock = 0; clock < 100; ++clock) {
+          if (session.rank() == 1 && clock == 3) return absl::InvalidArgumentError("line 7: no number");
+          RETURN_IF_ERROR(session.clock());
+        }
+        return absl::OkStatus();
+      });
+  for (const std::size_t worker : {std::size_t{0}, std::size_t{2}}) {
+    EXPECT_EQ(result.workers[worker].code(), absl::StatusCode::kAborted) << result.workers[worker];
+    EXPECT_THAT(message_of(result.workers[worker]), HasSubstr("worker 1"));
+    EXPECT_THAT(message_of(result.workers[worker]), HasSubstr("line 7: no number"));
+  }
+  for (const absl::Status& server : result.servers) EXPECT_THAT(message_of(server), HasSubstr("worker 1"));
+}
+
+TEST(SessionTest, AServerThatDiesIsNamed) {
+  ServerThreads servers({.servers = 2, .workers = 1});
+  auto session = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto table = (*session)->table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Bsp{}});
+  ASSERT_TRUE(table.ok()) << table.status();
+  servers.stop(1);
+  absl::Status status;
+  const auto start = std::chrono::steady_clock::now();
+  while (status.ok() && std::chrono::steady_clock::now() - start < std::chrono::seconds(10)) {
+    status = (*session)->clock();
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(message_of(status), HasSubstr("server 1"));
+  // Broken for good, with the same words.
+  std::vector<float> values(10);
+  EXPECT_EQ((*table)->pull(KeyRange{0, 10}, values), status);
+  EXPECT_EQ((*session)->clock(), status);
+}
+
+TEST(SessionTest, ASecondWorkerOfOneRankIsRefused) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto first = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = Session::connect(servers.session_options(0)).status();
+  EXPECT_FALSE(second.ok());
+  EXPECT_THAT(message_of(second), HasSubstr("worker 0"));
+  SessionOptions other = servers.session_options(1);
+  other.workers = 3;
+  EXPECT_FALSE(Session::connect(other).ok());
+  // The job goes on.
+  auto right = Session::connect(servers.session_options(1));
+  EXPECT_TRUE(right.ok()) << right.status();
+}
+
+}  // namespace
+}  // namespace verbena::testing

@@ -1,0 +1,328 @@
+// A lane by itself, step by step: what it applies when, and what it tells whom.
+#include "server/lane.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <list>
+#include <map>
+#include <optional>
+#include <random>
+
+namespace verbena::server {
+namespace {
+
+using protocol::BulkHeader;
+using protocol::BulkKind;
+using protocol::Key;
+
+constexpr std::uint32_t kWidth = 2;
+constexpr std::size_t kStride = 8;
+constexpr std::size_t kRecord = protocol::record_bytes(kStride);
+
+struct Told {
+  BulkHeader header;
+  std::map<Key, float> rows;  ///< first value of each
+};
+
+class LaneTest : public ::testing::Test {
+ protected:
+  void start(consistency::ConsistencyModel model, std::uint32_t workers, std::size_t buffer_records = 100,
+             std::size_t buffers = Lane::kPushBuffers) {
+    rows_.assign(kRows * kStride, std::byte{0});
+    shard_.table = {.table = 0,
+                    .value_type = protocol::ValueType::kFloat,
+                    .rows = kRows,
+                    .width = kWidth,
+                    .name = "rows"};
+    shard_.model = model;
+    shard_.stride_bytes = kStride;
+    shard_.range = {kFirst, kFirst + kRows};
+    shard_.lanes = protocol::RangePartition(kRows, 1);
+    shard_.rows = rows_;
+    lane_.emplace(0, workers);
+    for (std::uint32_t worker = 0; worker < workers; ++worker) {
+      for (std::size_t i = 0; i < buffers; ++i) {
+        memory_.emplace_back(sizeof(BulkHeader) + buffer_records * kRecord);
+        buffers_.push_back({.worker = worker, .memory = memory_.back()});
+        lane_->add_push_buffer(&buffers_.back());
+      }
+    }
+    lane_->enqueue({.kind = LaneTask::Kind::kOpen, .shard = &shard_});
+  }
+
+  void updates(std::uint32_t worker, const std::vector<std::pair<Key, float>>& rows,
+               consistency::Clock clock = 0) {
+    inbox_.emplace_back(rows.size() * kRecord);
+    std::byte* to = inbox_.back().data();
+    for (const auto& [key, value] : rows) {
+      const float values[kWidth] = {value, -value};
+      std::memcpy(to, &key, sizeof key);
+      std::memcpy(to + sizeof key, values, sizeof values);
+      to += kRecord;
+    }
+    const BulkHeader header{
+        .kind = BulkKind::kUpdates, .count = static_cast<std::uint32_t>(rows.size()), .clock = clock};
+    messages_.emplace_back();
+    lane_->enqueue({.kind = LaneTask::Kind::kUpdates,
+                    .worker = worker,
+                    .message = {header, inbox_.back()},
+                    .inbox = &messages_.back()});
+  }
+
+  void subscribe(std::uint32_t worker, const std::vector<Key>& keys) {
+    inbox_.emplace_back(keys.size() * sizeof(Key));
+    std::memcpy(inbox_.back().data(), keys.data(), inbox_.back().size());
+    const BulkHeader header{.kind = BulkKind::kSubscribe, .count = static_cast<std::uint32_t>(keys.size())};
+    lane_->enqueue(
+        {.kind = LaneTask::Kind::kSubscribe, .worker = worker, .message = {header, inbox_.back()}});
+  }
+
+  void clock(std::uint32_t worker, consistency::Clock clock) {
+    lane_->enqueue({.kind = LaneTask::Kind::kClock, .worker = worker, .clock = clock});
+  }
+
+  /// Drives the lane until idle. The buffers go back at once unless `keep`.
+  std::vector<Told> poll(std::uint32_t worker, bool keep = false) {
+    while (lane_->poll() || collect(keep)) {
+    }
+    std::vector<Told> told = std::move(told_[worker]);
+    told_[worker].clear();
+    return told;
+  }
+
+  bool collect(bool keep) {
+    PushBuffer* buffer = nullptr;
+    bool any = false;
+    while (lane_->take_outgoing(buffer)) {
+      any = true;
+      Told told;
+      const auto message = protocol::decode_bulk(buffer->memory.first(buffer->used_bytes));
+      EXPECT_TRUE(message.ok());
+      EXPECT_TRUE(protocol::check_records(*message, kStride, shard_.range).ok());
+      told.header = message->header;
+      for (std::size_t i = 0; i < told.header.count; ++i) {
+        float value;
+        std::memcpy(&value, protocol::record_values(message->payload, kStride, i), sizeof value);
+        told.rows[protocol::record_key(message->payload, kStride, i)] = value;
+      }
+      told_[buffer->worker].push_back(told);
+      if (keep) {
+        kept_.push_back(buffer);
+      } else {
+        lane_->give_back(buffer);
+      }
+    }
+    return any;
+  }
+
+  float row(Key key) const {
+    float value;
+    std::memcpy(&value, shard_.row(key), sizeof value);
+    return value;
+  }
+
+  static constexpr Key kFirst = 100;
+  static constexpr std::uint64_t kRows = 20;
+  std::vector<std::byte> rows_;
+  Shard shard_;
+  std::optional<Lane> lane_;
+  std::list<std::vector<std::byte>> memory_;
+  std::list<PushBuffer> buffers_;
+  std::list<std::vector<std::byte>> inbox_;
+  std::deque<InboxMessage> messages_;
+  std::map<std::uint32_t, std::vector<Told>> told_;
+  std::vector<PushBuffer*> kept_;
+};
+
+TEST_F(LaneTest, SspAppliesAtOnceBspHoldsBack) {
+  start(consistency::Ssp{1}, 2);
+  updates(0, {{100, 1}, {119, 2}});
+  poll(0);
+  EXPECT_EQ(row(100), 1);
+  EXPECT_EQ(row(119), 2);
+  EXPECT_TRUE(messages_.front().done);
+
+  start(consistency::Bsp{}, 2);
+  updates(1, {{100, 1}});
+  clock(1, 1);
+  updates(1, {{100, 10}}, 1);  // already of the next clock
+  updates(0, {{100, 100}});
+  poll(0);
+  EXPECT_EQ(row(100), 0);
+  EXPECT_TRUE(messages_.back().done) << "a held-back update must not keep the inbox";
+  clock(0, 1);
+  poll(0);
+  EXPECT_EQ(row(100), 101);
+  clock(0, 2);
+  poll(0);
+  EXPECT_EQ(row(100), 101);
+  clock(1, 2);
+  poll(0);
+  EXPECT_EQ(row(100), 111);
+}
+
+TEST_F(LaneTest, BspAppliesInWorkerOrderWhateverTheArrival) {
+  // In floats, (2^24 + 1) − 2^24 is 0 where the order is 0, 1, 2 and 1 where worker 2 comes before worker 1.
+  const std::vector<float> values{16777216.0F, 1.0F, -16777216.0F};
+  for (const std::vector<std::uint32_t>& arrival :
+       std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {2, 0, 1}}) {
+    start(consistency::Bsp{}, 3);
+    for (const std::uint32_t worker : arrival) {
+      updates(worker, {{105, values[worker]}});
+      clock(worker, 1);
+    }
+    poll(0);
+    EXPECT_EQ(row(105), 0.0F);
+  }
+}
+
+TEST_F(LaneTest, EachAdvanceIsToldWithWhatIsApplied) {
+  start(consistency::Ssp{0}, 2);
+  updates(0, {{100, 1}});
+  updates(0, {{101, 1}});
+  clock(0, 1);
+  std::vector<Told> told = poll(0);
+  ASSERT_EQ(told.size(), 1U);  // its own updates are applied, though nobody's clock advanced
+  EXPECT_EQ(told[0].header.clock, 0);
+  EXPECT_EQ(told[0].header.applied, 2U);
+  EXPECT_TRUE(poll(1).empty());
+  clock(1, 1);
+  told = poll(1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].header.clock, 1);
+  EXPECT_EQ(told[0].header.applied, 0U);
+  ASSERT_EQ(poll(0).size(), 1U);
+}
+
+TEST_F(LaneTest, DirtySubscribedRowsGoBeforeTheClock) {
+  start(consistency::Essp{1}, 2, 3);  // three rows a message
+  subscribe(1, {100, 101, 102, 103, 104, 105, 106});
+  updates(0, {{100, 1}, {101, 2}, {110, 3}});
+  clock(0, 1);
+  EXPECT_TRUE(poll(1).empty());
+  clock(1, 1);
+  std::vector<Told> told = poll(1);
+  ASSERT_EQ(told.size(), 3U);
+  std::map<Key, float> seen;
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].header.clock, i + 1 == told.size() ? 1 : 0);
+    seen.insert(told[i].rows.begin(), told[i].rows.end());
+  }
+  // All it subscribed to, for its copies may be old; not row 110, which it does not cache.
+  EXPECT_EQ(seen,
+            (std::map<Key, float>{{100, 1}, {101, 2}, {102, 0}, {103, 0}, {104, 0}, {105, 0}, {106, 0}}));
+  // From now on only what changes.
+  updates(0, {{105, 7}}, 1);
+  clock(0, 2);
+  clock(1, 2);
+  told = poll(1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].rows, (std::map<Key, float>{{105, 7}}));
+  EXPECT_EQ(told[0].header.clock, 2);
+}
+
+TEST_F(LaneTest, ASlowWorkerGetsTheNewestRowsOnce) {
+  start(consistency::Essp{1}, 2, 100, 1);  // one buffer
+  subscribe(1, {100});
+  clock(0, 1);
+  clock(1, 1);
+  ASSERT_EQ(poll(1, true).size(), 1U);
+  for (consistency::Clock t = 2; t < 50; ++t) {
+    updates(0, {{100, 1}}, t - 1);
+    clock(0, t);
+    clock(1, t);
+    EXPECT_TRUE(poll(1, true).empty());
+    poll(0);
+  }
+  for (PushBuffer* buffer : kept_) lane_->give_back(buffer);
+  kept_.clear();
+  const std::vector<Told> told = poll(1);
+  ASSERT_FALSE(told.empty());
+  ASSERT_LE(told.size(), 2U);
+  EXPECT_EQ(told.front().rows.at(100), 48);
+  EXPECT_EQ(told.back().header.clock, 49);
+}
+
+TEST_F(LaneTest, AWorkerThatLeftHoldsNobodyBack) {
+  start(consistency::Bsp{}, 3);
+  clock(0, 1);
+  clock(1, 1);
+  updates(2, {{100, 5}});
+  clock(2, consistency::VectorClock::kLeft);
+  ASSERT_FALSE(poll(0).empty());
+  EXPECT_EQ(row(100), 5);
+  clock(0, 2);
+  clock(1, 2);
+  EXPECT_EQ(poll(0).back().header.clock, 2);
+}
+
+// Random jobs of two workers that cache everything: whenever a clock is told, the rows received so far hold
+// all updates of earlier clocks, and `applied` counts exactly what they hold of the worker's own.
+TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    start(consistency::Essp{3}, 2, random() % 4 + 1, random() % 3 + 1);
+    struct Worker {
+      consistency::Clock clock = 0;
+      std::vector<std::vector<std::pair<Key, float>>> sent;  ///< messages
+      std::vector<consistency::Clock> sent_at;
+      std::map<Key, float> cache;
+    };
+    std::vector<Worker> workers(2);
+    for (std::uint32_t worker = 0; worker < 2; ++worker) {
+      std::vector<Key> all;
+      for (Key key = kFirst; key < kFirst + kRows; ++key) all.push_back(key);
+      subscribe(worker, all);
+    }
+    for (int step = 0; step < 100; ++step) {
+      const auto index = static_cast<std::uint32_t>(random() % 2);
+      Worker& worker = workers[index];
+      if (random() % 2 == 0) {
+        // Worker 0 counts in ones, worker 1 in thousands, so that a row tells how many of each it holds.
+        const std::vector<std::pair<Key, float>> rows{
+            {kFirst + random() % kRows, index == 0 ? 1.0F : 1000.0F}};
+        worker.sent.push_back(rows);
+        worker.sent_at.push_back(worker.clock);
+        updates(index, rows, worker.clock);
+      } else if (worker.clock <= workers[1 - index].clock + 3) {
+        clock(index, ++worker.clock);
+      }
+      if (random() % 3 == 0) lane_->poll();
+      collect(random() % 2 == 0);
+      if (random() % 3 == 0) {
+        for (PushBuffer* buffer : kept_) lane_->give_back(buffer);
+        kept_.clear();
+      }
+      for (std::uint32_t reader = 0; reader < 2; ++reader) {
+        for (const Told& told : told_[reader]) {
+          for (const auto& [key, value] : told.rows) {
+            workers[reader].cache[key] = value;
+            int own = 0;
+            for (std::size_t i = 0; i < told.header.applied; ++i)
+              own += workers[reader].sent[i][0].first == key;
+            const int seen = reader == 0 ? static_cast<int>(value) % 1000 : static_cast<int>(value) / 1000;
+            ASSERT_EQ(seen, own) << "seed " << seed;
+          }
+          if (told.header.clock == 0) continue;
+          for (Key key = kFirst; key < kFirst + kRows; ++key) {
+            for (std::uint32_t other = 0; other < 2; ++other) {
+              int least = 0;
+              for (std::size_t i = 0; i < workers[other].sent.size(); ++i) {
+                least +=
+                    workers[other].sent[i][0].first == key && workers[other].sent_at[i] < told.header.clock;
+              }
+              const auto value = static_cast<int>(workers[reader].cache.at(key));
+              ASSERT_GE(other == 0 ? value % 1000 : value / 1000, least) << "seed " << seed;
+            }
+          }
+        }
+        told_[reader].clear();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace verbena::server
