@@ -344,7 +344,7 @@ bool ShmConnection::pending() {
 // ---- the end
 // -----------------------------------------------------------------------------------------------
 
-OperationResult ShmConnection::refuse(OperationResult result, std::string reason) {
+OperationResult ShmConnection::refuse(OperationResult result, const std::string& reason) {
   fail(result == OperationResult::kAccessDenied ? absl::StatusCode::kPermissionDenied
                                                 : absl::StatusCode::kInternal,
        reason);

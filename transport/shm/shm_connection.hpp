@@ -99,7 +99,7 @@ class ShmConnection final : public Connection, private SocketUser {
   std::size_t poll_channel(std::span<Event> events, std::span<std::byte>& space);
   [[nodiscard]] bool ended() const;
 
-  OperationResult refuse(OperationResult result, std::string reason);
+  OperationResult refuse(OperationResult result, const std::string& reason);
   void hang_up();
   void fail(absl::StatusCode code, const std::string& reason);
   void ring_peer();
