@@ -159,12 +159,12 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
       return absl::Status(connection.status().code(),
                           fmt::format("{}: {}", address, std::string(connection.status().message())));
     }
-    const Duration rest = deadline - now();
-    if (rest <= Duration::zero()) {
+    const TimePoint time = now();
+    if (time >= deadline) {
       return absl::DeadlineExceededError(
           fmt::format("nobody has accepted connections at {} in time", address));
     }
-    std::this_thread::sleep_for(std::min(pause, rest));
+    std::this_thread::sleep_for(std::min(pause, deadline - time));
     pause = std::min<Duration>(2 * pause, kLongestConnectPause);
   }
 }
@@ -197,7 +197,11 @@ void ShmTransport::accept(const ControlSocket& listening) {
   auto peer = socket->peer();
   if (!peer.ok() || !check_uid(*peer).ok()) return;  // closes it, which is all that a stranger needs to know
   Stranger& stranger = strangers_.emplace_back(*this, std::move(*socket), *peer);
-  if (!hub_.sockets.add(stranger.socket.fd(), stranger).ok()) strangers_.pop_back();
+  if (!hub_.sockets.add(stranger.socket.fd(), stranger).ok()) {
+    strangers_.pop_back();
+  } else {
+    greet(stranger);  // it has spoken already, mostly
+  }
 }
 
 void ShmTransport::greet(Stranger& stranger) {
@@ -285,13 +289,14 @@ bool ShmTransport::spin_until_ready(TimePoint end) {
 
 void ShmTransport::wait_for_work(TimePoint deadline) {
   if (spin_until_ready(std::min(deadline, now() + spin_.now()))) return;
-  for (Duration rest = deadline - now(); rest > Duration::zero(); rest = deadline - now()) {
+  for (TimePoint time = now(); time < deadline; time = now()) {  // compared first: a difference may overflow
     hub_.doorbell.announce_sleep();
     if (ready()) {
       hub_.doorbell.cancel_sleep();
       return;
     }
-    const bool rung = hub_.doorbell.sleep(std::min<Duration>(rest, options_.socket_check_interval));
+    const bool rung =
+        hub_.doorbell.sleep(std::min<Duration>(deadline - time, options_.socket_check_interval));
     if (ready()) return;
     check_sockets();  // a peer also rings when it closes
     if (rung || ready()) return;

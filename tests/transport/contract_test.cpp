@@ -1,0 +1,781 @@
+// What transport/transport.hpp promises, tried on every backend.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "tests/transport/backend.hpp"
+#include "transport/shm/shm_transport.hpp"
+#include "transport/word_copy.hpp"
+
+namespace verbena::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Kind = Event::Kind;
+
+class TransportContract : public ::testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    address_ = GetParam().make_address();
+    ASSERT_TRUE(server_.transport->listen(address_).ok());
+    server_.connection = meet(client_, server_, address_);
+    ASSERT_NE(server_.connection, nullptr);
+  }
+  static Node make_node() { return Node(GetParam().make_transport()); }
+
+  static RemoteDescriptor grant(Node& owner, const MemoryRegion& region) {
+    auto descriptor = owner.connection->grant(region);
+    EXPECT_TRUE(descriptor.ok()) << descriptor.status();
+    return descriptor.ok() ? *descriptor : RemoteDescriptor();
+  }
+  /// Posts all, in pieces where the queue is full.
+  void post(Node& node, std::vector<WorkRequest> requests) {
+    std::span<const WorkRequest> rest = requests;
+    pump({&client_, &server_}, [&] {
+      rest = rest.subspan(node.connection->post(rest));
+      return rest.empty() || !node.connection->status().ok();
+    });
+    EXPECT_TRUE(rest.empty()) << node.connection->status();
+  }
+  /// Both ends fail once, nothing comes after, and nothing is taken any more.
+  void expect_disconnected(Node& node, const std::string& peer_name) {
+    pump({&client_, &server_}, [&] { return node.count(Kind::kDisconnected) > 0; });
+    pump_for({&client_, &server_}, milliseconds(30));
+    EXPECT_EQ(node.count(Kind::kDisconnected), 1U);
+    EXPECT_EQ(node.seen.back().event.kind, Kind::kDisconnected);
+    EXPECT_EQ(node.seen.back().event.connection, node.connection.get());
+    EXPECT_THAT(std::string(node.connection->status().message()), ::testing::HasSubstr(peer_name));
+    std::string text = "late";
+    const WorkRequest late = {.opcode = Opcode::kSend, .signaled = true, .local = bytes_of(text)};
+    EXPECT_EQ(node.connection->post({&late, 1}), 0U);
+  }
+  /// The client posts `request`, unsignaled, and a read after it, and is refused.
+  void expect_refused(WorkRequest request, const MemoryRegion& untouched) {
+    const std::vector<std::byte> before(untouched.bytes().begin(), untouched.bytes().end());
+    auto good = server_.region(64, Access::kRemoteRead);
+    WorkRequest second = {.opcode = Opcode::kRead,
+                          .signaled = true,
+                          .id = 2,
+                          .local = request.region->bytes().first(8),
+                          .region = request.region,
+                          .remote = grant(server_, *good)};
+    request.id = 1;
+    const std::array<WorkRequest, 2> both = {request, second};
+    const std::size_t taken = client_.connection->post(both);
+    ASSERT_GE(taken, 1U);
+    expect_disconnected(client_, client_.connection->peer_name());
+    expect_disconnected(server_, server_.connection->peer_name());
+    const auto completions = client_.of(Kind::kCompletion);
+    ASSERT_EQ(completions.size(), taken);
+    EXPECT_EQ(completions[0].event.id, 1U);
+    EXPECT_EQ(completions[0].event.result, OperationResult::kAccessDenied);
+    if (taken == 2) {
+      EXPECT_EQ(completions[1].event.result, OperationResult::kFlushed);
+    }
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), untouched.bytes().begin()));
+  }
+
+  std::string address_;
+  Node server_ = make_node();
+  Node client_ = make_node();
+};
+
+std::vector<std::size_t> sizes() {
+  return {0, 1, 7, 8, 9, 63, 64, 65, 100, 400, 4096, std::size_t{1} << 20, (std::size_t{3} << 20) + 5};
+}
+
+void fill(std::span<std::byte> bytes, std::uint32_t seed) {
+  std::minstd_rand random(seed);
+  std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::byte>(random()); });
+}
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte each) { return each == std::byte{0}; });
+}
+
+// ---- meeting
+// -----------------------------------------------------------------------------------------------
+
+TEST_P(TransportContract, AnAcceptedConnectionIsAnnouncedOnceAndTakenOnce) {
+  pump_for({&client_, &server_}, milliseconds(20));
+  EXPECT_EQ(server_.count(Kind::kAccepted), 1U);
+  EXPECT_EQ(server_.transport->take_accepted(), nullptr);
+  EXPECT_EQ(client_.transport->take_accepted(), nullptr);
+  EXPECT_TRUE(server_.connection->status().ok());
+  EXPECT_TRUE(client_.connection->status().ok());
+  EXPECT_FALSE(server_.connection->peer_name().empty());
+}
+
+TEST_P(TransportContract, OnlyOneListensAtAnAddress) {
+  EXPECT_EQ(server_.transport->listen(address_).code(), absl::StatusCode::kAlreadyExists);
+  const absl::Status status = client_.transport->listen(address_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(address_));
+  server_.connection.reset();
+  server_.transport.reset();
+  EXPECT_TRUE(client_.transport->listen(address_).ok()) << "the address is free once its listener is gone";
+}
+
+TEST_P(TransportContract, AConnectWithoutListenerEndsAtItsDeadlineAndNamesTheAddress) {
+  const std::string nobody = GetParam().make_address();
+  const TimePoint deadline = client_.in(milliseconds(60));
+  auto connection = client_.transport->connect(nobody, deadline);
+  EXPECT_GE(client_.transport->now(), deadline);
+  EXPECT_LT(client_.transport->now(), deadline + seconds(5));
+  ASSERT_EQ(connection.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(connection.status().message()), ::testing::HasSubstr(nobody));
+}
+
+TEST_P(TransportContract, AConnectWaitsForItsListener) {
+  const std::string address = GetParam().make_address();
+  Node late = make_node();
+  Node early = make_node();
+  auto connecting =
+      std::async(std::launch::async, [&] { return early.transport->connect(address, early.in(kPatience)); });
+  std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(late.transport->listen(address).ok());
+  pump({&late}, [&] { return !late.accepted.empty(); });
+  auto connection = connecting.get();
+  ASSERT_TRUE(connection.ok()) << connection.status();
+}
+
+TEST_P(TransportContract, AnAddressOfAnotherKindIsRefused) {
+  EXPECT_EQ(server_.transport->listen("carrier-pigeon").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(client_.transport->connect("carrier-pigeon", client_.in(milliseconds(1))).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(TransportContract, ManyConnectionsToOneListenerAreKeptApart) {
+  constexpr std::uint32_t kClients = 24;
+  std::vector<Node> clients;
+  std::vector<std::unique_ptr<Connection>> ends;
+  for (std::uint32_t i = 0; i < kClients; ++i) {
+    clients.push_back(make_node());
+    ends.push_back(meet(clients.back(), server_, address_));
+    ASSERT_NE(ends.back(), nullptr);
+    ends.back()->user_data = i;
+    std::string text = fmt::format("from {}", i);
+    const WorkRequest hello = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+    ASSERT_EQ(clients.back().connection->post({&hello, 1}), 1U);
+  }
+  ASSERT_TRUE(pump({&server_}, [&] { return server_.count(Kind::kMessage) == kClients; }));
+  for (const Node::Seen& seen : server_.of(Kind::kMessage)) {
+    EXPECT_EQ(seen.message, fmt::format("from {}", seen.event.connection->user_data));
+    std::string text = fmt::format("to {}", seen.event.connection->user_data);
+    const WorkRequest reply = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+    ASSERT_EQ(seen.event.connection->post({&reply, 1}), 1U);
+  }
+  for (std::uint32_t i = 0; i < kClients; ++i) {
+    ASSERT_TRUE(pump({&clients[i]}, [&] { return clients[i].count(Kind::kMessage) == 1; }));
+    EXPECT_EQ(clients[i].of(Kind::kMessage)[0].message, fmt::format("to {}", i));
+  }
+}
+
+// ---- memory
+// ------------------------------------------------------------------------------------------------
+
+TEST_P(TransportContract, ARegionIsZeroedAndPageAligned) {
+  for (const Access access : {Access::kLocal, Access::kRemoteRead, Access::kRemoteWrite}) {
+    auto region = client_.region(5000, access);
+    EXPECT_EQ(region->bytes().size(), 5000U);
+    EXPECT_EQ(region->access(), access);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region->bytes().data()) % 4096, 0U);
+    EXPECT_TRUE(all_zero(region->bytes()));
+    fill(region->bytes(), 1);
+  }
+}
+
+TEST_P(TransportContract, ARegionBeyondTheHostIsRefused) {
+  for (const std::size_t bytes : {std::size_t{1} << 46, std::numeric_limits<std::size_t>::max()}) {
+    auto region = client_.transport->allocate_region(bytes, Access::kRemoteRead);
+    EXPECT_EQ(region.status().code(), absl::StatusCode::kResourceExhausted) << region.status();
+  }
+}
+
+TEST_P(TransportContract, ALocalRegionIsNotGranted) {
+  auto region = client_.region(64, Access::kLocal);
+  EXPECT_FALSE(client_.connection->grant(*region).ok());
+}
+
+TEST_P(TransportContract, MappedMemoryIsThePeersOwnAndOnlyWhereItIsReadable) {
+  auto readable = server_.region(4096, Access::kRemoteRead);
+  auto writable = server_.region(4096, Access::kRemoteWrite);
+  const RemoteDescriptor whole = grant(server_, *readable);
+  RemoteDescriptor beyond = whole;
+  beyond.address += 8;
+  EXPECT_EQ(client_.connection->mapped(beyond), nullptr);
+  EXPECT_EQ(client_.connection->mapped(grant(server_, *writable)), nullptr);
+  EXPECT_EQ(client_.connection->mapped({}), nullptr);
+  const std::byte* place = client_.connection->mapped(whole.slice(800, 8));
+  if (place == nullptr) return;  // two hosts
+  put_at<std::uint64_t>(readable->bytes(), 800, 4711);
+  EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U);
+  readable.reset();
+  EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U) << "readable as long as the connection lives";
+  EXPECT_EQ(client_.connection->mapped(whole), nullptr);
+}
+
+// ---- requests
+// ----------------------------------------------------------------------------------------------
+
+TEST_P(TransportContract, WritesOfEverySizeArriveWholeAndNowhereElse) {
+  for (const std::size_t size : sizes()) {
+    for (const std::size_t offset : {0U, 3U, 12U}) {
+      auto target = server_.region(size + 64, Access::kRemoteWrite);
+      auto source = client_.region(size + 64, Access::kLocal);
+      fill(source->bytes(), static_cast<std::uint32_t>(size + 1));
+      const std::size_t notified = server_.count(Kind::kNotification);
+      post(client_, {{.opcode = Opcode::kWriteNotify,
+                      .notification = static_cast<std::uint32_t>(size),
+                      .local = source->bytes().subspan(8, size),
+                      .region = source.get(),
+                      .remote = grant(server_, *target).slice(offset, size)}});
+      ASSERT_TRUE(pump({&server_}, [&] { return server_.count(Kind::kNotification) > notified; }));
+      EXPECT_EQ(server_.seen.back().event.notification, size);
+      EXPECT_EQ(server_.seen.back().event.connection, server_.connection.get());
+      EXPECT_TRUE(all_zero(target->bytes().first(offset)));
+      EXPECT_TRUE(std::ranges::equal(source->bytes().subspan(8, size), target->bytes().subspan(offset, size)))
+          << size << " at " << offset;
+      EXPECT_TRUE(all_zero(target->bytes().subspan(offset + size)));
+    }
+  }
+}
+
+TEST_P(TransportContract, ReadsOfEverySizeBringTheBytesAndNoOthers) {
+  for (const std::size_t size : sizes()) {
+    for (const std::size_t offset : {0U, 3U, 12U}) {
+      auto source = server_.region(size + 64, Access::kRemoteRead);
+      auto target = client_.region(size + 64, Access::kLocal);
+      fill(source->bytes(), static_cast<std::uint32_t>(size + 1));
+      const std::size_t completed = client_.count(Kind::kCompletion);
+      post(client_, {{.opcode = Opcode::kRead,
+                      .signaled = true,
+                      .id = size,
+                      .local = target->bytes().subspan(8, size),
+                      .region = target.get(),
+                      .remote = grant(server_, *source).slice(offset, size)}});
+      ASSERT_TRUE(pump({&client_}, [&] { return client_.count(Kind::kCompletion) > completed; }));
+      EXPECT_EQ(client_.seen.back().event.id, size);
+      EXPECT_EQ(client_.seen.back().event.result, OperationResult::kOk);
+      EXPECT_TRUE(std::ranges::equal(source->bytes().subspan(offset, size), target->bytes().subspan(8, size)))
+          << size << " at " << offset;
+      EXPECT_TRUE(all_zero(target->bytes().subspan(8 + size)));
+    }
+  }
+}
+
+TEST_P(TransportContract, RequestsAreCarriedOutInTheOrderOfPosting) {
+  auto shelf = server_.region(4096, Access::kRemoteRead);
+  auto drop = server_.region(4096, Access::kRemoteWrite);
+  auto local = client_.region(4096, Access::kLocal);
+  std::iota(reinterpret_cast<std::uint64_t*>(local->bytes().data()),
+            reinterpret_cast<std::uint64_t*>(local->bytes().data() + 512), 1000);
+  put_at<std::uint64_t>(shelf->bytes(), 0, 77);
+  const RemoteDescriptor source = grant(server_, *shelf).slice(0, 8);
+  const RemoteDescriptor target = grant(server_, *drop).slice(0, 8);
+  std::vector<WorkRequest> requests;
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    requests.push_back({.opcode = i % 2 == 0 ? Opcode::kWrite : Opcode::kWriteNotify,
+                        .signaled = true,
+                        .notification = i,
+                        .id = i,
+                        .local = local->bytes().subspan(i * 8, 8),
+                        .region = local.get(),
+                        .remote = target});
+  }
+  requests.push_back({.opcode = Opcode::kRead,
+                      .signaled = true,
+                      .id = 32,
+                      .local = local->bytes().subspan(2048, 8),
+                      .region = local.get(),
+                      .remote = source});
+  post(client_, requests);
+  ASSERT_TRUE(pump({&client_, &server_}, [&] {
+    return client_.count(Kind::kCompletion) == 33 && server_.count(Kind::kNotification) == 16;
+  }));
+  const auto completions = client_.of(Kind::kCompletion);
+  for (std::uint32_t i = 0; i < 33; ++i) EXPECT_EQ(completions[i].event.id, i);
+  const auto notifications = server_.of(Kind::kNotification);
+  for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(notifications[i].event.notification, 2 * i + 1);
+  EXPECT_EQ(value_at<std::uint64_t>(drop->bytes()), 1031U) << "the last write wins";
+  EXPECT_EQ(value_at<std::uint64_t>(local->bytes(), 2048), 77U);
+}
+
+TEST_P(TransportContract, ANotificationShowsAllEarlierWrites) {
+  constexpr std::uint32_t kRounds = 3000;
+  constexpr std::size_t kWords = 128;
+  auto target = server_.region(kWords * 8, Access::kRemoteWrite);
+  const RemoteDescriptor remote = grant(server_, *target);
+  std::thread writer([&] {
+    auto local = client_.region(kWords * 8, Access::kLocal);
+    for (std::uint32_t round = 1; round <= kRounds; ++round) {
+      std::vector<WorkRequest> requests;
+      for (std::size_t word = 0; word < kWords; ++word)
+        put_at<std::uint64_t>(local->bytes(), word * 8, round);
+      for (std::size_t part = 0; part < 8; ++part) {
+        requests.push_back({.opcode = part == 7 ? Opcode::kWriteNotify : Opcode::kWrite,
+                            .signaled = part == 7,
+                            .notification = round,
+                            .local = local->bytes().subspan((7 - part) * 128, 128),
+                            .region = local.get(),
+                            .remote = remote.slice((7 - part) * 128, 128)});
+      }
+      std::span<const WorkRequest> rest = requests;
+      pump({&client_}, [&] { return (rest = rest.subspan(client_.connection->post(rest))).empty(); });
+      pump({&client_}, [&] { return client_.count(Kind::kCompletion) == 1; });  // local may be changed again
+      client_.seen.clear();
+    }
+  });
+  std::uint32_t last = 0;
+  std::size_t stale = 0;
+  pump({&server_}, [&] {
+    for (const Node::Seen& seen : server_.of(Kind::kNotification)) {
+      EXPECT_EQ(seen.event.notification, ++last);
+      std::array<std::uint64_t, kWords> words;
+      copy_words(words.data(), reinterpret_cast<const std::uint64_t*>(target->bytes().data()), kWords);
+      for (const std::uint64_t word : words) stale += word < last || word > kRounds ? 1 : 0;
+    }
+    server_.seen.clear();
+    return last == kRounds;
+  });
+  writer.join();
+  EXPECT_EQ(stale, 0U);
+}
+
+TEST_P(TransportContract, OnlySignaledRequestsRaiseCompletionsEachOne) {
+  auto target = server_.region(64, Access::kRemoteWrite);
+  auto local = client_.region(64, Access::kLocal);
+  std::vector<WorkRequest> requests;
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    requests.push_back({.opcode = Opcode::kWrite,
+                        .signaled = i % 3 == 0,
+                        .id = i,
+                        .local = local->bytes(),
+                        .region = local.get(),
+                        .remote = grant(server_, *target)});
+  }
+  post(client_, requests);
+  pump({&client_}, [&] { return client_.count(Kind::kCompletion) == 34; });
+  pump_for({&client_, &server_}, milliseconds(20));
+  const auto completions = client_.of(Kind::kCompletion);
+  ASSERT_EQ(completions.size(), 34U);
+  for (std::uint32_t i = 0; i < 34; ++i) EXPECT_EQ(completions[i].event.id, 3 * i);
+  EXPECT_EQ(client_.seen.size(), 34U);
+  EXPECT_EQ(server_.seen.size(), 1U) << "kAccepted; a plain write raises nothing at the peer";
+}
+
+TEST_P(TransportContract, MessagesArriveInOrderUpToTheirMaximum) {
+  const std::size_t most = client_.transport->max_message_bytes();
+  std::vector<std::string> sent;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{7}, most - 1, most}) {
+    for (int i = 0; i < 30; ++i) sent.push_back(std::string(size, static_cast<char>('a' + i)));
+  }
+  for (std::string text : sent) {
+    post(client_, {{.opcode = Opcode::kSend, .local = bytes_of(text)}});
+    std::ranges::fill(text, '!');  // copied before post() returned
+  }
+  ASSERT_TRUE(pump({&server_}, [&] { return server_.count(Kind::kMessage) == sent.size(); }));
+  const auto messages = server_.of(Kind::kMessage);
+  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(messages[i].message, sent[i]) << i;
+}
+
+TEST_P(TransportContract, MessagesAndNotificationsKeepTheirOrder) {
+  auto target = server_.region(64, Access::kRemoteWrite);
+  auto local = client_.region(64, Access::kLocal);
+  const RemoteDescriptor remote = grant(server_, *target);
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    std::string text = fmt::format("{}", i);
+    post(client_, {i % 3 == 0 ? WorkRequest{.opcode = Opcode::kSend, .local = bytes_of(text)}
+                              : WorkRequest{.opcode = Opcode::kWriteNotify,
+                                            .notification = i,
+                                            .local = local->bytes().first(i % 3),
+                                            .region = local.get(),
+                                            .remote = remote}});
+  }
+  ASSERT_TRUE(pump({&server_}, [&] { return server_.seen.size() == 3001; }));
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    const Node::Seen& seen = server_.seen[i + 1];
+    ASSERT_EQ(seen.event.kind, i % 3 == 0 ? Kind::kMessage : Kind::kNotification) << i;
+    if (i % 3 == 0) {
+      EXPECT_EQ(seen.message, fmt::format("{}", i));
+    } else {
+      EXPECT_EQ(seen.event.notification, i);
+    }
+  }
+}
+
+TEST_P(TransportContract, AMessageThatIsTooLongFailsTheConnection) {
+  std::string text(client_.transport->max_message_bytes() + 1, 'x');
+  const WorkRequest request = {.opcode = Opcode::kSend, .id = 9, .local = bytes_of(text)};
+  EXPECT_EQ(client_.connection->post({&request, 1}), 1U);
+  expect_disconnected(client_, client_.connection->peer_name());
+  ASSERT_EQ(client_.count(Kind::kCompletion), 1U);
+  EXPECT_NE(client_.seen[0].event.result, OperationResult::kOk);
+  EXPECT_EQ(server_.count(Kind::kMessage), 0U);
+}
+
+TEST_P(TransportContract, AFullQueueTakesFewerAndGoesOnAfterPolls) {
+  auto target = server_.region(8, Access::kRemoteWrite);
+  auto local = client_.region(8, Access::kLocal);
+  WorkRequest request = {.opcode = Opcode::kWriteNotify,
+                         .signaled = true,
+                         .local = local->bytes(),
+                         .region = local.get(),
+                         .remote = grant(server_, *target)};
+  std::uint32_t posted = 0;
+  const auto post_next = [&] {
+    request.notification = posted;
+    request.id = posted;
+    const std::size_t taken = client_.connection->post({&request, 1});
+    posted += static_cast<std::uint32_t>(taken);
+    return taken;
+  };
+  while (post_next() == 1) ASSERT_LT(posted, 1U << 22U) << "no bound";
+  EXPECT_TRUE(client_.connection->status().ok());
+  const std::uint32_t total = posted + 5000;
+  std::uint32_t completed = 0;
+  std::uint32_t notified = 0;
+  pump({&client_, &server_}, [&] {
+    for (const Node::Seen& seen : client_.of(Kind::kCompletion)) EXPECT_EQ(seen.event.id, completed++);
+    for (const Node::Seen& seen : server_.of(Kind::kNotification))
+      EXPECT_EQ(seen.event.notification, notified++);
+    client_.seen.clear();
+    server_.seen.clear();
+    if (posted < total) post_next();
+    return completed == total && notified == total;
+  });
+}
+
+TEST_P(TransportContract, BothDirectionsAtOnce) {
+  constexpr std::uint64_t kRounds = 2000;
+  const auto run = [](Node& node, std::uint64_t& received) {
+    std::uint64_t sent = 0;
+    pump({&node}, [&] {
+      std::string text(8, ' ');
+      put_at(bytes_of(text), 0, sent);
+      const WorkRequest request = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+      if (sent < kRounds) sent += node.connection->post({&request, 1});
+      for (const Node::Seen& seen : node.of(Kind::kMessage)) {
+        EXPECT_EQ(value_at<std::uint64_t>(std::as_bytes(std::span(seen.message))), received++);
+      }
+      node.seen.clear();
+      return sent == kRounds && received == kRounds;
+    });
+  };
+  std::uint64_t client_received = 0;
+  std::uint64_t server_received = 0;
+  std::thread other([&] { run(server_, server_received); });
+  run(client_, client_received);
+  other.join();
+}
+
+// ---- rights
+// ------------------------------------------------------------------------------------------------
+
+class TransportRights : public TransportContract {
+ protected:
+  void SetUp() override {
+    TransportContract::SetUp();
+    readable_ = server_.region(4096, Access::kRemoteRead);
+    writable_ = server_.region(4096, Access::kRemoteWrite);
+    local_ = client_.region(8192, Access::kLocal);
+    fill(readable_->bytes(), 1);
+    fill(local_->bytes(), 2);
+  }
+  void TearDown() override {
+    readable_.reset();
+    writable_.reset();
+    local_.reset();
+  }
+  WorkRequest request(Opcode opcode, const RemoteDescriptor& remote, std::size_t bytes = 8) const {
+    return {
+        .opcode = opcode, .local = local_->bytes().first(bytes), .region = local_.get(), .remote = remote};
+  }
+  std::unique_ptr<MemoryRegion> readable_, writable_, local_;
+};
+
+TEST_P(TransportRights, WritingWhatIsOnlyReadable) {
+  expect_refused(request(Opcode::kWrite, grant(server_, *readable_)), *readable_);
+}
+
+TEST_P(TransportRights, ReadingWhatIsOnlyWritable) {
+  expect_refused(request(Opcode::kRead, grant(server_, *writable_)), *local_);
+}
+
+TEST_P(TransportRights, ReadingBeyondTheEnd) {
+  RemoteDescriptor remote = grant(server_, *readable_);
+  remote.address += 4090;
+  expect_refused(request(Opcode::kRead, remote), *local_);
+}
+
+TEST_P(TransportRights, WritingBeforeTheStart) {
+  RemoteDescriptor remote = grant(server_, *writable_);
+  remote.address -= 8;
+  expect_refused(request(Opcode::kWrite, remote), *writable_);
+}
+
+TEST_P(TransportRights, AnAddressNearTheTopDoesNotWrapAround) {
+  RemoteDescriptor remote = grant(server_, *readable_);
+  remote.address = std::numeric_limits<std::uint64_t>::max() - 3;
+  remote.length_bytes = std::numeric_limits<std::uint64_t>::max();
+  expect_refused(request(Opcode::kRead, remote), *local_);
+}
+
+TEST_P(TransportRights, AKeyOfNobody) {
+  RemoteDescriptor remote = grant(server_, *readable_);
+  remote.key ^= 0xffffffffffffffff;
+  expect_refused(request(Opcode::kRead, remote), *local_);
+}
+
+TEST_P(TransportRights, ARegionThatAnotherPeerWasGranted) {
+  Node third = make_node();
+  auto end = meet(third, server_, address_);
+  ASSERT_NE(end, nullptr);
+  auto remote = end->grant(*readable_);
+  ASSERT_TRUE(remote.ok());
+  expect_refused(request(Opcode::kRead, *remote), *local_);
+  EXPECT_TRUE(third.connection->status().ok()) << "the other connection goes on";
+}
+
+TEST_P(TransportRights, ALocalSpanOutsideItsRegion) {
+  WorkRequest wrong = request(Opcode::kRead, grant(server_, *readable_));
+  auto small = client_.region(64, Access::kLocal);
+  wrong.region = small.get();
+  expect_refused(wrong, *local_);
+}
+
+TEST_P(TransportRights, ARegionThatIsGone) {
+  const RemoteDescriptor remote = grant(server_, *readable_);
+  post(client_, {request(Opcode::kRead, remote)});
+  EXPECT_TRUE(client_.connection->status().ok());
+  readable_.reset();
+  auto successor = server_.region(4096, Access::kRemoteRead);  // at the same place, perhaps
+  ASSERT_TRUE(server_.connection->grant(*successor).ok());
+  expect_refused(request(Opcode::kRead, remote), *local_);
+}
+
+TEST_P(TransportRights, APeerMayReachAllThatItWasGranted) {
+  const RemoteDescriptor source = grant(server_, *readable_);
+  WorkRequest read = request(Opcode::kRead, source, 4096);
+  WorkRequest last = request(Opcode::kRead, source.slice(4088, 8));
+  read.signaled = last.signaled = true;
+  post(client_, {read, last});
+  pump({&client_}, [&] { return client_.count(Kind::kCompletion) == 2; });
+  EXPECT_TRUE(client_.connection->status().ok());
+}
+
+// ---- ends
+// --------------------------------------------------------------------------------------------------
+
+TEST_P(TransportContract, AClosedConnectionIsReportedOnceWithThePeersName) {
+  server_.connection->set_peer_name("worker 3 (pid 4711)");
+  EXPECT_EQ(server_.connection->peer_name(), "worker 3 (pid 4711)");
+  client_.connection.reset();
+  expect_disconnected(server_, "worker 3 (pid 4711)");
+}
+
+TEST_P(TransportContract, WhatWasSentBeforeTheEndArrivesBeforeIt) {
+  auto target = server_.region(8, Access::kRemoteWrite);
+  auto local = client_.region(8, Access::kLocal);
+  put_at<std::uint64_t>(local->bytes(), 0, 5);
+  std::string text = "farewell";
+  post(client_, {{.opcode = Opcode::kWriteNotify,
+                  .notification = 1,
+                  .local = local->bytes(),
+                  .region = local.get(),
+                  .remote = grant(server_, *target)},
+                 {.opcode = Opcode::kSend, .signaled = true, .local = bytes_of(text)}});
+  pump({&client_}, [&] { return client_.count(Kind::kCompletion) == 1; });
+  client_.connection.reset();
+  ASSERT_TRUE(pump({&server_}, [&] { return server_.count(Kind::kDisconnected) == 1; }));
+  ASSERT_EQ(server_.seen.size(), 4U);
+  EXPECT_EQ(server_.seen[1].event.notification, 1U);
+  EXPECT_EQ(server_.seen[2].message, "farewell");
+  EXPECT_EQ(value_at<std::uint64_t>(target->bytes()), 5U);
+}
+
+TEST_P(TransportContract, EachOutstandingRequestEndsWhenThePeerGoes) {
+  auto target = server_.region(8, Access::kRemoteWrite);
+  auto local = client_.region(8, Access::kLocal);
+  WorkRequest request = {.opcode = Opcode::kWriteNotify,
+                         .signaled = true,
+                         .local = local->bytes(),
+                         .region = local.get(),
+                         .remote = grant(server_, *target)};
+  std::uint64_t posted = 0;
+  for (; posted < 200; ++posted) {
+    request.id = posted;
+    if (client_.connection->post({&request, 1}) == 0) break;
+  }
+  server_.connection.reset();
+  expect_disconnected(client_, client_.connection->peer_name());
+  const auto completions = client_.of(Kind::kCompletion);
+  ASSERT_EQ(completions.size(), posted);
+  for (std::uint64_t i = 0; i < posted; ++i) EXPECT_EQ(completions[i].event.id, i);
+}
+
+TEST_P(TransportContract, APeerThatVanishesInMidTrafficLeavesAnErrorNotAHang) {
+  auto target = server_.region(std::size_t{1} << 16, Access::kRemoteWrite);
+  const RemoteDescriptor remote = grant(server_, *target);
+  auto local = client_.region(std::size_t{1} << 16, Access::kLocal);
+  const WorkRequest request = {.opcode = Opcode::kWriteNotify,
+                               .signaled = true,
+                               .local = local->bytes(),
+                               .region = local.get(),
+                               .remote = remote};
+  std::thread killer([&] {
+    pump({&server_}, [&] { return server_.count(Kind::kNotification) > 100; });
+    target.reset();
+    server_.connection.reset();
+    server_.transport.reset();
+  });
+  std::uint64_t posted = 0;
+  std::uint64_t completed = 0;
+  pump({&client_}, [&] {
+    posted += client_.connection->post({&request, 1});
+    completed += client_.count(Kind::kCompletion);
+    const bool ended = client_.count(Kind::kDisconnected) == 1;
+    client_.seen.clear();
+    return ended;
+  });
+  killer.join();
+  EXPECT_EQ(completed, posted);
+  EXPECT_FALSE(client_.connection->status().ok());
+  EXPECT_FALSE(client_.connection->grant(*local).ok());
+}
+
+TEST_P(TransportContract, OneConnectionsEndLeavesTheOthersAlone) {
+  Node third = make_node();
+  auto end = meet(third, server_, address_);
+  ASSERT_NE(end, nullptr);
+  client_.connection.reset();
+  expect_disconnected(server_, server_.connection->peer_name());
+  std::string text = "still here";
+  const WorkRequest request = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+  ASSERT_EQ(third.connection->post({&request, 1}), 1U);
+  pump({&server_}, [&] { return server_.count(Kind::kMessage) == 1; });
+  EXPECT_TRUE(end->status().ok());
+}
+
+// ---- waiting
+// -----------------------------------------------------------------------------------------------
+
+TEST_P(TransportContract, AWaitEndsAtItsDeadlineAndUsesNoProcessor) {
+  pump_for({&client_, &server_}, milliseconds(20));
+  const auto used = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  const auto before = used();
+  const TimePoint deadline = server_.in(milliseconds(600));
+  std::size_t returns = 0;
+  while (server_.transport->now() < deadline) {
+    server_.transport->wait(deadline);
+    ++returns;
+    server_.poll();
+  }
+  EXPECT_LT(server_.transport->now(), deadline + seconds(5));
+  EXPECT_LT(returns, 100U);
+  EXPECT_LT(used() - before, milliseconds(150));
+}
+
+TEST_P(TransportContract, AWaitWhoseDeadlineHasPassedReturnsAtOnce) {
+  server_.transport->wait(server_.in(-seconds(1)));
+  server_.transport->wait(TimePoint::min());
+}
+
+TEST_P(TransportContract, AnInterruptEndsAWait) {
+  std::atomic<bool> asleep = false;
+  std::thread other([&] {
+    while (!asleep) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(30));
+    server_.transport->interrupt();
+  });
+  asleep = true;
+  const TimePoint deadline = server_.in(kPatience);
+  server_.transport->wait(deadline);
+  EXPECT_LT(server_.transport->now(), deadline);
+  other.join();
+}
+
+TEST_P(TransportContract, AnInterruptBeforeAWaitEndsIt) {
+  pump_for({&client_, &server_}, milliseconds(20));
+  server_.transport->interrupt();
+  const TimePoint deadline = server_.in(kPatience);
+  server_.transport->wait(deadline);
+  EXPECT_LT(server_.transport->now(), deadline);
+}
+
+Transport* g_signalled = nullptr;  // what the handler below interrupts
+
+TEST_P(TransportContract, ASignalHandlerMayInterrupt) {
+  g_signalled = server_.transport.get();
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { g_signalled->interrupt(); };
+  action.sa_flags = SA_RESTART;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  const TimePoint deadline = server_.in(kPatience);
+  std::thread other([owner = pthread_self()] {
+    std::this_thread::sleep_for(milliseconds(30));
+    pthread_kill(owner, SIGUSR1);
+  });
+  server_.transport->wait(deadline);
+  EXPECT_LT(server_.transport->now(), deadline);
+  other.join();
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST_P(TransportContract, AWaitEndsWhenSomethingArrives) {
+  constexpr std::uint32_t kRounds = 300;
+  const auto run = [&](Node& node, bool first) {
+    std::minstd_rand random(first ? 1 : 2);
+    std::string text = "ball";
+    const WorkRequest ball = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+    const TimePoint end = node.in(kPatience);
+    std::uint32_t sent = 0;
+    while (sent < kRounds && node.transport->now() < end) {
+      if (!first) {
+        while (node.count(Kind::kMessage) == 0 && node.transport->now() < end) {
+          node.transport->wait(end);
+          node.poll();
+        }
+        node.seen.clear();
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 100));
+      }
+      first = false;
+      sent += static_cast<std::uint32_t>(node.connection->post({&ball, 1}));
+    }
+    EXPECT_EQ(sent, kRounds);
+  };
+  std::thread other([&] { run(server_, false); });
+  run(client_, true);
+  other.join();
+}
+
+const Backend kShm = {.name = "shm",
+                      .make_transport = [] { return std::move(*make_shm_transport()); },
+                      .make_address =
+                          [counter = std::make_shared<std::atomic<int>>(0)] {
+                            return fmt::format("shm:contract-{}-{}", ::getpid(), ++*counter);
+                          }};
+
+std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
+  return info.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, ::testing::Values(kShm), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, TransportRights, ::testing::Values(kShm), name_of);
+
+}  // namespace
+}  // namespace verbena::transport

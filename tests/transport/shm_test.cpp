@@ -1,0 +1,477 @@
+// What is particular to the shared-memory backend: other programs, broken and hostile peers, the doorbell.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tests/transport/backend.hpp"
+#include "transport/shm/shm_transport.hpp"
+#include "transport/shm/transfer.hpp"
+
+extern char** environ;
+
+namespace verbena::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Kind = Event::Kind;
+
+Node make_node(const ShmOptions& options = {}) {
+  return Node(std::move(*make_shm_transport(options)));
+}
+
+std::string fresh_name() {
+  static std::atomic<int> counter = 0;
+  return fmt::format("shm-test-{}-{}", ::getpid(), ++counter);
+}
+std::string socket_name(const std::string& name) {
+  return fmt::format("verbena/{}/{}", ::getuid(), name);
+}
+
+/// A process of another program (shm_peer.cpp).
+class PeerProcess {
+ public:
+  explicit PeerProcess(std::vector<std::string> words) {
+    words.insert(words.begin(), VERBENA_SHM_PEER);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    EXPECT_EQ(::posix_spawn(&pid_, VERBENA_SHM_PEER, nullptr, nullptr, arguments.data(), environ), 0);
+  }
+  ~PeerProcess() {
+    if (pid_ > 0) kill();
+  }
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  void kill() {
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+  /// Its exit status; -1 if a signal ended it.
+  int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+/// A listening node, to which a peer of another program has connected.
+struct Host {
+  Host(const std::string& mode, std::vector<std::string> more = {}) {
+    EXPECT_TRUE(node.transport->listen("shm:" + name).ok());
+    more.insert(more.begin(), {mode, "shm:" + name});
+    process = std::make_unique<PeerProcess>(more);
+    pump({&node}, [&] { return !node.accepted.empty(); });
+    if (!node.accepted.empty()) node.connection = std::move(node.accepted.back());
+    node.accepted.clear();
+  }
+  const std::string name = fresh_name();
+  Node node = make_node();
+  std::unique_ptr<PeerProcess> process;
+};
+
+void send(Node& node, std::string text) {
+  const WorkRequest request = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+  ASSERT_EQ(node.connection->post({&request, 1}), 1U);
+}
+
+// ---- other processes
+// ---------------------------------------------------------------------------------------
+
+TEST(ShmProcesses, AnotherProgramConnectsAndAnswers) {
+  Host host("echo");
+  EXPECT_THAT(host.node.connection->peer_name(),
+              ::testing::HasSubstr(fmt::format("{}", host.process->pid())));
+  for (int i = 0; i < 100; ++i) {
+    const std::string text = fmt::format("message {}", i);
+    send(host.node, text);
+    ASSERT_TRUE(pump({&host.node}, [&] { return host.node.count(Kind::kMessage) == 1; }));
+    EXPECT_EQ(host.node.of(Kind::kMessage)[0].message, text);
+    host.node.seen.clear();
+  }
+  host.node.connection.reset();
+  EXPECT_EQ(host.process->wait(), 0);
+}
+
+TEST(ShmProcesses, AKilledPeerIsNoticedWhileBusy) {
+  Host host("talk");
+  pump({&host.node}, [&] { return host.node.count(Kind::kNotification) > 1000; });
+  host.process->kill();
+  const TimePoint killed = host.node.transport->now();
+  ASSERT_TRUE(pump({&host.node}, [&] { return host.node.count(Kind::kDisconnected) == 1; }));
+  EXPECT_LT(host.node.transport->now() - killed, seconds(2));
+}
+
+TEST(ShmProcesses, AKilledPeerIsNoticedInAWait) {
+  Host host("echo");
+  host.process->kill();
+  const TimePoint killed = host.node.transport->now();
+  while (host.node.count(Kind::kDisconnected) == 0 && host.node.transport->now() < killed + kPatience) {
+    host.node.transport->wait(killed + kPatience);
+    host.node.poll();
+  }
+  EXPECT_EQ(host.node.count(Kind::kDisconnected), 1U);
+  EXPECT_LT(host.node.transport->now() - killed, seconds(2));
+}
+
+TEST(ShmProcesses, NothingIsLeftNorEverInAFileSystem) {
+  const auto files = [] {
+    std::set<std::string> names;
+    for (const auto& folder : {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
+      for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+        if (entry.path().filename().string().find("shm-test") != std::string::npos)
+          names.insert(entry.path());
+      }
+    }
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.insert(entry.path());
+    return names;
+  };
+  const auto sockets = [](const std::string& name) {
+    std::ostringstream text;
+    text << std::ifstream("/proc/net/unix").rdbuf();
+    return text.str().find(fmt::format("@{}", socket_name(name))) != std::string::npos;
+  };
+  const auto before = files();
+  std::string name;
+  {
+    Host host("talk");
+    name = host.name;
+    auto region = host.node.region(4096, Access::kRemoteWrite);
+    EXPECT_TRUE(host.node.connection->grant(*region).ok());
+    pump({&host.node}, [&] { return host.node.count(Kind::kNotification) > 10; });
+    EXPECT_TRUE(sockets(name)) << "the test looks at the right place";
+    EXPECT_EQ(files(), before);
+    host.process->kill();
+  }
+  EXPECT_FALSE(sockets(name));
+  EXPECT_EQ(files(), before);
+}
+
+// ---- hostile peers
+// -----------------------------------------------------------------------------------------
+
+TEST(ShmHostility, GarbageInSharedMemoryEndsTheConnectionAtMost) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    Host host("corrupt", {fmt::format("{}", seed)});
+    auto region = host.node.region(4096, Access::kRemoteWrite);
+    EXPECT_TRUE(host.node.connection->grant(*region).ok());
+    std::array<Event, 16> events;
+    bool ended = false;
+    std::string text = "hello";
+    const std::array<WorkRequest, 2> requests = {
+        WorkRequest{.opcode = Opcode::kSend, .local = bytes_of(text)},
+        WorkRequest{.opcode = Opcode::kWriteNotify}};
+    const TimePoint end = host.node.in(kPatience);
+    while (!ended && host.node.transport->now() < end) {
+      static_cast<void>(host.node.connection->post(requests));
+      const std::size_t count = host.node.transport->poll(events);
+      if (count == 0) host.node.transport->wait(host.node.in(milliseconds(1)));
+      for (const Event& event : std::span(events).first(count)) {
+        EXPECT_LE(event.message.size(), host.node.transport->max_message_bytes());
+        ended = ended || event.kind == Kind::kDisconnected;
+      }
+    }
+    EXPECT_TRUE(ended);
+    EXPECT_EQ(host.process->wait(), 0);
+  }
+}
+
+TEST(ShmHostility, AnImpossibleEventFailsTheConnectionAndSaysSo) {
+  const std::string name = fresh_name();
+  Node server = make_node();
+  Node client = make_node();
+  ASSERT_TRUE(server.transport->listen("shm:" + name).ok());
+  server.connection = meet(client, server, "shm:" + name);
+  // Both ends' channels, through our own mappings: the first event word of each direction.
+  std::ifstream maps("/proc/self/maps");
+  std::size_t found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:verbena-channel") == std::string::npos) continue;
+    char* rest = nullptr;
+    const std::uintptr_t begin = std::strtoull(line.c_str(), &rest, 16);
+    const std::uint64_t too_long = std::uint64_t{1} << 48 | std::uint64_t{2} << 32 | 0xffffffff;
+    __atomic_store_n(reinterpret_cast<std::uint64_t*>(begin + 64), too_long, __ATOMIC_SEQ_CST);
+    ++found;
+  }
+  ASSERT_EQ(found, 2U);
+  ASSERT_TRUE(pump({&server, &client}, [&] {
+    return server.count(Kind::kDisconnected) == 1 && client.count(Kind::kDisconnected) == 1;
+  }));
+  EXPECT_EQ(server.connection->status().code(), absl::StatusCode::kDataLoss) << server.connection->status();
+  EXPECT_EQ(server.count(Kind::kMessage), 0U);
+}
+
+TEST(ShmHostility, AReadableRegionCannotBeWrittenByThePeer) {
+  Host host("pry");
+  auto region = host.node.region(4096, Access::kRemoteRead);
+  auto descriptor = host.node.connection->grant(*region);
+  ASSERT_TRUE(descriptor.ok());
+  send(host.node, std::string(reinterpret_cast<const char*>(&*descriptor), sizeof(*descriptor)));
+  pump({&host.node},
+       [&] { return host.node.count(Kind::kMessage) + host.node.count(Kind::kDisconnected) > 0; });
+  EXPECT_EQ(host.node.count(Kind::kMessage), 1U);
+  host.node.connection.reset();
+  EXPECT_EQ(host.process->wait(), 0);
+}
+
+TEST(ShmHostility, AnotherUserIsNotLetIn) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const std::string name = fresh_name();
+  Node server = make_node();
+  ASSERT_TRUE(server.transport->listen("shm:" + name).ok());
+  PeerProcess stranger({"intrude", "65534", socket_name(name)});
+  const auto end = std::chrono::steady_clock::now() + milliseconds(300);
+  while (std::chrono::steady_clock::now() < end) server.poll();
+  EXPECT_EQ(stranger.wait(), 0);
+  EXPECT_EQ(server.count(Kind::kAccepted), 0U);
+}
+
+TEST(ShmHostility, GarbageInsteadOfAHelloIsDropped) {
+  const std::string name = fresh_name();
+  Node server = make_node();
+  ASSERT_TRUE(server.transport->listen("shm:" + name).ok());
+  PeerProcess babbler({"babble", socket_name(name), "7"});
+  std::atomic<bool> gone = false;
+  int result = -1;
+  std::thread waiter([&] {
+    result = babbler.wait();
+    gone = true;
+  });
+  pump({&server}, [&] { return gone.load(); });
+  waiter.join();
+  EXPECT_EQ(result, 0);
+  EXPECT_EQ(server.count(Kind::kAccepted), 0U);
+  Node client = make_node();
+  EXPECT_NE(meet(client, server, "shm:" + name), nullptr) << "it still listens";
+}
+
+TEST(ShmHostility, DifferentOptionsAreRefusedAndNamed) {
+  const std::string name = fresh_name();
+  Node server = make_node({.max_message_bytes = 8192});
+  ASSERT_TRUE(server.transport->listen("shm:" + name).ok());
+  Node client = make_node();
+  auto connection = client.transport->connect("shm:" + name, client.in(kPatience));
+  ASSERT_TRUE(connection.ok());
+  client.connection = std::move(*connection);
+  pump({&server, &client}, [&] { return client.count(Kind::kDisconnected) == 1; });
+  EXPECT_EQ(client.connection->status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(client.connection->status().message()), ::testing::HasSubstr("8192"));
+  EXPECT_EQ(server.count(Kind::kAccepted), 0U);
+}
+
+// ---- the doorbell, where a lost ring would cost an hour
+// ----------------------------------------------------
+
+class ShmDoorbell : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    const std::string address = fmt::format("shm:{}", fresh_name());
+    ASSERT_TRUE(server_.transport->listen(address).ok());
+    auto connection = client_.transport->connect(address, client_.in(kPatience));
+    ASSERT_TRUE(connection.ok()) << connection.status();
+    client_.connection = std::move(*connection);
+    server_.poll();  // the first one looks at the sockets
+    ASSERT_EQ(server_.accepted.size(), 1U);
+    server_.connection = std::move(server_.accepted.back());
+    server_.accepted.clear();
+    server_.seen.clear();
+  }
+  ShmOptions options() const {
+    return {.spin = std::chrono::microseconds(GetParam()),
+            .socket_check_interval = std::chrono::hours(1),
+            .event_capacity = 16,
+            .message_capacity = 4};
+  }
+  Node server_ = make_node(options());
+  Node client_ = make_node(options());
+};
+
+void dawdle(std::minstd_rand& random) {
+  for (volatile std::uint64_t i = random() % 2000; i > 0;) i = i - 1;
+}
+
+TEST_P(ShmDoorbell, NoRingIsLost) {
+  constexpr int kRounds = 20000;
+  const auto play = [](Node& node, bool serve, unsigned seed) {
+    std::minstd_rand random(seed);
+    const WorkRequest ball = {.opcode = Opcode::kWriteNotify};
+    const TimePoint end = node.in(kPatience);
+    for (int round = 0; round < kRounds && node.transport->now() < end; ++round) {
+      if (round > 0 || !serve) {
+        while (node.count(Kind::kNotification) == 0 && node.transport->now() < end) {
+          node.transport->wait(end);
+          node.poll();
+        }
+        node.seen.clear();
+      }
+      dawdle(random);
+      EXPECT_EQ(node.connection->post({&ball, 1}), 1U);
+    }
+    EXPECT_LT(node.transport->now(), end) << "a ring was lost";
+  };
+  std::thread other([&] { play(server_, false, 1); });
+  play(client_, true, 2);
+  other.join();
+}
+
+TEST_P(ShmDoorbell, ASenderThatWaitsForRoomIsWoken) {
+  constexpr std::uint32_t kTotal = 20000;
+  std::thread receiver([&] {
+    std::minstd_rand random(3);
+    const TimePoint end = server_.in(kPatience);
+    std::size_t received = 0;
+    while (received < kTotal && server_.transport->now() < end) {
+      server_.transport->wait(end);
+      dawdle(random);
+      server_.poll();
+      received += server_.seen.size();
+      server_.seen.clear();
+    }
+    EXPECT_EQ(received, kTotal);
+  });
+  std::string text = "text";
+  const std::array<WorkRequest, 2> both = {WorkRequest{.opcode = Opcode::kWriteNotify},
+                                           WorkRequest{.opcode = Opcode::kSend, .local = bytes_of(text)}};
+  const TimePoint end = client_.in(kPatience);
+  std::uint32_t sent = 0;
+  while (sent < kTotal && client_.transport->now() < end) {
+    const std::size_t next = sent % 2;
+    const std::size_t taken = client_.connection->post(std::span(both).subspan(next));
+    sent += static_cast<std::uint32_t>(taken);
+    if (taken == 0) client_.transport->wait(end);
+    client_.poll();
+  }
+  EXPECT_EQ(sent, kTotal);
+  receiver.join();
+}
+
+TEST_P(ShmDoorbell, ClosingRings) {
+  std::thread closer([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    server_.connection.reset();
+  });
+  const TimePoint end = client_.in(kPatience);
+  client_.transport->wait(end);
+  EXPECT_LT(client_.transport->now(), end);
+  closer.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(SpinMicroseconds, ShmDoorbell, ::testing::Values(0, 20),
+                         ::testing::PrintToStringParamName());
+
+// ---- the rest
+// ----------------------------------------------------------------------------------------------
+
+TEST(ShmTransport, ImpossibleOptionsAreRefused) {
+  for (const ShmOptions& wrong :
+       {ShmOptions{.spin = std::chrono::microseconds(-1)},
+        ShmOptions{.socket_check_interval = milliseconds(0)}, ShmOptions{.event_capacity = 100},
+        ShmOptions{.event_capacity = 0}, ShmOptions{.event_capacity = 1U << 21U},
+        ShmOptions{.message_capacity = 0}, ShmOptions{.message_capacity = 2048},
+        ShmOptions{.max_message_bytes = 0}, ShmOptions{.max_message_bytes = 1U << 21U},
+        ShmOptions{.completion_capacity = 0}}) {
+    EXPECT_EQ(make_shm_transport(wrong).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(ShmTransport, AddressesThatCannotBeAreRefused) {
+  Node node = make_node();
+  for (const std::string& address : {std::string("shm:"), std::string(), fmt::format("shm:{:x>200}", "")}) {
+    EXPECT_EQ(node.transport->listen(address).code(), absl::StatusCode::kInvalidArgument) << address;
+  }
+}
+
+TEST(ShmTransport, RegionsThatWereNotTouchedYetCountAsPromised) {
+  Node node = make_node();
+  std::vector<std::unique_ptr<MemoryRegion>> regions;
+  absl::Status status;
+  while (status.ok() && regions.size() < 1000) {
+    auto region = node.transport->allocate_region(std::size_t{1} << 34, Access::kLocal);
+    status = region.status();
+    if (region.ok()) regions.push_back(std::move(*region));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("promised"));
+}
+
+TEST(ShmTransport, ALimitOnFileSizesIsAnErrorNotASignal) {
+  Node node = make_node();
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit tight = {.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  auto region = node.transport->allocate_region(2 << 20, Access::kLocal);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(region.status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(ShmTransport, RegionsComeAndGoWithoutEnd) {
+  const std::string address = fmt::format("shm:{}", fresh_name());
+  Node server = make_node();
+  Node client = make_node();
+  ASSERT_TRUE(server.transport->listen(address).ok());
+  server.connection = meet(client, server, address);
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    std::size_t count = 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find("verbena-region") != std::string::npos;
+    return count;
+  };
+  const std::size_t before = mappings();
+  auto local = client.region(8, Access::kLocal);
+  for (int i = 0; i < 2000; ++i) {
+    auto region = server.region(4096, Access::kRemoteRead);
+    auto remote = server.connection->grant(*region);
+    ASSERT_TRUE(remote.ok()) << remote.status();
+    put_at(region->bytes(), 0, i);
+    const WorkRequest read = {
+        .opcode = Opcode::kRead, .local = local->bytes(), .region = local.get(), .remote = *remote};
+    ASSERT_EQ(client.connection->post({&read, 1}), 1U);
+    ASSERT_EQ(value_at<int>(local->bytes()), i);
+  }
+  EXPECT_LE(mappings(), before + 4);
+}
+
+TEST(ShmTransfer, EachWordOfACopyIsWhole) {
+  constexpr std::size_t kWords = 16;
+  alignas(64) std::array<std::uint64_t, kWords> shared{};
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    for (std::uint64_t round = 0; !stop; ++round) {
+      for (std::uint64_t& word : shared)
+        __atomic_store_n(&word, round % 2 == 0 ? 0 : ~0ULL, __ATOMIC_RELAXED);
+    }
+  });
+  alignas(64) std::array<std::uint64_t, kWords> copy{};
+  std::size_t torn = 0;
+  for (int i = 0; i < 300000; ++i) {
+    const std::size_t bytes = 65 + static_cast<std::size_t>(i) % 63;
+    shm::transfer(reinterpret_cast<std::byte*>(copy.data()),
+                  reinterpret_cast<const std::byte*>(shared.data()), bytes);
+    for (std::size_t word = 0; word < bytes / 8; ++word) torn += copy[word] != 0 && copy[word] != ~0ULL;
+  }
+  stop = true;
+  writer.join();
+  EXPECT_EQ(torn, 0U);
+}
+
+}  // namespace
+}  // namespace verbena::transport
