@@ -351,7 +351,6 @@ void Server::reject(Peer& peer, const absl::Status& why) {
 void Server::fail(const absl::Status& why) {
   if (!status_.ok()) return;
   status_ = why;
-  spdlog::error("{}", std::string(why.message()));
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (!peer->closed && peer->connection)
       reply(*peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
@@ -397,6 +396,8 @@ bool Server::send_outgoing(Peer& peer) {
     const PushBuffer& buffer = *flight.buffer;
     if (peer.push_ring->try_send(buffer.memory.first(buffer.used_bytes), *buffer.region) !=
         transport::SendResult::kSent) {
+      const absl::Status& ring = peer.push_ring->status();
+      if (!ring.ok()) fail(with_name(peer.connection->peer_name(), ring));
       break;
     }
     flight.position = peer.push_ring->sent_position();
