@@ -136,6 +136,8 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
   if (status.ok()) {
     if (const auto* hello = std::get_if<protocol::Hello>(&*message)) {
       status = on_hello(peer, *hello);
+    } else if (!peer.is_worker() && std::holds_alternative<protocol::Failed>(*message)) {
+      // It was refused and takes its leave.
     } else if (!peer.is_worker()) {
       status = absl::FailedPreconditionError("spoke before its hello");
     } else if (const auto* open = std::get_if<protocol::OpenTable>(&*message)) {

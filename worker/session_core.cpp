@@ -87,17 +87,22 @@ absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionO
   std::unique_ptr<SessionCore> session(new SessionCore(options, std::move(transport)));
   const transport::TimePoint deadline =
       session->transport_->now() + std::chrono::milliseconds(options.timeout_ms);
-  for (std::uint32_t server = 0; server < options.servers.size(); ++server) {
-    if (absl::Status status = session->connect_to(server, deadline); !status.ok()) return status;
+  if (absl::Status status = session->join(deadline); !status.ok()) {
+    // Those that know this worker already must not wait for it.
+    session->give_up(status);
+    return status;
+  }
+  return session;
+}
+
+absl::Status SessionCore::join(transport::TimePoint deadline) {
+  for (std::uint32_t server = 0; server < options_.servers.size(); ++server) {
+    if (absl::Status status = connect_to(server, deadline); !status.ok()) return status;
   }
   const auto welcomed = [&] {
-    return std::none_of(session->links_.begin(), session->links_.end(),
-                        [](const auto& link) { return link->lanes.empty(); });
+    return std::none_of(links_.begin(), links_.end(), [](const auto& link) { return link->lanes.empty(); });
   };
-  absl::Status status =
-      session->wait_until(welcomed, options.timeout_ms, [] { return std::string("the servers' welcome"); });
-  if (!status.ok()) return status;
-  return session;
+  return wait_until(welcomed, options_.timeout_ms, [] { return std::string("the servers' welcome"); });
 }
 
 SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport)
@@ -459,11 +464,13 @@ absl::Status SessionCore::leave() {
 }
 
 void SessionCore::give_up(const absl::Status& why) {
-  if (left_ || !status_.ok()) return;
+  if (left_) return;
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
-                                    std::string(why.message())});
+    if (link->connection->status().ok())
+      control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
+                                      std::string(why.message())});
   }
+  left_ = true;
   fail(absl::AbortedError(fmt::format("this worker gave up: {}", std::string(why.message()))));
 }
 

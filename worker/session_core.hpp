@@ -96,6 +96,7 @@ class SessionCore {
  private:
   SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport);
 
+  absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
   absl::Status say_hello(ServerLink& link);
   void control(ServerLink& link, const protocol::ControlMessage& message);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/cluster/cluster.hpp"
+#include "tests/cluster/promises.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -47,108 +48,6 @@ ClusterOptions options_of(const Case& test) {
 }
 
 class ConsistencyTest : public ::testing::TestWithParam<Case> {};
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
-
-absl::Status wrong(const std::string& what) {
-  return absl::InternalError(what);
-}
-
-/// Column w of each row counts what worker w has pushed to it. Every worker pushes 1 to a random part of the
-/// rows, twice in a clock with a read between.
-absl::Status check_reads(Session& session, const ConsistencyModel& model, std::int64_t clocks) {
-  constexpr std::uint64_t kRows = 37;
-  const std::uint32_t workers = session.workers();
-  auto opened =
-      session.table<std::int64_t>({.name = "counts", .rows = kRows, .width = workers, .consistency = model});
-  RETURN_IF_ERROR(opened.status());
-  Table<std::int64_t>& table = **opened;
-  const auto staleness = static_cast<std::int64_t>(consistency::staleness(model));
-  const bool exact = std::holds_alternative<Bsp>(model);
-  // Which rows worker w pushes to at clock t is a function of (w, t), so that each knows what others did.
-  const auto pushes_to = [](std::uint32_t worker, std::int64_t clock, Key key) {
-    return (key * 7919 + static_cast<Key>(clock) * 31 + worker * 17) % 3 != 0;
-  };
-  std::vector<std::vector<std::int64_t>> until(kRows, std::vector<std::int64_t>(workers, 0));
-  std::mt19937_64 random(session.rank());
-  std::vector<Key> all(kRows);
-  for (Key key = 0; key < kRows; ++key) all[key] = key;
-  std::vector<std::int64_t> own(kRows, 0);
-  std::vector<std::int64_t> values(kRows * workers);
-
-  const auto check = [&](std::int64_t clock, std::span<const Key> keys) -> absl::Status {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      for (std::uint32_t worker = 0; worker < workers; ++worker) {
-        const std::int64_t seen = values[i * workers + worker];
-        if (worker == session.rank()) {
-          if (seen != own[keys[i]]) {
-            return wrong("own updates: key " + std::to_string(keys[i]) + " clock " + std::to_string(clock) +
-                         " saw " + std::to_string(seen) + " of " + std::to_string(own[keys[i]]));
-          }
-          continue;
-        }
-        // From everyone: all updates of clocks below `clock − staleness`. At most: all that can be made.
-        std::int64_t least = 0;
-        std::int64_t most = 0;
-        for (std::int64_t t = 0; t < clocks; ++t) {
-          const std::int64_t made = pushes_to(worker, t, keys[i]) ? 2 : 0;
-          if (t < clock - staleness) least += made;
-          // BSP: nothing of clock ≥ `clock` from others. SSP: nobody is more than staleness + 1 ahead.
-          if (t < (exact ? clock : clock + staleness + 1)) most += made;
-        }
-        if (seen < least || seen > most) {
-          return wrong("key " + std::to_string(keys[i]) + " of worker " + std::to_string(worker) +
-                       " at clock " + std::to_string(clock) + " saw " + std::to_string(seen) + ", expected " +
-                       std::to_string(least) + " to " + std::to_string(most));
-        }
-      }
-    }
-    return absl::OkStatus();
-  };
-
-  for (std::int64_t clock = 0; clock < clocks; ++clock) {
-    if (session.current_clock() != clock) return wrong("clock");
-    std::vector<Key> mine;
-    for (const Key key : all) {
-      if (pushes_to(session.rank(), clock, key)) mine.push_back(key);
-    }
-    std::shuffle(mine.begin(), mine.end(), random);
-    std::vector<std::int64_t> updates(mine.size() * workers, 0);
-    for (std::size_t i = 0; i < mine.size(); ++i) updates[i * workers + session.rank()] = 1;
-    for (int half = 0; half < 2; ++half) {
-      RETURN_IF_ERROR(table.push(mine, updates));
-      for (const Key key : mine) ++own[key];
-      if (random() % 2 == 0) {
-        RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));
-        RETURN_IF_ERROR(check(clock, all));
-      } else {
-        std::shuffle(all.begin(), all.end(), random);
-        RETURN_IF_ERROR(table.pull(all, values));
-        RETURN_IF_ERROR(check(clock, all));
-        std::sort(all.begin(), all.end());
-      }
-      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
-    }
-    RETURN_IF_ERROR(session.clock());
-  }
-  RETURN_IF_ERROR(session.barrier());
-  RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));
-  for (Key key = 0; key < kRows; ++key) {
-    for (std::uint32_t worker = 0; worker < workers; ++worker) {
-      std::int64_t expected = 0;
-      for (std::int64_t t = 0; t < clocks; ++t) expected += pushes_to(worker, t, key) ? 2 : 0;
-      if (values[key * workers + worker] != expected) return wrong("an update was lost or applied twice");
-    }
-  }
-  const StalenessHistogram& histogram = table.staleness();
-  for (std::size_t lag = 0; lag < histogram.reads_by_lag.size(); ++lag) {
-    if (histogram.reads_by_lag[lag] > 0 && static_cast<std::int64_t>(lag) > staleness) {
-      return wrong("read with lag " + std::to_string(lag));
-    }
-  }
-  return absl::OkStatus();
-}
 
 TEST_P(ConsistencyTest, EveryReadKeepsThePromise) {
   const ClusterResult result = run_cluster(

@@ -7,15 +7,13 @@
 #include <thread>
 
 #include "tests/cluster/cluster.hpp"
+#include "tests/cluster/promises.hpp"
 
 namespace verbena::testing {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 std::string message_of(const absl::Status& status) {
   return std::string(status.message());

@@ -1,0 +1,78 @@
+// Whole jobs over a transport that is slow, splits transfers and breaks.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/cluster/cluster.hpp"
+#include "tests/cluster/promises.hpp"
+#include "tests/transport/faulty_transport.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::testing {
+namespace {
+
+ClusterOptions over(transport::FaultOptions faults, std::uint64_t seed) {
+  ClusterOptions options{.servers = 2, .workers = 2, .read_path = ReadPath::kCached};
+  options.inbox_bytes = options.push_ring_bytes = 16384;
+  options.make_transport = [faults, seed](std::uint32_t number) mutable {
+    faults.seed = seed * 1000 + number;
+    auto shared_memory = transport::make_shm_transport();
+    EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
+    return std::make_shared<transport::FaultyTransport>(std::move(*shared_memory), faults);
+  };
+  return options;
+}
+
+class LegalFaultsTest : public ::testing::TestWithParam<ConsistencyModel> {};
+
+TEST_P(LegalFaultsTest, PromisesHoldWhateverIsLate) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const ClusterResult result =
+        run_cluster(over({.request_delay_probability = 0.2,
+                          .event_delay_probability = 0.2,
+                          .split_probability = 0.5,
+                          .partial_post_probability = 0.2,
+                          .mapped = seed % 2 == 0},
+                         seed),
+                    [&](Session& session) { return check_reads(session, GetParam(), 15); });
+    EXPECT_TRUE(result.first_error().ok()) << "seed " << seed << ": " << result.first_error();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LegalFaultsTest,
+                         ::testing::Values(ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{1}),
+                                           ConsistencyModel(Essp{0}), ConsistencyModel(Essp{2})),
+                         [](const auto& test) {
+                           std::string name = consistency::to_string(test.param);
+                           std::erase(name, ':');
+                           return name;
+                         });
+
+TEST(FailuresTest, ABrokenConnectionEndsTheJobOnAllSides) {
+  // Early, at the start, and in the middle of training.
+  for (const std::uint64_t request : {0U, 1U, 3U, 10U, 30U, 80U}) {
+    for (const std::uint32_t victim : {0U, 2U}) {  // a server, a worker
+      // A worker that fails at its first hellos may be known to nobody yet: the others can only wait for another.
+      if (request < 2 && victim == 2) continue;
+      ClusterOptions options = over({}, request);
+      const auto whole = options.make_transport;
+      const auto broken = over({.fail_at_request = request}, request).make_transport;
+      options.make_transport = [&, victim](std::uint32_t number) {
+        return number == victim ? broken(number) : whole(number);
+      };
+      options.timeout_ms = 10'000;
+      const ClusterResult result =
+          run_cluster(options, [](Session& session) { return check_reads(session, Essp{1}, 100); });
+      for (const absl::Status& worker : result.workers) {
+        EXPECT_FALSE(worker.ok()) << "request " << request << " of " << victim;
+        EXPECT_NE(worker.code(), absl::StatusCode::kDeadlineExceeded)
+            << "request " << request << " of " << victim << ": " << worker;
+        EXPECT_NE(worker.code(), absl::StatusCode::kInternal) << worker;
+      }
+      EXPECT_FALSE(result.first_error().ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace verbena::testing
