@@ -25,6 +25,19 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+/// Names of what this process has open already: to be written as it is, even if it is a regular file.
+bool names_open_file(const std::string& path) {
+  return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") ||
+         path.starts_with("/proc/self/fd/");
+}
+
+/// What a symbolic link points to: the file is replaced, not the link.
+std::string follow_links(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+  return error || !std::filesystem::is_symlink(path, error) ? path : real.string();
+}
+
 /// A name beside `path` that no other process uses.
 std::string temporary_name(const std::string& path) {
   static std::atomic<int> count = 0;
@@ -82,15 +95,16 @@ absl::StatusOr<OutputFile> OutputFile::create(const std::string& path) {
   const bool exists = ::stat(path.c_str(), &existing) == 0;
   if (!exists && errno != ENOENT) return cannot_write(path, "open for writing", errno);
   if (exists && S_ISDIR(existing.st_mode)) return cannot_write(path, "open for writing", EISDIR);
-  if (exists && !S_ISREG(existing.st_mode)) {
-    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (exists && (!S_ISREG(existing.st_mode) || names_open_file(path))) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
     if (descriptor < 0) return cannot_write(path, "open for writing", errno);
     return OutputFile(path, descriptor, true);
   }
   if (exists && ::access(path.c_str(), W_OK) != 0) return cannot_write(path, "replace", errno);
-  const int descriptor = open_unnamed(path);
+  const std::string real = follow_links(path);
+  const int descriptor = open_unnamed(real);
   if (descriptor < 0) return cannot_write(path, "create", errno);
-  return OutputFile(path, descriptor, false);
+  return OutputFile(real, descriptor, false);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

@@ -1,5 +1,6 @@
 #include "apps/data/output_file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -133,6 +134,28 @@ TEST_F(OutputFileTest, WritesAPipeAsItGoes) {
   EXPECT_TRUE(file->commit().ok());
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_F(OutputFileTest, ReplacesTheFileAndNotTheLinkToIt) {
+  std::ofstream(path("real.txt")) << "older";
+  std::filesystem::create_symlink("real.txt", path());
+  absl::StatusOr<OutputFile> file = OutputFile::create(path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  file->write("newer");
+  ASSERT_TRUE(file->commit().ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path()));
+  EXPECT_EQ(contents(path("real.txt")), "newer");
+}
+
+TEST_F(OutputFileTest, WritesWhatIsOpenAsItIs) {
+  const int open_file = ::open(path().c_str(), O_WRONLY | O_CREAT, 0600);
+  absl::StatusOr<OutputFile> file = OutputFile::create("/proc/self/fd/" + std::to_string(open_file));
+  ASSERT_TRUE(file.ok()) << file.status();
+  file->write("line\n");
+  file->flush();
+  EXPECT_EQ(contents(path()), "line\n");
+  EXPECT_TRUE(file->commit().ok());
+  ::close(open_file);
 }
 
 }  // namespace

@@ -1,0 +1,116 @@
+#include "apps/verbena/child_message.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace verbena::apps {
+namespace {
+
+using nlohmann::json;
+
+struct Encoder {
+  json operator()(const IterationMessage& message) const {
+    return {{"kind", "iteration"},
+            {"worker", message.worker},
+            {"iteration", message.report.iteration},
+            {"items", message.report.items},
+            {"seconds", message.report.seconds},
+            {"sums", message.report.sums}};
+  }
+  json operator()(const ProgressMessage& message) const {
+    return {{"kind", "progress"},
+            {"worker", message.worker},
+            {"what", message.what},
+            {"done", message.done},
+            {"total", message.total}};
+  }
+  json operator()(const PrintMessage& message) const { return {{"kind", "print"}, {"line", message.line}}; }
+  json operator()(const SummaryMessage& message) const {
+    return {{"kind", "summary"}, {"name", message.name}, {"value", message.value}};
+  }
+  json operator()(const FinishedMessage& message) const {
+    return {{"kind", "finished"},
+            {"worker", message.worker},
+            {"seconds", message.seconds},
+            {"waited_seconds", message.statistics.waited_seconds},
+            {"rows_pulled", message.statistics.rows_pulled},
+            {"rows_pushed", message.statistics.rows_pushed},
+            {"rows_eagerly_received", message.statistics.rows_eagerly_received},
+            {"reads_by_lag", message.statistics.staleness.reads_by_lag}};
+  }
+  json operator()(const FailedMessage& message) const {
+    return {{"kind", "failed"},
+            {"code", static_cast<int>(message.status.code())},
+            {"message", std::string(message.status.message())}};
+  }
+};
+
+double number(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+IterationMessage iteration(const json& object) {
+  IterationMessage message;
+  object.at("worker").get_to(message.worker);
+  object.at("iteration").get_to(message.report.iteration);
+  message.report.items = number(object.at("items"));
+  message.report.seconds = number(object.at("seconds"));
+  for (const auto& [name, value] : object.at("sums").items()) message.report.sums[name] = number(value);
+  return message;
+}
+
+FinishedMessage finished(const json& object) {
+  FinishedMessage message;
+  object.at("worker").get_to(message.worker);
+  message.seconds = number(object.at("seconds"));
+  SessionStatistics& statistics = message.statistics;
+  statistics.waited_seconds = number(object.at("waited_seconds"));
+  object.at("rows_pulled").get_to(statistics.rows_pulled);
+  object.at("rows_pushed").get_to(statistics.rows_pushed);
+  object.at("rows_eagerly_received").get_to(statistics.rows_eagerly_received);
+  object.at("reads_by_lag").get_to(statistics.staleness.reads_by_lag);
+  return message;
+}
+
+FailedMessage failed(const json& object) {
+  const int code = object.at("code").get<int>();
+  const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return {absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                       object.at("message").get<std::string>())};
+}
+
+/// Throws what nlohmann throws.
+absl::StatusOr<ChildMessage> parse(const json& object) {
+  const std::string kind = object.at("kind").get<std::string>();
+  if (kind == "iteration") return iteration(object);
+  if (kind == "finished") return finished(object);
+  if (kind == "failed") return failed(object);
+  if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
+  if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
+  if (kind == "progress") {
+    return ProgressMessage{object.at("worker").get<std::uint32_t>(), object.at("what").get<std::string>(),
+                           number(object.at("done")), number(object.at("total"))};
+  }
+  return absl::InvalidArgumentError(fmt::format("not a message of a worker: unknown kind \"{}\"", kind));
+}
+
+}  // namespace
+
+std::string to_line(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string encode(const ChildMessage& message) {
+  return to_line(std::visit(Encoder(), message));
+}
+
+absl::StatusOr<ChildMessage> decode(std::string_view line) {
+  try {
+    return parse(json::parse(line));
+  } catch (const json::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("not a message of a worker: {}", error.what()));
+  }
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,56 @@
+// What a worker or server process says to whoever started it: one JSON object a line.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/application.hpp"
+#include "worker/session.hpp"
+
+namespace verbena::apps {
+
+struct IterationMessage {
+  std::uint32_t worker = 0;
+  IterationReport report;
+};
+struct ProgressMessage {
+  std::uint32_t worker = 0;
+  std::string what;
+  double done = 0;
+  double total = 0;
+};
+struct PrintMessage {
+  std::string line;
+};
+struct SummaryMessage {
+  std::string name;
+  nlohmann::json value;
+};
+/// A worker has trained to the end.
+struct FinishedMessage {
+  std::uint32_t worker = 0;
+  double seconds = 0;  ///< from its start of run_worker() to its end
+  SessionStatistics statistics;
+};
+/// The process cannot go on and is about to exit.
+struct FailedMessage {
+  absl::Status status;
+};
+
+using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage,
+                                  FinishedMessage, FailedMessage>;
+
+/// One line, with its newline. Numbers that JSON has not (NaN, infinity) are null and come back as NaN.
+std::string encode(const ChildMessage& message);
+/// INVALID_ARGUMENT for anything that encode() does not make.
+absl::StatusOr<ChildMessage> decode(std::string_view line);
+
+/// One line of JSON; bytes that are not UTF-8 are replaced.
+std::string to_line(const nlohmann::json& json);
+
+}  // namespace verbena::apps

@@ -1,0 +1,28 @@
+// The subcommands. Each adds itself to the program; when it is given on the command line, `*run` becomes what
+// carries it out and returns the exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "apps/application.hpp"
+
+namespace verbena::apps {
+
+using Run = std::function<int()>;
+using Applications = std::vector<std::unique_ptr<Application>>;
+
+void add_run_command(CLI::App& program, const Applications& applications, Run* run);
+void add_server_command(CLI::App& program, Run* run);
+void add_worker_command(CLI::App& program, const Applications& applications, Run* run);
+
+/// For subcommands that need no application, such as bench and generate.
+using AddCommand = std::function<void(CLI::App& program, Run* run)>;
+
+/// The program: everything but which applications and further subcommands there are.
+int verbena_main(int argc, char** argv, Applications applications,
+                 const std::vector<AddCommand>& commands = {});
+
+}  // namespace verbena::apps

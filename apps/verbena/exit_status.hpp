@@ -1,0 +1,19 @@
+// How the program ends, and what it says then.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace verbena::apps {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;         ///< impossible options or malformed input
+inline constexpr int kExitSignalBase = 128;  ///< + the signal that ended it: 130 for Ctrl-C
+
+/// kExitUsage for INVALID_ARGUMENT and NOT_FOUND, kExitFailed for other errors.
+int exit_status(const absl::Status& status);
+
+/// One line on standard error, "verbena: error: …"; returns exit_status().
+int report_error(const absl::Status& status);
+
+}  // namespace verbena::apps

@@ -1,0 +1,17 @@
+// Numbers as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace verbena::apps {
+
+std::string format_seconds(double seconds);                         ///< "0.42 s", "83.1 s"
+std::string format_clock(double seconds);                           ///< "0:42", "1:02:03"; for times to come
+std::string format_rate(double per_second, std::string_view unit);  ///< "2.31 M tokens/s"
+std::string format_count(double count);                             ///< "2.31 M"
+std::string format_objective(double value);                         ///< six digits that count
+std::string format_share(double share);                             ///< "12.3 %"
+
+}  // namespace verbena::apps

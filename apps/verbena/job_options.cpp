@@ -1,0 +1,248 @@
+#include "apps/verbena/job_options.hpp"
+
+#include <fmt/format.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <charconv>
+#include <random>
+#include <thread>
+
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kProcesses = "Processes";
+constexpr const char* kConsistency = "Consistency";
+constexpr const char* kServers = "Servers";
+
+CLI::Validator one_of(const std::vector<std::string>& choices) {
+  std::string all;
+  for (const std::string& choice : choices) all += (all.empty() ? "" : ", ") + choice;
+  return CLI::Validator(
+      [choices, all](const std::string& text) {
+        const bool known = std::find(choices.begin(), choices.end(), text) != choices.end();
+        return known ? std::string() : fmt::format("one of {} is expected, not \"{}\"", all, text);
+      },
+      "");
+}
+
+CLI::Validator consistency_model() {
+  return CLI::Validator(
+      [](const std::string& text) { return std::string(consistency::parse_model(text).status().message()); },
+      "");
+}
+
+}  // namespace
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        std::int64_t number = 0;
+        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool good =
+            error == std::errc() && stop == text.data() + text.size() && number >= least && number <= most;
+        return good ? std::string()
+                    : fmt::format("a whole number from {} to {} is expected, not \"{}\"", least, most, text);
+      },
+      "");
+}
+
+std::uint32_t JobOptions::chosen_server_threads() const {
+  if (server_threads > 0) return server_threads;
+  // Workers come first: a server gets more than one thread only from what they leave over.
+  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::uint32_t spare = cores > total_workers() ? cores - total_workers() : 0;
+  constexpr std::uint32_t kMost = 8;
+  return std::clamp(spare / servers, 1U, kMost);
+}
+
+std::uint32_t JobOptions::chosen_lanes() const {
+  return lanes > 0 ? lanes : std::max(1U, chosen_server_threads() - 1);
+}
+
+void add_size_options(CLI::App& command, JobOptions& options) {
+  const std::int64_t most = protocol::kMaxWorkers;
+  command
+      .add_option("--servers", options.servers,
+                  "Server processes; the rows of each table are split over them.")
+      ->type_name("S")
+      ->check(whole_number(1, most))
+      ->group(kProcesses)
+      ->capture_default_str();
+  command.add_option("--workers", options.workers, "Worker processes; the data is split over them.")
+      ->type_name("W")
+      ->check(whole_number(1, most))
+      ->group(kProcesses)
+      ->capture_default_str();
+  command
+      .add_option("--threads", options.threads,
+                  "Worker threads in each worker process, each a worker of its own: W × T workers in all.")
+      ->type_name("T")
+      ->check(whole_number(1, most))
+      ->group(kProcesses)
+      ->capture_default_str();
+}
+
+void add_consistency_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--consistency", options.consistency,
+          "bsp: every iteration sees exactly the one before; reproducible. ssp:S: a read may miss the last S "
+          "iterations of others; a fast worker waits only when it is further ahead. essp:S: the same bound, "
+          "and "
+          "servers push fresh rows to those who read them.")
+      ->type_name("MODEL")
+      ->check(consistency_model())
+      ->group(kConsistency)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--read-path", options.read_path,
+          "Where a pull finds a row: in-place reads the server's memory, which is mapped on one host; cached "
+          "reads this worker's row cache; auto takes in-place where it can.")
+      ->type_name("auto|in-place|cached")
+      ->check(one_of({"auto", "in-place", "cached"}))
+      ->group(kConsistency)
+      ->capture_default_str();
+}
+
+void add_transport_option(CLI::App& command, JobOptions& options) {
+  command.add_option("--transport", options.transport, "How bytes move: shm is this host's shared memory.")
+      ->type_name("auto|shm")
+      ->check(one_of({"auto", "shm"}))
+      ->group(kProcesses)
+      ->capture_default_str();
+}
+
+void add_server_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option("--server-threads", options.server_threads,
+                  "Threads of each server; 1 drives everything, best where workers need the cores. By "
+                  "default what the "
+                  "workers leave over, at least 1.")
+      ->type_name("N")
+      ->check(whole_number(1, 256))
+      ->group(kServers);
+  command
+      .add_option(
+          "--lanes", options.lanes,
+          "Parts of each shard that are applied independently. By default one for each thread but the first.")
+      ->type_name("N")
+      ->check(whole_number(1, protocol::kMaxLanes))
+      ->group(kServers);
+}
+
+void add_job_option(CLI::App& command, JobOptions& options) {
+  command.add_option("--job", options.job, "Name of the job; the same for all its servers and workers.")
+      ->type_name("NAME")
+      ->required()
+      ->group(kProcesses);
+}
+
+void add_verbose_option(CLI::App& command, JobOptions& options) {
+  command.add_flag("-v,--verbose", options.verbose, "Log the effective options, and what the processes do.")
+      ->group("General");
+}
+
+absl::Status check(const JobOptions& options) {
+  const std::uint64_t total = std::uint64_t{options.workers} * options.threads;
+  if (total > protocol::kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        fmt::format("--workers {} of --threads {} are {} workers in all; at most {} can be", options.workers,
+                    options.threads, total, protocol::kMaxWorkers));
+  }
+  const SessionOptions session;
+  const std::uint64_t buffers = total * options.servers * (session.inbox_bytes + session.push_ring_bytes);
+  struct sysinfo host = {};
+  if (::sysinfo(&host) != 0) return absl::OkStatus();
+  const std::uint64_t memory = std::uint64_t{host.totalram} * host.mem_unit;
+  if (buffers > memory) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} servers × {} workers need {} MiB for the buffers between them; this host has {} MiB",
+                    options.servers, total, buffers >> 20, memory >> 20));
+  }
+  return absl::OkStatus();
+}
+
+std::string server_address(const std::string& job, std::uint32_t rank) {
+  return fmt::format("shm:{}/server-{}", job, rank);
+}
+
+std::string random_job_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+ReadPath read_path_of(const JobOptions& options) {
+  if (options.read_path == "in-place") return ReadPath::kInPlace;
+  return options.read_path == "cached" ? ReadPath::kCached : ReadPath::kAuto;
+}
+
+std::string transport_name(const JobOptions& options) {
+  return options.transport == "auto" ? "shm" : options.transport;
+}
+
+absl::StatusOr<std::shared_ptr<transport::Transport>> make_transport(const JobOptions& /*options*/) {
+  // The only one so far, and so what "auto" takes.
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = transport::make_shm_transport();
+  if (!made.ok()) return made.status();
+  return std::shared_ptr<transport::Transport>(*std::move(made));
+}
+
+ApplicationOptions::ApplicationOptions(CLI::App& command, Application& application) {
+  const std::vector<CLI::Option*> before = command.get_options();
+  command.option_defaults()->group(fmt::format("Options of {}", application.name()));
+  application.add_options(command);
+  command.option_defaults()->group("Options");
+  for (const CLI::Option* option : command.get_options()) {
+    if (std::find(before.begin(), before.end(), option) == before.end()) options_.push_back(option);
+  }
+}
+
+std::vector<std::string> ApplicationOptions::given() const {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* option : options_) {
+    for (const std::string& value : option->results()) {
+      arguments.push_back(option->nonpositional() ? fmt::format("{}={}", option->get_name(), value) : value);
+    }
+  }
+  return arguments;
+}
+
+std::string ApplicationOptions::value(const std::string& name) const {
+  for (const CLI::Option* option : options_) {
+    if (option->check_name(name)) {
+      return option->results().empty() ? option->get_default_str() : option->results().back();
+    }
+  }
+  return {};
+}
+
+std::string ApplicationOptions::effective() const {
+  std::string text;
+  for (const CLI::Option* option : options_) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", option->get_name(), value(option->get_name()));
+  }
+  return text;
+}
+
+std::string examples(const std::vector<std::string>& lines) {
+  std::string text = "EXAMPLES";
+  for (const std::string& line : lines) text += "\n       " + line;
+  return text;
+}
+
+std::string effective(const JobOptions& options) {
+  return fmt::format(
+      "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
+      "--server-threads={} "
+      "--lanes={} --job={}",
+      options.servers, options.workers, options.threads, options.consistency, options.read_path,
+      transport_name(options), options.chosen_server_threads(), options.chosen_lanes(), options.job);
+}
+
+}  // namespace verbena::apps

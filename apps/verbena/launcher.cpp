@@ -1,0 +1,179 @@
+#include "apps/verbena/launcher.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace verbena::apps {
+namespace {
+
+constexpr auto kPoliteness = std::chrono::milliseconds(1500);  // from SIGTERM to SIGKILL
+constexpr auto kServersEnd = std::chrono::seconds(10);         // after the last worker has left
+constexpr int kTickMs = 1000;
+
+bool is_input_error(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+}
+
+}  // namespace
+
+double Launcher::elapsed_seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+absl::Status Launcher::run(const std::vector<Command>& commands) {
+  StopSignals signals({SIGINT, SIGTERM, SIGHUP});
+  if (absl::Status status = start(commands); !status.ok()) {
+    fail(Cause::kKilled, std::move(status));
+  }
+  while (any_running(false)) {
+    std::vector<pollfd> wanted = {{signals.descriptor(), POLLIN, 0}};
+    for (const Child& child : children_) {
+      if (!child.process.running()) continue;
+      wanted.push_back({child.process.end_descriptor(), POLLIN, 0});
+      wanted.push_back({child.process.message_descriptor(), POLLIN, 0});  // poll() ignores −1
+    }
+    if (::poll(wanted.data(), wanted.size(), poll_timeout_ms()) < 0 && errno != EINTR) {
+      fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(errno))));
+    }
+    while (const std::optional<int> number = signals.take()) on_signal(*number);
+    for (Child& child : children_) {
+      if (!child.process.running()) continue;
+      // Its end first: what it said before is in the pipe by then.
+      const std::optional<int> end = child.process.reap();
+      child.process.read_lines([&](std::string_view line) { on_line(child, line); });
+      if (end) on_end(child, *end);
+    }
+    check_deadline();
+    display_.tick(elapsed_seconds());
+  }
+  display_.finish();
+  if (signal_ != 0) return absl::CancelledError("stopped by a signal");
+  return failure_;
+}
+
+absl::Status Launcher::start(const std::vector<Command>& commands) {
+  for (const Command& command : commands) {
+    absl::StatusOr<ChildProcess> process = ChildProcess::start(command.name, command.arguments);
+    if (!process.ok()) return process.status();
+    children_.push_back({*std::move(process), command.server});
+  }
+  return absl::OkStatus();
+}
+
+int Launcher::poll_timeout_ms() const {
+  if (deadline_ == Clock::time_point::max()) return kTickMs;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
+}
+
+void Launcher::on_signal(int number) {
+  if (signal_ != 0) deadline_ = Clock::now();  // asked twice: no more politeness
+  signal_ = number;
+  stop_all();
+}
+
+void Launcher::on_line(Child& child, std::string_view line) {
+  const absl::StatusOr<ChildMessage> message = decode(line);
+  if (!message.ok()) {
+    fail(Cause::kOwnError, absl::InternalError(fmt::format("{}: {}", child.process.name(),
+                                                           std::string(message.status().message()))));
+    return;
+  }
+  on_message(child, *message);
+}
+
+void Launcher::on_message(Child& child, const ChildMessage& message) {
+  if (const auto* iteration = std::get_if<IterationMessage>(&message)) {
+    on_iteration(*iteration);
+  } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
+    display_.progress(*progress, elapsed_seconds());
+  } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
+    printed_.push_back(print->line);
+    display_.print(print->line);
+  } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
+    model_summary_[summary->name] = summary->value;
+  } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
+    if (absl::Status status = record_.add(*finished); !status.ok()) fail(Cause::kOwnError, std::move(status));
+  } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
+    child.reported_failure = true;
+    const absl::StatusCode code = failed->status.code();
+    Cause cause = Cause::kOwnError;
+    if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
+      cause = Cause::kPeerGone;
+    } else if (code == absl::StatusCode::kAborted || code == absl::StatusCode::kCancelled) {
+      cause = Cause::kFollowed;
+    }
+    const std::string text(failed->status.message());
+    fail(cause, is_input_error(failed->status)
+                    ? failed->status
+                    : absl::Status(code, fmt::format("{}: {}", child.process.name(), text)));
+  }
+}
+
+void Launcher::on_iteration(const IterationMessage& message) {
+  const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
+  if (!record.ok()) {
+    fail(Cause::kOwnError, record.status());
+    return;
+  }
+  if (!*record) return;
+  display_.iteration(**record, elapsed_seconds());
+  if (metrics_ != nullptr) metrics_->write(iteration_json(**record));
+}
+
+void Launcher::on_end(Child& child, int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int number = WTERMSIG(wait_status);
+    const bool by_us = (number == SIGKILL && killed_) || (number == SIGTERM && stopping_);
+    if (!by_us) {
+      fail(Cause::kKilled,
+           absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
+    }
+  } else if (WEXITSTATUS(wait_status) != 0 && !child.reported_failure && !stopping_) {
+    fail(Cause::kSilentEnd,
+         absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
+  }
+  if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + kServersEnd;
+}
+
+void Launcher::check_deadline() {
+  if (Clock::now() < deadline_) return;
+  for (const Child& child : children_) {
+    if (!stopping_ && child.process.running()) {
+      fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
+                                 "{} did not end after all workers had left", child.process.name())));
+      return;
+    }
+  }
+  killed_ = true;
+  deadline_ = Clock::time_point::max();
+  for (const Child& child : children_) child.process.signal(SIGKILL);
+}
+
+void Launcher::fail(Cause cause, absl::Status status) {
+  if (cause < cause_) {
+    cause_ = cause;
+    failure_ = std::move(status);
+  }
+  stop_all();
+}
+
+void Launcher::stop_all() {
+  if (stopping_) return;
+  stopping_ = true;
+  deadline_ = std::min(deadline_, Clock::now() + kPoliteness);
+  for (const Child& child : children_) child.process.signal(SIGTERM);
+}
+
+bool Launcher::any_running(bool workers_only) const {
+  return std::any_of(children_.begin(), children_.end(), [&](const Child& child) {
+    return child.process.running() && !(workers_only && child.server);
+  });
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,20 @@
+// --help as a manual page: name, synopsis, description, options by group, examples, exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace verbena::apps {
+
+/// The description of a command is "one line" or "one line\n\nmore"; its footer comes as it stands.
+class ManualFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+  std::string make_subcommand(const CLI::App* command) const override;
+
+ private:
+  static std::string options_of(const CLI::App* app, const ManualFormatter& formatter);
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,68 @@
+#include "apps/verbena/outlet.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "apps/verbena/exit_status.hpp"
+
+namespace verbena::apps {
+
+void PipeOutlet::send(const ChildMessage& message) {
+  const std::string line = encode(message);
+  absl::MutexLock lock(&mutex_);
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;  // the launcher is gone; who polls descriptor() ends the process
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+ConsoleOutlet::ConsoleOutlet(RunSettings settings, std::uint32_t first_worker,
+                             RunRecord::Objectives objectives)
+    : settings_(std::move(settings)),
+      first_worker_(first_worker),
+      record_(settings_.threads, std::move(objectives)),
+      display_(settings_, Display::mode_for(stderr, false), stdout, stderr) {}
+
+double ConsoleOutlet::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void ConsoleOutlet::send(const ChildMessage& message) {
+  absl::MutexLock lock(&mutex_);
+  handle(message);
+}
+
+void ConsoleOutlet::handle(const ChildMessage& message) {
+  if (const auto* iteration = std::get_if<IterationMessage>(&message)) {
+    IterationMessage local = *iteration;
+    local.worker -= first_worker_;
+    const auto record = record_.add(local, now());
+    if (record.ok() && *record) display_.iteration(**record, now());
+  } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
+    FinishedMessage local = *finished;
+    local.worker -= first_worker_;
+    if (absl::Status status = record_.add(local); !status.ok()) report_error(status);
+  } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
+    display_.progress(*progress, now());
+  } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
+    display_.print(print->line);
+  } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
+    display_.print(summary->name + ": " + summary->value.dump());
+  } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
+    display_.finish();
+    report_error(failed->status);
+  }
+}
+
+void ConsoleOutlet::finish() {
+  absl::MutexLock lock(&mutex_);
+  display_.finish();
+  display_.print(summary_table(settings_, record_, now()));
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,41 @@
+#include "apps/verbena/run_settings.hpp"
+
+#include <charconv>
+
+#include "consistency/model.hpp"
+
+namespace verbena::apps {
+namespace {
+
+std::optional<std::uint64_t> seed_of(const ApplicationOptions& options) {
+  const std::string text = options.value("--seed");
+  std::uint64_t seed = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  return error == std::errc() && stop == text.data() + text.size() ? std::optional(seed) : std::nullopt;
+}
+
+}  // namespace
+
+RunSettings run_settings(const Application& application, const ApplicationOptions& options,
+                         const JobOptions& job, bool baseline) {
+  RunSettings settings;
+  settings.model = application.name();
+  settings.throughput_unit = application.throughput_unit();
+  settings.main_objective = application.main_objective();
+  settings.iterations = application.iterations();
+  settings.seed = seed_of(options);
+  settings.baseline = baseline;
+  settings.consistency = "none";
+  settings.transport = "none";
+  settings.read_path = "none";
+  if (baseline) return settings;
+  settings.consistency = consistency::to_string(*consistency::parse_model(job.consistency));
+  settings.transport = transport_name(job);
+  settings.read_path = job.read_path;
+  settings.servers = job.servers;
+  settings.workers = job.workers;
+  settings.threads = job.threads;
+  return settings;
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,74 @@
+// `verbena server`: one server process.
+#include <spdlog/spdlog.h>
+
+#include "apps/verbena/child_command.hpp"
+#include "apps/verbena/commands.hpp"
+#include "apps/verbena/exit_status.hpp"
+#include "server/driver.hpp"
+#include "server/server.hpp"
+
+namespace verbena::apps {
+namespace {
+
+absl::Status serve(const ChildOptions& options, transport::Transport& transport,
+                   const std::atomic<bool>& stop) {
+  absl::StatusOr<std::unique_ptr<server::Server>> made =
+      server::Server::create(transport, {.address = server_address(options.job.job, options.rank),
+                                         .rank = options.rank,
+                                         .servers = options.job.servers,
+                                         .workers = options.job.total_workers(),
+                                         .lanes = options.job.chosen_lanes()});
+  if (!made.ok()) return made.status();
+  return server::drive(**made, transport, {.threads = options.job.chosen_server_threads()}, stop);
+}
+
+int run_server(const ChildOptions& options) {
+  if (options.rank >= options.job.servers) {
+    return report_error(
+        absl::InvalidArgumentError("--server-rank counts from 0: it must be less than --servers " +
+                                   std::to_string(options.job.servers)));
+  }
+  if (absl::Status status = check(options.job); !status.ok()) return report_error(status);
+  spdlog::info("server {}: {}", options.rank, effective(options.job));
+  std::unique_ptr<Outlet> outlet;
+  if (options.report_to >= 0) {
+    outlet = std::make_unique<PipeOutlet>(options.report_to);
+  } else {
+    outlet = std::make_unique<ConsoleOutlet>(RunSettings{}, 0, RunRecord::Objectives());
+  }
+  const absl::StatusOr<std::shared_ptr<transport::Transport>> transport = make_transport(options.job);
+  if (!transport.ok()) {
+    outlet->send(FailedMessage{transport.status()});
+    return exit_status(transport.status());
+  }
+  std::atomic<bool> stop = false;
+  return run_child(options,
+                   {.jobs = {[&] { return serve(options, **transport, stop); }},
+                    .wake = [&] { (*transport)->interrupt(); }},
+                   *outlet, stop);
+}
+
+}  // namespace
+
+void add_server_command(CLI::App& program, Run* run) {
+  auto options = std::make_shared<ChildOptions>();
+  CLI::App* command = program.add_subcommand("server",
+                                             "start one server process by hand\n\nIt holds its part of each "
+                                             "table until all workers of the job have left. "
+                                             "`verbena run` starts servers and workers by itself.");
+  add_job_option(*command, options->job);
+  command->add_option("--server-rank", options->rank, "Which of the servers this is, from 0.")
+      ->type_name("R")
+      ->check(whole_number(0, UINT32_MAX))
+      ->group("Processes")
+      ->capture_default_str();
+  add_size_options(*command, options->job);
+  add_transport_option(*command, options->job);
+  add_server_options(*command, options->job);
+  add_verbose_option(*command, options->job);
+  add_report_option(*command, *options);
+  command->footer(examples({"verbena server --job demo --servers 1 --workers 2"}));
+  command->callback([options, run] { *run = [options] { return run_server(*options); }; });
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,99 @@
+#include "apps/verbena/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/metrics.hpp"
+
+namespace verbena::apps {
+namespace {
+
+std::string counted(std::uint32_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string headline(const RunSettings& settings) {
+  if (settings.baseline) return fmt::format("{}, plain loop in one process", settings.model);
+  std::string text = fmt::format("{}, {}, {} × {}", settings.model, settings.consistency,
+                                 counted(settings.servers, "server"), counted(settings.workers, "worker"));
+  if (settings.threads > 1) text += fmt::format(" of {} threads", settings.threads);
+  return text + fmt::format(", {}", settings.transport);
+}
+
+SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, double elapsed_seconds) {
+  SummaryRows rows;
+  // The main objective first.
+  for (const bool main : {true, false}) {
+    for (const auto& [name, value] : record.objectives()) {
+      if ((name == settings.main_objective) == main) rows.emplace_back(name, format_objective(value));
+    }
+  }
+  rows.emplace_back("iterations", std::to_string(record.iterations().size()));
+  rows.emplace_back("training time", format_seconds(record.training_seconds()));
+  rows.emplace_back("total time", format_seconds(elapsed_seconds));
+  rows.emplace_back("throughput", format_rate(record.throughput(), settings.throughput_unit));
+  if (settings.baseline) return rows;
+  rows.emplace_back("throughput per worker",
+                    format_rate(record.throughput_per_worker(), settings.throughput_unit));
+  const std::optional<double> differential = record.mean_clock_differential();
+  rows.emplace_back("mean clock differential",
+                    differential ? fmt::format("{:.3f}", *differential) : std::string("no reads"));
+  rows.emplace_back("share of time waited", format_share(record.share_waited()));
+  return rows;
+}
+
+std::vector<WorkerRow> worker_rows(const RunSettings& settings, const RunRecord& record) {
+  std::vector<WorkerRow> rows;
+  for (const WorkerRecord& worker : record.workers()) {
+    rows.push_back({std::to_string(rows.size()), format_rate(worker.throughput(), settings.throughput_unit),
+                    format_share(worker.share_waited())});
+  }
+  return rows;
+}
+
+std::string summary_table(const RunSettings& settings, const RunRecord& record, double elapsed_seconds) {
+  const SummaryRows rows = summary_rows(settings, record, elapsed_seconds);
+  std::size_t label_width = 0;
+  for (const auto& [label, text] : rows) label_width = std::max(label_width, label.size());
+  std::string table = fmt::format("\n{}\n\n", headline(settings));
+  for (const auto& [label, text] : rows) table += fmt::format("  {:<{}}  {}\n", label, label_width, text);
+  if (settings.baseline) return table;
+
+  const std::vector<WorkerRow> workers = worker_rows(settings, record);
+  std::size_t width = std::string_view("throughput").size();
+  for (const WorkerRow& row : workers) width = std::max(width, row.throughput.size());
+  table += fmt::format("\n  {:<6}  {:>{}}  {:>8}\n", "worker", "throughput", width, "waited");
+  for (const WorkerRow& row : workers) {
+    table += fmt::format("  {:<6}  {:>{}}  {:>8}\n", row.worker, row.throughput, width, row.waited);
+  }
+  return table;
+}
+
+nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record, double elapsed_seconds,
+                            const nlohmann::json& extra) {
+  nlohmann::json summary = settings_json(settings);
+  summary["kind"] = "summary";
+  summary["seconds"] = record.training_seconds();
+  summary["elapsed_seconds"] = elapsed_seconds;
+  summary["iterations"] = record.iterations().size();
+  summary["objectives"] = record.objectives();
+  summary["items"] = record.items();
+  summary["throughput"] = record.throughput();
+  summary["throughput_per_worker"] = record.throughput_per_worker();
+  const std::optional<double> differential = record.mean_clock_differential();
+  summary["mean_clock_differential"] = differential ? nlohmann::json(*differential) : nlohmann::json();
+  summary["share_waited"] = record.share_waited();
+  nlohmann::json& shares = summary["share_waited_by_worker"] = nlohmann::json::array();
+  for (const WorkerRecord& worker : record.workers()) shares.push_back(worker.share_waited());
+  summary["reads_by_lag"] = record.staleness().reads_by_lag;
+  nlohmann::json& printed = summary["printed"] = nlohmann::json::object();
+  for (const auto& [label, text] : summary_rows(settings, record, elapsed_seconds)) printed[label] = text;
+  summary["model_summary"] = extra;
+  return summary;
+}
+
+}  // namespace verbena::apps

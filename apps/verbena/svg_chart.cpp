@@ -1,0 +1,169 @@
+#include "apps/verbena/svg_chart.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace verbena::apps {
+namespace {
+
+constexpr double kWidth = 640;
+constexpr double kHeight = 300;
+constexpr double kLeft = 70;
+constexpr double kRight = 16;
+constexpr double kTop = 16;
+constexpr double kBottom = 46;
+constexpr std::size_t kMostDots = 120;  // more would hide the line
+constexpr double kBarHeight = 18;
+constexpr double kBarStep = 26;
+constexpr double kBarLeft = 90;
+constexpr double kBarRight = 110;  // room for the value's text
+
+std::string number(double value) {
+  return fmt::format("{:.6g}", value);
+}
+
+std::string svg_begin(double height, std::string_view title) {
+  return fmt::format(
+      R"(<svg viewBox="0 0 {:g} {:g}" role="img" xmlns="http://www.w3.org/2000/svg"><title>{}</title>)"
+      "\n",
+      kWidth, height, escape_markup(title));
+}
+
+/// Maps values to places; `from` goes to `to`.
+struct Scale {
+  double low = 0;
+  double high = 1;
+  double begin = 0;
+  double end = 1;
+  [[nodiscard]] double operator()(double value) const {
+    return begin + (value - low) / (high - low) * (end - begin);
+  }
+};
+
+std::string grid(const LineChart& chart, const std::vector<double>& x_ticks,
+                 const std::vector<double>& y_ticks, const Scale& x, const Scale& y) {
+  std::string out = "<g class=\"grid\">\n";
+  for (const double tick : y_ticks) {
+    out += fmt::format("<line x1=\"{0:g}\" x2=\"{1:g}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>\n", kLeft,
+                       kWidth - kRight, y(tick));
+  }
+  out += "</g>\n<g class=\"axis\">\n";
+  for (const double tick : y_ticks) {
+    out += fmt::format("<text class=\"end\" x=\"{:g}\" y=\"{:.1f}\">{}</text>\n", kLeft - 8, y(tick) + 4,
+                       number(tick));
+  }
+  for (const double tick : x_ticks) {
+    if (tick > x.high) continue;
+    out += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", x(tick),
+                       kHeight - kBottom + 18, number(tick));
+  }
+  out += fmt::format("<text class=\"label middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
+                     (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(chart.x_label));
+  return out + "</g>\n";
+}
+
+}  // namespace
+
+std::string escape_markup(std::string_view text) {
+  std::string out;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += letter;
+    }
+  }
+  return out;
+}
+
+std::vector<double> axis_ticks(double low, double high, std::size_t wanted) {
+  if (!(high > low)) {
+    const double room = low == 0 ? 1 : std::abs(low) * 0.1;
+    high = low + room;
+    low -= room;
+  }
+  const double rough = (high - low) / static_cast<double>(std::max<std::size_t>(wanted, 1));
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= rough) {
+      step = factor * power;
+      break;
+    }
+  }
+  std::vector<double> ticks;
+  const double first = std::floor(low / step + 1e-9);
+  const double last = std::ceil(high / step - 1e-9);
+  // Multiples of the step, not sums of it: 0.3 and not 0.30000000000000004.
+  for (double index = first; index <= last; ++index) ticks.push_back(index * step + 0.0);
+  return ticks;
+}
+
+std::string to_svg(const LineChart& chart) {
+  std::vector<std::pair<double, double>> points;
+  for (const auto& point : chart.points) {
+    if (std::isfinite(point.first) && std::isfinite(point.second)) points.push_back(point);
+  }
+  std::string out = svg_begin(kHeight, fmt::format("{} by {}", chart.y_label, chart.x_label));
+  if (points.empty()) {
+    return out + fmt::format("<text class=\"middle\" x=\"{:g}\" y=\"{:g}\">not evaluated</text>\n</svg>\n",
+                             kWidth / 2, kHeight / 2);
+  }
+  const auto [least, most] =
+      std::minmax_element(points.begin(), points.end(),
+                          [](const auto& left, const auto& right) { return left.second < right.second; });
+  const std::vector<double> y_ticks = axis_ticks(least->second, most->second, 5);
+  const std::vector<double> x_ticks = axis_ticks(0, points.back().first, 8);
+  const Scale x{0, points.back().first > 0 ? points.back().first : 1, kLeft, kWidth - kRight};
+  const Scale y{y_ticks.front(), y_ticks.back(), kHeight - kBottom, kTop};
+  out += grid(chart, x_ticks, y_ticks, x, y);
+  out += "<polyline class=\"curve\" points=\"";
+  for (const auto& [at, value] : points) out += fmt::format("{:.1f},{:.1f} ", x(at), y(value));
+  out += "\"/>\n<g class=\"dots\">\n";
+  const std::size_t every = (points.size() + kMostDots - 1) / kMostDots;
+  for (std::size_t index = 0; index < points.size(); ++index) {
+    if (index % every != 0 && index + 1 != points.size()) continue;
+    const auto& [at, value] = points[index];
+    out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} {}: {} {}</title></circle>\n",
+                       x(at), y(value), escape_markup(chart.x_label), number(at),
+                       escape_markup(chart.y_label), number(value));
+  }
+  return out + "</g>\n</svg>\n";
+}
+
+std::string to_svg(const BarChart& chart) {
+  double most = 0;
+  for (const BarChart::Bar& bar : chart.bars) most = std::max(most, bar.value);
+  const Scale x{0, most > 0 ? most : 1, 0, kWidth - kBarLeft - kBarRight};
+  std::string out = svg_begin(kBarStep * static_cast<double>(chart.bars.size()) + 8, chart.title);
+  double top = 4;
+  for (const BarChart::Bar& bar : chart.bars) {
+    const double width = x(bar.value);
+    const double middle = top + kBarHeight / 2 + 4;
+    out += fmt::format("<g><title>{}: {}</title><text class=\"end\" x=\"{:g}\" y=\"{:g}\">{}</text>",
+                       escape_markup(bar.label), escape_markup(bar.text), kBarLeft - 8, middle,
+                       escape_markup(bar.label));
+    out +=
+        fmt::format("<rect class=\"bar\" x=\"{:g}\" y=\"{:g}\" width=\"{:.1f}\" height=\"{:g}\" rx=\"3\"/>",
+                    kBarLeft, top, std::max(width, 1.0), kBarHeight);
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:g}\">{}</text></g>\n", kBarLeft + std::max(width, 1.0) + 8,
+                       middle, escape_markup(bar.text));
+    top += kBarStep;
+  }
+  return out + "</svg>\n";
+}
+
+}  // namespace verbena::apps

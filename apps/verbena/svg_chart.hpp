@@ -1,0 +1,39 @@
+// Small charts as SVG for the report: no script, colours from the page's style sheet.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace verbena::apps {
+
+/// "&lt;" for "<", and so on: any text, in elements and attributes.
+std::string escape_markup(std::string_view text);
+
+/// At least two round numbers (1, 2 or 5 times a power of ten apart) that span [low, high], about `wanted` of
+/// them.
+std::vector<double> axis_ticks(double low, double high, std::size_t wanted);
+
+/// A line with a dot at each point, if there are few; values that are not finite are left out.
+struct LineChart {
+  std::string x_label;
+  std::string y_label;
+  std::vector<std::pair<double, double>> points;  ///< x ascending
+};
+std::string to_svg(const LineChart& chart);
+
+/// Horizontal bars, one below another.
+struct BarChart {
+  struct Bar {
+    std::string label;
+    double value = 0;  ///< ≥ 0
+    std::string text;  ///< of the value
+  };
+  std::string title;  ///< for those who do not see it
+  std::vector<Bar> bars;
+};
+std::string to_svg(const BarChart& chart);
+
+}  // namespace verbena::apps

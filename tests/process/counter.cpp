@@ -1,0 +1,124 @@
+#include "tests/process/counter.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "apps/data/output_file.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr std::uint64_t kRows = 10;
+constexpr std::uint32_t kWidth = 4;
+
+class Counter : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "counter"; }
+  [[nodiscard]] std::string_view description() const override { return "count iterations"; }
+  [[nodiscard]] std::string_view throughput_unit() const override { return "rows"; }
+  [[nodiscard]] std::string_view main_objective() const override { return "counted"; }
+
+  void add_options(CLI::App& command) override {
+    command.add_option("--iterations", iterations_)->capture_default_str();
+    command.add_option("--seed", seed_)->capture_default_str();
+    command.add_option("--milliseconds", milliseconds_, "Length of an iteration.");
+    command.add_option("--output", output_, "Where worker 0 writes the count.");
+    command.add_option("--fail", fail_,
+                       "What worker 0 does in iteration 2: hang, throw, abort, exit, error, input.");
+    command.add_option("--bad-check", bad_check_, "What check() complains of.");
+    command.add_option("--words", words_, "Said by worker 0.");
+  }
+
+  absl::Status check(std::uint32_t /*workers*/) override {
+    if (!bad_check_.empty()) return absl::InvalidArgumentError(bad_check_);
+    return output_.empty() ? absl::OkStatus() : OutputFile::check(output_);
+  }
+  [[nodiscard]] std::int64_t iterations() const override { return iterations_; }
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const override {
+    return {{"counted", sums.at("count")}, {"workers_heard", sums.at("workers")}};
+  }
+
+  absl::Status run_worker(WorkerContext& context) override {
+    const bool first = context.session.rank() == 0;
+    auto table = context.session.table<std::int64_t>(
+        {.name = "counts", .rows = kRows, .width = kWidth, .consistency = context.consistency});
+    if (!table.ok()) return table.status();
+    std::vector<std::int64_t> values(kRows * kWidth);
+    const std::vector<std::int64_t> ones(kRows * kWidth, 1);
+    if (first) context.reporter.progress("reading data", 1, 1);
+    for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
+      if (absl::Status status = misbehave(first && iteration == 2, context.stop); !status.ok()) return status;
+      if (absl::Status status = (*table)->pull({0, kRows}, values); !status.ok()) return status;
+      if (absl::Status status = (*table)->push({0, kRows}, ones); !status.ok()) return status;
+      if (absl::Status status = context.session.clock(); !status.ok()) return status;
+      report(context.reporter, iteration, static_cast<double>(values[0]));
+      if (context.stop) return absl::CancelledError("stopped");
+    }
+    if (absl::Status status = context.session.barrier(); !status.ok()) return status;
+    if (absl::Status status = (*table)->pull({0, kRows}, values); !status.ok()) return status;
+    return first ? finish(context.reporter, values.back()) : absl::OkStatus();
+  }
+
+  absl::Status run_baseline(BaselineContext& context) override {
+    for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
+      if (absl::Status status = misbehave(iteration == 2, context.stop); !status.ok()) return status;
+      report(context.reporter, iteration, static_cast<double>(iteration));
+    }
+    return finish(context.reporter, iterations_);
+  }
+
+ private:
+  void report(Reporter& reporter, std::int64_t iteration, double count) const {
+    reporter.iteration({.iteration = iteration,
+                        .items = kRows,
+                        .seconds = 0.001 * static_cast<double>(1 + milliseconds_),
+                        .sums = {{"count", count}, {"workers", 1}}});
+  }
+
+  absl::Status finish(Reporter& reporter, std::int64_t count) const {
+    if (!words_.empty()) reporter.print(words_);
+    reporter.summary("final_count", count);
+    if (output_.empty()) return absl::OkStatus();
+    auto file = OutputFile::create(output_);
+    if (!file.ok()) return file.status();
+    file->write(fmt::format("{}\n", count));
+    return file->commit();
+  }
+
+  absl::Status misbehave(bool now, const std::atomic<bool>& stop) const {
+    for (int waited = 0; waited < milliseconds_ && !stop; waited += 10) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (!now || fail_.empty()) return absl::OkStatus();
+    if (fail_ == "hang") {
+      fmt::print(stderr, "hanging\n");
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    if (fail_ == "throw") throw std::runtime_error("thrown on purpose");
+    if (fail_ == "abort") std::abort();
+    if (fail_ == "exit") ::_exit(3);
+    if (fail_ == "input") return absl::InvalidArgumentError("data.txt:17: a number was expected, not \"x\"");
+    return absl::ResourceExhaustedError("failed on purpose");
+  }
+
+  std::int64_t iterations_ = 5;
+  std::uint64_t seed_ = 1;
+  int milliseconds_ = 0;
+  std::string output_;
+  std::string fail_;
+  std::string bad_check_;
+  std::string words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Application> make_counter() {
+  return std::make_unique<Counter>();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,463 @@
+// The launcher's promises with real processes: what a user sees, and what is left after bad days.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/process/program.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+/// The bound on how long it may take to end everything, and what a loaded machine adds.
+constexpr double kEndSeconds = 3.0;
+
+class LauncherTest : public ::testing::Test {
+ protected:
+  LauncherTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-process-XXXXXX").string();
+    scratch_ = ::mkdtemp(name.data());
+    std::filesystem::create_directory(scratch_ / "outputs");
+  }
+  ~LauncherTest() override { std::filesystem::remove_all(scratch_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return (scratch_ / "outputs" / name).string();
+  }
+  [[nodiscard]] std::string contents(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name), std::ios::binary).rdbuf();
+    return text.str();
+  }
+  [[nodiscard]] std::set<std::string> outputs() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "outputs")) {
+      names.insert(entry.path().filename().string());
+    }
+    return names;
+  }
+
+  [[nodiscard]] static std::vector<std::string> counter(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {"run", "counter", "--servers", "2", "--workers", "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  [[nodiscard]] Ended run_counter(const std::vector<std::string>& more = {}) const {
+    return run(COUNTER_PROGRAM, counter(more), scratch_);
+  }
+  /// All outputs, and iterations without end.
+  [[nodiscard]] std::vector<std::string> long_run() const {
+    return counter({"--iterations", "1000000", "--milliseconds", "20", "--output", path("count.txt"),
+                    "--metrics", path("metrics.jsonl"), "--report", path("report.html")});
+  }
+  static std::vector<pid_t> all_children(const Program& program) {
+    std::vector<pid_t> all = program.children("server");
+    for (const pid_t pid : program.children("worker")) all.push_back(pid);
+    return all;
+  }
+  /// Starts a long run and waits until it trains.
+  void start_long_run(std::unique_ptr<Program>& program) const {
+    program = std::make_unique<Program>(COUNTER_PROGRAM, long_run(), scratch_);
+    ASSERT_TRUE(program->wait_for_children("server", 2) && program->wait_for_children("worker", 2));
+    ASSERT_TRUE(program->wait_for_output("  counted "));
+  }
+  /// Every error is one line, the same way.
+  static void expect_one_error(const Ended& ended, int status, const std::string& text) {
+    EXPECT_EQ(ended.status, status) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr(text));
+    const std::size_t error = ended.err.find("verbena: error: ");
+    ASSERT_NE(error, std::string::npos) << ended.err;
+    EXPECT_EQ(ended.err.find('\n', error), ended.err.size() - 1) << ended.err;
+    EXPECT_EQ(ended.err.find("verbena: error: ", error + 1), std::string::npos) << ended.err;
+  }
+
+  std::filesystem::path scratch_;
+};
+
+// --- good days
+
+TEST_F(LauncherTest, TrainsUnderEachModelAndReadPath) {
+  for (const std::string model : {"bsp", "ssp:1", "essp:2"}) {
+    for (const std::string read_path : {"in-place", "cached"}) {
+      const Ended ended =
+          run_counter({"--consistency", model, "--read-path", read_path, "--output", path("count.txt")});
+      ASSERT_EQ(ended.status, 0) << model << " " << ended.err;
+      EXPECT_EQ(contents("count.txt"), "10\n") << model;  // 2 workers × 5 iterations
+      EXPECT_THAT(ended.out, AllOf(HasSubstr("counter, " + model + ", 2 servers × 2 workers, shm"),
+                                   HasSubstr("mean clock differential"), HasSubstr("share of time waited")));
+    }
+  }
+}
+
+TEST_F(LauncherTest, ThreadsAreWorkersOfTheirOwn) {
+  const Ended ended =
+      run_counter({"--threads", "2", "--output", path("count.txt"), "--metrics", path("metrics.jsonl")});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(contents("count.txt"), "20\n");
+  EXPECT_THAT(contents("metrics.jsonl"), HasSubstr("\"workers_heard\":4.0"));
+}
+
+TEST_F(LauncherTest, MetricsEndWithTheSummaryAsPrinted) {
+  const Ended ended = run_counter({"--metrics", path("metrics.jsonl"), "--seed", "7"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  std::vector<json> lines;
+  std::istringstream text(contents("metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+  std::vector<std::string> kinds;
+  for (const json& line : lines) {
+    EXPECT_EQ(line.at("schema"), 1);
+    kinds.push_back(line.at("kind"));
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"start", "iteration", "iteration", "iteration", "iteration",
+                                             "iteration", "worker", "worker", "summary"}));
+  const json& summary = lines.back();
+  EXPECT_EQ(summary.at("model"), "counter");
+  EXPECT_EQ(summary.at("consistency"), "bsp");
+  EXPECT_EQ(summary.at("servers"), 2);
+  EXPECT_EQ(summary.at("workers"), 2);
+  EXPECT_EQ(summary.at("threads"), 1);
+  EXPECT_EQ(summary.at("seed"), 7);
+  EXPECT_EQ(summary.at("throughput_unit"), "rows");
+  EXPECT_EQ(summary.at("objectives").at("workers_heard"), 2);
+  EXPECT_EQ(summary.at("mean_clock_differential"), -1);
+  EXPECT_EQ(summary.at("model_summary").at("final_count"), 10);
+  EXPECT_NEAR(summary.at("seconds"), 0.005, 1e-9);
+  EXPECT_NEAR(summary.at("throughput"), 20'000, 1e-3);
+  EXPECT_EQ(summary.at("share_waited_by_worker").size(), 2U);
+  ASSERT_FALSE(summary.at("printed").empty());
+  for (const auto& [label, value] : summary.at("printed").items()) {
+    EXPECT_THAT(ended.out, ::testing::ContainsRegex(label + " +" + "[^\n]")) << label;
+    EXPECT_THAT(ended.out, HasSubstr("  " + value.get<std::string>() + "\n")) << label;
+  }
+}
+
+TEST_F(LauncherTest, BaselineRunsWithoutServers) {
+  const Ended ended = run_counter({"--baseline", "--metrics", path("metrics.jsonl"), "--output",
+                                   path("count.txt"), "--report", path("report.html")});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(contents("count.txt"), "5\n");
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("counter, plain loop in one process"), Not(HasSubstr("waited"))));
+  EXPECT_THAT(contents("metrics.jsonl"), HasSubstr("\"baseline\":true"));
+}
+
+TEST_F(LauncherTest, ReportStandsAlone) {
+  const Ended ended = run_counter({"--report", path("report.html"), "--words", "<b>words & \"more\"</b>"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("<b>words & \"more\"</b>"));
+  std::string page = contents("report.html");
+  EXPECT_THAT(page,
+              AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("counted per iteration"),
+                    HasSubstr("counted per second"), HasSubstr("Staleness of reads"),
+                    HasSubstr("&lt;b&gt;words &amp; &quot;more&quot;&lt;/b&gt;"), Not(HasSubstr("<script"))));
+  const std::string name_space = "http://www.w3.org/2000/svg";
+  for (std::size_t at = page.find(name_space); at != std::string::npos; at = page.find(name_space)) {
+    page.erase(at, name_space.size());
+  }
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("http")), Not(HasSubstr("src=")), Not(HasSubstr("url("))));
+  // As many ends as beginnings of each element that is not empty.
+  for (const std::string element :
+       {"svg", "section", "table", "tr", "g", "text", "title", "main", "div", "h2"}) {
+    const auto count = [&](const std::string& text) {
+      std::size_t found = 0;
+      for (std::size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) ++found;
+      return found;
+    };
+    EXPECT_EQ(count("<" + element + ">") + count("<" + element + " "), count("</" + element + ">"))
+        << element;
+  }
+}
+
+TEST_F(LauncherTest, TwoRunsDoNotMeet) {
+  Program one(COUNTER_PROGRAM, counter({"--output", path("one"), "--milliseconds", "50"}), scratch_);
+  Program two(COUNTER_PROGRAM, counter({"--output", path("two"), "--milliseconds", "50"}), scratch_);
+  EXPECT_EQ(one.wait().status, 0);
+  EXPECT_EQ(two.wait().status, 0);
+  EXPECT_EQ(contents("one"), "10\n");
+  EXPECT_EQ(contents("two"), "10\n");
+}
+
+TEST_F(LauncherTest, ProcessesStartedByHandFindEachOther) {
+  const std::vector<std::string> job = {"--job", scratch_.filename().string(), "--servers", "1", "--workers",
+                                        "2"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), job.begin(), job.end());
+    return arguments;
+  };
+  Program worker0(COUNTER_PROGRAM, with({"worker", "counter", "--output", path("count")}), scratch_);
+  Program worker1(COUNTER_PROGRAM, with({"worker", "counter", "--worker-rank", "1"}), scratch_);
+  Program server(COUNTER_PROGRAM, with({"server"}), scratch_);
+  const Ended first = worker0.wait();
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("throughput"));
+  EXPECT_EQ(worker1.wait().status, 0);
+  EXPECT_EQ(server.wait().status, 0);
+  EXPECT_EQ(contents("count"), "10\n");
+}
+
+TEST_F(LauncherTest, VerboseShowsEffectiveOptionsAndQuietNothing) {
+  const Ended verbose = run_counter({"-v", "--consistency", "ssp:3"});
+  EXPECT_THAT(verbose.err,
+              AllOf(HasSubstr("--consistency=ssp:3"), HasSubstr("--seed=1"), HasSubstr("--transport=shm")));
+  const Ended quiet = run_counter({"--quiet"});
+  EXPECT_THAT(quiet.err, IsEmpty());
+}
+
+TEST_F(LauncherTest, MetricsOnAPipeCanBeWatched) {
+  const std::string fifo = path("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  // Opened for both, so that neither end waits for the other.
+  const int reader = ::open(fifo.c_str(), O_RDWR);
+  const auto read_all = [&] {
+    std::string text(1 << 16, '\0');
+    text.resize(static_cast<std::size_t>(::read(reader, text.data(), text.size())));
+    return text;
+  };
+  std::vector<std::string> arguments = long_run();
+  std::replace(arguments.begin(), arguments.end(), path("metrics.jsonl"), fifo);
+  {
+    const Program program(COUNTER_PROGRAM, arguments, scratch_);
+    std::string seen;
+    while (seen.find("\"kind\":\"iteration\"") == std::string::npos) seen += read_all();
+    EXPECT_THAT(seen, HasSubstr("\"kind\":\"start\""));
+  }
+  ::close(reader);
+}
+
+// --- bad input
+
+struct BadOptions {
+  std::vector<std::string> arguments;
+  std::string error;
+};
+
+TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
+  const std::vector<BadOptions> all = {
+      {{"run", "counter", "--workers", "0"},
+       "--workers: a whole number from 1 to 4096 is expected, not \"0\""},
+      {{"run", "counter", "--workers", "-1"},
+       "--workers: a whole number from 1 to 4096 is expected, not \"-1\""},
+      {{"run", "counter", "--workers", "two"},
+       "--workers: a whole number from 1 to 4096 is expected, not \"two\""},
+      {{"run", "counter", "--servers", "0"}, "--servers: a whole number"},
+      {{"run", "counter", "--threads", "0"}, "--threads: a whole number"},
+      {{"run", "counter", "--workers", "4096", "--threads", "4096"},
+       "are 16777216 workers in all; at most 4096 can be"},
+      {{"run", "counter", "--workers", "4096", "--servers", "4096"},
+       "for the buffers between them; this host has"},
+      {{"run", "counter", "--consistency", "ssp:-1"},
+       "unknown consistency \"ssp:-1\": expected bsp, ssp:S or essp:S"},
+      {{"run", "counter", "--consistency", "eventual"}, "unknown consistency \"eventual\": expected bsp"},
+      {{"run", "counter", "--transport", "pigeon"},
+       "--transport: one of auto, shm is expected, not \"pigeon\""},
+      {{"run", "counter", "--read-path", "far"}, "--read-path: one of auto, in-place, cached is expected"},
+      {{"run", "counter", "--lanes", "0"}, "--lanes: a whole number"},
+      {{"run", "counter", "--server-threads", "0"}, "--server-threads: a whole number"},
+      {{"run", "counter", "--no-such-option"}, "--no-such-option (see verbena run counter --help)"},
+      {{"run", "counter", "--metrics", "/proc/no/metrics"}, "/proc/no/metrics: cannot create: No such file"},
+      {{"run", "counter", "--report", "/"}, "/: cannot open for writing: Is a directory"},
+      {{"run", "counter", "--bad-check", "data.txt:3: no number"}, "verbena: error: data.txt:3: no number"},
+      {{"run"}, "(see verbena run --help)"},
+      {{"run", "nonesuch"}, "nonesuch (see verbena run --help)"},
+      {{"server", "--job", "x", "--server-rank", "1"}, "--server-rank counts from 0"},
+      {{"server"}, "--job is required (see verbena server --help)"},
+      {{"worker", "counter"}, "--job is required"},
+      {{"worker", "counter", "--job", "x", "--worker-rank", "1"}, "--worker-rank counts from 0"},
+      {{}, "(see verbena --help)"},
+  };
+  for (const BadOptions& bad : all) {
+    SCOPED_TRACE(::testing::PrintToString(bad.arguments));
+    expect_one_error(run(COUNTER_PROGRAM, bad.arguments, scratch_), 2, bad.error);
+  }
+}
+
+TEST_F(LauncherTest, RealProgramHasHelpAndVersion) {
+  const Ended version = run(VERBENA_PROGRAM, {"--version"}, scratch_);
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.out, MatchesRegex("verbena [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"server", "--help"}, {"worker", "--help"}}) {
+    const Ended help = run(VERBENA_PROGRAM, arguments, scratch_);
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.err, IsEmpty());
+    EXPECT_THAT(help.out, AllOf(StartsWith("NAME\n"), HasSubstr("\nSYNOPSIS\n"), HasSubstr("\nDESCRIPTION\n"),
+                                HasSubstr("\nEXIT STATUS\n")));
+  }
+}
+
+// --- bad days
+
+TEST_F(LauncherTest, KilledWorkerIsNamedAndAllEnds) {
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(start_long_run(program));
+  const std::vector<pid_t> all = all_children(*program);
+  const pid_t victim = program->children("worker")[1];
+  const auto start = std::chrono::steady_clock::now();
+  ::kill(victim, SIGKILL);
+  const Ended ended = program->wait();
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
+  expect_one_error(ended, 1, "worker 1 (pid " + std::to_string(victim) + ") was killed by SIGKILL");
+  EXPECT_TRUE(gone(all, 0));
+  EXPECT_THAT(outputs(), IsEmpty());
+}
+
+TEST_F(LauncherTest, KilledServerIsNamedAndAllEnds) {
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(start_long_run(program));
+  const std::vector<pid_t> all = all_children(*program);
+  const pid_t victim = program->children("server")[0];
+  const auto start = std::chrono::steady_clock::now();
+  ::kill(victim, SIGKILL);
+  const Ended ended = program->wait();
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
+  expect_one_error(ended, 1, "server 0 (pid " + std::to_string(victim) + ") was killed by SIGKILL");
+  EXPECT_TRUE(gone(all, 0));
+  EXPECT_THAT(outputs(), IsEmpty());
+}
+
+TEST_F(LauncherTest, KilledLauncherLeavesNothing) {
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(start_long_run(program));
+  const std::vector<pid_t> all = all_children(*program);
+  ASSERT_EQ(all.size(), 4U);
+  program->signal(SIGKILL);
+  EXPECT_EQ(program->wait().status, 128 + SIGKILL);
+  EXPECT_TRUE(gone(all, kEndSeconds));
+  EXPECT_THAT(outputs(), IsEmpty());
+}
+
+TEST_F(LauncherTest, CtrlCEndsPolitely) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    std::unique_ptr<Program> program;
+    ASSERT_NO_FATAL_FAILURE(start_long_run(program));
+    const std::vector<pid_t> all = all_children(*program);
+    const auto start = std::chrono::steady_clock::now();
+    ::kill(-program->pid(), signal);  // to the whole group, as a terminal does
+    const Ended ended = program->wait();
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
+    EXPECT_EQ(ended.status, 128 + signal) << ended.err;
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("verbena: stopped by SIG"), Not(HasSubstr("error"))));
+    EXPECT_TRUE(gone(all, 0));
+    EXPECT_THAT(outputs(), IsEmpty());
+  }
+}
+
+TEST_F(LauncherTest, WorkerThatDoesNotListenIsKilled) {
+  Program program(COUNTER_PROGRAM, counter({"--fail", "hang", "--iterations", "1000000"}), scratch_);
+  ASSERT_TRUE(program.wait_for_output("hanging"));
+  const std::vector<pid_t> all = all_children(program);
+  const auto start = std::chrono::steady_clock::now();
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait().status, 130);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
+  EXPECT_TRUE(gone(all, 0));
+}
+
+TEST_F(LauncherTest, StoppedProcessIsKilledToo) {
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(start_long_run(program));
+  const std::vector<pid_t> all = all_children(*program);
+  ::kill(program->children("server")[1], SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  program->signal(SIGINT);
+  EXPECT_EQ(program->wait().status, 130);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
+  EXPECT_TRUE(gone(all, 0));
+}
+
+TEST_F(LauncherTest, FailuresOfAWorkerAreToldOnce) {
+  struct Case {
+    std::string fail;
+    int status;
+    std::string error;
+  };
+  const std::vector<Case> cases = {
+      {"error", 1, "): failed on purpose"},
+      {"throw", 1, "): unexpected exception: thrown on purpose"},
+      {"abort", 1, ") was killed by SIGABRT"},
+      {"exit", 1, ") ended with status 3"},
+      {"input", 2, "verbena: error: data.txt:17: a number was expected, not \"x\""}};
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.fail);
+    const Ended ended = run_counter({"--fail", one.fail, "--iterations", "1000", "--output", path("count"),
+                                     "--metrics", path("metrics"), "--report", path("report")});
+    expect_one_error(ended, one.status, one.error);
+    if (one.status == 1) {
+      EXPECT_THAT(ended.err, HasSubstr("worker 0 (pid "));
+    }
+    EXPECT_THAT(outputs(), IsEmpty());
+    expect_one_error(run_counter({"--baseline", "--fail", one.fail}), one.status, one.error);
+  }
+}
+
+TEST_F(LauncherTest, FullDiskIsAnErrorAndLeavesNothing) {
+  // A file that may not grow stands for a full disk: the write fails in the middle. Shared memory is a file,
+  // too, hence the plain loop.
+  const auto no_growth = [] {
+    const rlimit limit = {1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Ended ended = run(COUNTER_PROGRAM,
+                          counter({"--baseline", "--quiet", "--iterations", "100", "--metrics",
+                                   path("metrics"), "--output", path("count")}),
+                          scratch_, no_growth);
+  expect_one_error(ended, 1, path("metrics") + ": cannot write: File too large");
+  EXPECT_EQ(outputs(), std::set<std::string>{"count"});  // the model was saved whole before
+}
+
+TEST_F(LauncherTest, FullFileSystemIsKnownBeforeTheTraining) {
+  const std::string disk = path("disk");
+  std::filesystem::create_directory(disk);
+  if (::mount("verbena-test", disk.c_str(), "tmpfs", 0, "size=16k") != 0) {
+    GTEST_SKIP() << "mounting a small file system needs root; RLIMIT_FSIZE is tested instead";
+  }
+  std::ofstream(disk + "/filler") << std::string(16'384, 'x');
+  const Ended ended = run_counter({"--metrics", disk + "/metrics"});
+  ::umount(disk.c_str());
+  expect_one_error(ended, 2, disk + "/metrics: ");
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("o space"), Not(HasSubstr("counter 1/"))));
+}
+
+TEST_F(LauncherTest, FullStandardOutputIsAnError) {
+  const Ended ended =
+      run("/bin/sh", {"-c", std::string(COUNTER_PROGRAM) + " run counter --quiet > /dev/full"}, scratch_);
+  expect_one_error(ended, 1, "standard output: No space left on device");
+}
+
+TEST_F(LauncherTest, LeavesNoSharedMemory) {
+  const auto objects = [] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+      names.insert(entry.path().string());
+    return names;
+  };
+  const std::set<std::string> before = objects();
+  ASSERT_EQ(run_counter().status, 0);
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(start_long_run(program));
+  ::kill(program->children("server")[0], SIGKILL);
+  EXPECT_EQ(program->wait().status, 1);
+  for (const std::string& name : objects()) {
+    EXPECT_TRUE(before.contains(name) || name.find("verbena") == std::string::npos) << name;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::process_test
