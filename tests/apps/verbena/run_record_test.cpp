@@ -1,0 +1,98 @@
+#include "apps/verbena/run_record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "apps/verbena/child_message.hpp"
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/svg_chart.hpp"
+
+namespace verbena::apps {
+namespace {
+
+IterationMessage report(std::uint32_t worker, std::int64_t iteration, double seconds, double sum) {
+  IterationMessage message;
+  message.worker = worker;
+  message.report.iteration = iteration;
+  message.report.items = 100;
+  message.report.seconds = seconds;
+  message.report.sums["error"] = sum;
+  return message;
+}
+
+RunRecord two_workers() {
+  return RunRecord(2, [](const auto& sums) {
+    return std::map<std::string, double>{{"rmse", std::sqrt(sums.at("error"))}};
+  });
+}
+
+TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
+  RunRecord record = two_workers();
+  EXPECT_FALSE(record.add(report(0, 1, 1.0, 4), 1)->has_value());
+  EXPECT_FALSE(record.add(report(0, 2, 1.0, 0), 2)->has_value());
+  const auto complete = record.add(report(1, 1, 3.0, 5), 3);
+  ASSERT_TRUE(complete.ok() && complete->has_value());
+  EXPECT_EQ((*complete)->iteration, 1);
+  EXPECT_EQ((*complete)->items, 200);
+  EXPECT_EQ((*complete)->objectives.at("rmse"), 3.0);
+  EXPECT_EQ(record.training_seconds(), 3.0);
+  EXPECT_EQ(record.throughput(), 100);
+}
+
+TEST(RunRecordTest, RefusesWhatNoWorkerCanSay) {
+  RunRecord record = two_workers();
+  ASSERT_TRUE(record.add(report(0, 1, 1, 1), 0).ok());
+  EXPECT_FALSE(record.add(report(0, 1, 1, 1), 0).ok());
+  EXPECT_FALSE(record.add(report(2, 1, 1, 1), 0).ok());
+}
+
+TEST(RunRecordTest, ShareWaitedIsTheMeanAndStalenessTheSum) {
+  RunRecord record = two_workers();
+  EXPECT_FALSE(record.mean_clock_differential().has_value());
+  FinishedMessage finished;
+  finished.seconds = 10;
+  finished.statistics.waited_seconds = 5;
+  finished.statistics.staleness.reads_by_lag = {1, 1};
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.waited_seconds = 1;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_DOUBLE_EQ(record.share_waited(), 0.3);
+  EXPECT_DOUBLE_EQ(*record.mean_clock_differential(), -1.5);
+}
+
+TEST(ChildMessageTest, ComesBackAsItWas) {
+  IterationMessage sent = report(3, 7, 0.1, 1.0 / 3);
+  sent.report.sums["bad"] = std::nan("");
+  const auto message = decode(encode(sent));
+  ASSERT_TRUE(message.ok()) << message.status();
+  const auto& back = std::get<IterationMessage>(*message);
+  EXPECT_EQ(back.worker, 3U);
+  EXPECT_EQ(back.report.sums.at("error"), 1.0 / 3);
+  EXPECT_TRUE(std::isnan(back.report.sums.at("bad")));
+  EXPECT_TRUE(decode(encode(PrintMessage{"not \xff UTF-8"})).ok());
+}
+
+TEST(ChildMessageTest, RefusesWhatIsNoMessage) {
+  for (const char* line : {"", "{", "[]", "{\"kind\":\"x\"}", "{\"kind\":\"iteration\"}", "{\"kind\":1}"}) {
+    EXPECT_FALSE(decode(line).ok()) << line;
+  }
+}
+
+TEST(FormatTest, ReadsWell) {
+  EXPECT_EQ(format_rate(2'314'000, "tokens"), "2.31 M tokens/s");
+  EXPECT_EQ(format_count(42), "42");
+  EXPECT_EQ(format_clock(3723), "1:02:03");
+  EXPECT_EQ(format_share(0.1234), "12.3 %");
+}
+
+TEST(SvgChartTest, TicksAreRoundAndSpan) {
+  EXPECT_EQ(axis_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  EXPECT_GE(axis_ticks(5, 5, 2).size(), 2U);
+  const std::string empty = to_svg(LineChart{"x", "y", {{1, std::nan("")}}});
+  EXPECT_NE(empty.find("not evaluated"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace verbena::apps
