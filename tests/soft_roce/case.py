@@ -1,0 +1,62 @@
+"""What the tests here share: the image, and perftest's tools as a yardstick.
+
+Each test is a program: NAME_test.py CACHE [what unittest takes]. CACHE is the folder of the image (image.py).
+"""
+
+import math
+import re
+import sys
+import unittest
+
+import image
+import vm
+
+PERFTEST_PORT = 18515  # its default
+ATTEMPTS = 3
+
+
+class Case(unittest.TestCase):
+    image = None  # main() sets it
+    lab = None
+
+    @classmethod
+    def open_lab(cls, **what):
+        """A vm.Lab for the tests of this class."""
+        cls.lab = vm.Lab(cls.image, **what)
+        cls.addClassCleanup(cls.lab.close)
+
+    def tearDown(self):
+        for machine in self.lab.machines if self.lab else []:
+            machine.end_jobs()
+
+    def perftest(self, tool, server, client, options=""):
+        """Runs a latency tool between two machines, or in one, and returns its typical figure in µs.
+
+        A tool measures the clock's rate before anything else. On a busy host this fails, its figures are then inf.
+        """
+        for _ in range(ATTEMPTS):
+            typical_us = self._perftest_once(tool, server, client, options)
+            if math.isfinite(typical_us):
+                break
+        return typical_us
+
+    def _perftest_once(self, tool, server, client, options):
+        waiting = server.start(f"{tool} -F -d rxe0 -x {server.gid_index()} {options}")
+        server.wait_listening(PERFTEST_PORT)
+        table = client.run(f"{tool} -F -d rxe0 -x {client.gid_index()} {options} {server.address()}")
+        self.assertEqual(waiting.wait(vm.RUN_DEADLINE_S), 0, waiting.text())
+        # bytes, iterations, t_min, t_max, t_typical, …
+        typical = re.search(r"^\s*\d+\s+\d+\s+\S+\s+\S+\s+(\S+)", table, re.MULTILINE)
+        self.assertIsNotNone(typical, table)
+        return float(typical[1])
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(f"usage: {sys.argv[0]} CACHE [what unittest takes]")
+    try:
+        Case.image = image.build(sys.argv.pop(1))
+    except image.Unavailable as reason:
+        print(f"skipped: soft-RoCE in virtual machines: {reason}")
+        sys.exit(image.SKIPPED)
+    unittest.main(verbosity=2)

@@ -1,0 +1,84 @@
+"""The machinery itself, and soft-RoCE in one virtual machine with the tools that others wrote."""
+
+import os
+import tempfile
+import time
+
+import case
+import vm
+
+
+class MachineTest(case.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.payload = os.urandom(1 << 20)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(cls.payload)
+            file.flush()
+            cls.open_lab(files={"/payload": file.name})
+        cls.machine, = cls.lab.network(1)
+
+    def test_exit_statuses_come_back(self):
+        self.assertEqual(self.machine.start("exit 7").wait(vm.RUN_DEADLINE_S), 7)
+        self.assertEqual(self.machine.start("kill -KILL $$").wait(vm.RUN_DEADLINE_S), 128 + 9)
+        with self.assertRaisesRegex(vm.Failure, "'echo said; false' on node1 ended with status 1:\nsaid"):
+            self.machine.run("echo said; false")
+
+    def test_files_come_whole_and_unchanged(self):
+        self.assertEqual(self.machine.read_file("/payload"), self.payload)
+        with self.assertRaisesRegex(vm.Failure, "can't open '/nothing'"):
+            self.machine.read_file("/nothing")
+
+    def test_output_of_two_jobs_does_not_mix(self):
+        jobs = [self.machine.start(f"for i in $(seq 200); do echo {word}; done") for word in ("one", "two")]
+        for job, word in zip(jobs, ("one", "two")):
+            self.assertEqual(job.wait(vm.RUN_DEADLINE_S), 0)
+            self.assertEqual(job.text(), f"{word}\n" * 200)
+
+    def test_output_looking_like_a_status_is_output(self):
+        self.assertEqual(self.machine.run("echo exited 3"), "exited 3\n")
+
+    def test_overdue_job_is_killed_with_its_children(self):
+        job = self.machine.start("echo begun; sleep 1234 & sleep 1234")
+        job.wait_for("begun", vm.RUN_DEADLINE_S)
+        with self.assertRaisesRegex(vm.Overdue, "not within 0.5 s"):
+            job.wait(0.5)
+        self.assertEqual(job.status, 128 + 9)
+        self.assertNotIn("sleep 1234", self.machine.run("ps"))
+
+    def test_device_is_active(self):
+        self.assertIn("rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0", self.machine.run("rdma link"))
+        information = self.machine.run("ibv_devinfo -d rxe0 -v")
+        self.assertRegex(information, r"active_mtu:\s+4096")
+        self.assertRegex(information, r"GID\[.*::ffff:10\.0\.0\.1, RoCE v2")
+
+    def test_pingpong_through_loopback(self):
+        server = self.machine.start(f"ibv_rc_pingpong -d rxe0 -g {self.machine.gid_index()}")
+        self.machine.wait_listening(18515)
+        self.machine.run(f"ibv_rc_pingpong -d rxe0 -g {self.machine.gid_index()} 10.0.0.1")
+        self.assertEqual(server.wait(vm.RUN_DEADLINE_S), 0)
+
+    def test_latencies_through_loopback(self):
+        for tool in ("ib_read_lat", "ib_write_lat", "ib_atomic_lat"):
+            typical_us = self.perftest(tool, self.machine, self.machine, "-s 8 -n 1000")
+            print(f"{tool} in one machine, 8 bytes: typical {typical_us} µs")
+            self.assertGreater(typical_us, 0)
+
+
+class HangTest(case.Case):
+    def test_hanging_machine_is_killed(self):
+        with vm.Lab(self.image) as lab:
+            machine = lab.machine()
+            machine.wait_booted()
+            begin = time.monotonic()
+            machine.monitor("stop")
+            with self.assertRaisesRegex(vm.Overdue, "node1 was killed, too"):
+                machine.run("true", deadline_s=1)
+            self.assertLess(time.monotonic() - begin, 3 * vm.CONTROL_DEADLINE_S)
+            self.assertFalse(machine.alive())
+            with self.assertRaises(vm.MachineDied):
+                machine.run("true")
+
+
+if __name__ == "__main__":
+    case.main()
