@@ -198,7 +198,7 @@ absl::Status TableCore::check(KeySequence keys, std::size_t values) const {
       return absl::InvalidArgumentError(
           fmt::format("table \"{}\" has keys below {}, not {}", options_.name, options_.rows, keys[i]));
     }
-    if (keys.is_range()) i = std::max(i, keys.size() - 2);  // the last key of a range speaks for all
+    if (keys.is_range()) i = std::max(i + 1, keys.size() - 1) - 1;  // the last key of a range speaks for all
   }
   return absl::OkStatus();
 }
