@@ -1,0 +1,44 @@
+// Held-out perplexity by document completion: the topics of a document are estimated from one half of its
+// words, and the other half is predicted (Wallach, Murray, Salakhutdinov and Mimno, "Evaluation methods for
+// topic models", ICML 2009; Asuncion, Welling, Smyth and Teh, "On smoothing and inference for topic models",
+// UAI 2009).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "apps/lda/training_data.hpp"
+#include "apps/lda/word_counts.hpp"
+
+namespace verbena::apps::lda {
+
+struct HeldOutSums {
+  double log_likelihood = 0;
+  std::uint64_t tokens = 0;  ///< predicted
+};
+
+class HeldOutEvaluator {
+ public:
+  HeldOutEvaluator(std::size_t vocabulary, const Priors& priors) : vocabulary_(vocabulary), priors_(priors) {}
+
+  /// The first, third, … token of each document are given, the others predicted. REQUIRES: counts.totals()
+  /// are of now.
+  absl::StatusOr<HeldOutSums> evaluate(const std::vector<HeldOutDocument>& documents, WordCounts& counts);
+
+ private:
+  absl::Status load_words(const HeldOutDocument& document, WordCounts& counts);
+  void estimate_topics(const HeldOutDocument& document);
+
+  std::size_t vocabulary_;
+  Priors priors_;
+  std::size_t width_ = 0;             // topics, padded
+  std::vector<Key> words_;            // of the document, ascending
+  std::vector<std::size_t> indices_;  // of the tokens' words in words_
+  std::vector<std::int32_t> rows_;
+  std::vector<float> inverse_totals_;
+  std::vector<float> word_given_topic_;  // [words_.size(), width_]
+  std::vector<float> topics_;            // of the document
+};
+
+}  // namespace verbena::apps::lda

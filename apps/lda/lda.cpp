@@ -1,0 +1,313 @@
+#include "apps/lda/lda.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "apps/data/corpus.hpp"
+#include "apps/data/output_file.hpp"
+#include "apps/lda/model.hpp"
+#include "apps/lda/trainer.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using namespace lda;
+
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
+/// Shortest line of the model file beside the word itself.
+constexpr std::uint64_t kMinRowBytes = 5;
+
+/// What one process needs of the input, ready for training.
+struct Job {
+  Corpus corpus;  ///< without the tokens, which are in `data`
+  Part part;
+  Random random;
+  TrainingData data;
+};
+
+/// The only exception to be expected here is the end of memory.
+template <class Run>
+absl::Status with_enough_memory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory: expected fewer --topics or fewer documents");
+  }
+}
+
+class Lda final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "lda"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "topics of documents by collapsed Gibbs sampling";
+  }
+  [[nodiscard]] std::string_view throughput_unit() const override { return "tokens"; }
+  [[nodiscard]] std::string_view main_objective() const override { return "log_likelihood_per_token"; }
+  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+
+  void add_options(CLI::App& command) override;
+  absl::Status check(std::uint32_t workers) override;
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const override;
+  absl::Status run_worker(WorkerContext& context) override {
+    return with_enough_memory([&] { return train_as_worker(context); });
+  }
+  absl::Status run_baseline(BaselineContext& context) override {
+    return with_enough_memory([&] { return train_alone(context); });
+  }
+
+ private:
+  [[nodiscard]] std::size_t topics() const { return static_cast<std::size_t>(topics_); }
+  [[nodiscard]] CorpusOptions corpus_options(const Part& part) const;
+  absl::Status check_options() const;
+  absl::Status check_data(std::uint32_t workers) const;
+  absl::StatusOr<Job> load(const Part& part, Reporter& reporter) const;
+  absl::Status train_as_worker(WorkerContext& context) const;
+  absl::Status train_alone(BaselineContext& context) const;
+  absl::Status train(Job& job, WordCounts& counts, Reporter& reporter, const std::atomic<bool>& stop) const;
+  absl::Status present(const Job& job, WordCounts& counts, Reporter& reporter) const;
+
+  std::string data_;
+  std::string vocabulary_;
+  std::string stop_words_ = "none";
+  std::string output_;
+  std::int64_t min_count_ = 1;
+  std::int64_t topics_ = 50;
+  std::int64_t top_words_ = 10;
+  double held_out_ = 0;
+  TrainingOptions training_;
+};
+
+void Lda::add_options(CLI::App& command) {
+  command
+      .add_option("--data", data_,
+                  "documents: text, one a line, maybe title<TAB>text; UCI docword.*.txt; LDA-C; gzip of any")
+      ->required()
+      ->type_name("FILE");
+  command
+      .add_option("--vocabulary", vocabulary_,
+                  "words of a bag-of-words file, one a line; by default vocab.*.txt beside docword.*.txt")
+      ->type_name("FILE");
+  command
+      .add_option("--stop-words", stop_words_,
+                  "words to leave out: none, english, or a file with one word a line")
+      ->capture_default_str()
+      ->type_name("LIST");
+  command.add_option("--min-count", min_count_, "leave out words that are rarer in the whole corpus")
+      ->capture_default_str();
+  command.add_option("--topics", topics_, "number of topics")->capture_default_str();
+  command.add_option("--alpha", training_.alpha, "prior of each topic in a document; smaller: fewer topics")
+      ->capture_default_str();
+  command.add_option("--beta", training_.beta, "prior of each word in a topic; smaller: fewer words")
+      ->capture_default_str();
+  command.add_option("--iterations", training_.iterations, "passes over the documents")
+      ->capture_default_str();
+  command
+      .add_option("--held-out", held_out_,
+                  "share of the documents that is not trained, but predicted (perplexity)")
+      ->capture_default_str();
+  command
+      .add_option("--evaluate-every", training_.evaluate_every, "iterations from one evaluation to the next")
+      ->capture_default_str();
+  command.add_option("--top-words", top_words_, "words of each topic to print at the end")
+      ->capture_default_str();
+  command
+      .add_option("--seed", training_.seed, "of the first topics, the sampling and the held-out documents")
+      ->capture_default_str();
+  command.add_option("--output", output_, "save how often each word has each topic, as text")
+      ->type_name("FILE");
+}
+
+absl::Status Lda::check_options() const {
+  const auto invalid = [](std::string_view expected, auto found) {
+    return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
+  };
+  constexpr double kMinPrior = 1e-6;  // single precision must tell count + prior from count
+  constexpr double kMaxPrior = 1e6;
+  const auto is_prior = [](double value) { return value >= kMinPrior && value <= kMaxPrior; };
+  if (topics_ < 1 || topics_ > static_cast<std::int64_t>(kMaxTopics)) {
+    return invalid(fmt::format("--topics: expected 1 to {}", kMaxTopics), topics_);
+  }
+  if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
+  if (!is_prior(training_.alpha)) {
+    return invalid(fmt::format("--alpha: expected {} to {}", kMinPrior, kMaxPrior), training_.alpha);
+  }
+  if (!is_prior(training_.beta)) {
+    return invalid(fmt::format("--beta: expected {} to {}", kMinPrior, kMaxPrior), training_.beta);
+  }
+  if (!(held_out_ >= 0 && held_out_ < 1)) {
+    return invalid("--held-out: expected 0 or more and less than 1", held_out_);
+  }
+  if (training_.evaluate_every < 1) {
+    return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
+  }
+  if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
+  if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
+  return absl::OkStatus();
+}
+
+CorpusOptions Lda::corpus_options(const Part& part) const {
+  return {.path = data_,
+          .vocabulary = vocabulary_,
+          .stop_words = stop_words_,
+          .min_count = static_cast<std::uint64_t>(min_count_),
+          .part = part.rank,
+          .parts = part.workers};
+}
+
+absl::Status Lda::check_data(std::uint32_t workers) const {
+  const absl::StatusOr<Corpus> corpus = read_corpus(corpus_options({.rank = 1, .workers = 1}));
+  if (!corpus.ok()) return corpus.status();
+  if (corpus->total_tokens == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected documents with words, found {} documents and no word that is not left out",
+                    data_, corpus->total_documents));
+  }
+  if (corpus->total_tokens > std::uint64_t{kMaxTokens}) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected at most {} words, found {}", data_, kMaxTokens, corpus->total_tokens));
+  }
+  const auto tokens = static_cast<double>(corpus->total_tokens);
+  const auto words = static_cast<double>(corpus->vocabulary.size());
+  const auto topics = static_cast<double>(topics_);
+  const auto documents = static_cast<double>(corpus->total_documents);
+  // A token as read and as trained; topics of a document; the table; rows of each worker that wait for
+  // clock().
+  const double document_bytes = std::min(8 * tokens + 128 * documents, 8 * documents * (topics + kLanes));
+  const double bytes = 10 * tokens + document_bytes + (1 + 2.0 * workers) * 4 * words * topics;
+  const double available =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes > available) {
+    constexpr double kGiB = 1 << 30;
+    return absl::InvalidArgumentError(fmt::format(
+        "--topics {}: {} words in {} documents then need about {:.1f} GiB, the machine has {:.1f} "
+        "GiB: expected fewer topics or a larger --min-count",
+        topics_, corpus->vocabulary.size(), corpus->total_documents, bytes / kGiB, available / kGiB));
+  }
+  if (output_.empty()) return absl::OkStatus();
+  const std::uint64_t file_bytes = std::accumulate(
+      corpus->vocabulary.begin(), corpus->vocabulary.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const std::string& word) { return sum + word.size() + kMinRowBytes; });
+  return OutputFile::check(output_, file_bytes);
+}
+
+absl::Status Lda::check(std::uint32_t workers) {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return check_data(workers); });
+}
+
+std::map<std::string, double> Lda::objectives(const std::map<std::string, double>& sums) const {
+  std::map<std::string, double> result;
+  const auto mean = [&](const char* sum, const char* count) {
+    const auto tokens = sums.find(count);
+    return tokens == sums.end() || tokens->second == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                                       : sums.at(sum) / tokens->second;
+  };
+  const double per_token = mean(kLogLikelihood, kTokens);
+  if (!std::isnan(per_token)) result["log_likelihood_per_token"] = per_token;
+  const double held_out = mean(kHeldOutLogLikelihood, kHeldOutTokens);
+  if (!std::isnan(held_out)) result["held_out_perplexity"] = std::exp(-held_out);
+  return result;
+}
+
+absl::StatusOr<Job> Lda::load(const Part& part, Reporter& reporter) const {
+  absl::StatusOr<Corpus> corpus = read_corpus(corpus_options(part), [&](double done, double total) {
+    reporter.progress("reading documents", done, total);
+  });
+  if (!corpus.ok()) return corpus.status();
+  Random random(training_.seed, part.rank);
+  const SplitOptions split{.topics = topics(), .held_out = held_out_, .seed = training_.seed};
+  TrainingData data = lay_out(*corpus, split, random);
+  return Job{.corpus = *std::move(corpus), .part = part, .random = random, .data = std::move(data)};
+}
+
+absl::Status Lda::train(Job& job, WordCounts& counts, Reporter& reporter,
+                        const std::atomic<bool>& stop) const {
+  Trainer trainer(training_, job.corpus.vocabulary.size(), job.part, job.random, job.data, counts);
+  if (absl::Status status = trainer.count_topics(); !status.ok()) return status;
+  if (absl::Status status = trainer.run(reporter, stop); !status.ok()) return status;
+  return job.part.rank == 0 ? present(job, counts, reporter) : absl::OkStatus();
+}
+
+absl::Status Lda::train_as_worker(WorkerContext& context) const {
+  Session& session = context.session;
+  absl::StatusOr<Job> job = load({session.rank(), session.workers()}, context.reporter);
+  if (!job.ok()) return job.status();
+  const auto open = [&](const char* name, std::uint64_t rows) {
+    return session.table<std::int32_t>({.name = name,
+                                        .rows = rows,
+                                        .width = static_cast<std::uint32_t>(topics_),
+                                        .consistency = context.consistency});
+  };
+  const absl::StatusOr<Table<std::int32_t>*> rows =
+      open(TableCounts::kRowsName, job->corpus.vocabulary.size());
+  if (!rows.ok()) return rows.status();
+  const absl::StatusOr<Table<std::int32_t>*> totals = open(TableCounts::kTotalsName, 1);
+  if (!totals.ok()) return totals.status();
+  TableCounts counts(session, **rows, **totals);
+  return train(*job, counts, context.reporter, context.stop);
+}
+
+absl::Status Lda::train_alone(BaselineContext& context) const {
+  absl::StatusOr<Job> job = load({}, context.reporter);
+  if (!job.ok()) return job.status();
+  LocalCounts counts(job->corpus.vocabulary.size(), topics());
+  return train(*job, counts, context.reporter, context.stop);
+}
+
+/// Top words and the model file; all workers have finished training.
+absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter) const {
+  const std::vector<std::string>& vocabulary = job.corpus.vocabulary;
+  if (absl::Status status = counts.read_totals(); !status.ok()) return status;
+  const std::int64_t tokens =
+      std::accumulate(counts.totals().begin(), counts.totals().end(), std::int64_t{0});
+  absl::StatusOr<OutputFile> file = absl::UnknownError("not asked for");
+  if (!output_.empty()) {
+    file = OutputFile::create(output_);
+    if (!file.ok()) return file.status();
+    const ModelHeader header{topics(), training_.alpha, training_.beta, static_cast<std::uint64_t>(tokens)};
+    file->write(format_header(header, vocabulary.size()));
+  }
+  TopWords top(topics(), static_cast<std::size_t>(top_words_));
+  absl::Status status =
+      for_each_row(vocabulary.size(), counts, [&](Key word, std::span<const std::int32_t> row) {
+        top.add(word, row);
+        if (file.ok()) file->write(format_row(vocabulary[word], row));
+      });
+  if (!status.ok()) return status;
+  if (file.ok()) {
+    if (status = file->commit(); !status.ok()) return status;
+  }
+  nlohmann::json all_words = nlohmann::json::array();
+  for (std::size_t k = 0; k < topics() && top_words_ > 0; ++k) {
+    nlohmann::json& words = all_words.emplace_back(nlohmann::json::array());
+    std::string line =
+        fmt::format("topic {:>3} {:5.1f} % ", k, 100.0 * counts.totals()[k] / static_cast<double>(tokens));
+    for (const Key word : top.of(k)) {
+      words.push_back(vocabulary[word]);
+      line += " " + vocabulary[word];
+    }
+    reporter.print(line);
+  }
+  reporter.summary("topics", topics_);
+  reporter.summary("documents", job.corpus.total_documents);
+  reporter.summary("vocabulary", vocabulary.size());
+  reporter.summary("tokens", tokens);
+  reporter.summary("top_words", std::move(all_words));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Application> make_lda() {
+  return std::make_unique<Lda>();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,47 @@
+// What a trained topic model is for people: its top words, and a text file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/lda/word_counts.hpp"
+
+namespace verbena::apps::lda {
+
+/// Calls use(word, row) for each word of the vocabulary in order, reading some rows at a time.
+absl::Status for_each_row(std::size_t vocabulary, WordCounts& counts,
+                          const std::function<void(Key word, std::span<const std::int32_t> row)>& use);
+
+/// The words with the largest counts of each topic, largest first; ties: the more frequent word first.
+class TopWords {
+ public:
+  TopWords(std::size_t topics, std::size_t limit) : limit_(limit), topics_(topics) {}
+  /// Words must come in ascending order.
+  void add(Key word, std::span<const std::int32_t> row);
+  [[nodiscard]] std::vector<Key> of(std::size_t topic) const;
+
+ private:
+  struct Entry {
+    std::int32_t count;
+    Key word;
+  };
+  std::size_t limit_;
+  std::vector<std::vector<Entry>> topics_;  // sorted
+};
+
+struct ModelHeader {
+  std::size_t topics = 0;
+  double alpha = 0;
+  double beta = 0;
+  std::uint64_t tokens = 0;
+};
+
+std::string format_header(const ModelHeader& header, std::size_t vocabulary);
+/// "word<TAB>topic:count topic:count …", topics ascending, those with tokens only.
+std::string format_row(const std::string& word, std::span<const std::int32_t> row);
+
+}  // namespace verbena::apps::lda

@@ -1,0 +1,115 @@
+#include "apps/lda/trainer.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "protocol/partition.hpp"
+
+namespace verbena::apps::lda {
+namespace {
+
+constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::size_t rows_at_once(std::size_t topics) {
+  return std::max<std::size_t>(kBytesAtOnce / (topics * sizeof(std::int32_t)), 1);
+}
+
+Trainer::Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part,
+                 const Random& random, TrainingData& data, WordCounts& counts)
+    : options_(options),
+      vocabulary_(vocabulary),
+      part_(part),
+      data_(data),
+      counts_(counts),
+      sampler_(counts.topics(), vocabulary, options.priors(), random),
+      likelihood_(counts.topics(), vocabulary, options.alpha, options.beta),
+      held_out_(vocabulary, options.priors()) {}
+
+template <class Use>
+absl::Status Trainer::for_each_word(const std::atomic<bool>& stop, const Use& use) {
+  const std::size_t at_once = rows_at_once(counts_.topics());
+  for (std::size_t first = 0; first < data_.words.size(); first += at_once) {
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    const auto words = std::span(data_.words).subspan(first, std::min(at_once, data_.words.size() - first));
+    const absl::StatusOr<WordCounts::Rows> rows = counts_.open(words);
+    if (!rows.ok()) return rows.status();
+    sampler_.set_totals(counts_.totals());
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::uint64_t begin = data_.begin[first + i];
+      const std::uint64_t size = data_.begin[first + i + 1] - begin;
+      use((*rows)[i], Sampler::Tokens{std::span(data_.documents).subspan(begin, size),
+                                      std::span(data_.topics).subspan(begin, size)});
+    }
+    if (absl::Status status = counts_.close(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::count_topics() {
+  const std::atomic<bool> never = false;
+  const Counts totals = counts_.totals();
+  absl::Status status = for_each_word(never, [&](std::int32_t* row, const Sampler::Tokens& tokens) {
+    for (const std::uint16_t topic : tokens.topics) {
+      ++row[topic];
+      ++totals[topic];
+    }
+  });
+  return status.ok() ? counts_.barrier() : status;
+}
+
+absl::Status Trainer::train(const std::atomic<bool>& stop) {
+  return for_each_word(stop, [&](std::int32_t* row, const Sampler::Tokens& tokens) {
+    sampler_.sample(row, tokens, data_.document_topics);
+  });
+}
+
+absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
+  if (absl::Status status = counts_.barrier(); !status.ok()) return status;
+  if (absl::Status status = counts_.read_totals(); !status.ok()) return status;
+  double& log_likelihood = sums[kLogLikelihood];
+  if (part_.rank == 0) log_likelihood += likelihood_.of_totals(counts_.totals());
+  log_likelihood += likelihood_.of_documents(data_.document_topics);
+  const KeyRange words = protocol::RangePartition(vocabulary_, part_.workers).range(part_.rank);
+  const std::size_t at_once = rows_at_once(counts_.topics());
+  std::vector<std::int32_t> rows;
+  for (Key first = words.first; first < words.last; first += at_once) {
+    const KeyRange some{first, std::min<Key>(first + at_once, words.last)};
+    rows.resize(some.size() * counts_.topics());
+    if (absl::Status status = counts_.read(some, rows); !status.ok()) return status;
+    log_likelihood += likelihood_.of_words(rows);
+  }
+  sums[kTokens] += static_cast<double>(data_.topics.size());
+
+  const absl::StatusOr<HeldOutSums> held_out = held_out_.evaluate(data_.held_out, counts_);
+  if (!held_out.ok()) return held_out.status();
+  sums[kHeldOutLogLikelihood] += held_out->log_likelihood;
+  sums[kHeldOutTokens] += static_cast<double>(held_out->tokens);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
+  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
+    const auto start = std::chrono::steady_clock::now();
+    if (absl::Status status = train(stop); !status.ok()) return status;
+    if (absl::Status status = counts_.clock(); !status.ok()) return status;
+    IterationReport report{.iteration = iteration,
+                           .items = static_cast<double>(data_.topics.size()),
+                           .seconds = seconds_since(start)};
+    const bool last = iteration == options_.iterations;
+    if (last || iteration % options_.evaluate_every == 0) {
+      if (absl::Status status = evaluate(report.sums); !status.ok()) return status;
+      // Nobody trains on before all have evaluated.
+      if (absl::Status status = last ? absl::OkStatus() : counts_.barrier(); !status.ok()) return status;
+    }
+    reporter.iteration(report);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::apps::lda

@@ -1,0 +1,76 @@
+// One worker's part of the training, or all of it in the plain loop: the same schedule over WordCounts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "apps/application.hpp"
+#include "apps/lda/held_out.hpp"
+#include "apps/lda/kernel.hpp"
+#include "apps/lda/likelihood.hpp"
+#include "apps/lda/training_data.hpp"
+#include "apps/lda/word_counts.hpp"
+
+namespace verbena::apps::lda {
+
+struct TrainingOptions {
+  std::int64_t iterations = 200;
+  double alpha = 0.1;  ///< of every topic
+  double beta = 0.01;  ///< of every word
+  std::int64_t evaluate_every = 10;
+  std::uint64_t seed = 1;
+  [[nodiscard]] Priors priors() const {
+    return {.alpha = static_cast<float>(alpha), .beta = static_cast<float>(beta)};
+  }
+};
+
+/// Which part of the work is this worker's.
+struct Part {
+  std::uint32_t rank = 0;
+  std::uint32_t workers = 1;
+};
+
+/// Names of the sums in IterationReport.
+inline constexpr const char* kLogLikelihood = "log_likelihood";
+inline constexpr const char* kTokens = "tokens";
+inline constexpr const char* kHeldOutLogLikelihood = "held_out_log_likelihood";
+inline constexpr const char* kHeldOutTokens = "held_out_tokens";
+
+/// How many rows are opened or read at a time: what stays in a core's second cache, with a copy.
+std::size_t rows_at_once(std::size_t topics);
+
+class Trainer {
+ public:
+  /// `options`, `data` and `counts` must outlive the trainer. `random`: of this worker.
+  Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part, const Random& random,
+          TrainingData& data, WordCounts& counts);
+
+  /// Counts the first topics; all workers' are counted when it returns.
+  absl::Status count_topics();
+  /// All iterations. CANCELLED when `stop` is set.
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+
+  /// Samples each token once, without clock().
+  absl::Status train(const std::atomic<bool>& stop);
+  /// Adds this worker's parts of the objectives. Collective; all updates are seen.
+  absl::Status evaluate(std::map<std::string, double>& sums);
+
+ private:
+  /// Calls use(row, tokens) for each word, some rows open at a time.
+  template <class Use>
+  absl::Status for_each_word(const std::atomic<bool>& stop, const Use& use);
+
+  const TrainingOptions& options_;
+  std::size_t vocabulary_;
+  Part part_;
+  TrainingData& data_;
+  WordCounts& counts_;
+  Sampler sampler_;
+  Likelihood likelihood_;
+  HeldOutEvaluator held_out_;
+};
+
+}  // namespace verbena::apps::lda

@@ -1,0 +1,82 @@
+#include "apps/lda/training_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace verbena::apps::lda {
+namespace {
+
+/// Documents that are trained, by their index in the corpus's part.
+struct Split {
+  std::vector<std::size_t> trained;
+  std::vector<std::uint32_t> lengths;
+  std::vector<HeldOutDocument> held_out;
+};
+
+Split split(const Corpus& corpus, const SplitOptions& options) {
+  Split result;
+  for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
+    const auto first = corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d]);
+    const auto last = corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d + 1]);
+    if (is_held_out(options, corpus.documents[d])) {
+      result.held_out.push_back({{first, last}});
+    } else {
+      result.trained.push_back(d);
+      result.lengths.push_back(static_cast<std::uint32_t>(last - first));
+    }
+  }
+  return result;
+}
+
+/// Where each word's tokens begin, for all words of the vocabulary.
+std::vector<std::uint64_t> count_words(const Corpus& corpus, const Split& split) {
+  std::vector<std::uint64_t> begin(corpus.vocabulary.size() + 1, 0);
+  for (const std::size_t d : split.trained) {
+    for (std::uint64_t t = corpus.begin[d]; t < corpus.begin[d + 1]; ++t) ++begin[corpus.tokens[t] + 1];
+  }
+  for (std::size_t word = 1; word < begin.size(); ++word) begin[word] += begin[word - 1];
+  return begin;
+}
+
+}  // namespace
+
+bool is_held_out(const SplitOptions& options, std::uint64_t document) {
+  if (options.held_out <= 0) return false;
+  return std::ldexp(static_cast<double>(Random(options.seed, ~document)() >> 11U), -53) < options.held_out;
+}
+
+TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random) {
+  Split parts = split(corpus, options);
+  const std::vector<std::uint64_t> begin = count_words(corpus, parts);
+  TrainingData data{.words = {},
+                    .begin = {},
+                    .documents = std::vector<std::uint32_t>(begin.back()),
+                    .topics = std::vector<std::uint16_t>(begin.back()),
+                    .document_topics = DocumentTopics(parts.lengths, options.topics),
+                    .held_out = std::move(parts.held_out)};
+  for (std::size_t word = 0; word + 1 < begin.size(); ++word) {
+    if (begin[word] == begin[word + 1]) continue;
+    data.words.push_back(word);
+    data.begin.push_back(begin[word]);
+  }
+  data.begin.push_back(begin.back());
+
+  std::vector<std::uint64_t> next = begin;
+  std::vector<std::int32_t> counts(options.topics);
+  for (std::size_t document = 0; document < parts.trained.size(); ++document) {
+    const std::size_t d = parts.trained[document];
+    std::fill(counts.begin(), counts.end(), 0);
+    for (std::uint64_t t = corpus.begin[d]; t < corpus.begin[d + 1]; ++t) {
+      const std::uint64_t place = next[corpus.tokens[t]]++;
+      const std::uint32_t topic = random.below(options.topics);
+      data.documents[place] = static_cast<std::uint32_t>(document);
+      data.topics[place] = static_cast<std::uint16_t>(topic);
+      ++counts[topic];
+    }
+    data.document_topics.set(document, counts);
+  }
+  std::vector<std::uint32_t>().swap(corpus.tokens);
+  return data;
+}
+
+}  // namespace verbena::apps::lda

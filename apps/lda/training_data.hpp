@@ -1,0 +1,38 @@
+// One worker's documents, laid out for training: tokens by word, so that a word's row is needed once an
+// iteration.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/data/corpus.hpp"
+#include "apps/lda/kernel.hpp"
+#include "protocol/partition.hpp"
+
+namespace verbena::apps::lda {
+
+struct HeldOutDocument {
+  std::vector<std::uint32_t> tokens;
+};
+
+struct TrainingData {
+  std::vector<protocol::Key> words;      ///< that occur in these documents, ascending
+  std::vector<std::uint64_t> begin;      ///< words[i] has tokens [begin[i], begin[i + 1])
+  std::vector<std::uint32_t> documents;  ///< of each token, counted from 0 here
+  std::vector<std::uint16_t> topics;     ///< of each token; random
+  DocumentTopics document_topics;
+  std::vector<HeldOutDocument> held_out;
+};
+
+struct SplitOptions {
+  std::size_t topics = 50;
+  double held_out = 0;  ///< share of the documents, chosen by hashing (seed, document) whatever the parts
+  std::uint64_t seed = 1;
+};
+
+bool is_held_out(const SplitOptions& options, std::uint64_t document);
+
+/// Takes the corpus's tokens and leaves the rest of it. `random` draws the first topics.
+TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random);
+
+}  // namespace verbena::apps::lda

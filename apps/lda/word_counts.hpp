@@ -1,0 +1,101 @@
+// Where the topic counts of words live while they are trained: in local arrays for the plain loop, in tables
+// of the parameter server for a worker. Counts are rows of one number for each topic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/table.hpp"
+
+namespace verbena::apps::lda {
+
+using Counts = std::span<std::int32_t>;
+
+class WordCounts {
+ public:
+  explicit WordCounts(std::size_t topics) : topics_(topics), totals_(topics, 0) {}
+  virtual ~WordCounts() = default;
+
+  /// Rows of some words.
+  struct Rows {
+    std::int32_t* first = nullptr;
+    const Key* words = nullptr;  ///< nullptr: row i is that of the i-th word asked for
+    std::size_t topics = 0;
+    [[nodiscard]] std::int32_t* operator[](std::size_t i) const {
+      return first + (words == nullptr ? i : words[i]) * topics;
+    }
+  };
+
+  /// The words' rows, and totals(), to be changed in place until close(). `words` must live until then.
+  virtual absl::StatusOr<Rows> open(std::span<const Key> words) = 0;
+  /// Adds what was changed since open().
+  virtual absl::Status close() = 0;
+  /// This worker has finished an iteration.
+  virtual absl::Status clock() = 0;
+  /// Afterwards reads see all that any worker has trained, until the next barrier.
+  virtual absl::Status barrier() = 0;
+
+  /// Copies of rows, packed.
+  virtual absl::Status read(KeyRange words, Counts rows) = 0;
+  virtual absl::Status read(std::span<const Key> words, Counts rows) = 0;
+  virtual absl::Status read_totals() = 0;
+
+  /// Tokens of each topic, as of open() or read_totals().
+  [[nodiscard]] Counts totals() { return totals_; }
+  [[nodiscard]] std::size_t topics() const { return topics_; }
+
+ protected:
+  std::size_t topics_;
+  std::vector<std::int32_t> totals_;
+};
+
+class LocalCounts final : public WordCounts {
+ public:
+  LocalCounts(std::size_t vocabulary, std::size_t topics)
+      : WordCounts(topics), rows_(vocabulary * topics, 0) {}
+  absl::StatusOr<Rows> open(std::span<const Key> words) override {
+    return Rows{rows_.data(), words.data(), topics_};
+  }
+  absl::Status close() override { return absl::OkStatus(); }
+  absl::Status clock() override { return absl::OkStatus(); }
+  absl::Status barrier() override { return absl::OkStatus(); }
+  absl::Status read(KeyRange words, Counts rows) override;
+  absl::Status read(std::span<const Key> words, Counts rows) override;
+  absl::Status read_totals() override { return absl::OkStatus(); }
+
+ private:
+  std::vector<std::int32_t> rows_;
+};
+
+/// Copies some rows at a time: one pull, training on the copy, one push of what changed.
+class TableCounts final : public WordCounts {
+ public:
+  static constexpr const char* kRowsName = "lda.word_topics";
+  static constexpr const char* kTotalsName = "lda.topics";
+
+  /// `rows`: [vocabulary, topics], `totals`: [1, topics].
+  TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals);
+  absl::StatusOr<Rows> open(std::span<const Key> words) override;
+  absl::Status close() override;
+  absl::Status clock() override { return session_.clock(); }
+  absl::Status barrier() override { return session_.barrier(); }
+  absl::Status read(KeyRange words, Counts rows) override { return rows_.pull(words, rows); }
+  absl::Status read(std::span<const Key> words, Counts rows) override { return rows_.pull(words, rows); }
+  absl::Status read_totals() override { return totals_table_.pull(KeyRange{0, 1}, totals_); }
+
+ private:
+  Session& session_;
+  Table<std::int32_t>& rows_;
+  Table<std::int32_t>& totals_table_;
+  std::span<const Key> words_;
+  std::vector<std::int32_t> trained_;
+  std::vector<std::int32_t> pulled_;
+  std::vector<std::int32_t> pulled_totals_;
+  std::vector<Key> changed_;
+};
+
+}  // namespace verbena::apps::lda

@@ -1,0 +1,355 @@
+#include "apps/lda/lda.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "apps/data/generate_corpus.hpp"
+#include "apps/lda/held_out.hpp"
+#include "apps/lda/model.hpp"
+#include "apps/lda/trainer.hpp"
+#include "tests/cluster/cluster.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using namespace lda;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::int64_t kTopics = 8;
+
+/// Keeps what it is told; can ask to stop.
+class Recorder final : public Reporter {
+ public:
+  void iteration(const IterationReport& report) override {
+    reports.push_back(report);
+    if (report.iteration == stop_after) stop = true;
+  }
+  void print(std::string_view line) override { lines.emplace_back(line); }
+  void progress(std::string_view /*what*/, double done, double total) override { EXPECT_LE(done, total); }
+  void summary(const std::string& name, nlohmann::json value) override { summaries[name] = std::move(value); }
+
+  std::vector<IterationReport> reports;
+  std::vector<std::string> lines;
+  std::map<std::string, nlohmann::json> summaries;
+  std::int64_t stop_after = -1;
+  std::atomic<bool> stop = false;
+};
+
+class LdaTest : public ::testing::Test {
+ protected:
+  LdaTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "verbena-lda-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    GenerateCorpusOptions options;
+    options.documents = 400;
+    options.topics = kTopics;
+    options.words_per_topic = 30;
+    options.mean_length = 80;
+    const absl::Status status = generate_corpus(options, data());
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  ~LdaTest() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string data() const { return path("documents"); }
+  static std::string contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  /// An application that has parsed `arguments` after --data and --topics.
+  [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
+    std::unique_ptr<Application> application = make_lda();
+    CLI::App command;
+    application->add_options(command);
+    arguments.insert(arguments.begin(), {"--data", data()});
+    std::reverse(arguments.begin(), arguments.end());
+    command.parse(arguments);
+    return application;
+  }
+  static absl::Status run(Application& application, Recorder& recorder) {
+    BaselineContext context{recorder, recorder.stop};
+    return application.run_baseline(context);
+  }
+
+  /// The objectives at the end of a job of `workers` workers and two servers; rank 0's reporter in
+  /// `recorder`.
+  std::map<std::string, double> run_job(const std::vector<std::string>& arguments, std::uint32_t workers,
+                                        const ConsistencyModel& model, Recorder& recorder) const {
+    std::mutex mutex;
+    std::vector<Recorder> recorders(workers);
+    const verbena::testing::ClusterResult result =
+        verbena::testing::run_cluster({.workers = workers}, [&](Session& session) {
+          const std::unique_ptr<Application> application = parsed(arguments);
+          WorkerContext context{session, model, recorders[session.rank()], recorder.stop};
+          return application->run_worker(context);
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    std::map<std::string, double> sums;
+    for (const Recorder& each : recorders) {
+      for (const auto& [name, value] : each.reports.back().sums) sums[name] += value;
+    }
+    recorder.reports = recorders[0].reports;
+    recorder.lines = recorders[0].lines;
+    recorder.summaries = recorders[0].summaries;
+    return parsed(arguments)->objectives(sums);
+  }
+
+  std::filesystem::path folder_;
+};
+
+const std::vector<std::string> kPlanted = {"--topics", "10", "--iterations", "60", "--held-out", "0.1"};
+
+/// How many of the planted topics have a topic of their own: all of its top words are of that number.
+std::size_t recovered(const Recorder& recorder) {
+  std::set<std::string> found;
+  for (const nlohmann::json& words : recorder.summaries.at("top_words")) {
+    std::set<std::string> planted;
+    for (const std::string word : words) planted.insert(word.substr(0, word.find('w')));
+    if (planted.size() == 1) found.insert(*planted.begin());
+  }
+  return found.size();
+}
+
+TEST_F(LdaTest, RecoversPlantedTopics) {
+  const auto application = parsed(kPlanted);
+  ASSERT_TRUE(application->check(1).ok());
+  Recorder recorder;
+  ASSERT_TRUE(run(*application, recorder).ok());
+  EXPECT_GE(recovered(recorder), 7U);
+  EXPECT_THAT(recorder.lines, SizeIs(10));
+  EXPECT_THAT(recorder.lines.front(), HasSubstr("topic   0 "));
+
+  const auto first = application->objectives(recorder.reports.at(9).sums);
+  const auto last = application->objectives(recorder.reports.back().sums);
+  EXPECT_GT(last.at("log_likelihood_per_token"), first.at("log_likelihood_per_token"));
+  // A word of the planted model costs its topic's and its own entropy; 240 words at random would cost 240.
+  EXPECT_LT(last.at("held_out_perplexity"), 100);
+  EXPECT_GT(last.at("held_out_perplexity"), 20);
+}
+
+TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
+  Recorder recorder;
+  const auto application = parsed(kPlanted);
+  ASSERT_TRUE(run(*application, recorder).ok());
+  const double alone = application->objectives(recorder.reports.back().sums).at("log_likelihood_per_token");
+  for (const ConsistencyModel& model :
+       {ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{2})}) {
+    for (const std::uint32_t workers : {1U, 3U}) {
+      SCOPED_TRACE(fmt::format("{} {}", consistency::to_string(model), workers));
+      const auto objectives = run_job(kPlanted, workers, model, recorder);
+      EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, 0.02 * std::abs(alone));
+      EXPECT_GE(recovered(recorder), 6U);
+    }
+  }
+}
+
+TEST_F(LdaTest, OneWorkerIsThePlainLoop) {
+  std::vector<std::string> arguments = {"--topics", "8", "--iterations", "5", "--output", path("alone")};
+  Recorder recorder;
+  ASSERT_TRUE(run(*parsed(arguments), recorder).ok());
+  const std::vector<std::string> lines = recorder.lines;
+  arguments.back() = path("worker");
+  run_job(arguments, 1, Essp{1}, recorder);
+  EXPECT_EQ(contents(path("alone")), contents(path("worker")));
+  EXPECT_EQ(recorder.lines, lines);
+}
+
+TEST_F(LdaTest, TwoRunsUnderBspAreEqual) {
+  for (const char* name : {"first", "second"}) {
+    Recorder recorder;
+    run_job({"--topics", "8", "--iterations", "8", "--output", path(name)}, 3, Bsp{}, recorder);
+  }
+  EXPECT_EQ(contents(path("first")), contents(path("second")));
+  Recorder recorder;
+  run_job({"--topics", "8", "--iterations", "8", "--seed", "2", "--output", path("other")}, 3, Bsp{},
+          recorder);
+  EXPECT_NE(contents(path("first")), contents(path("other")));
+}
+
+TEST_F(LdaTest, ModelFileCountsEveryTokenOnce) {
+  Recorder recorder;
+  run_job({"--topics", "8", "--iterations", "4", "--output", path("model")}, 3, Ssp{1}, recorder);
+  std::ifstream file(path("model"));
+  std::string line;
+  std::getline(file, line);
+  const std::int64_t tokens = recorder.summaries.at("tokens");
+  EXPECT_EQ(line, fmt::format("# verbena lda 1\ttopics=8\talpha=0.1\tbeta=0.01\twords={}\ttokens={}",
+                              recorder.summaries.at("vocabulary").get<int>(), tokens));
+  std::map<std::string, std::int64_t> counts;
+  while (std::getline(file, line)) {
+    const std::size_t tab = line.find('\t');
+    std::istringstream pairs(line.substr(tab));
+    int topic = 0;
+    char colon = 0;
+    std::int64_t count = 0;
+    while (pairs >> topic >> colon >> count) {
+      EXPECT_LT(topic, 8);
+      EXPECT_GT(count, 0);
+      counts[line.substr(0, tab)] += count;
+    }
+  }
+  std::map<std::string, std::int64_t> expected;
+  const auto corpus = read_corpus({.path = data()});
+  ASSERT_TRUE(corpus.ok());
+  for (const std::uint32_t token : corpus->tokens) ++expected[corpus->vocabulary[token]];
+  EXPECT_EQ(counts, expected);
+  EXPECT_EQ(tokens, static_cast<std::int64_t>(corpus->total_tokens));
+}
+
+TEST_F(LdaTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
+  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3", "--top-words", "0"});
+  EXPECT_EQ(application->iterations(), 7);
+  Recorder recorder;
+  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_EQ(recorder.reports.size(), 7U);
+  for (std::size_t n = 0; n < 7; ++n) {
+    const IterationReport& report = recorder.reports[n];
+    EXPECT_EQ(report.iteration, static_cast<std::int64_t>(n + 1));
+    EXPECT_NEAR(report.items, 32'000, 1'000);
+    EXPECT_GT(report.seconds, 0);
+    EXPECT_EQ(report.sums.empty(), n + 1 != 3 && n + 1 != 6 && n + 1 != 7) << n;
+  }
+  EXPECT_THAT(recorder.lines, IsEmpty());
+}
+
+TEST_F(LdaTest, ObjectivesAreMeans) {
+  const auto application = parsed({});
+  EXPECT_EQ(
+      application->objectives(
+          {{"log_likelihood", -14}, {"tokens", 2}, {"held_out_log_likelihood", 0}, {"held_out_tokens", 0}}),
+      (std::map<std::string, double>{{"log_likelihood_per_token", -7}}));
+  const auto both =
+      application->objectives({{"held_out_log_likelihood", -4 * std::log(100)}, {"held_out_tokens", 4}});
+  EXPECT_NEAR(both.at("held_out_perplexity"), 100, 1e-9);
+  EXPECT_TRUE(application->objectives({}).empty());
+  EXPECT_EQ(application->main_objective(), "log_likelihood_per_token");
+}
+
+TEST_F(LdaTest, StopsWithoutAFile) {
+  Recorder recorder;
+  recorder.stop_after = 2;
+  const absl::Status status = run(*parsed({"--output", path("model")}), recorder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_THAT(recorder.reports, SizeIs(2));
+  EXPECT_FALSE(std::filesystem::exists(path("model")));
+}
+
+TEST_F(LdaTest, RefusesImpossibleOptions) {
+  const auto refusal = [&](const std::vector<std::string>& arguments) {
+    const absl::Status status = parsed(arguments)->check(2);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal({"--topics", "0"}), "--topics: expected 1 to 65535, found 0");
+  EXPECT_EQ(refusal({"--topics", "65536"}), "--topics: expected 1 to 65535, found 65536");
+  EXPECT_EQ(refusal({"--iterations", "0"}), "--iterations: expected 1 or more, found 0");
+  EXPECT_THAT(refusal({"--alpha", "0"}), HasSubstr("--alpha: expected"));
+  EXPECT_THAT(refusal({"--alpha", "nan"}), HasSubstr("--alpha: expected"));
+  EXPECT_THAT(refusal({"--beta", "-1"}), HasSubstr("--beta: expected"));
+  EXPECT_THAT(refusal({"--held-out", "1"}), HasSubstr("--held-out: expected"));
+  EXPECT_THAT(refusal({"--evaluate-every", "0"}), HasSubstr("--evaluate-every: expected"));
+  EXPECT_THAT(refusal({"--min-count", "0"}), HasSubstr("--min-count: expected"));
+  EXPECT_THAT(refusal({"--top-words", "-1"}), HasSubstr("--top-words: expected"));
+  EXPECT_THAT(refusal({"--min-count", "1000000"}), HasSubstr("found 400 documents and no word"));
+  EXPECT_EQ(parsed({"--output", path("no such folder/model")})->check(1).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(parsed({"--stop-words", path("missing")})->check(1).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(LdaTest, RefusesMoreRowsThanMemory) {
+  std::ofstream file(data());
+  for (int word = 0; word < 1'000'000; ++word) file << "1 " << word << ":1\n";
+  file.close();
+  const absl::Status status = parsed({"--topics", "65535"})->check(2);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("GiB: expected fewer topics"));
+}
+
+TEST_F(LdaTest, SaysWhereInputIsMalformed) {
+  std::ofstream(data()) << "a title\ttext\nno title\n";
+  const std::string expected =
+      data() + ":2: expected title<TAB>text, as in the first line, found \"no title\"";
+  EXPECT_EQ(parsed({})->check(1).message(), expected);
+  Recorder recorder;
+  EXPECT_EQ(run(*parsed({}), recorder).message(), expected);
+}
+
+TEST_F(LdaTest, WorksWithFewerDocumentsThanWorkers) {
+  std::ofstream(data()) << "one document of seven words it is\n";
+  Recorder recorder;
+  const auto objectives = run_job({"--topics", "3", "--iterations", "3"}, 3, Ssp{1}, recorder);
+  EXPECT_LT(objectives.at("log_likelihood_per_token"), 0);
+  EXPECT_EQ(recorder.summaries.at("tokens"), 7);
+}
+
+TEST(TrainingDataTest, LaysTokensOutByWord) {
+  Corpus corpus{.vocabulary = {"a", "b", "c", "d"},
+                .documents = {0, 1, 2},
+                .titles = {},
+                .begin = {0, 3, 3, 5},
+                .tokens = {2, 0, 2, 0, 3},
+                .total_documents = 3,
+                .total_tokens = 5};
+  Random random(1, 0);
+  const TrainingData data = lay_out(corpus, {.topics = 6}, random);
+  EXPECT_THAT(data.words, ElementsAre(0U, 2U, 3U));
+  EXPECT_THAT(data.begin, ElementsAre(0U, 2U, 4U, 5U));
+  EXPECT_THAT(data.documents, ElementsAre(0U, 2U, 0U, 0U, 2U));
+  EXPECT_THAT(data.held_out, IsEmpty());
+}
+
+TEST(TrainingDataTest, HoldsOutTheShareAskedFor) {
+  const SplitOptions options{.held_out = 0.2, .seed = 3};
+  int held_out = 0;
+  for (std::uint64_t document = 0; document < 10'000; ++document)
+    held_out += is_held_out(options, document) ? 1 : 0;
+  EXPECT_NEAR(held_out, 2'000, 150);
+  EXPECT_FALSE(is_held_out({.held_out = 0}, 0));
+}
+
+TEST(HeldOutTest, PredictsTheSecondHalfFromTheFirst) {
+  // Two topics with four words each; a document of one topic should find the others of that topic probable.
+  LocalCounts counts(8, 2);
+  std::vector<Key> words(8);
+  std::iota(words.begin(), words.end(), Key{0});
+  const auto rows = counts.open(words);
+  for (std::size_t word = 0; word < 8; ++word) (*rows)[word][word / 4] = 1'000;
+  counts.totals()[0] = counts.totals()[1] = 4'000;
+  HeldOutEvaluator evaluator(8, {.alpha = 0.1F, .beta = 0.01F});
+  const auto perplexity = [&](std::vector<std::uint32_t> tokens) {
+    const auto sums = evaluator.evaluate({{std::move(tokens)}}, counts);
+    return std::exp(-sums->log_likelihood / static_cast<double>(sums->tokens));
+  };
+  const std::vector<std::uint32_t> same = {0, 1, 2, 3, 1, 0, 3, 2, 0, 1, 2, 3, 1, 0, 3, 2, 0, 1, 2, 3};
+  // Ten given tokens: topic 0 has (10 + α) / (10 + 2α) of the document.
+  EXPECT_NEAR(perplexity(same), 4 * 10.2 / 10.1, 0.01);
+  EXPECT_NEAR(perplexity({0, 4, 1, 5, 2, 6, 3, 7}), 4 * 4.2 / 0.1, 2);
+  EXPECT_EQ(evaluator.evaluate({{{5}}}, counts)->tokens, 0U) << "nothing left to predict";
+}
+
+TEST(TopWordsTest, AreTheMostFrequentTiesInOrder) {
+  TopWords top(2, 3);
+  const std::int32_t rows[][2] = {{5, 0}, {7, 1}, {5, 0}, {9, 0}, {5, 2}, {1, 0}};
+  for (Key word = 0; word < 6; ++word) top.add(word, rows[word]);
+  EXPECT_THAT(top.of(0), ElementsAre(3U, 1U, 0U));
+  EXPECT_THAT(top.of(1), ElementsAre(4U, 1U));
+}
+
+}  // namespace
+}  // namespace verbena::apps
