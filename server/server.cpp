@@ -324,8 +324,7 @@ void Server::on_goodbye(Peer& peer) {
 void Server::on_disconnected(Peer& peer) {
   peer.closed = true;
   if (!peer.is_worker() || peer.left) return;
-  fail(absl::UnavailableError(fmt::format("{} is gone: {}", peer.connection->peer_name(),
-                                          std::string(peer.connection->status().message()))));
+  fail(absl::UnavailableError(std::string(peer.connection->status().message())));
 }
 
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {

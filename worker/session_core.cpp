@@ -218,8 +218,8 @@ void SessionCore::on_event(const transport::Event& event) {
     case transport::Event::Kind::kDisconnected:
       link.said_goodbye = true;
       if (!left_) {
-        status = absl::UnavailableError(
-            fmt::format("is gone: {}", std::string(link.connection->status().message())));
+        // It has the server's name already.
+        fail(absl::UnavailableError(std::string(link.connection->status().message())));
       }
       break;
     case transport::Event::Kind::kAccepted:
