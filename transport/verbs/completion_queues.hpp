@@ -1,0 +1,55 @@
+// Completion queues, shared by connections, all on one channel.
+//
+// A queue never overruns: each connection reserves room for all it can have outstanding, and gives it back
+// when its queue pair is gone and what that left in the queue was taken out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/device.hpp"
+
+namespace verbena::transport::verbs {
+
+struct CompletionQueue {
+  ibv_cq* cq = nullptr;
+  std::uint32_t capacity = 0;
+  std::uint32_t reserved = 0;
+};
+
+class CompletionQueues {
+ public:
+  using Visitor = std::function<void(const ibv_wc&)>;
+
+  /// `visit` sees every completion, from inside take() and drain().
+  CompletionQueues(const Device& device, Visitor visit) : device_(device), visit_(std::move(visit)) {}
+  ~CompletionQueues();
+  CompletionQueues(const CompletionQueues&) = delete;
+  CompletionQueues& operator=(const CompletionQueues&) = delete;
+
+  absl::StatusOr<CompletionQueue*> reserve(std::uint32_t completions);
+  /// REQUIRES: what used the room can complete nothing more.
+  void release(CompletionQueue& queue, std::uint32_t completions);
+
+  /// Takes some completions out of each queue; returns how many.
+  std::size_t take();
+
+  /// Asks for a wake-up through the device's channel by the next completion of any queue.
+  void arm();
+  /// Takes the wake-ups out of the channel.
+  void clear_events();
+
+ private:
+  std::size_t take(ibv_cq* cq);
+
+  const Device& device_;
+  Visitor visit_;
+  std::vector<std::unique_ptr<CompletionQueue>> queues_;
+};
+
+}  // namespace verbena::transport::verbs

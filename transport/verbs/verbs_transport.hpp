@@ -1,0 +1,106 @@
+// The transport between hosts: reliable-connected queue pairs of InfiniBand, RoCE or iWARP, connected through
+// the RDMA connection manager.
+//
+// Addresses are "verbs:HOST:PORT"; HOST is a name or an address (IPv6 in brackets) of the network interface
+// of an RDMA device. For listen() HOST may be empty, which means the chosen device, and PORT may be 0, which
+// means any that is free; listening_address() then says which.
+//
+// A region is reached through a memory window that is bound to the one connection it was granted to. Where
+// the device has no such windows (of type 2; iWARP), a region that was granted to one peer can be reached
+// over every connection of this transport by whoever knows its 32-bit key; that is logged once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/transport.hpp"
+
+namespace verbena::transport {
+
+struct VerbsApi;
+
+struct VerbsOptions {
+  /// Its name, such as "mlx5_0" or "rxe0"; empty: the first that can be used.
+  std::string device;
+
+  /// Its port; 0: the first that can be used.
+  std::uint8_t port = 0;
+
+  /// How long wait() may look for completions before it blocks. Longer: a peer that answers within it costs
+  /// no system call. Shorter: less processor taken from others.
+  std::chrono::microseconds spin{20};
+
+  /// How often the connection manager is asked for news while the transport is busy, one system call each.
+  std::chrono::milliseconds connection_check_interval{10};
+
+  /// Requests posted and not completed, for each connection; a power of two from 16 to 32768, reduced to what
+  /// the device has. More: a longer burst before post() takes fewer; some 200 bytes each, in the device, too.
+  std::uint32_t send_depth = 256;
+
+  /// Notifications and messages, not yet polled by this side, that a peer may have under way; from 2 to
+  /// 16384. More: a longer burst before its post() takes fewer; each takes max_message_bytes of registered
+  /// memory.
+  std::uint32_t receive_depth = 128;
+
+  /// The longest message, in bytes, from 64 to 1 MiB. Equal at both ends of a connection.
+  std::uint32_t max_message_bytes = 4096;
+
+  /// Writes and messages up to this size are copied into the request, which saves the device a fetch. Larger
+  /// values make every request larger. Reduced to what the device grants.
+  std::uint32_t max_inline_bytes = 220;
+
+  /// A peer that has answered nothing for so long is gone. A connection that has been silent for a quarter of
+  /// it is tried with an empty write. Shorter: noticed sooner. Longer: survives longer losses of the link.
+  std::chrono::milliseconds peer_timeout{5000};
+
+  /// How long connect() waits for a listener that is there but has not answered; the connection then goes on
+  /// establishing itself in poll(), and takes requests when it is.
+  std::chrono::milliseconds answer_patience{1000};
+
+  /// How long closing a connection waits until the peer's device has what was posted.
+  std::chrono::milliseconds linger{500};
+};
+
+class VerbsTransport : public Transport {
+ public:
+  /// What peers connect to after listen(), the last one if there were several. HOST is empty where listen()
+  /// was given none and the device's addresses are not known from its GIDs (InfiniBand, iWARP).
+  [[nodiscard]] virtual const std::string& listening_address() const = 0;
+};
+
+/// INVALID_ARGUMENT for impossible options; UNAVAILABLE if the libraries or a usable device are missing.
+/// `api` is what stands in for the host's libraries (verbs_api.hpp), in tests.
+absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(
+    const VerbsOptions& options = {}, std::shared_ptr<const VerbsApi> api = nullptr);
+
+/// What is there, used or not.
+struct VerbsDevice {
+  struct Gid {
+    std::uint32_t index = 0;
+    std::string type;  ///< "InfiniBand", "RoCEv1", "RoCEv2"
+    std::string text;  ///< as an IPv6 address; IPv4-mapped ones as an IPv4 address
+  };
+  struct Port {
+    std::uint8_t number = 0;
+    std::string state;       ///< such as "active"
+    std::string link_layer;  ///< "InfiniBand" or "Ethernet"
+    std::uint32_t mtu_bytes = 0;
+    std::vector<Gid> gids;
+    std::string obstacle;  ///< why it cannot be used; empty if it can
+    std::string address;   ///< what listen() would take for an empty HOST; empty: any
+  };
+  std::string name;
+  std::string transport;  ///< "InfiniBand" (RoCE, too) or "iWARP"
+  bool windows = false;   ///< can bind memory windows of type 2
+  std::string obstacle;   ///< why it cannot be opened; empty if it can
+  std::vector<Port> ports;
+};
+
+/// UNAVAILABLE if the libraries are missing or the kernel's interface is; empty if there is no device.
+absl::StatusOr<std::vector<VerbsDevice>> list_verbs_devices(std::shared_ptr<const VerbsApi> api = nullptr);
+
+}  // namespace verbena::transport
