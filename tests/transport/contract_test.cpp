@@ -12,7 +12,9 @@
 #include <thread>
 
 #include "tests/transport/backend.hpp"
+#include "tests/transport/verbs/fake_fabric.hpp"
 #include "transport/shm/shm_transport.hpp"
+#include "transport/verbs/verbs_transport.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::transport {
@@ -771,11 +773,29 @@ const Backend kShm = {.name = "shm",
                             return fmt::format("shm:contract-{}-{}", ::getpid(), ++*counter);
                           }};
 
+/// Over a device in this process, made when it is first used.
+Backend verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& device) {
+  const auto fabric = std::make_shared<std::unique_ptr<FakeFabric>>();
+  return {.name = name,
+          .make_transport =
+              [fabric, device] {
+                if (*fabric == nullptr) {
+                  *fabric = std::make_unique<FakeFabric>();
+                  (*fabric)->add_device(device);
+                }
+                return std::move(*make_verbs_transport({}, (*fabric)->api()));
+              },
+          .make_address = [counter = std::make_shared<std::atomic<int>>(7000),
+                           host = device.address] { return fmt::format("verbs:{}:{}", host, ++*counter); }};
+}
+
 std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
   return info.param.name;
 }
-INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, ::testing::Values(kShm), name_of);
-INSTANTIATE_TEST_SUITE_P(Backends, TransportRights, ::testing::Values(kShm), name_of);
+const auto kBackends = ::testing::Values(kShm, verbs_backend("verbs", {}),
+                                         verbs_backend("verbs_without_immediate", {.iwarp = true}));
+INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, kBackends, name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, TransportRights, kBackends, name_of);
 
 }  // namespace
 }  // namespace verbena::transport

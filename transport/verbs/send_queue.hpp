@@ -22,6 +22,7 @@ class SendQueue {
     bool continued = false;  ///< the next entry belongs to the same request
     bool buffered = false;   ///< holds the next send buffer until it is done
     bool read = false;
+    bool bind = false;
     bool signaled = false;
   };
 

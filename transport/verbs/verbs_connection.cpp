@@ -483,10 +483,8 @@ absl::StatusOr<RemoteDescriptor> VerbsConnection::grant(const MemoryRegion& regi
     return absl::Status(grant.status().code(), fmt::format("{}: {}", peer_name(), text(grant.status())));
   }
   if (grant->fresh) {
-    // Bound by this queue pair before anything that is posted from now on.
     unbound_.push_back(grant->binding);
-    want_attention();
-    attend();
+    bind_windows();
     if (!status_.ok()) return status_;
   }
   return RemoteDescriptor{.address = reinterpret_cast<std::uintptr_t>(region.bytes().data()),
@@ -494,12 +492,27 @@ absl::StatusOr<RemoteDescriptor> VerbsConnection::grant(const MemoryRegion& regi
                           .key = grant->key};
 }
 
+// Commonly they are bound when this returns, so that a peer can use a descriptor however it learned it. Where
+// the connection is not made soon, or the queue is full, they will be bound before anything that is posted
+// later.
+void VerbsConnection::bind_windows() {
+  const TimePoint end = clock_now() + hub_.options.linger;
+  while (connecting() && clock_now() < end) {
+    hub_.check_device();
+    hub_.queues.take();
+  }
+  want_attention();
+  attend();
+  while (state_ == State::kOpen && binds_ > 0 && clock_now() < end) hub_.queues.take();
+}
+
 bool VerbsConnection::post_windows() {
   std::size_t bound = 0;
   for (; bound < unbound_.size() && sends_.room() > kReservedSends; ++bound) {
     const Windows::Binding& binding = unbound_[bound];
     if (!hub_.windows.exists(binding)) continue;  // the region is gone already
-    ibv_send_wr& request = add({.signaled = sends_.must_signal()}, {}, 0);
+    ibv_send_wr& request = add({.bind = true, .signaled = true}, {}, 0);
+    ++binds_;
     request.opcode = IBV_WR_BIND_MW;
     request.bind_mw.mw = binding.window;
     request.bind_mw.rkey = binding.key;
@@ -793,6 +806,7 @@ void VerbsConnection::complete_front(OperationResult result) {
   sends_.pop();
   if (entry.buffered) ++buffers_released_;
   if (entry.read) --reads_;
+  if (entry.bind) --binds_;
   const bool ok = result == OperationResult::kOk;
   if (ok ? entry.report_success : entry.report_failure) {
     raise({.kind = Event::Kind::kCompletion, .result = result, .id = entry.id, .connection = this});

@@ -178,6 +178,7 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::size_t submit();
   void probe();
   void post_receives();
+  void bind_windows();
   bool post_windows();
   void want_attention();
 
@@ -222,6 +223,7 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::vector<MessageHeader> headers_;
   std::uint32_t prepared_ = 0;               ///< of the three above
   std::vector<std::uint32_t> request_ends_;  ///< of one post(), in work requests
+  std::uint32_t binds_ = 0;                  ///< among sends_
   std::uint32_t reads_ = 0;                  ///< among sends_
   std::uint32_t send_credits_ = 0;
   std::uint32_t buffers_taken_ = 0;     ///< send buffers, counted from the beginning
