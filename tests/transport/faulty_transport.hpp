@@ -29,7 +29,7 @@ struct FaultOptions {
   double event_delay_probability = 0;    ///< of an event: it is seen some polls later
   std::uint32_t max_delay_polls = 8;
   /// Of a read or write: it moves line by line, over several polls, in random order; a write mixed with the
-  /// writes posted after it, where they do not overlap.
+  /// writes posted after it, where they do not overlap. One that ends in a refusal may have moved in part.
   double split_probability = 0;
   std::uint32_t max_lines_per_poll = 16;  ///< 0: all lines at once, without waiting for a poll
   /// Of a post(): fewer requests are taken than could be. A kSend is always taken: senders of control
