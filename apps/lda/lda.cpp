@@ -68,7 +68,7 @@ class Lda final : public Application {
   [[nodiscard]] CorpusOptions corpus_options(const Part& part) const;
   absl::Status check_options() const;
   absl::Status check_data(std::uint32_t workers) const;
-  absl::StatusOr<Job> load(const Part& part, Reporter& reporter) const;
+  absl::StatusOr<Job> load(const Part& part, std::size_t blocks, Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const;
   absl::Status train_alone(BaselineContext& context) const;
   absl::Status train(Job& job, WordCounts& counts, Reporter& reporter, const std::atomic<bool>& stop) const;
@@ -217,13 +217,14 @@ std::map<std::string, double> Lda::objectives(const std::map<std::string, double
   return result;
 }
 
-absl::StatusOr<Job> Lda::load(const Part& part, Reporter& reporter) const {
+absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& reporter) const {
   absl::StatusOr<Corpus> corpus = read_corpus(corpus_options(part), [&](double done, double total) {
     reporter.progress("reading documents", done, total);
   });
   if (!corpus.ok()) return corpus.status();
   Random random(training_.seed, part.rank);
-  const SplitOptions split{.topics = topics(), .held_out = held_out_, .seed = training_.seed};
+  const SplitOptions split{
+      .topics = topics(), .held_out = held_out_, .seed = training_.seed, .blocks = blocks};
   TrainingData data = lay_out(*corpus, split, random);
   return Job{.corpus = *std::move(corpus), .part = part, .random = random, .data = std::move(data)};
 }
@@ -238,7 +239,11 @@ absl::Status Lda::train(Job& job, WordCounts& counts, Reporter& reporter,
 
 absl::Status Lda::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
-  absl::StatusOr<Job> job = load({session.rank(), session.workers()}, context.reporter);
+  // As far apart as the staleness, workers see what others have just trained of the same words.
+  const std::size_t blocks = session.workers() == 1 ? 1
+                                                    : std::size_t{session.workers()} *
+                                                          (consistency::staleness(context.consistency) + 1);
+  absl::StatusOr<Job> job = load({session.rank(), session.workers()}, blocks, context.reporter);
   if (!job.ok()) return job.status();
   const auto open = [&](const char* name, std::uint64_t rows) {
     return session.table<std::int32_t>({.name = name,
@@ -256,7 +261,7 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
 }
 
 absl::Status Lda::train_alone(BaselineContext& context) const {
-  absl::StatusOr<Job> job = load({}, context.reporter);
+  absl::StatusOr<Job> job = load({}, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalCounts counts(job->corpus.vocabulary.size(), topics());
   return train(*job, counts, context.reporter, context.stop);

@@ -32,11 +32,12 @@ Trainer::Trainer(const TrainingOptions& options, std::size_t vocabulary, const P
       held_out_(vocabulary, options.priors()) {}
 
 template <class Use>
-absl::Status Trainer::for_each_word(const std::atomic<bool>& stop, const Use& use) {
+absl::Status Trainer::for_each_word(std::size_t block, const std::atomic<bool>& stop, const Use& use) {
   const std::size_t at_once = rows_at_once(counts_.topics());
-  for (std::size_t first = 0; first < data_.words.size(); first += at_once) {
+  const std::size_t end = data_.blocks[block + 1];
+  for (std::size_t first = data_.blocks[block]; first < end; first += at_once) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-    const auto words = std::span(data_.words).subspan(first, std::min(at_once, data_.words.size() - first));
+    const auto words = std::span(data_.words).subspan(first, std::min(at_once, end - first));
     const absl::StatusOr<WordCounts::Rows> rows = counts_.open(words);
     if (!rows.ok()) return rows.status();
     sampler_.set_totals(counts_.totals());
@@ -54,19 +55,30 @@ absl::Status Trainer::for_each_word(const std::atomic<bool>& stop, const Use& us
 absl::Status Trainer::count_topics() {
   const std::atomic<bool> never = false;
   const Counts totals = counts_.totals();
-  absl::Status status = for_each_word(never, [&](std::int32_t* row, const Sampler::Tokens& tokens) {
+  const auto count = [&](std::int32_t* row, const Sampler::Tokens& tokens) {
     for (const std::uint16_t topic : tokens.topics) {
       ++row[topic];
       ++totals[topic];
     }
-  });
-  return status.ok() ? counts_.barrier() : status;
+  };
+  for (std::size_t block = 0; block + 1 < data_.blocks.size(); ++block) {
+    if (absl::Status status = for_each_word(block, never, count); !status.ok()) return status;
+  }
+  return counts_.barrier();
 }
 
 absl::Status Trainer::train(const std::atomic<bool>& stop) {
-  return for_each_word(stop, [&](std::int32_t* row, const Sampler::Tokens& tokens) {
-    sampler_.sample(row, tokens, data_.document_topics);
-  });
+  const std::size_t blocks = data_.blocks.size() - 1;
+  const std::size_t start = blocks * part_.rank / part_.workers;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    if (absl::Status status = i == 0 ? absl::OkStatus() : counts_.clock(); !status.ok()) return status;
+    absl::Status status =
+        for_each_word((start + i) % blocks, stop, [&](std::int32_t* row, const Sampler::Tokens& tokens) {
+          sampler_.sample(row, tokens, data_.document_topics);
+        });
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {

@@ -53,15 +53,16 @@ class Trainer {
   /// All iterations. CANCELLED when `stop` is set.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
-  /// Samples each token once, without clock().
+  /// Samples each token once, with a clock() between blocks of words and none at the end. Workers train the
+  /// blocks in turns.
   absl::Status train(const std::atomic<bool>& stop);
   /// Adds this worker's parts of the objectives. Collective; all updates are seen.
   absl::Status evaluate(std::map<std::string, double>& sums);
 
  private:
-  /// Calls use(row, tokens) for each word, some rows open at a time.
+  /// Calls use(row, tokens) for each word of a block, some rows open at a time.
   template <class Use>
-  absl::Status for_each_word(const std::atomic<bool>& stop, const Use& use);
+  absl::Status for_each_word(std::size_t block, const std::atomic<bool>& stop, const Use& use);
 
   const TrainingOptions& options_;
   std::size_t vocabulary_;

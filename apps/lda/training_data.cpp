@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 namespace verbena::apps::lda {
 namespace {
@@ -28,14 +30,12 @@ Split split(const Corpus& corpus, const SplitOptions& options) {
   return result;
 }
 
-/// Where each word's tokens begin, for all words of the vocabulary.
 std::vector<std::uint64_t> count_words(const Corpus& corpus, const Split& split) {
-  std::vector<std::uint64_t> begin(corpus.vocabulary.size() + 1, 0);
+  std::vector<std::uint64_t> counts(corpus.vocabulary.size(), 0);
   for (const std::size_t d : split.trained) {
-    for (std::uint64_t t = corpus.begin[d]; t < corpus.begin[d + 1]; ++t) ++begin[corpus.tokens[t] + 1];
+    for (std::uint64_t t = corpus.begin[d]; t < corpus.begin[d + 1]; ++t) ++counts[corpus.tokens[t]];
   }
-  for (std::size_t word = 1; word < begin.size(); ++word) begin[word] += begin[word - 1];
-  return begin;
+  return counts;
 }
 
 }  // namespace
@@ -47,21 +47,27 @@ bool is_held_out(const SplitOptions& options, std::uint64_t document) {
 
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random) {
   Split parts = split(corpus, options);
-  const std::vector<std::uint64_t> begin = count_words(corpus, parts);
+  const std::vector<std::uint64_t> frequency = count_words(corpus, parts);
+  const std::uint64_t tokens = std::accumulate(frequency.begin(), frequency.end(), std::uint64_t{0});
   TrainingData data{.words = {},
-                    .begin = {},
-                    .documents = std::vector<std::uint32_t>(begin.back()),
-                    .topics = std::vector<std::uint16_t>(begin.back()),
+                    .blocks = {},
+                    .begin = {0},
+                    .documents = std::vector<std::uint32_t>(tokens),
+                    .topics = std::vector<std::uint16_t>(tokens),
                     .document_topics = DocumentTopics(parts.lengths, options.topics),
                     .held_out = std::move(parts.held_out)};
-  for (std::size_t word = 0; word + 1 < begin.size(); ++word) {
-    if (begin[word] == begin[word + 1]) continue;
-    data.words.push_back(word);
-    data.begin.push_back(begin[word]);
+  std::vector<std::uint64_t> next(frequency.size());  // places of each word's tokens
+  for (std::size_t block = 0; block < options.blocks; ++block) {
+    data.blocks.push_back(data.words.size());
+    for (std::size_t word = 0; word < frequency.size(); ++word) {
+      if (frequency[word] == 0 || block_of(word, options.blocks) != block) continue;
+      data.words.push_back(word);
+      next[word] = data.begin.back();
+      data.begin.push_back(data.begin.back() + frequency[word]);
+    }
   }
-  data.begin.push_back(begin.back());
+  data.blocks.push_back(data.words.size());
 
-  std::vector<std::uint64_t> next = begin;
   std::vector<std::int32_t> counts(options.topics);
   for (std::size_t document = 0; document < parts.trained.size(); ++document) {
     const std::size_t d = parts.trained[document];

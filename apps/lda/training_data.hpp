@@ -16,7 +16,8 @@ struct HeldOutDocument {
 };
 
 struct TrainingData {
-  std::vector<protocol::Key> words;      ///< that occur in these documents, ascending
+  std::vector<protocol::Key> words;      ///< that occur in these documents, by blocks
+  std::vector<std::size_t> blocks;       ///< block b is words [blocks[b], blocks[b + 1])
   std::vector<std::uint64_t> begin;      ///< words[i] has tokens [begin[i], begin[i + 1])
   std::vector<std::uint32_t> documents;  ///< of each token, counted from 0 here
   std::vector<std::uint16_t> topics;     ///< of each token; random
@@ -28,7 +29,16 @@ struct SplitOptions {
   std::size_t topics = 50;
   double held_out = 0;  ///< share of the documents, chosen by hashing (seed, document) whatever the parts
   std::uint64_t seed = 1;
+  /// The vocabulary is split, the same way in every worker, so that workers can train different words at a
+  /// time.
+  std::size_t blocks = 1;
 };
+
+/// The block of a word, about as many tokens in each: dealt out by falling frequency, to and fro.
+constexpr std::size_t block_of(std::size_t word, std::size_t blocks) {
+  const std::size_t place = word % blocks;
+  return word / blocks % 2 == 0 ? place : blocks - 1 - place;
+}
 
 bool is_held_out(const SplitOptions& options, std::uint64_t document);
 

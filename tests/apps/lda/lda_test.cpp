@@ -314,6 +314,18 @@ TEST(TrainingDataTest, LaysTokensOutByWord) {
   EXPECT_THAT(data.held_out, IsEmpty());
 }
 
+TEST(TrainingDataTest, DealsWordsOutToBlocks) {
+  Corpus corpus{.vocabulary = {"a", "b", "c", "d", "e"},
+                .documents = {0},
+                .begin = {0, 6},
+                .tokens = {0, 1, 2, 3, 4, 0}};
+  Random random(1, 0);
+  const TrainingData data = lay_out(corpus, {.topics = 2, .blocks = 2}, random);
+  EXPECT_THAT(data.words, ElementsAre(0U, 3U, 4U, 1U, 2U));
+  EXPECT_THAT(data.blocks, ElementsAre(0U, 3U, 5U));
+  EXPECT_THAT(data.begin, ElementsAre(0U, 2U, 3U, 4U, 5U, 6U));
+}
+
 TEST(TrainingDataTest, HoldsOutTheShareAskedFor) {
   const SplitOptions options{.held_out = 0.2, .seed = 3};
   int held_out = 0;
