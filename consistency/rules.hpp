@@ -18,9 +18,9 @@ namespace verbena::consistency {
 
 using Clock = std::int64_t;
 
-/// The smallest min clock that lets a reader at `reader_clock` go on.
-inline Clock min_clock_needed(const ConsistencyModel& model, Clock reader_clock) {
-  return std::max<Clock>(0, reader_clock - static_cast<Clock>(staleness(model)));
+/// The smallest min clock that lets a reader at `reader_clock` go on. `staleness_bound` is staleness(model).
+inline Clock min_clock_needed(Clock staleness_bound, Clock reader_clock) {
+  return std::max<Clock>(0, reader_clock - staleness_bound);
 }
 
 /// Updates of a clock wait on the server until every worker has finished it, then are applied in worker

@@ -1,20 +1,37 @@
 #include "worker/row_cache.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <new>
+
 namespace verbena::worker {
 
-RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, LocalMemory& memory)
-    : keys_(keys), stride_bytes_(stride_bytes), memory_(memory), index_(make_row_index(keys.size())) {}
+namespace {
 
-RowCache::Row RowCache::insert(protocol::Key key) {
-  const auto slot = static_cast<std::uint32_t>(clocks_.size());
-  if ((slot >> kSlabShift) == slabs_.size()) {
-    auto memory = memory_.allocate((std::size_t{kSlabMask} + 1) * stride_bytes_);
-    if (!memory.ok()) return {};
-    slabs_.push_back(*memory);
+constexpr std::size_t kSlabBytes = std::size_t{1} << 20;
+
+std::uint32_t slab_shift_for(std::size_t row_bytes) {
+  return static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(kSlabBytes / row_bytes, 1)) - 1);
+}
+
+}  // namespace
+
+RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes)
+    : keys_(keys),
+      row_bytes_(sizeof(Row) + stride_bytes),
+      slab_shift_(slab_shift_for(row_bytes_)),
+      index_(make_row_index(keys.size())) {}
+
+RowCache::Row* RowCache::insert(protocol::Key key) {
+  const std::uint32_t slot = rows_;
+  if ((slot >> slab_shift_) == slabs_.size()) {
+    std::unique_ptr<std::byte[]> slab(new (std::nothrow) std::byte[row_bytes_ << slab_shift_]);
+    if (slab == nullptr) return nullptr;
+    slabs_.push_back(std::move(slab));
   }
-  clocks_.push_back(0);
+  ++rows_;
   index_[key - keys_.first] = slot + 1;
-  return {values(slot), &clocks_.back()};
+  return new (row(slot)) Row{};
 }
 
 }  // namespace verbena::worker

@@ -22,23 +22,17 @@ class TypedTable final : public TableCore {
 
   std::size_t pull_now(const KeySequence& keys, std::size_t from, std::byte* out_bytes) override {
     auto* const out = reinterpret_cast<Value*>(out_bytes);
-    const std::size_t width = options_.width;
     const consistency::Clock needed = needed_clock();
-    for (std::size_t i = from; i < keys.size(); ++i) {
-      const protocol::Key key = keys[i];
-      Part& part = part_of(key);
-      if (part.view->min_clock < needed) return i;
-      if (part.cache == nullptr) {
-        if (keys.is_range() && part.outstanding.empty()) {
-          i += pull_run(part, key, keys.size() - i, out + i * width) - 1;
-        } else if (!read_in_place(part, key, out + i * width)) {
-          return i;
-        }
-      } else if (!read_cached(part, key, needed, out + i * width)) {
-        return i;
-      }
+    std::size_t next = from;
+    while (next < keys.size()) {
+      Part& part = part_of(keys[next]);
+      if (part.view->min_clock < needed) break;
+      const std::size_t first = next;
+      next = part.cache == nullptr ? pull_in_place(part, keys, first, out)
+                                   : pull_cached(part, keys, first, needed, out);
+      if (next == first) break;
     }
-    return keys.size();
+    return next;
   }
 
  private:
@@ -51,17 +45,28 @@ class TypedTable final : public TableCore {
     if (const std::byte* own = part.current->find(key)) add_values(reinterpret_cast<std::byte*>(row), own);
   }
 
-  bool read_in_place(Part& part, protocol::Key key, Value* out) {
-    if (!part.outstanding.empty() && has_unapplied(part, key)) return false;
-    transport::copy_words(out, mapped_row(part, key), options_.width);
-    add_own(part, key, out);
-    count_read(part.view->min_clock);
-    return true;
+  /// Reads rows of `part` from index `i` on until one is another part's or cannot be read now; returns its
+  /// index.
+  std::size_t pull_in_place(Part& part, const KeySequence& keys, std::size_t i, Value* out) {
+    if (keys.is_range() && part.outstanding.empty()) return i + pull_run(part, keys, i, out);
+    const std::size_t first = i;
+    const std::size_t width = options_.width;
+    for (; i < keys.size(); ++i) {
+      const protocol::Key key = keys[i];
+      if (key - part.keys.first >= part.keys.size()) break;
+      if (!part.outstanding.empty() && has_unapplied(part, key)) break;
+      transport::copy_words(out + i * width, mapped_row(part, key), width);
+      add_own(part, key, out + i * width);
+    }
+    count_read(part.view->min_clock, i - first);
+    return i;
   }
 
   /// Consecutive rows of one part; returns how many.
-  std::size_t pull_run(Part& part, protocol::Key key, std::size_t most, Value* out) {
-    const std::size_t count = std::min<std::size_t>(most, part.keys.last - key);
+  std::size_t pull_run(Part& part, const KeySequence& keys, std::size_t from, Value* all_out) {
+    const protocol::Key key = keys[from];
+    Value* const out = all_out + from * options_.width;
+    const std::size_t count = std::min<std::size_t>(keys.size() - from, part.keys.last - key);
     if (stride_bytes_ == row_bytes_) {
       transport::copy_words(out, mapped_row(part, key), count * options_.width);
     } else {
@@ -76,13 +81,33 @@ class TypedTable final : public TableCore {
     return count;
   }
 
-  bool read_cached(Part& part, protocol::Key key, consistency::Clock needed, Value* out) {
-    const RowCache::Row row = part.cache->find(key);
-    if (row.values != nullptr && *row.clock >= needed) {
-      std::memcpy(out, row.values, row_bytes_);
-      count_read(std::min(*row.clock, part.view->min_clock));
-      return true;
+  /// As pull_in_place(). The hot path of a pull across a network: one lookup and one copy a row.
+  std::size_t pull_cached(Part& part, const KeySequence& keys, std::size_t i, consistency::Clock needed,
+                          Value* out) {
+    const std::size_t width = options_.width;
+    const consistency::Clock min_clock = part.view->min_clock;
+    std::uint64_t fresh = 0;  // rows as fresh as the lane, all but a few
+    for (; i < keys.size(); ++i) {
+      const protocol::Key key = keys[i];
+      if (key - part.keys.first >= part.keys.size()) break;
+      const RowCache::Row* const row = part.cache->find(key);
+      if (row != nullptr && row->clock >= needed) {
+        std::memcpy(out + i * width, row->values(), row_bytes_);
+        if (row->clock >= min_clock) {
+          ++fresh;
+        } else {
+          count_read(row->clock);
+        }
+      } else if (!fetch_mapped(part, key, out + i * width)) {
+        break;
+      }
     }
+    count_read(min_clock, fresh);
+    return i;
+  }
+
+  /// A row that is not in the cache, or too old there, where the server's memory is mapped.
+  bool fetch_mapped(Part& part, protocol::Key key, Value* out) {
     if (part.mapped == nullptr || (!part.outstanding.empty() && has_unapplied(part, key))) return false;
     transport::copy_words(out, mapped_row(part, key), options_.width);
     take_fetched(part, key, reinterpret_cast<const std::byte*>(out), part.view->min_clock,
@@ -113,8 +138,7 @@ class TypedTable final : public TableCore {
         add_values(found.values, update);
       }
       if (part.cache != nullptr) {
-        if (const RowCache::Row row = part.cache->find(key); row.values != nullptr)
-          add_values(row.values, update);
+        if (RowCache::Row* const row = part.cache->find(key)) add_values(row->values(), update);
       }
     }
   }
@@ -137,7 +161,8 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       type_(type),
       stride_bytes_(protocol::row_stride_bytes(type, options.width)),
       row_bytes_(protocol::value_bytes(type) * options.width),
-      eager_(consistency::pushes_eagerly(options.consistency)) {
+      eager_(consistency::pushes_eagerly(options.consistency)),
+      staleness_bound_(consistency::staleness(options.consistency)) {
   staleness_.reads_by_lag.resize(kHistogramBins);
 }
 
@@ -151,7 +176,6 @@ absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescr
     return absl::FailedPreconditionError(
         fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
   }
-  const std::size_t chunk_bytes = protocol::max_bulk_bytes(link.inbox->capacity_bytes());
   for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
     const protocol::KeyRange local = lanes.range(lane);
     auto part = std::make_unique<Part>();
@@ -161,13 +185,38 @@ absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescr
     part->keys = {keys.first + local.first, keys.first + local.last};
     if (local.size() > 0) part->rows = shard.slice(local.first * stride_bytes_, local.size() * stride_bytes_);
     if (mapped != nullptr) part->mapped = mapped + local.first * stride_bytes_;
-    part->current = std::make_unique<UpdateBuffer>(part->keys, stride_bytes_, chunk_bytes, session_.memory());
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
+    if (!buffer.ok()) return buffer.status();
+    part->current = std::move(*buffer);
     if (path == ReadPath::kCached || mapped == nullptr) {
-      part->cache = std::make_unique<RowCache>(part->keys, stride_bytes_, session_.memory());
+      if (absl::Status status = make_cache(*part); !status.ok()) return status;
     }
     parts_.push_back(std::move(part));
   }
   last_part_ = parts_.front().get();
+  return absl::OkStatus();
+}
+
+absl::Status TableCore::no_memory(const Part& part) const {
+  return absl::ResourceExhaustedError(
+      fmt::format("table \"{}\": no memory for an index of {} rows", options_.name, part.keys.size()));
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::make_buffer(const Part& part) {
+  const std::size_t chunk_bytes = protocol::max_bulk_bytes(part.link->inbox->capacity_bytes());
+  try {
+    return std::make_unique<UpdateBuffer>(part.keys, stride_bytes_, chunk_bytes, session_.memory());
+  } catch (const std::bad_alloc&) {
+    return no_memory(part);
+  }
+}
+
+absl::Status TableCore::make_cache(Part& part) const {
+  try {
+    part.cache = std::make_unique<RowCache>(part.keys, stride_bytes_);
+  } catch (const std::bad_alloc&) {
+    return no_memory(part);
+  }
   return absl::OkStatus();
 }
 
@@ -204,7 +253,7 @@ absl::Status TableCore::check(KeySequence keys, std::size_t values) const {
 }
 
 consistency::Clock TableCore::needed_clock() const {
-  return std::max(consistency::min_clock_needed(options_.consistency, session_.current_clock()),
+  return std::max(consistency::min_clock_needed(staleness_bound_, session_.current_clock()),
                   session_.barrier_clock());
 }
 
@@ -221,11 +270,11 @@ bool TableCore::has_unapplied(const Part& part, protocol::Key key) {
   });
 }
 
-RowCache::Row TableCore::cache_row(Part& part, protocol::Key key) {
-  RowCache::Row row = part.cache->find(key);
-  if (row.values != nullptr || cached_rows_ >= options_.cache_rows) return row;
-  row = part.cache->insert(key);
-  if (row.values == nullptr) return row;
+RowCache::Row* TableCore::cache_row(Part& part, protocol::Key key) {
+  if (RowCache::Row* const row = part.cache->find(key)) return row;
+  if (cached_rows_ >= options_.cache_rows) return nullptr;
+  RowCache::Row* const row = part.cache->insert(key);
+  if (row == nullptr) return nullptr;
   ++cached_rows_;
   if (eager_) part.to_subscribe.push_back(key);
   return row;
@@ -235,14 +284,14 @@ void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* val
                              std::byte* out) {
   if (out != values) std::memcpy(out, values, row_bytes_);
   if (const std::byte* own = part.current->find(key)) add_values(out, own);
-  const RowCache::Row row = cache_row(part, key);
-  if (row.values != nullptr && *row.clock > clock) {
+  RowCache::Row* const row = cache_row(part, key);
+  if (row != nullptr && row->clock > clock) {
     // An eager push has overtaken the read.
-    std::memcpy(out, row.values, row_bytes_);
-    clock = std::min(*row.clock, part.view->min_clock);
-  } else if (row.values != nullptr) {
-    std::memcpy(row.values, out, row_bytes_);
-    *row.clock = clock;
+    std::memcpy(out, row->values(), row_bytes_);
+    clock = std::min(row->clock, part.view->min_clock);
+  } else if (row != nullptr) {
+    std::memcpy(row->values(), out, row_bytes_);
+    row->clock = clock;
   }
   count_read(clock);
 }
@@ -277,8 +326,8 @@ bool TableCore::add_run(PullOperation& operation, std::size_t& staged_bytes) {
   const auto fetchable = [&](protocol::Key key) {
     if (part.mapped != nullptr || part.view->min_clock < needed_clock() || has_unapplied(part, key))
       return false;
-    const RowCache::Row row = part.cache->find(key);
-    return row.values == nullptr || *row.clock < needed_clock();
+    const RowCache::Row* const row = part.cache->find(key);
+    return row == nullptr || row->clock < needed_clock();
   };
   if (!fetchable(first)) return false;
   if (!operation.staging) {
@@ -350,9 +399,9 @@ absl::Status TableCore::ship(consistency::Clock clock) {
     }
     part->outstanding.push_back(std::move(part->current));
     if (part->spare.empty()) {
-      part->current = std::make_unique<UpdateBuffer>(
-          part->keys, stride_bytes_, protocol::max_bulk_bytes(part->link->inbox->capacity_bytes()),
-          session_.memory());
+      absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
+      if (!buffer.ok()) return buffer.status();
+      part->current = std::move(*buffer);
     } else {
       part->current = std::move(part->spare.back());
       part->spare.pop_back();
@@ -384,17 +433,17 @@ absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message
     return status;
   for (std::size_t i = 0; i < message.header.count; ++i) {
     const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
-    const RowCache::Row row = part.cache ? part.cache->find(key) : RowCache::Row{};
-    if (row.values == nullptr) continue;
-    std::memcpy(row.values, protocol::record_values(message.payload, stride_bytes_, i), row_bytes_);
+    RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;
+    if (row == nullptr) continue;
+    std::memcpy(row->values(), protocol::record_values(message.payload, stride_bytes_, i), row_bytes_);
     // Read-my-writes: what the row does not hold of this worker's updates yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
       const std::byte* const own = buffer->find(key);
       if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
-        add_values(row.values, own);
+        add_values(row->values(), own);
     }
-    if (const std::byte* own = part.current->find(key)) add_values(row.values, own);
-    *row.clock = RowCache::kLive;
+    if (const std::byte* own = part.current->find(key)) add_values(row->values(), own);
+    row->clock = RowCache::kLive;
   }
   session_.counters().rows_eagerly_received += message.header.count;
   return absl::OkStatus();

@@ -126,8 +126,8 @@ class TableCore {
   [[nodiscard]] consistency::Clock needed_clock() const;
   /// Some of this worker's shipped updates of the row may be missing in the server's row.
   [[nodiscard]] static bool has_unapplied(const Part& part, protocol::Key key);
-  /// Where a fetched row goes to stay; nullptr values where the cache is full.
-  RowCache::Row cache_row(Part& part, protocol::Key key);
+  /// Where a fetched row goes to stay; nullptr where the cache is full.
+  RowCache::Row* cache_row(Part& part, protocol::Key key);
   virtual void add_values(std::byte* to, const std::byte* update) const = 0;
   virtual void push_now(const KeySequence& keys, const std::byte* updates, absl::Status& status) = 0;
   /// A row that has just been read from the server: into the cache, with this worker's updates, and out.
@@ -141,13 +141,17 @@ class TableCore {
   const std::size_t stride_bytes_;
   const std::size_t row_bytes_;
   const bool eager_;
+  const consistency::Clock staleness_bound_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys, server · lanes + lane
   std::uint32_t lanes_ = 0;                   ///< of each server
   Part* last_part_ = nullptr;
   std::uint64_t cached_rows_ = 0;
-  StalenessHistogram staleness_;
+  StalenessHistogram staleness_;  ///< of the reads so far
 
  private:
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
+  absl::Status make_cache(Part& part) const;
+  [[nodiscard]] absl::Status no_memory(const Part& part) const;
   [[nodiscard]] Part& find_part(protocol::Key key);
   void post_reads(PullOperation& operation);
   bool add_run(PullOperation& operation, std::size_t& staged_bytes);

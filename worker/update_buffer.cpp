@@ -4,16 +4,8 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
-#include <new>
 
 namespace verbena::worker {
-
-RowIndex make_row_index(std::uint64_t rows) {
-  auto* const index =
-      static_cast<std::uint32_t*>(std::calloc(std::max<std::uint64_t>(rows, 1), sizeof(std::uint32_t)));
-  if (index == nullptr) throw std::bad_alloc();
-  return {index, &std::free};
-}
 
 namespace {
 

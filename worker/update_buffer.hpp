@@ -2,19 +2,15 @@
 // row, in the very bytes in which they will travel: chunks of [BulkHeader][record][record]…
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
 #include "worker/local_memory.hpp"
+#include "worker/row_index.hpp"
 
 namespace verbena::worker {
-
-/// An array of zeros whose pages cost nothing until they are written.
-using RowIndex = std::unique_ptr<std::uint32_t[], decltype(&std::free)>;
-[[nodiscard]] RowIndex make_row_index(std::uint64_t rows);
 
 /// Thread safety: none; one owner.
 class UpdateBuffer {

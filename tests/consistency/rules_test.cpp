@@ -14,12 +14,12 @@ TEST(RulesTest, MinClockNeededIsTheDefinition) {
   for (std::uint32_t staleness = 0; staleness < 5; ++staleness) {
     for (Clock reader = 0; reader < 10; ++reader) {
       const Clock newest_promised = reader - static_cast<Clock>(staleness) - 1;
-      const Clock needed = min_clock_needed(Ssp{staleness}, reader);
-      EXPECT_EQ(needed, std::max<Clock>(0, newest_promised + 1));
-      EXPECT_EQ(needed, min_clock_needed(Essp{staleness}, reader));
+      EXPECT_EQ(min_clock_needed(consistency::staleness(Ssp{staleness}), reader),
+                std::max<Clock>(0, newest_promised + 1));
+      EXPECT_EQ(consistency::staleness(Essp{staleness}), staleness);
     }
   }
-  EXPECT_EQ(min_clock_needed(Bsp{}, 4), 4);
+  EXPECT_EQ(min_clock_needed(staleness(Bsp{}), 4), 4);
 }
 
 TEST(RulesTest, WhoWaitsAndWhatIsHeldBack) {
