@@ -1274,6 +1274,12 @@ void FakeFabric::fail_call(const std::string& name, int error, std::uint32_t ski
   state_->call_faults.push_back({name, error, skip});
 }
 
+void FakeFabric::forget_faults() {
+  const std::lock_guard lock(state_->mutex);
+  state_->call_faults.clear();
+  state_->request_faults.clear();
+}
+
 void FakeFabric::fail_request(const std::string& device, ibv_wc_status status, std::uint32_t skip) {
   const std::lock_guard lock(state_->mutex);
   state_->request_faults.push_back({device, status, skip});

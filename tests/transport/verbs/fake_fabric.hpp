@@ -52,6 +52,8 @@ class FakeFabric {
   /// The call of that name (as in VerbsApi) after `skip` more of them fails by `error`, once. Of post_send
   /// and post_recv each request counts.
   void fail_call(const std::string& name, int error, std::uint32_t skip = 0);
+  /// Those that were ordered and have not come yet.
+  void forget_faults();
   /// The next request that a queue pair of that device carries out completes with `status`.
   void fail_request(const std::string& device, ibv_wc_status status, std::uint32_t skip = 0);
   /// To all contexts of the device; for events of queue pairs and completion queues, about the newest of

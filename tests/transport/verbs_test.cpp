@@ -1,0 +1,708 @@
+// The verbs backend under faults, over the devices of fake_fabric.hpp. What it shares with other backends is
+// tried in contract_test.cpp.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <map>
+#include <random>
+
+#include "tests/transport/backend.hpp"
+#include "tests/transport/verbs/fake_fabric.hpp"
+#include "transport/verbs/send_queue.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace verbena::transport {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using Kind = Event::Kind;
+using Code = absl::StatusCode;
+
+constexpr auto kPeerTimeout = milliseconds(300);
+
+std::string message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+/// A client on the device "left" and a server on "right", each with a region for the other.
+class VerbsTest : public ::testing::Test {
+ protected:
+  explicit VerbsTest(std::uint64_t seed = 1, bool own_thread = true)
+      : fabric_(std::make_unique<FakeFabric>(seed, own_thread)) {}
+
+  void TearDown() override {
+    forget();
+    EXPECT_EQ(fabric_->leaks(), "");
+  }
+  void forget() {
+    for (std::unique_ptr<Node>* node : {&client_, &server_}) node->reset();
+  }
+
+  static VerbsOptions options(const std::string& device) {
+    return {.device = device, .peer_timeout = kPeerTimeout, .linger = milliseconds(20)};
+  }
+  void add_devices(const FakeFabric::DeviceOptions& like = {}) {
+    FakeFabric::DeviceOptions left = like;
+    left.name = "left";
+    FakeFabric::DeviceOptions right = like;
+    right.name = "right";
+    right.address = "10.0.0.2";
+    fabric_->add_device(left);
+    fabric_->add_device(right);
+  }
+  std::unique_ptr<Node> node(const VerbsOptions& options) {
+    auto transport = make_verbs_transport(options, fabric_->api());
+    EXPECT_TRUE(transport.ok()) << transport.status();
+    return transport.ok() ? std::make_unique<Node>(std::move(*transport)) : nullptr;
+  }
+  void connect() { connect(options("left"), options("right")); }
+  void connect(const VerbsOptions& left, const VerbsOptions& right) {
+    client_ = node(left);
+    server_ = node(right);
+    ASSERT_TRUE(server_->transport->listen(kAddress).ok());
+    server_->connection = meet(*client_, *server_, kAddress);
+    ASSERT_NE(server_->connection, nullptr);
+    client_->connection->set_peer_name("server 5");
+    server_->connection->set_peer_name("worker 6");
+    shelf_ = server_->region(4096, Access::kRemoteRead);
+    drop_ = server_->region(4096, Access::kRemoteWrite);
+    local_ = client_->region(8192, Access::kLocal);
+    shelf_remote_ = *server_->connection->grant(*shelf_);
+    drop_remote_ = *server_->connection->grant(*drop_);
+  }
+  void close_regions() {
+    shelf_.reset();
+    drop_.reset();
+    local_.reset();
+  }
+
+  WorkRequest request(Opcode opcode, std::uint64_t id, bool signaled = true, std::size_t bytes = 8) {
+    if (opcode == Opcode::kSend) {
+      return {.opcode = opcode, .signaled = signaled, .id = id, .local = bytes_of(text_)};
+    }
+    return {.opcode = opcode,
+            .signaled = signaled,
+            .notification = static_cast<std::uint32_t>(id),
+            .id = id,
+            .local = local_->bytes().first(bytes),
+            .region = local_.get(),
+            .remote = opcode == Opcode::kRead ? shelf_remote_ : drop_remote_};
+  }
+  /// One of each kind, ids 0 … 3.
+  std::vector<WorkRequest> one_of_each(bool signaled) {
+    return {request(Opcode::kWrite, 0, signaled), request(Opcode::kWriteNotify, 1, signaled),
+            request(Opcode::kRead, 2, signaled), request(Opcode::kSend, 3, signaled)};
+  }
+  /// Polls both until both ends have failed; returns whether they did, within `patience`.
+  bool both_end(Duration patience = seconds(5)) {
+    const TimePoint end = client_->in(patience);
+    while (client_->count(Kind::kDisconnected) == 0 || server_->count(Kind::kDisconnected) == 0) {
+      client_->poll();
+      server_->poll();
+      if (client_->transport->now() > end) return false;
+    }
+    pump_for({client_.get(), server_.get()}, milliseconds(5));
+    for (const Node* each : {client_.get(), server_.get()}) {
+      EXPECT_EQ(each->count(Kind::kDisconnected), 1U);
+      EXPECT_EQ(each->seen.back().event.kind, Kind::kDisconnected);
+      EXPECT_FALSE(each->connection->status().ok());
+    }
+    EXPECT_THAT(message(client_->connection->status()), HasSubstr("server 5"));
+    EXPECT_THAT(message(server_->connection->status()), HasSubstr("worker 6"));
+    return true;
+  }
+  std::vector<std::uint64_t> completed(OperationResult result) const {
+    std::vector<std::uint64_t> ids;
+    for (const Node::Seen& seen : client_->of(Kind::kCompletion)) {
+      if (seen.event.result == result) ids.push_back(seen.event.id);
+    }
+    return ids;
+  }
+
+  static constexpr const char* kAddress = "verbs:10.0.0.2:7000";
+  std::unique_ptr<FakeFabric> fabric_;
+  std::unique_ptr<Node> client_, server_;
+  std::unique_ptr<MemoryRegion> shelf_, drop_, local_;
+  RemoteDescriptor shelf_remote_, drop_remote_;
+  std::string text_ = "a message";
+};
+
+class VerbsConnected : public VerbsTest {
+ protected:
+  void SetUp() override {
+    add_devices();
+    connect();
+  }
+  void TearDown() override {
+    close_regions();
+    VerbsTest::TearDown();
+  }
+};
+
+// ---- the send queue
+// ------------------------------------------------------------------------------------------
+
+TEST(SendQueue, SignalsOneInAQuarterAndKnowsWhatIsOutstanding) {
+  verbs::SendQueue queue(16);
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    const bool signaled = queue.must_signal();
+    EXPECT_EQ(signaled, i % 4 == 3) << i;
+    EXPECT_EQ(queue.push({.id = i, .signaled = signaled}), i);
+  }
+  EXPECT_EQ(queue.room(), 0U);
+  EXPECT_TRUE(queue.contains(0));
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(queue.front().id, i);
+    queue.pop();
+  }
+  EXPECT_FALSE(queue.contains(11));
+  EXPECT_TRUE(queue.contains(12));
+  EXPECT_FALSE(queue.contains(16));
+  EXPECT_TRUE(queue.awaits_report());
+  EXPECT_EQ(queue.push({}), 0U) << "numbers are places";
+  queue.drop_last(1);
+  while (!queue.empty()) queue.pop();
+  EXPECT_FALSE(queue.awaits_report());
+  queue.push({});
+  EXPECT_FALSE(queue.awaits_report());
+  queue.push({.signaled = true});
+  EXPECT_TRUE(queue.awaits_report());
+}
+
+// ---- devices
+// -----------------------------------------------------------------------------------------------
+
+TEST_F(VerbsTest, ListensWhereTheDeviceIsAndSaysWhere) {
+  add_devices();
+  auto transport = make_verbs_transport(options("right"), fabric_->api());
+  ASSERT_TRUE(transport.ok());
+  ASSERT_TRUE((*transport)->listen("verbs::0").ok());
+  const std::string address = (*transport)->listening_address();
+  EXPECT_THAT(address, ::testing::MatchesRegex("verbs:10\\.0\\.0\\.2:[1-9][0-9]*"));
+  EXPECT_EQ((*transport)->name(), "verbs");
+  client_ = node(options("left"));
+  server_ = std::make_unique<Node>(std::move(*transport));
+  server_->connection = meet(*client_, *server_, address);
+  EXPECT_NE(server_->connection, nullptr);
+}
+
+TEST_F(VerbsTest, TakesTheFirstUsableDevice) {
+  fabric_->add_device({.name = "asleep", .up = false});
+  fabric_->add_device({.name = "linklocal", .address = ""});
+  fabric_->add_device({.name = "good", .address = "10.0.0.3"});
+  auto transport = make_verbs_transport({}, fabric_->api());
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  ASSERT_TRUE((*transport)->listen("verbs::7000").ok());
+  EXPECT_EQ((*transport)->listening_address(), "verbs:10.0.0.3:7000");
+  const auto devices = list_verbs_devices(fabric_->api());
+  ASSERT_TRUE(devices.ok());
+  ASSERT_EQ(devices->size(), 3U);
+  EXPECT_THAT((*devices)[0].ports.at(0).obstacle, HasSubstr("down"));
+  EXPECT_THAT((*devices)[1].ports.at(0).obstacle, HasSubstr("RoCEv2"));
+  EXPECT_EQ((*devices)[2].ports.at(0).obstacle, "");
+  EXPECT_EQ((*devices)[2].ports.at(0).address, "10.0.0.3");
+  EXPECT_EQ((*devices)[2].ports.at(0).mtu_bytes, 4096U);
+  EXPECT_EQ((*devices)[2].ports.at(0).gids.size(), 4U);
+  EXPECT_TRUE((*devices)[2].windows);
+}
+
+TEST_F(VerbsTest, SaysWhyNoDeviceCanBeUsed) {
+  auto none = make_verbs_transport({}, fabric_->api());
+  EXPECT_EQ(none.status().code(), Code::kUnavailable);
+  EXPECT_THAT(message(none.status()), HasSubstr("rdma link add"));
+  fabric_->add_device({.name = "asleep", .up = false});
+  fabric_->add_device({.name = "linklocal", .address = ""});
+  auto unusable = make_verbs_transport({}, fabric_->api());
+  EXPECT_EQ(unusable.status().code(), Code::kUnavailable);
+  EXPECT_THAT(message(unusable.status()), HasSubstr("asleep port 1: the port is down"));
+  EXPECT_THAT(message(unusable.status()), HasSubstr("linklocal port 1: it has no RoCEv2 address"));
+  auto unknown = make_verbs_transport({.device = "mlx5_9"}, fabric_->api());
+  EXPECT_THAT(message(unknown.status()), HasSubstr("\"mlx5_9\""));
+}
+
+TEST_F(VerbsTest, RefusesImpossibleOptions) {
+  add_devices();
+  for (const VerbsOptions& wrong :
+       {VerbsOptions{.send_depth = 100}, VerbsOptions{.send_depth = 8}, VerbsOptions{.receive_depth = 1},
+        VerbsOptions{.max_message_bytes = 8}, VerbsOptions{.max_message_bytes = 2U << 20U},
+        VerbsOptions{.max_inline_bytes = 1U << 20U}, VerbsOptions{.peer_timeout = milliseconds(0)},
+        VerbsOptions{.linger = milliseconds(-1)}}) {
+    EXPECT_EQ(make_verbs_transport(wrong, fabric_->api()).status().code(), Code::kInvalidArgument);
+  }
+}
+
+TEST_F(VerbsTest, RefusesAddressesThatAreNone) {
+  add_devices();
+  server_ = node(options("right"));
+  for (const char* address : {"verbs", "verbs:", "verbs:10.0.0.2", "verbs:10.0.0.2:", "verbs:10.0.0.2:x",
+                              "verbs:10.0.0.2:70000", "verbs:1:2:3", "shm:7"}) {
+    EXPECT_EQ(server_->transport->listen(address).code(), Code::kInvalidArgument) << address;
+  }
+  EXPECT_FALSE(server_->transport->listen("verbs:10.9.9.9:7000").ok()) << "no device of ours";
+  EXPECT_THAT(message(server_->transport->listen("verbs:10.0.0.1:7000")), HasSubstr("left"));
+}
+
+TEST_F(VerbsTest, AFailedCallOnTheWayToATransportIsAnErrorAndLeavesNothing) {
+  add_devices();
+  const std::vector<std::pair<std::string, std::uint32_t>> calls = {
+      {"get_device_list", 0}, {"open_device", 1},         {"query_device", 1},        {"query_port", 1},
+      {"alloc_pd", 0},        {"create_comp_channel", 0}, {"create_event_channel", 0}};
+  for (const auto& [call, skip] : calls) {
+    fabric_->fail_call(call, EIO, skip);
+    auto transport = make_verbs_transport({}, fabric_->api());
+    EXPECT_FALSE(transport.ok()) << call;
+    EXPECT_THAT(message(transport.status()), HasSubstr("EIO")) << call;
+    EXPECT_EQ(fabric_->leaks(), "") << call;
+  }
+}
+
+TEST_F(VerbsTest, AFailedCallOnTheWayToAConnectionEndsInAStatus) {
+  add_devices();
+  const std::map<std::string, std::uint32_t> calls = {
+      {"create_id", 2}, {"resolve_addr", 1}, {"resolve_route", 1}, {"reg_mr", 2},
+      {"create_cq", 2}, {"create_qp", 2},    {"modify_qp", 6},     {"init_qp_attr", 6},
+      {"post_recv", 4}, {"connect", 1},      {"accept", 1},        {"establish", 1}};
+  for (const auto& [call, count] : calls) {
+    for (std::uint32_t skip = 0; skip < count; ++skip) {
+      client_ = node(options("left"));
+      server_ = node(options("right"));
+      fabric_->fail_call(call, EIO, skip);
+      if (server_->transport->listen(kAddress).ok()) {
+        auto connecting = std::async(std::launch::async, [&] {
+          return client_->transport->connect(kAddress, client_->in(seconds(5)));
+        });
+        while (connecting.wait_for(milliseconds(0)) != std::future_status::ready) server_->poll();
+        auto connection = connecting.get();
+        // A second attempt may have been made and have succeeded.
+        EXPECT_EQ(connection.ok(), message(connection.status()).empty()) << call;
+        EXPECT_NE(connection.status().code(), Code::kDeadlineExceeded) << call << skip;
+      }
+      forget();
+      ASSERT_EQ(fabric_->leaks(), "") << call << " " << skip;
+      fabric_->forget_faults();
+    }
+  }
+}
+
+TEST_F(VerbsTest, DevicesWithLittleGetLittle) {
+  add_devices({.max_inline_bytes = 0, .max_queue_depth = 40, .max_completions = 100});
+  connect();
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<WorkRequest> all = one_of_each(round % 2 == 0);
+    std::size_t taken = 0;
+    pump({client_.get(), server_.get()}, [&] {
+      taken += client_->connection->post(std::span(all).subspan(taken));
+      return taken == all.size() || !client_->connection->status().ok();
+    });
+  }
+  pump({client_.get(), server_.get()}, [&] { return server_->count(Kind::kMessage) == 200; });
+  EXPECT_TRUE(client_->connection->status().ok()) << client_->connection->status();
+  EXPECT_EQ(server_->of(Kind::kMessage)[199].message, text_);
+  EXPECT_EQ(fabric_->counters().inline_requests, 0U);
+  EXPECT_EQ(fabric_->counters().overruns, 0U);
+  close_regions();
+}
+
+TEST_F(VerbsTest, PeersWhoseOptionsDifferAreToldSo) {
+  add_devices();
+  VerbsOptions other = options("right");
+  other.max_message_bytes = 128;
+  client_ = node(options("left"));
+  server_ = node(other);
+  ASSERT_TRUE(server_->transport->listen(kAddress).ok());
+  auto connecting = std::async(std::launch::async,
+                               [&] { return client_->transport->connect(kAddress, client_->in(kPatience)); });
+  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) server_->poll();
+  auto connection = connecting.get();
+  EXPECT_EQ(connection.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(message(connection.status()), HasSubstr("max_message_bytes 128; here 4096"));
+}
+
+TEST_F(VerbsTest, AConnectionToABusyListenerEstablishesItselfLater) {
+  add_devices();
+  VerbsOptions impatient = options("left");
+  impatient.answer_patience = milliseconds(10);
+  client_ = node(impatient);
+  server_ = node(options("right"));
+  ASSERT_TRUE(server_->transport->listen(kAddress).ok());
+  auto connection = client_->transport->connect(kAddress, client_->in(kPatience));
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  client_->connection = std::move(*connection);
+  const WorkRequest hello = request(Opcode::kSend, 1);
+  EXPECT_EQ(client_->connection->post({&hello, 1}), 0U) << "not established";
+  std::size_t sent = 0;
+  pump({client_.get(), server_.get()}, [&] {
+    if (sent == 0) sent = client_->connection->post({&hello, 1});
+    return server_->count(Kind::kMessage) == 1;
+  });
+}
+
+TEST_F(VerbsTest, AConnectionThatIsNeverAnsweredFailsAtItsDeadline) {
+  add_devices();
+  VerbsOptions impatient = options("left");
+  impatient.answer_patience = milliseconds(10);
+  client_ = node(impatient);
+  server_ = node(options("right"));
+  ASSERT_TRUE(server_->transport->listen(kAddress).ok());
+  auto connection = client_->transport->connect(kAddress, client_->in(milliseconds(60)));
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  client_->connection = std::move(*connection);
+  pump({client_.get()}, [&] { return client_->count(Kind::kDisconnected) == 1; });
+  EXPECT_EQ(client_->connection->status().code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(message(client_->connection->status()), HasSubstr(kAddress));
+}
+
+// ---- memory
+// ------------------------------------------------------------------------------------------------
+
+TEST_F(VerbsConnected, MemoryThatCannotBeLockedSaysWhatToDo) {
+  fabric_->fail_call("reg_mr", ENOMEM);
+  auto region = client_->transport->allocate_region(4096, Access::kRemoteRead);
+  EXPECT_EQ(region.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(message(region.status()), HasSubstr("ulimit -l"));
+  EXPECT_THAT(message(region.status()), HasSubstr("ENOMEM"));
+  EXPECT_THAT(message(region.status()), HasSubstr("left"));
+}
+
+TEST_F(VerbsConnected, AGrantWithoutWindowIsAnErrorOfTheGrantOnly) {
+  auto region = server_->region(64, Access::kRemoteRead);
+  fabric_->fail_call("alloc_mw", ENOMEM);
+  EXPECT_FALSE(server_->connection->grant(*region).ok());
+  EXPECT_TRUE(server_->connection->grant(*region).ok());
+  EXPECT_EQ(server_->connection->grant(*region)->key, server_->connection->grant(*region)->key)
+      << "a region is granted once";
+}
+
+TEST_F(VerbsTest, WithoutWindowsARegionIsReachedByItsKey) {
+  add_devices({.windows = false});
+  connect();
+  const WorkRequest read = request(Opcode::kRead, 1);
+  ASSERT_EQ(client_->connection->post({&read, 1}), 1U);
+  pump({client_.get()}, [&] { return client_->count(Kind::kCompletion) == 1; });
+  const WorkRequest wrong = {.opcode = Opcode::kWrite,
+                             .id = 2,
+                             .local = local_->bytes().first(8),
+                             .region = local_.get(),
+                             .remote = shelf_remote_};
+  ASSERT_EQ(client_->connection->post({&wrong, 1}), 1U);
+  EXPECT_TRUE(both_end());
+  EXPECT_EQ(completed(OperationResult::kAccessDenied), std::vector<std::uint64_t>{2});
+  EXPECT_EQ(server_->connection->status().code(), Code::kPermissionDenied);
+  close_regions();
+}
+
+// ---- posting
+// -----------------------------------------------------------------------------------------------
+
+TEST_F(VerbsConnected, ManyRequestsRingOneDoorbellAndFewAreSignaled) {
+  const std::vector<WorkRequest> batch(32, request(Opcode::kWrite, 0, false, 400));
+  const FakeFabric::Counters before = fabric_->counters();
+  std::size_t calls = 0;
+  for (std::size_t posted = 0; posted < 32000;) {
+    const std::size_t taken = client_->connection->post(batch);
+    posted += taken;
+    calls += taken > 0 ? 1 : 0;
+    client_->poll();
+  }
+  const FakeFabric::Counters after = fabric_->counters();
+  EXPECT_LE(after.doorbells - before.doorbells, calls + 10) << "an empty write now and then is allowed";
+  EXPECT_LE((after.signaled_requests - before.signaled_requests) * 60, after.requests - before.requests);
+  EXPECT_EQ(client_->count(Kind::kCompletion), 0U) << "nobody asked";
+}
+
+TEST_F(VerbsConnected, SmallRequestsAreInline) {
+  const std::uint64_t before = fabric_->counters().inline_requests;
+  const std::vector<WorkRequest> requests = {request(Opcode::kWrite, 1, true, 220),
+                                             request(Opcode::kWrite, 2, true, 221),
+                                             request(Opcode::kSend, 3)};
+  ASSERT_EQ(client_->connection->post(requests), 3U);
+  pump({client_.get()}, [&] { return client_->count(Kind::kCompletion) == 3; });
+  EXPECT_EQ(fabric_->counters().inline_requests - before, 2U);
+}
+
+TEST_F(VerbsConnected, WhatAReadBringsCanBeWrittenInTheSamePost) {
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    put_at(shelf_->bytes(), 0, i + 1);
+    const std::vector<WorkRequest> both = {request(Opcode::kRead, 1), request(Opcode::kWrite, 2)};
+    ASSERT_EQ(client_->connection->post(both), 2U);
+    pump({client_.get()}, [&] { return client_->count(Kind::kCompletion) == 2 * (i + 1); });
+    ASSERT_EQ(value_at<std::uint64_t>(drop_->bytes()), i + 1);
+  }
+}
+
+TEST_F(VerbsConnected, TheReceiverIsAlwaysReadyAndNoQueueOverruns) {
+  std::uint64_t sent = 0;
+  std::uint64_t answered = 0;
+  const std::vector<WorkRequest> batch = {request(Opcode::kWriteNotify, 0, false),
+                                          request(Opcode::kSend, 1, false)};
+  pump({client_.get()}, [&] {
+    sent += client_->connection->post(batch);
+    answered += server_->connection->post(std::span(batch).last(1));
+    if (sent % 3 == 0 || client_->connection->post(batch) == 0) server_->poll();
+    for (Node* each : {client_.get(), server_.get()}) each->seen.clear();
+    return sent > 20000 && answered > 5000;
+  });
+  EXPECT_EQ(fabric_->counters().receiver_not_ready, 0U);
+  EXPECT_EQ(fabric_->counters().overruns, 0U);
+  EXPECT_TRUE(client_->connection->status().ok()) << client_->connection->status();
+  EXPECT_TRUE(server_->connection->status().ok()) << server_->connection->status();
+}
+
+TEST_F(VerbsConnected, ASenderOutOfCreditSleepsUntilItHasSome) {
+  const WorkRequest notify = request(Opcode::kWriteNotify, 0, false);
+  std::uint64_t sent = 0;
+  while (client_->connection->post({&notify, 1}) == 1) ++sent;
+  pump_for({client_.get()}, milliseconds(5));
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    while (!done) server_->poll();
+  });
+  const TimePoint end = client_->in(kPatience);
+  std::size_t taken = 0;
+  while (taken == 0 && client_->transport->now() < end) {
+    client_->transport->wait(end);
+    client_->poll();
+    taken = client_->connection->post({&notify, 1});
+  }
+  EXPECT_EQ(taken, 1U);
+  done = true;
+  reader.join();
+  pump({server_.get()}, [&] { return server_->count(Kind::kNotification) == sent + 1; });
+}
+
+TEST_F(VerbsConnected, AFailedPostFailsTheConnectionAndLosesNoCompletion) {
+  for (std::uint32_t skip = 0; skip < 4; ++skip) {
+    fabric_->fail_call("post_send", ENOMEM, skip);
+    const std::vector<WorkRequest> all = one_of_each(true);
+    ASSERT_EQ(client_->connection->post(all), skip);
+    ASSERT_TRUE(both_end());
+    EXPECT_EQ(client_->count(Kind::kCompletion), skip);
+    EXPECT_THAT(message(client_->connection->status()), HasSubstr("ENOMEM"));
+    EXPECT_EQ(client_->connection->post(all), 0U);
+    close_regions();
+    forget();
+    connect();
+  }
+}
+
+TEST_F(VerbsConnected, AFailedReceiveFailsTheConnection) {
+  fabric_->fail_call("post_recv", ENOMEM);
+  const WorkRequest send = request(Opcode::kSend, 0);
+  ASSERT_EQ(client_->connection->post({&send, 1}), 1U);
+  EXPECT_TRUE(both_end());
+}
+
+// ---- failed requests
+// ---------------------------------------------------------------------------------------
+
+class VerbsStatuses : public VerbsConnected, public ::testing::WithParamInterface<int> {};
+
+TEST_P(VerbsStatuses, EachStatusEndsTheConnectionAndEveryRequest) {
+  const auto status = static_cast<ibv_wc_status>(GetParam());
+  for (const bool signaled : {true, false}) {
+    for (std::uint32_t skip = 0; skip < 4; ++skip) {
+      fabric_->fail_request("left", status, skip);
+      const std::vector<WorkRequest> all = one_of_each(signaled);
+      ASSERT_EQ(client_->connection->post(all), 4U);
+      ASSERT_TRUE(both_end()) << client_->connection->status() << server_->connection->status();
+      const auto completions = client_->of(Kind::kCompletion);
+      ASSERT_EQ(completions.size(), signaled ? 4U : 4U - skip);
+      for (std::size_t i = 0; i < completions.size(); ++i) {
+        const std::uint64_t id = 4 - completions.size() + i;
+        EXPECT_EQ(completions[i].event.id, id);
+        EXPECT_EQ(completions[i].event.result == OperationResult::kOk, id < skip);
+        EXPECT_EQ(completions[i].event.result == OperationResult::kFlushed,
+                  id > skip || (id == skip && status == IBV_WC_WR_FLUSH_ERR));
+      }
+      EXPECT_THAT(message(client_->connection->status()),
+                  HasSubstr(GetParam() == IBV_WC_WR_FLUSH_ERR ? "closed" : "IBV_WC_"));
+      close_regions();
+      forget();
+      connect();
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, VerbsStatuses,
+                         ::testing::Range(static_cast<int>(IBV_WC_LOC_LEN_ERR),
+                                          static_cast<int>(IBV_WC_TM_RNDV_INCOMPLETE) + 1));
+
+TEST_F(VerbsConnected, ADeviceThatDoesNotFlushIsNotWaitedFor) {
+  fabric_->swallow_flushes(true);
+  fabric_->fail_request("left", IBV_WC_FATAL_ERR);
+  const std::vector<WorkRequest> all = one_of_each(true);
+  ASSERT_EQ(client_->connection->post(all), 4U);
+  EXPECT_TRUE(both_end());
+  EXPECT_EQ(completed(OperationResult::kDeviceError), std::vector<std::uint64_t>{0});
+  EXPECT_EQ(completed(OperationResult::kFlushed), (std::vector<std::uint64_t>{1, 2, 3}));
+}
+
+// ---- events of the device
+// ----------------------------------------------------------------------------------
+
+TEST_F(VerbsConnected, EventsOfQueuesAndDeviceEndTheConnection) {
+  const std::map<ibv_event_type, Code> events = {{IBV_EVENT_QP_FATAL, Code::kInternal},
+                                                 {IBV_EVENT_QP_REQ_ERR, Code::kInternal},
+                                                 {IBV_EVENT_QP_ACCESS_ERR, Code::kPermissionDenied},
+                                                 {IBV_EVENT_CQ_ERR, Code::kInternal},
+                                                 {IBV_EVENT_DEVICE_FATAL, Code::kUnavailable}};
+  for (const auto& [event, code] : events) {
+    fabric_->raise("left", event);
+    ASSERT_TRUE(both_end()) << event;
+    EXPECT_EQ(client_->connection->status().code(), code) << client_->connection->status();
+    close_regions();
+    forget();
+    connect();
+  }
+}
+
+TEST_F(VerbsConnected, APortThatGoesDownAndComesBackIsNoFailure) {
+  fabric_->raise("left", IBV_EVENT_PORT_ERR);
+  pump_for({client_.get(), server_.get()}, milliseconds(30));
+  fabric_->raise("left", IBV_EVENT_PORT_ACTIVE);
+  fabric_->raise("left", IBV_EVENT_GID_CHANGE);
+  pump_for({client_.get(), server_.get()}, milliseconds(30));
+  const WorkRequest read = request(Opcode::kRead, 1);
+  ASSERT_EQ(client_->connection->post({&read, 1}), 1U);
+  pump({client_.get(), server_.get()}, [&] { return client_->count(Kind::kCompletion) == 1; });
+  EXPECT_TRUE(client_->connection->status().ok());
+}
+
+TEST_F(VerbsConnected, ThePortIsNamedWhenItsLossCostsTheConnection) {
+  fabric_->raise("left", IBV_EVENT_PORT_ERR);
+  pump_for({client_.get()}, milliseconds(30));
+  fabric_->vanish("left");
+  EXPECT_TRUE(both_end());
+  EXPECT_THAT(message(client_->connection->status()), HasSubstr("port 1 of left is down"));
+}
+
+TEST_F(VerbsConnected, APeerThatVanishedIsMissedEvenWhenNothingIsSaid) {
+  pump_for({client_.get(), server_.get()}, 2 * kPeerTimeout);
+  EXPECT_EQ(client_->count(Kind::kDisconnected), 0U) << "silence is no failure";
+  fabric_->vanish("right");
+  EXPECT_TRUE(both_end(4 * kPeerTimeout));
+  EXPECT_EQ(client_->connection->status().code(), Code::kUnavailable);
+}
+
+TEST_F(VerbsConnected, AnOwnerThatDidNotLookForLongBlamesNobody) {
+  std::this_thread::sleep_for(3 * kPeerTimeout);
+  pump_for({client_.get(), server_.get()}, kPeerTimeout);
+  EXPECT_TRUE(client_->connection->status().ok()) << client_->connection->status();
+  EXPECT_TRUE(server_->connection->status().ok()) << server_->connection->status();
+}
+
+// ---- faults at random
+// --------------------------------------------------------------------------------------
+
+/// The devices work when they are told to, so that a seed is one history.
+class VerbsSeeds : public VerbsTest, public ::testing::WithParamInterface<std::uint64_t> {
+ protected:
+  VerbsSeeds() : VerbsTest(1, false) {}
+
+  void run(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    fabric_ = std::make_unique<FakeFabric>(seed, false);
+    add_devices({.iwarp = random() % 3 == 0});
+    VerbsOptions left = options("left");
+    VerbsOptions right = options("right");
+    for (VerbsOptions* each : {&left, &right}) {
+      each->linger = milliseconds(0);
+      each->send_depth = 16U << (random() % 3);
+      each->receive_depth = 2 + static_cast<std::uint32_t>(random() % 20);
+      each->max_inline_bytes = random() % 2 == 0 ? 0 : 64;
+    }
+    connect(left, right);
+    for (int i = 0; i < 20; ++i) {
+      while (fabric_->step()) {
+      }
+      client_->poll();
+      server_->poll();
+    }
+    const std::uint64_t faulty_round = random() % 60;
+    std::uint64_t next = 0;
+    std::uint64_t last = 0;
+    std::uint64_t completions = 0;
+    std::map<std::uint64_t, bool> asked;  // outstanding, by id: signaled
+    bool ended = false;
+    for (std::uint64_t round = 0; round < 4000 && !ended; ++round) {
+      if (round == faulty_round) make_fault(random);
+      if (round == 3000) client_->connection.reset();
+      if (round == 3000) break;
+      std::vector<WorkRequest> batch;
+      for (std::uint64_t i = random() % 6; i > 0; --i) {
+        const auto opcode = static_cast<Opcode>(random() % 4);
+        batch.push_back(request(opcode, next + batch.size(), random() % 3 == 0, 8 * (random() % 40)));
+      }
+      const std::size_t taken = client_->connection->post(batch);
+      for (std::size_t i = 0; i < taken; ++i) asked[next + i] = batch[i].signaled;
+      next += taken;
+      for (std::uint64_t i = random() % 8; i > 0; --i) fabric_->step();
+      if (random() % 2 == 0) server_->poll();
+      if (random() % 2 == 0) client_->poll();
+      for (const Node::Seen& seen : client_->of(Kind::kCompletion)) {
+        ASSERT_TRUE(asked.contains(seen.event.id)) << "completed twice or never posted, seed " << seed;
+        ASSERT_TRUE(completions == 0 || seen.event.id > last) << "out of order, seed " << seed;
+        ASSERT_TRUE(asked[seen.event.id] || seen.event.result != OperationResult::kOk) << seed;
+        for (auto each = asked.begin(); each->first < seen.event.id; each = asked.erase(each)) {
+          ASSERT_FALSE(each->second) << "a completion was lost, seed " << seed;
+        }
+        asked.erase(seen.event.id);
+        last = seen.event.id;
+        ++completions;
+      }
+      ended = client_->count(Kind::kDisconnected) == 1;
+      EXPECT_TRUE(!ended || client_->seen.back().event.kind == Kind::kDisconnected) << seed;
+      for (Node* each : {client_.get(), server_.get()}) {
+        if (each->count(Kind::kDisconnected) == 0) each->seen.clear();
+      }
+    }
+    if (ended) {
+      EXPECT_THAT(message(client_->connection->status()), HasSubstr("server 5")) << seed;
+      for (const auto& [id, signaled] : asked) EXPECT_FALSE(signaled) << "lost " << id << " of seed " << seed;
+    }
+    ended_ += ended ? 1 : 0;
+    EXPECT_EQ(fabric_->counters().receiver_not_ready, 0U) << seed;
+    close_regions();
+    forget();
+    EXPECT_EQ(fabric_->leaks(), "") << seed;
+  }
+
+  void make_fault(std::mt19937_64& random) {
+    const std::string device = random() % 2 == 0 ? "left" : "right";
+    const auto skip = static_cast<std::uint32_t>(random() % 10);
+    constexpr std::array kEvents = {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
+                                    IBV_EVENT_CQ_ERR,   IBV_EVENT_PORT_ERR,   IBV_EVENT_DEVICE_FATAL};
+    switch (random() % 7) {
+      case 0:
+        return fabric_->fail_call("post_send", ENOMEM, skip);
+      case 1:
+        return fabric_->fail_call("post_recv", EINVAL, skip);
+      case 2:
+      case 3:
+        return fabric_->fail_request(device, static_cast<ibv_wc_status>(1 + random() % 23), skip);
+      case 4:
+        return fabric_->raise(device, kEvents[random() % kEvents.size()]);
+      case 5:
+        return fabric_->vanish(device);
+      default:
+        fabric_->fail_request(device, IBV_WC_GENERAL_ERR, skip);
+        return fabric_->fail_call("modify_qp", EIO, 0);
+    }
+  }
+
+  std::uint64_t ended_ = 0;
+};
+
+TEST_P(VerbsSeeds, AHundredFaultsLoseNoCompletionAndLeakNothing) {
+  for (std::uint64_t seed = 100 * GetParam(); seed < 100 * (GetParam() + 1); ++seed) {
+    run(seed);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(ended_, 60U) << "most faults end a connection";
+}
+INSTANTIATE_TEST_SUITE_P(Hundreds, VerbsSeeds, ::testing::Range<std::uint64_t>(0, 10));
+
+}  // namespace
+}  // namespace verbena::transport
