@@ -23,6 +23,9 @@ struct Backend {
   std::function<std::string()> make_address;  ///< one that nobody else uses
 };
 
+/// What contract_test.cpp is tried on; each program that has it says so itself.
+std::vector<Backend> contract_backends();
+
 constexpr auto kPatience =
     std::chrono::seconds(20);  // for what must happen; never used up by a sound backend
 

@@ -12,10 +12,6 @@
 #include <thread>
 
 #include "tests/transport/backend.hpp"
-#include "tests/transport/faulty_transport.hpp"
-#include "tests/transport/verbs/fake_fabric.hpp"
-#include "transport/shm/shm_transport.hpp"
-#include "transport/verbs/verbs_transport.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::transport {
@@ -770,50 +766,11 @@ TEST_P(TransportContract, AWaitEndsWhenSomethingArrives) {
   other.join();
 }
 
-const Backend kShm = {.name = "shm",
-                      .make_transport = [] { return std::move(*make_shm_transport()); },
-                      .make_address =
-                          [counter = std::make_shared<std::atomic<int>>(0)] {
-                            return fmt::format("shm:contract-{}-{}", ::getpid(), ++*counter);
-                          }};
-
-/// Over a device in this process, made when it is first used.
-Backend verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& device) {
-  const auto fabric = std::make_shared<std::unique_ptr<FakeFabric>>();
-  return {.name = name,
-          .make_transport =
-              [fabric, device] {
-                if (*fabric == nullptr) {
-                  *fabric = std::make_unique<FakeFabric>();
-                  (*fabric)->add_device(device);
-                }
-                return std::move(*make_verbs_transport({}, (*fabric)->api()));
-              },
-          .make_address = [counter = std::make_shared<std::atomic<int>>(7000),
-                           host = device.address] { return fmt::format("verbs:{}:{}", host, ++*counter); }};
-}
-
-/// Tests of whole jobs stand on it: what it makes late must still keep the contract. Requests are not late,
-/// since some tests poll one side only.
-const Backend kFaulty = {.name = "faulty",
-                         .make_transport =
-                             [seed = std::make_shared<std::atomic<std::uint64_t>>(0)] {
-                               return std::make_unique<FaultyTransport>(
-                                   std::move(*make_shm_transport()),
-                                   FaultOptions{.seed = ++*seed,
-                                                .event_delay_probability = 0.3,
-                                                .split_probability = 0.5,
-                                                .max_lines_per_poll = 0});
-                             },
-                         .make_address = kShm.make_address};
-
 std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
   return info.param.name;
 }
-const auto kBackends = ::testing::Values(kShm, kFaulty, verbs_backend("verbs", {}),
-                                         verbs_backend("verbs_without_immediate", {.iwarp = true}));
-INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, kBackends, name_of);
-INSTANTIATE_TEST_SUITE_P(Backends, TransportRights, kBackends, name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, ::testing::ValuesIn(contract_backends()), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, TransportRights, ::testing::ValuesIn(contract_backends()), name_of);
 
 }  // namespace
 }  // namespace verbena::transport
