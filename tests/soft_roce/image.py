@@ -122,12 +122,13 @@ def download_kernel(folder):
         return download_with(common, folder)
     except subprocess.SubprocessError:
         pass
+    complaints = ""
     try:
-        apt(["apt-get", *common, *own_lists, "update"], folder)
+        complaints = apt(["apt-get", *common, *own_lists, "update"], folder).stderr
         return download_with(common + own_lists, folder)
     except subprocess.SubprocessError as error:
-        lines = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        raise Unavailable(f"package {KERNEL_PACKAGE} cannot be downloaded: {lines[-1]}") from error
+        complaints += getattr(error, "stderr", None) or str(error)
+        raise Unavailable(f"{KERNEL_PACKAGE} cannot be downloaded: {complaints.strip().splitlines()[0]}") from error
 
 
 def download_with(options, folder):
