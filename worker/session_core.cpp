@@ -14,7 +14,7 @@ namespace verbena::worker {
 
 namespace {
 
-constexpr std::uint32_t kCallsUntilPoll = 64;
+constexpr std::uint32_t kCallsUntilPoll = 128;
 constexpr std::size_t kEventsPerPoll = 64;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// Updates of older clocks that the servers have not applied yet; beyond the staleness bound only a slow

@@ -25,7 +25,7 @@ std::shared_ptr<PullOperation> make_pull(KeyRange range, std::byte* out) {
   return operation;
 }
 
-absl::Status ready(worker::SessionCore& session, const worker::TableCore& table, KeySequence keys,
+absl::Status ready(worker::SessionCore& session, const worker::TableCore& table, const KeySequence& keys,
                    std::size_t values) {
   if (!session.status().ok()) return session.status();
   return table.check(keys, values);

@@ -231,7 +231,7 @@ Part& TableCore::part(std::uint32_t server, std::uint32_t lane) {
   return *parts_[server * lanes_ + lane];
 }
 
-absl::Status TableCore::check(KeySequence keys, std::size_t values) const {
+absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const {
   if (keys.is_range() && keys.size() > options_.rows) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" has {} rows: no range starts at {} and ends at {}", options_.name,

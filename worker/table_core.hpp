@@ -102,7 +102,7 @@ class TableCore {
   }
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
 
-  absl::Status check(KeySequence keys, std::size_t values) const;
+  absl::Status check(const KeySequence& keys, std::size_t values) const;
 
   /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size().
   virtual std::size_t pull_now(const KeySequence& keys, std::size_t from, std::byte* out) = 0;
