@@ -25,7 +25,7 @@ constexpr int kResolveTimeoutMs = 2000;
 constexpr auto kAttemptPause = std::chrono::milliseconds(5);
 constexpr auto kLongestAttemptPause = std::chrono::milliseconds(200);
 constexpr auto kDrainPatience = std::chrono::seconds(1);
-constexpr std::uint8_t kRetries = 7;         // the most there are
+constexpr std::uint8_t kRetries = 6;         // for rxe 7 are endless
 constexpr std::uint8_t kEndlessRetries = 7;  // of receiver-not-ready, which does not happen; see the header
 constexpr std::uint32_t kSendBuffers = 16;
 constexpr std::uint32_t kMostCredits = 1U << 20U;  // that any peer may give
@@ -733,7 +733,8 @@ void VerbsConnection::attend() {
   bool content = true;
   if (qp_ != nullptr && state_ != State::kFailed) {
     post_receives();
-    if (state_ == State::kOpen) content = post_windows();
+    // An acceptor's queue pair is ready to send before the connection manager says that it is open.
+    if (state_ == State::kOpen || role_ == Role::kAcceptor) content = post_windows();
     if (state_ == State::kOpen && owed_credits_ >= hub_.device.receive_depth() / 2) {
       if (sends_.room() > 0 && add_message(MessageKind::kCredits, owed_credits_, {}, {})) {
         owed_credits_ = 0;
