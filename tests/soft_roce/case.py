@@ -1,9 +1,12 @@
 """What the tests here share: the image, and perftest's tools as a yardstick.
 
-Each test is a program: NAME_test.py CACHE [what unittest takes]. CACHE is the folder of the image (image.py).
+Each test is a program: NAME_test.py CACHE [--program FILE]... [what unittest takes]. CACHE is the folder of the
+image (image.py); the programs stand in /usr/bin of the machines.
 """
 
+import argparse
 import math
+import pathlib
 import re
 import sys
 import unittest
@@ -16,13 +19,14 @@ ATTEMPTS = 3
 
 
 class Case(unittest.TestCase):
-    image = None  # main() sets it
+    image = None  # these two are set by main()
+    programs = {}
     lab = None
 
     @classmethod
     def open_lab(cls, **what):
-        """A vm.Lab for the tests of this class."""
-        cls.lab = vm.Lab(cls.image, **what)
+        """A vm.Lab for the tests of this class; takes what that takes."""
+        cls.lab = vm.Lab(cls.image, programs=cls.programs, **what)
         cls.addClassCleanup(cls.lab.close)
 
     def tearDown(self):
@@ -52,11 +56,14 @@ class Case(unittest.TestCase):
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit(f"usage: {sys.argv[0]} CACHE [what unittest takes]")
+    parser = argparse.ArgumentParser(usage="%(prog)s CACHE [--program FILE]... [what unittest takes]")
+    parser.add_argument("cache")
+    parser.add_argument("--program", action="append", default=[], type=pathlib.Path)
+    known, rest = parser.parse_known_args()
+    Case.programs = {f"/usr/bin/{program.name}": program for program in known.program}
     try:
-        Case.image = image.build(sys.argv.pop(1))
+        Case.image = image.build(known.cache)
     except image.Unavailable as reason:
         print(f"skipped: soft-RoCE in virtual machines: {reason}")
         sys.exit(image.SKIPPED)
-    unittest.main(verbosity=2)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
