@@ -18,7 +18,8 @@
 //                peer's name. Nothing blocks, nothing aborts.
 //   rights       A peer reaches a region only if the region's Access allows the operation and only over a
 //   connection
-//                that the region was granted to.
+//                that the region was granted to. (Verbs on a device without memory windows, such as iWARP:
+//                over any connection of the transport, by whoever knows the region's key.)
 //
 // Thread safety: a Transport, its regions and its connections belong to one thread. Exceptions:
 // interrupt(), and the memory of the regions itself.
