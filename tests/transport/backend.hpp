@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct Backend {
   std::string name;
   std::function<std::unique_ptr<Transport>()> make_transport;
   std::function<std::string()> make_address;  ///< one that nobody else uses
+
+  friend void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
 };
 
 /// What contract_test.cpp is tried on; each program that has it says so itself.
