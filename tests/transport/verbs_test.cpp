@@ -71,6 +71,8 @@ class VerbsTest : public ::testing::Test {
     local_ = client_->region(8192, Access::kLocal);
     shelf_remote_ = *server_->connection->grant(*shelf_);
     drop_remote_ = *server_->connection->grant(*drop_);
+    while (fabric_->step()) {  // what the two had to say to each other is no target of a fault to come
+    }
   }
   void close_regions() {
     shelf_.reset();
