@@ -85,7 +85,7 @@ int run_bench(CommandOptions& options) {
 void add_bench_command(CLI::App& program, std::function<int()>* run) {
   auto options = std::make_shared<CommandOptions>();
   CLI::App* command = program.add_subcommand(
-      "bench", "Measure latency and throughput of the transport and of tables on this machine");
+      "bench", "measure latency and throughput of the transport and of tables on this machine");
   command->add_option("--transport", options->transport, "shm: shared memory on this host")
       ->check(CLI::IsMember({"shm"}))
       ->capture_default_str();

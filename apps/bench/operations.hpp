@@ -27,9 +27,9 @@ struct BenchOptions {
 /// Every name that BenchOptions::operations may hold.
 [[nodiscard]] const std::vector<std::string>& operation_names();
 
-/// read, write, write-notify: the transport alone.
+/// read, read-batch, write, write-notify: the transport alone.
 absl::Status measure_transport(const BenchOptions& options, std::vector<Result>& results);
-/// pull, push, push-visible, clock, idle-server: tables over it.
+/// The rest: tables over it.
 absl::Status measure_tables(const BenchOptions& options, std::vector<Result>& results);
 
 }  // namespace verbena::apps::bench

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <numeric>
+#include <random>
 #include <thread>
 
 #include "apps/bench/operations.hpp"
@@ -20,6 +22,9 @@ using transport::Opcode;
 using transport::RemoteDescriptor;
 using transport::WorkRequest;
 
+constexpr std::size_t kRowBytes = 400;  // the design's row, of 100 floats
+constexpr std::uint64_t kRows = 1 << 16;
+constexpr std::size_t kBatch = 64;
 constexpr auto kPatience = std::chrono::seconds(10);
 
 /// What each side tells the other first: memory to read from and to write to.
@@ -92,6 +97,26 @@ class Side {
 
   [[nodiscard]] bool introduced() const { return connection_ != nullptr && peer_.readable.key != 0; }
   [[nodiscard]] std::uint64_t notifications() const { return notifications_; }
+
+  /// One-sided reads of the rows `keys`, posted together, the last one's completion awaited.
+  absl::Status read_rows(std::span<const std::uint64_t> keys) {
+    std::array<WorkRequest, kBatch> requests;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      requests[i] = {.opcode = Opcode::kRead,
+                     .signaled = i + 1 == keys.size(),
+                     .local = local_->bytes().subspan(i * kRowBytes, kRowBytes),
+                     .region = local_.get(),
+                     .remote = peer_.readable.slice(keys[i] * kRowBytes, kRowBytes)};
+    }
+    const std::uint64_t before = completions_;
+    std::span<const WorkRequest> rest(requests.data(), keys.size());
+    while (completions_ == before) {
+      rest = rest.subspan(connection_->post(rest));
+      if (!connection_->status().ok()) return connection_->status();
+      if (absl::Status status = poll(false); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
 
   absl::Status run(Opcode opcode, std::size_t bytes) {
     const WorkRequest request{
@@ -175,10 +200,39 @@ constexpr std::array kOneSided{
     Measured{"read", "one-sided read of the peer's memory, posted until completed", Opcode::kRead},
     Measured{"write", "one-sided write into the peer's memory, posted until completed", Opcode::kWrite}};
 
+absl::Status measure_read_batch(const BenchOptions& options, Side& side, std::vector<Result>& results) {
+  options.progress("read-batch");
+  std::vector<std::uint64_t> keys(kRows);
+  std::iota(keys.begin(), keys.end(), std::uint64_t{0});
+  std::shuffle(keys.begin(), keys.end(), std::mt19937_64(1));
+  Result result{
+      .operation = "read-batch",
+      .what = "64 one-sided reads of rows of 400 bytes all over 26 MB, posted together until all completed",
+      .bytes = kBatch * kRowBytes,
+      .keys = kBatch};
+  std::size_t next = 0;
+  absl::Status status = time_operation(
+      options.timing,
+      [&] {
+        absl::Status read = side.read_rows(std::span(keys).subspan(next, kBatch));
+        next = (next + kBatch) % kRows;
+        return read;
+      },
+      result.samples);
+  if (!status.ok()) return status;
+  result.yardstick =
+      Yardstick{.name = "memcpy of the same rows",
+                .nanoseconds = time_row_copies(options.timing, keys, kBatch, kRowBytes).percentile(0.5),
+                .budget = 2};
+  results.push_back(std::move(result));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status measure_transport(const BenchOptions& options, std::vector<Result>& results) {
-  const std::size_t largest = *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end());
+  const std::size_t largest = std::max<std::size_t>(
+      *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end()), kRows * kRowBytes);
   auto passive = options.make_transport();
   if (!passive.ok()) return passive.status();
   auto active = options.make_transport();
@@ -202,11 +256,10 @@ absl::Status measure_transport(const BenchOptions& options, std::vector<Result>&
           options.timing, [&] { return side.run(measured.opcode, bytes); }, result.samples);
       const double copy_ns = time_memcpy(options.timing, bytes).percentile(0.5);
       result.yardstick = Yardstick{.name = "memcpy", .nanoseconds = copy_ns};
-      // The budget is the one of a row of 100 floats; below it the fixed cost of a request is what one sees.
-      if (bytes >= 400) result.yardstick->budget = 2;
       if (status.ok()) results.push_back(std::move(result));
     }
   }
+  if (status.ok() && options.wants("read-batch")) status = measure_read_batch(options, side, results);
   if (!status.ok() || !options.wants("write-notify")) return status;
   const double hop_ns = time_core_round_trip(options.timing).percentile(0.5) / 2;
   for (const std::size_t bytes : options.sizes_bytes) {

@@ -26,6 +26,18 @@ Samples time_memcpy(const TimingOptions& options, std::size_t bytes) {
   });
 }
 
+Samples time_ring_copy(const TimingOptions& options, std::size_t bytes, std::size_t ring_bytes) {
+  const std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> ring(ring_bytes);
+  std::size_t next = 0;
+  return time_plain(options, [&] {
+    std::memcpy(ring.data() + next, from.data(), bytes);
+    use(ring.data());
+    next += bytes;
+    if (next + bytes > ring.size()) next = 0;
+  });
+}
+
 Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,
                         std::size_t keys_each, std::size_t row_bytes) {
   const std::uint64_t rows = *std::max_element(keys.begin(), keys.end()) + 1;

@@ -12,6 +12,9 @@ namespace verbena::apps::bench {
 /// memcpy of `bytes` from one buffer to another, both warm.
 Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
 
+/// memcpy of `bytes` into one place after the other of a buffer of `ring_bytes`, as through a message ring.
+Samples time_ring_copy(const TimingOptions& options, std::size_t bytes, std::size_t ring_bytes);
+
 /// memcpy of rows of `row_bytes`, one after the other in the order of `keys`; an operation is `keys_each`
 /// rows.
 Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,

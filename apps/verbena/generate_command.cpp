@@ -2,22 +2,18 @@
 
 #include <string>
 
+#include "apps/data/generate_corpus.hpp"
+#include "apps/data/generate_ratings.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/verbena/exit_status.hpp"
-#if __has_include("apps/data/generate_ratings.hpp")
-#include "apps/data/generate_ratings.hpp"
-#endif
-#if __has_include("apps/data/generate_corpus.hpp")
-#include "apps/data/generate_corpus.hpp"
-#endif
 
 namespace verbena::apps {
 namespace {
 
 /// `Options` has add_options(); `generate` writes the file.
 template <class Options>
-[[maybe_unused]] void add_kind(CLI::App& command, const std::string& name, const std::string& description,
-                               absl::Status (*generate)(const Options&, const std::string&), Run* run) {
+void add_kind(CLI::App& command, const std::string& name, const std::string& description,
+              absl::Status (*generate)(const Options&, const std::string&), Run* run) {
   struct Given {
     Options options;
     std::string output;
@@ -37,19 +33,13 @@ template <class Options>
 
 }  // namespace
 
-void add_generate_command([[maybe_unused]] CLI::App& program, [[maybe_unused]] Run* run) {
-#if __has_include("apps/data/generate_ratings.hpp") || __has_include("apps/data/generate_corpus.hpp")
+void add_generate_command(CLI::App& program, Run* run) {
   CLI::App* command = program.add_subcommand(
       "generate",
       "write input with a known answer\n\nThe same options and seed give the same file, on every machine.");
   command->require_subcommand(1);
-#endif
-#if __has_include("apps/data/generate_corpus.hpp")
   add_kind<GenerateCorpusOptions>(*command, "lda", "documents made of known topics", generate_corpus, run);
-#endif
-#if __has_include("apps/data/generate_ratings.hpp")
   add_kind<GenerateRatingsOptions>(*command, "mf", "ratings of known rank and noise", generate_ratings, run);
-#endif
 }
 
 }  // namespace verbena::apps

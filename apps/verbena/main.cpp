@@ -1,16 +1,13 @@
 // The program `verbena`: which applications and subcommands there are.
+#include "apps/bench/bench_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/generate_command.hpp"
-#if __has_include("apps/bench/bench_command.hpp")
-#include "apps/bench/bench_command.hpp"
-#endif
 
 int main(int argc, char** argv) {
   using namespace verbena::apps;
-  return verbena_main(argc, argv, make_applications(), {
-    add_generate_command,
-#if __has_include("apps/bench/bench_command.hpp")
-        add_bench_command,
-#endif
-  });
+  return verbena_main(argc, argv, make_applications(),
+                      {
+                          add_generate_command,
+                          add_bench_command,
+                      });
 }

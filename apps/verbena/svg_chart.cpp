@@ -18,7 +18,7 @@ constexpr std::size_t kMostDots = 120;  // more would hide the line
 constexpr double kBarHeight = 18;
 constexpr double kBarStep = 26;
 constexpr double kBarLeft = 90;
-constexpr double kBarRight = 110;  // room for the value's text
+constexpr double kBarRight = 150;  // room for the value's text
 
 std::string number(double value) {
   return fmt::format("{:.6g}", value);
