@@ -109,8 +109,11 @@ SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transpor
     : options_(options), transport_(std::move(transport)), memory_(*transport_) {}
 
 SessionCore::~SessionCore() {
-  if (absl::Status status = leave(); !status.ok())
+  if (absl::Status status = leave(); !status.ok()) {
+    // The others are to hear of the reason, not only of this worker's end.
+    give_up(status);
     spdlog::debug("leaving: {}", std::string(status.message()));
+  }
 }
 
 absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint deadline) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/word_copy.hpp"
 #include "worker/session_core.hpp"
@@ -384,30 +385,35 @@ void TableCore::finish_runs(PullOperation& operation) {
 absl::Status TableCore::ship(consistency::Clock clock) {
   for (const std::unique_ptr<Part>& part : parts_) {
     if (part->current->empty()) continue;
-    for (std::size_t i = 0; i < part->current->chunks(); ++i) {
-      UpdateBuffer::Chunk& chunk = part->current->chunk(i);
+    // Outstanding before anything is sent: sending may wait and poll, and rows that come meanwhile may hold
+    // the first chunks already.
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
+    if (!next.ok()) return next.status();
+    UpdateBuffer& buffer = *part->outstanding.emplace_back(std::exchange(part->current, *std::move(next)));
+    const std::uint64_t first = part->view->shipped;
+    for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = first + i;
+    part->view->shipped += buffer.chunks();
+    for (std::size_t i = 0; i < buffer.chunks(); ++i) {
+      UpdateBuffer::Chunk& chunk = buffer.chunk(i);
       const protocol::BulkHeader header{.kind = protocol::BulkKind::kUpdates,
                                         .table = number_,
                                         .lane = part->lane,
-                                        .count = part->current->records_in(i),
+                                        .count = buffer.records_in(i),
                                         .clock = clock};
       std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
-      chunk.sequence = part->view->shipped++;
-      const absl::Status status = session_.send(
-          *part->link, chunk.memory.bytes.first(part->current->message_bytes(i)), *chunk.memory.region);
+      const absl::Status status =
+          session_.send(*part->link, chunk.memory.bytes.first(buffer.message_bytes(i)), *chunk.memory.region);
       if (!status.ok()) return status;
-    }
-    part->outstanding.push_back(std::move(part->current));
-    if (part->spare.empty()) {
-      absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
-      if (!buffer.ok()) return buffer.status();
-      part->current = std::move(*buffer);
-    } else {
-      part->current = std::move(part->spare.back());
-      part->spare.pop_back();
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::take_buffer(Part& part) {
+  if (part.spare.empty()) return make_buffer(part);
+  std::unique_ptr<UpdateBuffer> buffer = std::move(part.spare.back());
+  part.spare.pop_back();
+  return buffer;
 }
 
 absl::Status TableCore::send_subscriptions() {

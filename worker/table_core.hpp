@@ -150,6 +150,7 @@ class TableCore {
 
  private:
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part);
   absl::Status make_cache(Part& part) const;
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
   [[nodiscard]] Part& find_part(protocol::Key key);

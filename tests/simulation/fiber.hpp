@@ -1,0 +1,46 @@
+// A function with a stack of its own that gives up the processor where it says so.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace verbena::simulation {
+
+/// Thread safety: a fiber and whoever resumes it share one thread.
+class Fiber {
+ public:
+  explicit Fiber(std::function<void()> body);
+  /// REQUIRES: ended, or never resumed.
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Runs the body until it suspends or ends.
+  void resume();
+  /// Called in the body: goes back to whoever has resumed it.
+  void suspend();
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  class Stack;
+  static void enter(unsigned high, unsigned low);
+  void run();
+
+  std::function<void()> body_;
+  std::unique_ptr<Stack> stack_;
+  ucontext_t context_{};
+  ucontext_t resumer_{};
+  bool started_ = false;
+  bool ended_ = false;
+  // What the sanitizers need to follow.
+  void* fake_stack_ = nullptr;
+  const void* resumer_stack_ = nullptr;
+  std::size_t resumer_stack_bytes_ = 0;
+  void* thread_fiber_ = nullptr;
+  void* thread_resumer_ = nullptr;
+};
+
+}  // namespace verbena::simulation

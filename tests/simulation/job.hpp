@@ -1,0 +1,32 @@
+// One whole job, simulated: real servers and sessions over the simulated transport, a random workload, every
+// read checked. All of it is a function of the seed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace verbena::simulation {
+
+/// The model of the job's first table; further tables have random ones.
+enum class Model : std::uint8_t { kBsp, kSsp, kEssp };
+/// "bsp", "ssp", "essp"; INVALID_ARGUMENT for others.
+absl::StatusOr<Model> parse_model(std::string_view name);
+std::string_view to_string(Model model);
+
+struct JobResult {
+  std::optional<std::string> failure;  ///< what promise was broken; nothing if all were kept
+  std::uint64_t numbers_checked = 0;   ///< in rows that were read
+  std::uint64_t steps = 0;             ///< of all tasks
+  std::uint64_t digest = 0;            ///< of the whole schedule: equal if two runs were
+};
+
+/// `trace`, if set, is told line by line what happens.
+JobResult run_job(Model model, std::uint64_t seed,
+                  const std::function<void(const std::string&)>& trace = nullptr);
+
+}  // namespace verbena::simulation

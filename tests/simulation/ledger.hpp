@@ -1,0 +1,97 @@
+// Who has pushed what and when: knows everything, and checks each read against the promise of its table's
+// model.
+//
+// Column w · copies + j of a row belongs to worker w: each of its pushes adds (j + 1) · delta there, delta
+// being a positive whole number. So a number read says how many of w's pushes it holds. Where updates are
+// applied in a promised order, a last column takes numbers of all workers whose sum tells the order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "protocol/value_type.hpp"
+
+namespace verbena::simulation {
+
+struct TableShape {
+  consistency::ConsistencyModel model;
+  protocol::ValueType type = protocol::ValueType::kInt64;
+  std::uint64_t rows = 1;
+  std::uint32_t copies = 1;
+  bool ordered = false;  ///< has the last column. REQUIRES: BSP, float or double
+  std::uint64_t cache_rows = UINT64_MAX;
+
+  [[nodiscard]] std::uint32_t width(std::uint32_t workers) const {
+    return workers * copies + (ordered ? 1 : 0);
+  }
+};
+
+struct Read {
+  std::uint32_t reader = 0;
+  std::uint32_t table = 0;
+  consistency::Clock clock = 0;          ///< the reader's
+  consistency::Clock barrier_clock = 0;  ///< of the reader's last barrier
+  /// Where the read says how fresh it is: it holds all updates of clocks below this.
+  std::optional<consistency::Clock> claimed;
+  std::size_t own_before = 0;  ///< own pushes to the row when the pull began
+  bool monotone = true;        ///< nothing that an earlier read has seen is missing
+};
+
+class Ledger {
+ public:
+  Ledger(std::vector<TableShape> tables, std::uint32_t workers);
+
+  /// To be called before the push itself.
+  void push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, std::int64_t delta, double ordered);
+  /// To be called before Session::clock(): others may see everything that was pushed until now.
+  void finish_clock(std::uint32_t worker) { ++finished_[worker]; }
+  /// The same, before the session ends.
+  void leave(std::uint32_t worker) { finished_[worker] = kAll; }
+
+  [[nodiscard]] std::size_t pushes(std::uint32_t worker, std::uint32_t table, std::uint64_t key) const {
+    return tables_[table].histories[key * workers_ + worker].size();
+  }
+
+  /// What is wrong with the row that was read; nothing if it is as promised.
+  std::optional<std::string> check(const Read& read, std::uint64_t key, std::span<const double> row);
+  /// What is wrong with a row that must hold each update once.
+  std::optional<std::string> check_final(std::uint32_t table, std::uint64_t key, std::span<const double> row);
+
+  [[nodiscard]] std::uint64_t numbers_checked() const { return numbers_checked_; }
+  [[nodiscard]] const std::vector<TableShape>& shapes() const { return shapes_; }
+
+ private:
+  static constexpr consistency::Clock kAll = INT64_MAX;
+
+  struct Push {
+    consistency::Clock clock = 0;
+    std::int64_t sum = 0;  ///< of this push and all before it
+  };
+  /// A worker's updates of one clock to the last column, added up as its update buffer does.
+  struct OrderedUpdate {
+    consistency::Clock clock = 0;
+    double value = 0;
+  };
+  struct Table {
+    std::vector<std::vector<Push>> histories;  ///< [row · workers + worker]
+    std::vector<std::vector<OrderedUpdate>> ordered;
+    std::vector<std::size_t>
+        seen;  ///< [((row · workers + reader) · workers + worker) · copies + copy]: pushes
+  };
+
+  std::optional<std::string> check_column(const Read& read, std::uint64_t key, std::uint32_t worker,
+                                          double number, std::uint32_t copy);
+  [[nodiscard]] double ordered_sum(std::uint32_t table, std::uint64_t key, consistency::Clock below) const;
+
+  const std::vector<TableShape> shapes_;
+  const std::uint32_t workers_;
+  std::vector<Table> tables_;
+  std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
+  std::uint64_t numbers_checked_ = 0;
+};
+
+}  // namespace verbena::simulation

@@ -1,0 +1,149 @@
+#include "tests/simulation/scenario.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace verbena::simulation {
+
+using std::chrono::microseconds;
+
+absl::StatusOr<Model> parse_model(std::string_view name) {
+  for (const Model model : {Model::kBsp, Model::kSsp, Model::kEssp}) {
+    if (to_string(model) == name) return model;
+  }
+  return absl::InvalidArgumentError(fmt::format("model \"{}\": expected bsp, ssp or essp", name));
+}
+
+std::string_view to_string(Model model) {
+  switch (model) {
+    case Model::kBsp:
+      return "bsp";
+    case Model::kSsp:
+      return "ssp";
+    case Model::kEssp:
+      break;
+  }
+  return "essp";
+}
+
+namespace {
+
+/// Mostly small, now and then up to `most`.
+std::uint64_t small(std::mt19937_64& random, std::uint64_t most) {
+  return below(random, 1 + below(random, most + 1));
+}
+
+ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
+  const auto staleness = static_cast<std::uint32_t>(below(random, 4));
+  switch (model) {
+    case Model::kBsp:
+      return Bsp{};
+    case Model::kSsp:
+      return Ssp{staleness};
+    case Model::kEssp:
+      break;
+  }
+  return Essp{staleness};
+}
+
+TableShape make_table(Model model, std::mt19937_64& random) {
+  TableShape table;
+  table.model = with_staleness(model, random);
+  table.type = static_cast<protocol::ValueType>(1 + below(random, 4));
+  table.rows = 1 + small(random, 60);
+  table.copies = 1 + static_cast<std::uint32_t>(small(random, 3));
+  table.ordered = model == Model::kBsp &&
+                  (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
+  if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
+  return table;
+}
+
+NetworkOptions make_network(std::mt19937_64& random) {
+  NetworkOptions network;
+  network.seed = random();
+  network.min_latency = std::chrono::nanoseconds(100);
+  network.max_latency = microseconds(1 + small(random, 100));
+  network.bytes_per_ns = chance(random, 0.2) ? 0.05 : 4;
+  network.split_probability = chance(random, 0.3) ? 0 : 0.5;
+  network.partial_post_probability = chance(random, 0.2) ? 0.1 : 0;
+  network.queue_depth = chance(random, 0.3) ? 4 : 64;
+  network.mapped = chance(random, 0.4);
+  return network;
+}
+
+}  // namespace
+
+Scenario make_scenario(Model model, std::uint64_t seed) {
+  std::mt19937_64 random(seed * 3 + static_cast<std::uint64_t>(model));
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.servers = 1 + static_cast<std::uint32_t>(below(random, 3));
+  scenario.workers = 1 + static_cast<std::uint32_t>(below(random, 4));
+  scenario.lanes = 1 + static_cast<std::uint32_t>(small(random, 2));
+  scenario.lane_tasks = chance(random, 0.5);
+  scenario.clocks = 2 + static_cast<std::int64_t>(below(random, 14));
+  if (chance(random, 0.3)) scenario.barrier_every = 1 + static_cast<std::int64_t>(below(random, 4));
+  for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
+    // The last worker stays and looks at everything in the end.
+    const bool leaves = worker + 1 < scenario.workers && chance(random, 0.15);
+    scenario.leaves_at.push_back(
+        leaves ? static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(scenario.clocks)))
+               : scenario.clocks);
+    scenario.slowness.push_back(chance(random, 0.2) ? 2 + static_cast<double>(below(random, 20)) : 1);
+  }
+  scenario.tables.push_back(make_table(model, random));
+  for (std::uint64_t more = small(random, 2); more > 0; --more)
+    scenario.tables.push_back(make_table(static_cast<Model>(below(random, 3)), random));
+  scenario.network = make_network(random);
+  const std::uint64_t path = below(random, scenario.network.mapped ? 3 : 2);
+  scenario.read_path = path == 0 ? ReadPath::kAuto : path == 1 ? ReadPath::kCached : ReadPath::kInPlace;
+  const auto ring = [&] { return std::size_t{4096} << small(random, 4); };
+  scenario.inbox_bytes = ring();
+  scenario.push_ring_bytes = ring();
+  scenario.async_pulls = chance(random, 0.4);
+  if (chance(random, 0.12)) {
+    scenario.disaster = static_cast<Disaster>(1 + below(random, 3));
+    scenario.victim = static_cast<std::uint32_t>(
+        below(random, scenario.disaster == Disaster::kServerDies ? scenario.servers : scenario.workers));
+    scenario.disaster_delay = microseconds(small(random, 1500));
+  }
+  scenario.scheduler.seed = random();
+  scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
+  return scenario;
+}
+
+std::string to_string(const Scenario& scenario) {
+  std::string text = fmt::format(
+      "{} servers of {} lanes{}, {} workers, {} clocks, barrier every {}, rings of {} and {} bytes, {}{}",
+      scenario.servers, scenario.lanes, scenario.lane_tasks ? " (own tasks)" : "", scenario.workers,
+      scenario.clocks, scenario.barrier_every, scenario.inbox_bytes, scenario.push_ring_bytes,
+      scenario.network.mapped ? "mapped memory" : "no mapped memory",
+      scenario.read_path == ReadPath::kCached    ? ", cached reads"
+      : scenario.read_path == ReadPath::kInPlace ? ", reads in place"
+                                                 : "");
+  for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
+    if (scenario.leaves_at[worker] < scenario.clocks)
+      text += fmt::format("; worker {} leaves at clock {}", worker, scenario.leaves_at[worker]);
+    if (scenario.slowness[worker] > 1)
+      text += fmt::format("; worker {} is {} times slower", worker, scenario.slowness[worker]);
+  }
+  for (const TableShape& table : scenario.tables) {
+    text += fmt::format("; table {}, {} rows of {} values", consistency::to_string(table.model), table.rows,
+                        table.width(scenario.workers));
+    if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
+  }
+  switch (scenario.disaster) {
+    case Disaster::kNone:
+      break;
+    case Disaster::kWorkerDies:
+      return text + fmt::format("; worker {} dies", scenario.victim);
+    case Disaster::kServerDies:
+      return text + fmt::format("; server {} dies", scenario.victim);
+    case Disaster::kLinkBreaks:
+      return text + fmt::format("; a link of worker {} breaks", scenario.victim);
+  }
+  return text;
+}
+
+}  // namespace verbena::simulation

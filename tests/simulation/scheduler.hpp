@@ -1,0 +1,72 @@
+// Runs the tasks of a simulated cluster in one thread and in virtual time. Always the task runs that is due
+// first; how long its steps take, and where it pauses, is drawn from the seed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/fiber.hpp"
+#include "tests/simulation/simulated_transport.hpp"
+
+namespace verbena::simulation {
+
+struct SchedulerOptions {
+  std::uint64_t seed = 0;
+  Duration min_step = std::chrono::nanoseconds(50);
+  Duration max_step = std::chrono::nanoseconds(800);
+  double pause_probability = 0;  ///< of a step to take up to max_pause
+  Duration max_pause = std::chrono::milliseconds(2);
+};
+
+class Scheduler final : public Pacer {
+ public:
+  explicit Scheduler(const SchedulerOptions& options);
+  ~Scheduler() override;
+
+  /// Steps of the task take `slowness` times as long as others'.
+  TaskId spawn(std::function<void()> body, double slowness = 1);
+
+  enum class Outcome : std::uint8_t { kAllEnded, kOutOfTime, kOutOfSteps };
+  /// Until all tasks have ended, or the virtual time or the number of steps is used up.
+  Outcome run(Network& network, TimePoint limit, std::uint64_t max_steps);
+
+  /// The running task works for so long (times its slowness).
+  void compute(Duration duration);
+  /// The running task waits until it is woken, or `until`.
+  void sleep(TimePoint until) { block(running_, until); }
+  [[nodiscard]] TaskId running() const { return running_; }
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  /// Of who ran when.
+  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+
+  [[nodiscard]] TimePoint now() const override { return now_; }
+  void step(TaskId task) override;
+  void block(TaskId task, TimePoint until) override;
+  void wake(TaskId task) override;
+
+ private:
+  struct Task {
+    std::unique_ptr<Fiber> fiber;
+    double slowness = 1;
+    TimePoint due;
+    bool blocked = false;
+  };
+
+  [[nodiscard]] Duration draw(Duration least, Duration most);
+  [[nodiscard]] TaskId first_due() const;
+  void yield();
+
+  const SchedulerOptions options_;
+  std::mt19937_64 random_;
+  std::vector<Task> tasks_;
+  TaskId running_ = 0;
+  Network* network_ = nullptr;
+  TimePoint now_ = TimePoint(std::chrono::seconds(1));
+  std::uint64_t steps_ = 0;
+  std::uint64_t digest_ = 0;
+};
+
+}  // namespace verbena::simulation

@@ -1,0 +1,81 @@
+// Simulates jobs: seed after seed, or one with a trace.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "tests/simulation/job.hpp"
+
+namespace {
+
+using verbena::simulation::JobResult;
+using verbena::simulation::Model;
+
+struct Options {
+  std::string model = "all";
+  std::uint64_t first = 1;
+  std::uint64_t seeds = 1000;
+  std::optional<std::uint64_t> seed;
+  bool expect_failure = false;
+};
+
+/// The number of seeds until one failed; 0 if none did.
+std::uint64_t run_seeds(Model model, const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t numbers = 0;
+  for (std::uint64_t i = 0; i < options.seeds; ++i) {
+    const std::uint64_t seed = options.first + i;
+    const JobResult result = verbena::simulation::run_job(model, seed);
+    numbers += result.numbers_checked;
+    if (!result.failure) continue;
+    fmt::print("{}: seed {} fails: {}\n  again, with a trace: simulate --model {} --seed {}\n",
+               to_string(model), seed, *result.failure, to_string(model), seed);
+    return i + 1;
+  }
+  const double elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("{}: {} seeds kept all promises, {} numbers read, {:.1f} s\n", to_string(model), options.seeds,
+             numbers, elapsed_s);
+  return 0;
+}
+
+bool run_one(Model model, std::uint64_t seed) {
+  const JobResult result =
+      verbena::simulation::run_job(model, seed, [](const std::string& line) { fmt::print("{}\n", line); });
+  fmt::print("{} seed {}: {} ({} numbers read, {} steps, digest {:016x})\n", to_string(model), seed,
+             result.failure.value_or("all promises kept"), result.numbers_checked, result.steps,
+             result.digest);
+  return !result.failure;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Simulates whole jobs in virtual time and checks every read against its model's promise.");
+  Options options;
+  app.add_option("--model", options.model, "bsp, ssp, essp or all")->capture_default_str();
+  app.add_option("--seeds", options.seeds, "how many seeds of each model")->capture_default_str();
+  app.add_option("--first", options.first, "the first of them")->capture_default_str();
+  app.add_option("--seed", options.seed, "this one only, with a trace");
+  app.add_flag("--expect-failure", options.expect_failure, "succeed if a seed fails: for broken variants");
+  CLI11_PARSE(app, argc, argv);
+  spdlog::set_level(spdlog::level::off);  // refusals and deaths are part of the plan
+
+  std::vector<Model> models{Model::kBsp, Model::kSsp, Model::kEssp};
+  if (options.model != "all") {
+    const auto model = verbena::simulation::parse_model(options.model);
+    if (!model.ok()) {
+      fmt::print(stderr, "simulate: {}\n", std::string(model.status().message()));
+      return 2;
+    }
+    models = {*model};
+  }
+  bool failed = false;
+  for (const Model model : models) {
+    failed |= options.seed ? !run_one(model, *options.seed) : run_seeds(model, options) > 0;
+    if (failed && options.expect_failure) break;
+  }
+  return failed == options.expect_failure ? 0 : 1;
+}
