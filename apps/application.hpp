@@ -3,13 +3,12 @@
 // unchanged.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +16,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/session.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace verbena::apps {
 

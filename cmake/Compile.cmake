@@ -26,7 +26,7 @@ target_compile_options(verbena_compile INTERFACE
   -ffp-contract=off
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # A note about the ABI of old gcc versions, none of which meet here.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict>)
 if(VERBENA_SANITIZE)
   add_compile_options("-fsanitize=${VERBENA_SANITIZE}" -fno-omit-frame-pointer)
   add_link_options("-fsanitize=${VERBENA_SANITIZE}")

@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t kCacheSlabBytes = std::size_t{1} << 20;
 
 std::uint32_t slab_shift_for(std::size_t row_bytes) {
-  return static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(kCacheSlabBytes / row_bytes, 1)) - 1);
+  return static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(kCacheSlabBytes / row_bytes, 1)) -
+                                    1);
 }
 
 }  // namespace

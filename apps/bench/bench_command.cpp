@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -16,10 +17,10 @@ namespace verbena::apps {
 namespace bench {
 
 const std::vector<std::string>& operation_names() {
-  static const std::vector<std::string> names{"read",          "write",      "write-notify", "pull",
-                                              "pull-in-place", "pull-batch", "push-batch",   "push-visible",
-                                              "clock",         "idle-server"};
-  return names;
+  static const std::vector<std::string> kNames{"read",          "write",      "write-notify", "pull",
+                                               "pull-in-place", "pull-batch", "push-batch",   "push-visible",
+                                               "clock",         "idle-server"};
+  return kNames;
 }
 
 bool BenchOptions::wants(std::string_view operation) const {

@@ -1,8 +1,11 @@
 // `verbena bench`: latency and throughput of the transport and the tables, beside what the machine can do.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace verbena::apps {
 

@@ -1,11 +1,14 @@
 // Documents with known topics: `verbena generate lda`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace verbena::apps {
 

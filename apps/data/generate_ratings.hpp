@@ -1,11 +1,14 @@
 // Ratings with a known answer: `verbena generate mf`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace verbena::apps {
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <limits>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 

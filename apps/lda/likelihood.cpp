@@ -1,8 +1,7 @@
 #include "apps/lda/likelihood.hpp"
 
-#include <math.h>  // lgamma_r: std::lgamma writes a global variable
-
 #include <algorithm>
+#include <cmath>
 
 namespace verbena::apps::lda {
 namespace {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/data/output_file.hpp"

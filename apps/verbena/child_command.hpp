@@ -1,13 +1,16 @@
 // What the subcommands server and worker have in common.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <memory>
 
 #include "apps/verbena/job_options.hpp"
 #include "apps/verbena/outlet.hpp"
 #include "apps/verbena/process_jobs.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace verbena::apps {
 

@@ -2,12 +2,15 @@
 // carries it out and returns the exit status.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "apps/application.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace verbena::apps {
 

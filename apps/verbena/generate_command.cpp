@@ -1,5 +1,6 @@
 #include "apps/verbena/generate_command.hpp"
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "apps/data/generate_corpus.hpp"

@@ -1,7 +1,6 @@
 // Options that the launcher and the processes it starts have in common.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +11,12 @@
 #include "apps/application.hpp"
 #include "transport/transport.hpp"
 #include "worker/session.hpp"
+
+namespace CLI {
+class App;
+class Option;
+class Validator;
+}  // namespace CLI
 
 namespace verbena::apps {
 

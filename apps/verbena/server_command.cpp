@@ -1,6 +1,8 @@
 // `verbena server`: one server process.
 #include <spdlog/spdlog.h>
 
+#include <CLI/CLI.hpp>
+
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <thread>
@@ -12,6 +13,8 @@
 namespace verbena::testing {
 
 namespace {
+
+constexpr auto kGrace = std::chrono::seconds(3);
 
 std::shared_ptr<transport::Transport> make_transport(const ClusterOptions& options, std::uint32_t number) {
   if (options.make_transport) return options.make_transport(number);
@@ -26,6 +29,7 @@ struct ServerThreads::Node {
   std::shared_ptr<transport::Transport> transport;
   std::unique_ptr<server::Server> server;
   std::atomic<bool> stop = false;
+  std::atomic<bool> ended = false;
   absl::Status status;
   std::thread thread;
 };
@@ -51,12 +55,14 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
                                                             .workers = options.workers,
                                                             .lanes = options.lanes});
     node->status = server.status();
+    node->ended = !server.ok();
     if (server.ok()) {
       node->server = std::move(*server);
       node->thread = std::thread([&node = *node, threads = options.server_threads] {
         node.status = server::drive(*node.server, *node.transport, {.threads = threads}, node.stop);
         node.server.reset();
         node.transport.reset();
+        node.ended = true;
       });
     }
     nodes_.push_back(std::move(node));
@@ -90,9 +96,14 @@ void ServerThreads::stop(std::uint32_t server) {
   if (node.thread.joinable()) node.thread.join();
 }
 
-std::vector<absl::Status> ServerThreads::join() {
+std::vector<absl::Status> ServerThreads::join(std::chrono::milliseconds patience) {
   std::vector<absl::Status> statuses;
+  const auto end = std::chrono::steady_clock::now() + patience;
   for (const auto& node : nodes_) {
+    while (!node->ended && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    node->stop = true;
     if (node->thread.joinable()) node->thread.join();
     statuses.push_back(node->status);
   }
@@ -115,7 +126,10 @@ ClusterResult run_cluster(const ClusterOptions& options, const std::function<abs
     });
   }
   for (std::thread& worker : workers) worker.join();
-  result.servers = servers.join();
+  // A server that a worker never reached would wait for it; whoever runs a job ends it then.
+  const bool failed = std::any_of(result.workers.begin(), result.workers.end(),
+                                  [](const absl::Status& status) { return !status.ok(); });
+  result.servers = servers.join(failed ? kGrace : std::chrono::hours(1));
   return result;
 }
 

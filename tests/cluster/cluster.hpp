@@ -1,6 +1,7 @@
 // A whole job in this process: servers and workers as threads, each with a transport of its own.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -47,8 +48,8 @@ class ServerThreads {
   [[nodiscard]] SessionOptions session_options(std::uint32_t rank) const;
   /// Ends a server without a word, as a crash would, or all.
   void stop(std::uint32_t server);
-  /// Waits until all servers have ended.
-  std::vector<absl::Status> join();
+  /// Waits until all servers have ended; stops those that have not after `patience`.
+  std::vector<absl::Status> join(std::chrono::milliseconds patience);
 
  private:
   struct Node;
