@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "tests/simulation/simulated_transport.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/faulty_transport.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
@@ -51,10 +52,29 @@ Backend faulty_backend() {
           .make_address = shm_backend().make_address};
 }
 
+/// What simulations run on, in real time here, where tests have threads.
+Backend simulated_backend(bool mapped) {
+  struct Simulated {
+    explicit Simulated(const simulation::NetworkOptions& options) : network(clock, options) {}
+    simulation::WallClock clock;
+    simulation::Network network;
+  };
+  const auto simulated = std::make_shared<Simulated>(
+      simulation::NetworkOptions{.max_latency = std::chrono::microseconds(20), .mapped = mapped});
+  return {.name = mapped ? "simulated" : "simulated_unmapped",
+          .make_transport = [simulated] { return simulated->network.make_transport(0, "simulated"); },
+          .make_address = [counter = std::make_shared<std::atomic<int>>(
+                               0)] { return fmt::format("sim:contract-{}", ++*counter); }};
+}
+
 }  // namespace
 
 std::vector<Backend> contract_backends() {
-  return {shm_backend(), faulty_backend(), verbs_backend("verbs", {}),
+  return {shm_backend(),
+          faulty_backend(),
+          simulated_backend(true),
+          simulated_backend(false),
+          verbs_backend("verbs", {}),
           verbs_backend("verbs_without_immediate", {.iwarp = true})};
 }
 
