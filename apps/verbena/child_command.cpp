@@ -15,6 +15,14 @@ void add_report_option(CLI::App& command, ChildOptions& options) {
   command.add_option("--report-to", options.report_to)->group("");  // the launcher's, not for people
 }
 
+namespace {
+
+bool is_caused_by_others(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
 int run_child(const ChildOptions& options, ProcessJobs jobs, Outlet& outlet, std::atomic<bool>& stop) {
   const bool launched = options.report_to >= 0;
   if (launched) {
@@ -29,8 +37,10 @@ int run_child(const ChildOptions& options, ProcessJobs jobs, Outlet& outlet, std
   const JobsResult result = run_jobs(std::move(jobs), signals, stop);
   int status = kExitOk;
   for (const absl::Status& ended : result.statuses) {
-    // After a signal each error is its consequence.
-    if (ended.ok() || result.signal != 0 || absl::IsCancelled(ended)) continue;
+    if (ended.ok() || absl::IsCancelled(ended)) continue;
+    // After a signal, what others have caused is its consequence; an error of its own may be the reason for
+    // it.
+    if (result.signal != 0 && is_caused_by_others(ended)) continue;
     outlet.send(FailedMessage{ended});
     status = status == kExitOk ? exit_status(ended) : status;
   }
