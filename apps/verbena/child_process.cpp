@@ -50,6 +50,7 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name,
   all.insert(all.end(), arguments.begin(), arguments.end());
   all.push_back(fmt::format("--report-to={}", ends[1]));
   std::vector<char*> pointers;
+  pointers.reserve(all.size() + 1);
   for (std::string& argument : all) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
 

@@ -25,7 +25,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
 using AddCommand = std::function<void(CLI::App& program, Run* run)>;
 
 /// The program: everything but which applications and further subcommands there are.
-int verbena_main(int argc, char** argv, Applications applications,
+int verbena_main(int argc, char** argv, const Applications& applications,
                  const std::vector<AddCommand>& commands = {});
 
 }  // namespace verbena::apps

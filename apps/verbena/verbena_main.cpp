@@ -71,7 +71,8 @@ int check_output(int status) {
 
 }  // namespace
 
-int verbena_main(int argc, char** argv, Applications applications, const std::vector<AddCommand>& commands) {
+int verbena_main(int argc, char** argv, const Applications& applications,
+                 const std::vector<AddCommand>& commands) {
   set_up_process(argc, argv);
   CLI::App program(
       "a parameter server on one-sided RDMA\n\nWorkers train one model together: they pull rows of "

@@ -4,5 +4,5 @@
 int main(int argc, char** argv) {
   verbena::apps::Applications applications;
   applications.push_back(verbena::apps::make_counter());
-  return verbena::apps::verbena_main(argc, argv, std::move(applications));
+  return verbena::apps::verbena_main(argc, argv, applications);
 }

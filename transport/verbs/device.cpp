@@ -180,7 +180,7 @@ absl::Status set_non_blocking(int fd) {
 // ---- the device
 // --------------------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<Device>> Device::open(std::shared_ptr<const VerbsApi> api,
+absl::StatusOr<std::unique_ptr<Device>> Device::open(const std::shared_ptr<const VerbsApi>& api,
                                                      const VerbsOptions& options) {
   const DeviceList list(*api);
   if (!list.status().ok()) return list.status();

@@ -20,7 +20,7 @@ constexpr std::uint32_t kReservedReceives = 4;
 /// Owns what it opened. Everything made from it must be gone before it.
 class Device {
  public:
-  static absl::StatusOr<std::unique_ptr<Device>> open(std::shared_ptr<const VerbsApi> api,
+  static absl::StatusOr<std::unique_ptr<Device>> open(const std::shared_ptr<const VerbsApi>& api,
                                                       const VerbsOptions& options);
   ~Device();
   Device(const Device&) = delete;

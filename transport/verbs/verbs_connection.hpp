@@ -85,7 +85,7 @@ class VerbsConnection final : public Connection, public ManagerUser {
   VerbsConnection(Hub& hub, std::string address, const sockaddr_storage& destination, TimePoint deadline);
   /// Answers a request; nullptr if it was refused.
   static std::unique_ptr<VerbsConnection> accept(Hub& hub, const ManagerEvent& request);
-  ~VerbsConnection();
+  ~VerbsConnection() override;
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
   [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
