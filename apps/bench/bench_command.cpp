@@ -95,6 +95,13 @@ void add_bench_command(CLI::App& program, std::function<int()>* run) {
                    "bytes of a transfer, for read, write and write-notify; multiples of 8")
       ->delimiter(',')
       ->check(CLI::Range(8, 1 << 26))
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return text.empty() || text.back() < '0' || text.back() > '9' || std::stoull(text) % 8 == 0
+                       ? std::string()
+                       : text + " is not a multiple of 8";
+          },
+          ""))
       ->capture_default_str();
   command->add_option("--operations", options->bench.operations, "measure only these")
       ->delimiter(',')

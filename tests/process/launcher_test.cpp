@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::process_test {
 namespace {
@@ -32,20 +33,13 @@ constexpr double kEndSeconds = 3.0;
 
 class LauncherTest : public ::testing::Test {
  protected:
-  LauncherTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-process-XXXXXX").string();
-    scratch_ = ::mkdtemp(name.data());
-    std::filesystem::create_directory(scratch_ / "outputs");
-  }
-  ~LauncherTest() override { std::filesystem::remove_all(scratch_); }
+  LauncherTest() { std::filesystem::create_directory(scratch_ / "outputs"); }
 
   [[nodiscard]] std::string path(const std::string& name) const {
     return (scratch_ / "outputs" / name).string();
   }
   [[nodiscard]] std::string contents(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name), std::ios::binary).rdbuf();
-    return text.str();
+    return verbena::testing::contents(path(name));
   }
   [[nodiscard]] std::set<std::string> outputs() const {
     std::set<std::string> names;
@@ -89,7 +83,8 @@ class LauncherTest : public ::testing::Test {
     EXPECT_EQ(ended.err.find("verbena: error: ", error + 1), std::string::npos) << ended.err;
   }
 
-  std::filesystem::path scratch_;
+  verbena::testing::TemporaryFolder folder_;
+  const std::filesystem::path scratch_ = folder_.path();
 };
 
 // --- good days

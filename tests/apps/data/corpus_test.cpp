@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "apps/data/generate_corpus.hpp"
 #include "apps/data/stop_words.hpp"
 #include "apps/data/tokenizer.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -22,21 +22,17 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
+using verbena::testing::contents;
 
 using Document = std::vector<std::string>;
 
 class CorpusTest : public ::testing::Test {
  protected:
-  CorpusTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-corpus-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    options_.path = path("text");
-  }
-  ~CorpusTest() override { std::filesystem::remove_all(folder_); }
+  CorpusTest() { options_.path = path("text"); }
 
-  [[nodiscard]] std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
   void write(std::string_view name, std::string_view text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
+    verbena::testing::write_file(path(name), text);
   }
   [[nodiscard]] Corpus read() const {
     absl::StatusOr<Corpus> corpus = read_corpus(options_);
@@ -62,15 +58,15 @@ class CorpusTest : public ::testing::Test {
     const absl::StatusOr<Corpus> corpus = read_corpus(options_);
     EXPECT_EQ(corpus.status().code(), absl::StatusCode::kInvalidArgument);
     const std::string message(corpus.status().message());
-    EXPECT_TRUE(message.starts_with(folder_.string())) << message;
-    return message.substr(std::min(message.size(), folder_.string().size() + 1));
+    EXPECT_TRUE(message.starts_with(folder_.path().string())) << message;
+    return message.substr(std::min(message.size(), folder_.path().string().size() + 1));
   }
   [[nodiscard]] std::string error_of(std::string_view text) const {
     write("text", text);
     return error();
   }
 
-  std::filesystem::path folder_;
+  verbena::testing::TemporaryFolder folder_;
   CorpusOptions options_;
 };
 

@@ -2,11 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <vector>
+
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -17,14 +18,8 @@ using ::testing::IsEmpty;
 
 class LineReaderTest : public ::testing::Test {
  protected:
-  LineReaderTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-lines-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~LineReaderTest() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path() const { return (folder_ / "text").string(); }
-  void write(std::string_view text) const { std::ofstream(path(), std::ios::binary) << text; }
+  [[nodiscard]] std::string path() const { return folder_.path("text"); }
+  void write(std::string_view text) const { verbena::testing::write_file(path(), text); }
   void write_gzip(std::string_view text) const {
     gzFile file = gzopen(path().c_str(), "wb");
     ASSERT_EQ(gzwrite(file, text.data(), static_cast<unsigned>(text.size())), static_cast<int>(text.size()));
@@ -45,7 +40,7 @@ class LineReaderTest : public ::testing::Test {
     return result;
   }
 
-  std::filesystem::path folder_;
+  verbena::testing::TemporaryFolder folder_;
 };
 
 TEST_F(LineReaderTest, GivesLinesWithoutTheirEnds) {
@@ -107,7 +102,7 @@ TEST_F(LineReaderTest, NamesWhatCannotBeRead) {
   const auto missing = LineReader::open(path());
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr(path()));
-  const auto folder = LineReader::open(folder_.string());
+  const auto folder = LineReader::open(folder_.path().string());
   EXPECT_EQ(folder.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(folder.status().message()), HasSubstr("found a folder"));
 }

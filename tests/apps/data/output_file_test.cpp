@@ -10,35 +10,24 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
 namespace {
 
 using ::testing::HasSubstr;
+using verbena::testing::contents;
 
 class OutputFileTest : public ::testing::Test {
  protected:
-  OutputFileTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-output-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~OutputFileTest() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(std::string_view name = "file.txt") const {
-    return (folder_ / name).string();
-  }
+  [[nodiscard]] std::string path(std::string_view name = "file.txt") const { return folder_.path(name); }
   [[nodiscard]] std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator()));
-  }
-  static std::string contents(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_.path()),
+                                                  std::filesystem::directory_iterator()));
   }
 
-  std::filesystem::path folder_;
+  verbena::testing::TemporaryFolder folder_;
 };
 
 TEST_F(OutputFileTest, IsThereAfterCommitAndNotBefore) {
@@ -104,7 +93,7 @@ TEST_F(OutputFileTest, SaysWhatIsWrongWithThePath) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("no/such/file: cannot create: No such file"));
   EXPECT_EQ(OutputFile::check("").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(OutputFile::check(folder_.string()).message()), HasSubstr("Is a directory"));
+  EXPECT_THAT(std::string(OutputFile::check(folder_.path().string()).message()), HasSubstr("Is a directory"));
   EXPECT_THAT(std::string(OutputFile::check("/proc/verbena").message()), HasSubstr("/proc/verbena: cannot"));
   const absl::Status large = OutputFile::check(path(), std::uint64_t{1} << 60);
   EXPECT_THAT(std::string(large.message()), HasSubstr("no space: about 1152921504606846976 bytes"));

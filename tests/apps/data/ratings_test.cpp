@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <tuple>
 
 #include "apps/data/generate_ratings.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -23,14 +23,8 @@ using Row = std::tuple<std::string, std::string, float>;
 
 class RatingsTest : public ::testing::Test {
  protected:
-  RatingsTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-ratings-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~RatingsTest() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path() const { return (folder_ / "ratings").string(); }
-  void write(std::string_view text) const { std::ofstream(path(), std::ios::binary) << text; }
+  [[nodiscard]] std::string path() const { return folder_.path("ratings"); }
+  void write(std::string_view text) const { verbena::testing::write_file(path(), text); }
   [[nodiscard]] absl::StatusOr<Ratings> read(double test_fraction = 0) const {
     return read_ratings({.path = path(), .test_fraction = test_fraction});
   }
@@ -56,7 +50,7 @@ class RatingsTest : public ::testing::Test {
     return message.substr(std::min(message.size(), path().size() + 1));
   }
 
-  std::filesystem::path folder_;
+  verbena::testing::TemporaryFolder folder_;
 };
 
 const auto kTwo = {Row{"196", "242", 3.0F}, Row{"186", "302", 3.5F}};

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -20,7 +18,9 @@
 #include "apps/lda/held_out.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
+#include "tests/apps/application_fixture.hpp"
 #include "tests/cluster/cluster.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -30,32 +30,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using verbena::testing::contents;
 
 constexpr std::int64_t kTopics = 8;
-
-/// Keeps what it is told; can ask to stop.
-class Recorder final : public Reporter {
- public:
-  void iteration(const IterationReport& report) override {
-    reports.push_back(report);
-    if (report.iteration == stop_after) stop = true;
-  }
-  void print(std::string_view line) override { lines.emplace_back(line); }
-  void progress(std::string_view /*what*/, double done, double total) override { EXPECT_LE(done, total); }
-  void summary(const std::string& name, nlohmann::json value) override { summaries[name] = std::move(value); }
-
-  std::vector<IterationReport> reports;
-  std::vector<std::string> lines;
-  std::map<std::string, nlohmann::json> summaries;
-  std::int64_t stop_after = -1;
-  std::atomic<bool> stop = false;
-};
 
 class LdaTest : public ::testing::Test {
  protected:
   LdaTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-lda-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     GenerateCorpusOptions options;
     options.documents = 400;
     options.topics = kTopics;
@@ -64,29 +45,14 @@ class LdaTest : public ::testing::Test {
     const absl::Status status = generate_corpus(options, data());
     EXPECT_TRUE(status.ok()) << status;
   }
-  ~LdaTest() override { std::filesystem::remove_all(folder_); }
 
-  [[nodiscard]] std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
   [[nodiscard]] std::string data() const { return path("documents"); }
-  static std::string contents(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
 
   /// An application that has parsed `arguments` after --data and --topics.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
-    std::unique_ptr<Application> application = make_lda();
-    CLI::App command;
-    application->add_options(command);
     arguments.insert(arguments.begin(), {"--data", data()});
-    std::reverse(arguments.begin(), arguments.end());
-    command.parse(arguments);
-    return application;
-  }
-  static absl::Status run(Application& application, Recorder& recorder) {
-    BaselineContext context{recorder, recorder.stop};
-    return application.run_baseline(context);
+    return with_options(make_lda(), std::move(arguments));
   }
 
   /// The objectives at the end of a job of `workers` workers and two servers; rank 0's reporter in
@@ -112,7 +78,7 @@ class LdaTest : public ::testing::Test {
     return parsed(arguments)->objectives(sums);
   }
 
-  std::filesystem::path folder_;
+  verbena::testing::TemporaryFolder folder_;
 };
 
 const std::vector<std::string> kPlanted = {"--topics", "10", "--iterations", "60", "--held-out", "0.1"};
@@ -132,7 +98,7 @@ TEST_F(LdaTest, RecoversPlantedTopics) {
   const auto application = parsed(kPlanted);
   ASSERT_TRUE(application->check(1).ok());
   Recorder recorder;
-  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
   EXPECT_GE(recovered(recorder), 7U);
   EXPECT_THAT(recorder.lines, SizeIs(10));
   EXPECT_THAT(recorder.lines.front(), HasSubstr("topic   0 "));
@@ -148,7 +114,7 @@ TEST_F(LdaTest, RecoversPlantedTopics) {
 TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
   Recorder recorder;
   const auto application = parsed(kPlanted);
-  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
   const double alone = application->objectives(recorder.reports.back().sums).at("log_likelihood_per_token");
   for (const ConsistencyModel& model :
        {ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{2})}) {
@@ -164,7 +130,7 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
 TEST_F(LdaTest, OneWorkerIsThePlainLoop) {
   std::vector<std::string> arguments = {"--topics", "8", "--iterations", "5", "--output", path("alone")};
   Recorder recorder;
-  ASSERT_TRUE(run(*parsed(arguments), recorder).ok());
+  ASSERT_TRUE(run_baseline(*parsed(arguments), recorder).ok());
   const std::vector<std::string> lines = recorder.lines;
   arguments.back() = path("worker");
   run_job(arguments, 1, Essp{1}, recorder);
@@ -218,7 +184,7 @@ TEST_F(LdaTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
   const auto application = parsed({"--iterations", "7", "--evaluate-every", "3", "--top-words", "0"});
   EXPECT_EQ(application->iterations(), 7);
   Recorder recorder;
-  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
   ASSERT_EQ(recorder.reports.size(), 7U);
   for (std::size_t n = 0; n < 7; ++n) {
     const IterationReport& report = recorder.reports[n];
@@ -246,7 +212,7 @@ TEST_F(LdaTest, ObjectivesAreMeans) {
 TEST_F(LdaTest, StopsWithoutAFile) {
   Recorder recorder;
   recorder.stop_after = 2;
-  const absl::Status status = run(*parsed({"--output", path("model")}), recorder);
+  const absl::Status status = run_baseline(*parsed({"--output", path("model")}), recorder);
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
   EXPECT_THAT(recorder.reports, SizeIs(2));
   EXPECT_FALSE(std::filesystem::exists(path("model")));
@@ -289,7 +255,7 @@ TEST_F(LdaTest, SaysWhereInputIsMalformed) {
       data() + ":2: expected title<TAB>text, as in the first line, found \"no title\"";
   EXPECT_EQ(parsed({})->check(1).message(), expected);
   Recorder recorder;
-  EXPECT_EQ(run(*parsed({}), recorder).message(), expected);
+  EXPECT_EQ(run_baseline(*parsed({}), recorder).message(), expected);
 }
 
 TEST_F(LdaTest, WorksWithFewerDocumentsThanWorkers) {

@@ -3,91 +3,57 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <barrier>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "apps/data/generate_ratings.hpp"
 #include "apps/data/ratings.hpp"
 #include "apps/mf/trainer.hpp"
+#include "tests/apps/application_fixture.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using verbena::testing::contents;
 
 constexpr double kNoise = 0.3;
-
-/// Keeps what it is told; can ask to stop.
-class Recorder final : public Reporter {
- public:
-  void iteration(const IterationReport& report) override {
-    reports.push_back(report);
-    if (report.iteration == stop_after) stop = true;
-  }
-  void print(std::string_view /*line*/) override {}
-  void progress(std::string_view /*what*/, double /*done*/, double /*total*/) override {}
-  void summary(const std::string& name, nlohmann::json value) override { summaries[name] = std::move(value); }
-
-  std::vector<IterationReport> reports;
-  std::map<std::string, nlohmann::json> summaries;
-  std::int64_t stop_after = -1;
-  std::atomic<bool> stop = false;
-};
 
 class MfTest : public ::testing::Test {
  protected:
   MfTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "verbena-mf-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
     GenerateRatingsOptions options{.users = 400, .items = 300, .ratings = 40'000, .rank = 3};
     options.noise = kNoise;
     options.skew = 0.5;
     const absl::Status status = generate_ratings(options, data());
     EXPECT_TRUE(status.ok()) << status;
   }
-  ~MfTest() override { std::filesystem::remove_all(folder_); }
 
-  [[nodiscard]] std::string path(std::string_view name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
   [[nodiscard]] std::string data() const { return path("ratings"); }
 
   /// An application that has parsed `arguments` after --data.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
-    std::unique_ptr<Application> application = make_mf();
-    CLI::App command;
-    application->add_options(command);
     arguments.insert(arguments.begin(), {"--data", data()});
-    std::reverse(arguments.begin(), arguments.end());
-    command.parse(arguments);
-    return application;
-  }
-  static absl::Status run(Application& application, Recorder& recorder) {
-    BaselineContext context{recorder, recorder.stop};
-    return application.run_baseline(context);
-  }
-  static std::string contents(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
+    return with_options(make_mf(), std::move(arguments));
   }
   [[nodiscard]] double test_rmse(const std::vector<std::string>& arguments) const {
     const std::unique_ptr<Application> application = parsed(arguments);
     Recorder recorder;
-    const absl::Status status = run(*application, recorder);
+    const absl::Status status = run_baseline(*application, recorder);
     EXPECT_TRUE(status.ok()) << status;
     return application->objectives(recorder.reports.back().sums).at("test_rmse");
   }
 
-  std::filesystem::path folder_;
+  verbena::testing::TemporaryFolder folder_;
 };
 
 TEST_F(MfTest, RecoversPlantedFactors) {
@@ -114,7 +80,7 @@ TEST_F(MfTest, DefaultsDoForARangeOfScales) {
 TEST_F(MfTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
   const auto application = parsed({"--iterations", "7", "--evaluate-every", "3"});
   Recorder recorder;
-  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
   ASSERT_EQ(recorder.reports.size(), 7U);
   for (std::size_t n = 0; n < 7; ++n) {
     const IterationReport& report = recorder.reports[n];
@@ -139,7 +105,7 @@ TEST_F(MfTest, WorksWithoutATest) {
   const auto application = parsed({"--test-fraction", "0", "--iterations", "2"});
   ASSERT_TRUE(application->check(1).ok());
   Recorder recorder;
-  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
   EXPECT_EQ(application->main_objective(), "train_rmse");
   EXPECT_EQ(application->objectives(recorder.reports.back().sums).count("train_rmse"), 1U);
   EXPECT_EQ(application->objectives(recorder.reports.back().sums).count("test_rmse"), 0U);
@@ -167,7 +133,7 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
   const auto application = parsed({"--rank", "2", "--iterations", "5", "--output", path("model")});
   ASSERT_TRUE(application->check(1).ok());
   Recorder recorder;
-  ASSERT_TRUE(run(*application, recorder).ok());
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
   double mean = 0;
   auto users = saved_rows(path("model.users.tsv"), mean);
   auto items = saved_rows(path("model.items.tsv"), mean);
@@ -191,7 +157,7 @@ TEST_F(MfTest, TwoRunsGiveTheSameFiles) {
   const auto save = [&](const std::string& name, const std::string& seed) {
     Recorder recorder;
     const auto application = parsed({"--iterations", "3", "--output", path(name), "--seed", seed});
-    EXPECT_TRUE(run(*application, recorder).ok());
+    EXPECT_TRUE(run_baseline(*application, recorder).ok());
     return contents(path(name + ".users.tsv")) + contents(path(name + ".items.tsv"));
   };
   const std::string first = save("a", "1");
@@ -204,7 +170,7 @@ TEST_F(MfTest, StopsWhenAskedAndWritesNothing) {
   const auto application = parsed({"--output", path("model")});
   Recorder recorder;
   recorder.stop_after = 2;
-  EXPECT_EQ(run(*application, recorder).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(recorder.reports.size(), 2U);
   EXPECT_FALSE(std::filesystem::exists(path("model.users.tsv")));
   EXPECT_FALSE(std::filesystem::exists(path("model.items.tsv")));
@@ -214,14 +180,14 @@ TEST_F(MfTest, StopsAfterTheLastIterationToo) {
   const auto application = parsed({"--iterations", "2", "--output", path("model")});
   Recorder recorder;
   recorder.stop_after = 2;
-  EXPECT_EQ(run(*application, recorder).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
   EXPECT_FALSE(std::filesystem::exists(path("model.users.tsv")));
 }
 
 TEST_F(MfTest, SaysWhenItDiverges) {
   const auto application = parsed({"--learning-rate", "20", "--regularization", "0", "--decay", "1"});
   Recorder recorder;
-  const absl::Status status = run(*application, recorder);
+  const absl::Status status = run_baseline(*application, recorder);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
 }
