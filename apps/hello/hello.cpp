@@ -1,6 +1,6 @@
 // The library in a few lines: one worker of a job, against servers that are running already.
 //
-//   verbena server --job hello --rank 0 --servers 1 --workers 1 &
+//   verbena server --job hello &
 //   hello shm:hello/server-0
 #include <cstdio>
 #include <cstdlib>
