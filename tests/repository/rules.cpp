@@ -207,6 +207,28 @@ Violations include_cycles(const std::vector<File>& tree) {
   return violations;
 }
 
+Violations header_violations(const std::vector<File>& tree) {
+  std::set<std::string> headers;
+  for (const File& file : tree) {
+    if (file.path.ends_with(".hpp")) headers.insert(file.path);
+  }
+  Violations violations;
+  for (const File& file : tree) {
+    if (headers.contains(file.path) && file.text.find("#pragma once") == std::string::npos) {
+      violations.push_back(fmt::format("{}:1: a header without #pragma once", file.path));
+    }
+    if (!file.path.ends_with(".cpp")) continue;
+    const std::string own = file.path.substr(0, file.path.size() - 3) + "hpp";
+    if (!headers.contains(own)) continue;
+    const std::vector<Include> includes = includes_of(file);
+    if (includes.empty() || includes.front().target != own) {
+      violations.push_back(fmt::format("{}:{}: the first include must be {}", file.path,
+                                       includes.empty() ? 1 : includes.front().line, own));
+    }
+  }
+  return violations;
+}
+
 Violations machine_paths(const std::vector<File>& tree) {
   static const std::regex kPath(R"re((^|[\s"'`=:(,])/(work|tmp/v|home|root|Users)/[^\s"'`]*)re");
   return lines_matching(tree, kPath, "a path of somebody's machine");

@@ -23,6 +23,9 @@ Violations border_violations(const std::vector<File>& tree);
 /// No header includes itself through others, and no folder (an application is one) another one that includes
 /// it.
 Violations include_cycles(const std::vector<File>& tree);
+/// Each header has `#pragma once`, and x.cpp includes x.hpp before anything else, which shows that x.hpp
+/// compiles by itself.
+Violations header_violations(const std::vector<File>& tree);
 /// No absolute path of somebody's machine.
 Violations machine_paths(const std::vector<File>& tree);
 /// No note of something left to do.

@@ -35,6 +35,9 @@ TEST(RepositoryTest, KeepsTheBorders) {
 TEST(RepositoryTest, HasNoIncludeCycles) {
   EXPECT_THAT(include_cycles(this_repository()), IsEmpty());
 }
+TEST(RepositoryTest, HasHeadersThatStandAlone) {
+  EXPECT_THAT(header_violations(this_repository()), IsEmpty());
+}
 TEST(RepositoryTest, NamesNoMachine) {
   EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
 }
@@ -100,6 +103,18 @@ TEST(CyclesTest, AreFound) {
   const std::vector<File> none = {{.path = "apps/lda/a.cpp", .text = "#include \"apps/data/b.hpp\""},
                                   {.path = "apps/mf/c.cpp", .text = "#include \"apps/data/b.hpp\""}};
   EXPECT_THAT(include_cycles(none), IsEmpty());
+}
+
+TEST(HeadersTest, StandAlone) {
+  const std::string good = "#pragma once\n";
+  EXPECT_THAT(header_violations({{.path = "a.hpp", .text = good},
+                                 {.path = "a.cpp", .text = "// why\n#include \"a.hpp\"\n#include <map>\n"},
+                                 {.path = "main.cpp", .text = "#include <map>\n"}}),
+              IsEmpty());
+  EXPECT_THAT(header_violations({{.path = "x/a.hpp", .text = good},
+                                 {.path = "x/a.cpp", .text = "#include <map>\n#include \"x/a.hpp\"\n"}}),
+              ElementsAre(StartsWith("x/a.cpp:1: ")));
+  EXPECT_THAT(header_violations(one("a.hpp", "#include <map>\n")), ElementsAre(StartsWith("a.hpp:1: ")));
 }
 
 TEST(MachinePathsTest, AreFound) {
