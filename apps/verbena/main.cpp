@@ -1,5 +1,5 @@
 // The program `verbena`: which applications and subcommands there are.
-#include "apps/bench/bench_command.hpp"
+#include "apps/verbena/bench_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/generate_command.hpp"
 
