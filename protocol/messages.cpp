@@ -213,6 +213,8 @@ absl::Status check(const ControlMessage& message) {
                                                     open->name, open->rows, open->width,
                                                     static_cast<std::uint32_t>(open->value_type)));
     }
+  } else if (const auto* failed = std::get_if<Failed>(&message)) {
+    if (failed->code == 0) return absl::InvalidArgumentError("failure with the code of OK");
   }
   return absl::OkStatus();
 }

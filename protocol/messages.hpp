@@ -88,7 +88,7 @@ struct Goodbye {};
 
 /// Either way: the job cannot go on.
 struct Failed {
-  std::uint32_t code = 0;  ///< an absl::StatusCode
+  std::uint32_t code = 0;  ///< an absl::StatusCode; not 0, which is OK
   std::string reason;
 };
 

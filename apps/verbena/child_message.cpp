@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <utility>
 
 namespace verbena::apps {
 namespace {
@@ -50,10 +51,23 @@ double number(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+/// The library would cut off what does not fit.
+template <class Number>
+Number whole_number(const json& value) {
+  if (value.is_number_unsigned() && std::in_range<Number>(value.get<std::uint64_t>()))
+    return value.get<Number>();
+  if (value.is_number_integer() && !value.is_number_unsigned() &&
+      std::in_range<Number>(value.get<std::int64_t>())) {
+    return value.get<Number>();
+  }
+  throw json::out_of_range::create(0, fmt::format("{} is no whole number of this range", value.dump()),
+                                   &value);
+}
+
 IterationMessage iteration(const json& object) {
   IterationMessage message;
-  object.at("worker").get_to(message.worker);
-  object.at("iteration").get_to(message.report.iteration);
+  message.worker = whole_number<std::uint32_t>(object.at("worker"));
+  message.report.iteration = whole_number<std::int64_t>(object.at("iteration"));
   message.report.items = number(object.at("items"));
   message.report.seconds = number(object.at("seconds"));
   for (const auto& [name, value] : object.at("sums").items()) message.report.sums[name] = number(value);
@@ -62,19 +76,21 @@ IterationMessage iteration(const json& object) {
 
 FinishedMessage finished(const json& object) {
   FinishedMessage message;
-  object.at("worker").get_to(message.worker);
+  message.worker = whole_number<std::uint32_t>(object.at("worker"));
   message.seconds = number(object.at("seconds"));
   SessionStatistics& statistics = message.statistics;
   statistics.waited_seconds = number(object.at("waited_seconds"));
-  object.at("rows_pulled").get_to(statistics.rows_pulled);
-  object.at("rows_pushed").get_to(statistics.rows_pushed);
-  object.at("rows_eagerly_received").get_to(statistics.rows_eagerly_received);
-  object.at("reads_by_lag").get_to(statistics.staleness.reads_by_lag);
+  statistics.rows_pulled = whole_number<std::uint64_t>(object.at("rows_pulled"));
+  statistics.rows_pushed = whole_number<std::uint64_t>(object.at("rows_pushed"));
+  statistics.rows_eagerly_received = whole_number<std::uint64_t>(object.at("rows_eagerly_received"));
+  for (const json& reads : object.at("reads_by_lag")) {
+    statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
+  }
   return message;
 }
 
 FailedMessage failed(const json& object) {
-  const int code = object.at("code").get<int>();
+  const int code = whole_number<int>(object.at("code"));
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return {absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
                        object.at("message").get<std::string>())};
@@ -89,8 +105,9 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
   if (kind == "progress") {
-    return ProgressMessage{object.at("worker").get<std::uint32_t>(), object.at("what").get<std::string>(),
-                           number(object.at("done")), number(object.at("total"))};
+    return ProgressMessage{whole_number<std::uint32_t>(object.at("worker")),
+                           object.at("what").get<std::string>(), number(object.at("done")),
+                           number(object.at("total"))};
   }
   return absl::InvalidArgumentError(fmt::format("not a message of a worker: unknown kind \"{}\"", kind));
 }

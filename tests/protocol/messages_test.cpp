@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
 #include <vector>
 
 namespace verbena::protocol {
@@ -148,46 +147,6 @@ TEST(BulkMessageTest, HeaderIsChecked) {
   EXPECT_FALSE(decode_bulk(bytes).ok());
   bytes.resize(sizeof(BulkHeader));
   EXPECT_FALSE(decode_bulk(bytes).ok());  // kind 0
-}
-
-// Fuzz: whatever the bytes, a decoder returns; what it accepts encodes to the same bytes, padding aside.
-TEST(ProtocolFuzzTest, MutatedMessagesNeverDoHarm) {
-  std::mt19937_64 random(20250101);
-  const std::vector<ControlMessage> seeds = one_of_each();
-  for (int round = 0; round < 200'000; ++round) {
-    std::string bytes = encode(seeds[random() % seeds.size()]);
-    const std::size_t mutations = random() % 4 + 1;
-    for (std::size_t i = 0; i < mutations && !bytes.empty(); ++i) {
-      switch (random() % 4) {
-        case 0:
-          bytes[random() % bytes.size()] = static_cast<char>(random());
-          break;
-        case 1:
-          bytes.resize(random() % (bytes.size() + 1));
-          break;
-        case 2:
-          bytes.append(random() % 16, static_cast<char>(random()));
-          break;
-        default:
-          bytes[random() % bytes.size()] ^= static_cast<char>(1 << (random() % 8));
-      }
-    }
-    const absl::StatusOr<ControlMessage> decoded = decode_control(bytes_of(bytes));
-    if (decoded.ok()) {
-      EXPECT_EQ(encode(*decoded).size(), bytes.size());
-    }
-    const absl::StatusOr<BulkMessage> bulk = decode_bulk(bytes_of(bytes));
-    if (!bulk.ok()) continue;
-    const std::size_t stride = random() % 8 * 8;
-    const KeyRange range{random() % 4, random() % 1000 + 4};
-    if (check_records(*bulk, stride, range).ok()) {
-      for (std::size_t i = 0; i < bulk->header.count; ++i) {
-        const Key key = record_key(bulk->payload, stride, i);
-        EXPECT_TRUE(key >= range.first && key < range.last);
-      }
-    }
-    std::ignore = check_keys(*bulk, range);
-  }
 }
 
 }  // namespace

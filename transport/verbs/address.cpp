@@ -35,6 +35,7 @@ absl::StatusOr<Address> parse_address(const std::string& text) {
   const bool bracketed = address.host.starts_with('[') && address.host.ends_with(']');
   if (!bracketed && address.host.find(':') != std::string::npos) return bad_address(text);
   if (bracketed) address.host = address.host.substr(1, address.host.size() - 2);
+  if (address.host.find_first_of("[]") != std::string::npos) return bad_address(text);
   return address;
 }
 

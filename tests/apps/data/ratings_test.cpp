@@ -223,45 +223,5 @@ TEST_F(RatingsTest, GenerateRefusesImpossibleOptions) {
   expect_refused({.skew = -0.5}, "--skew");
 }
 
-TEST_F(RatingsTest, SurvivesMutations) {
-  const std::string originals[] = {
-      "196\t242\t3\t881250949\n186\t302\t3.5\t891717742\n22\t377\t1\t878887116\n",
-      "196::242::3::881250949\n186::302::3.5::891717742\n22::377::1::878887116\n",
-      "userId,movieId,rating\n\"196\",\"2\"\"42\",3.0\n186,302,3.5\n22,377,1\n",
-      "user|item|rating|timestamp\n196|242|3|881250949\n186|302|3.5|891717742\n"};
-  const std::string_view pieces[] = {"\t",   "::", "|",   ",",     "\"", "\n",
-                                     "\r\n", "",   "nan", "1e999", "-",  "\xff"};
-  std::mt19937_64 random(11);
-  int accepted = 0;
-  for (int round = 0; round < 3'000; ++round) {
-    std::string text = originals[random() % std::size(originals)];
-    for (std::uint64_t n = random() % 4 + 1; n > 0; --n) {
-      const std::size_t at = random() % (text.size() + 1);
-      const std::string_view piece = pieces[random() % std::size(pieces)];
-      text.replace(at, random() % 4, piece.empty() ? std::string(1, static_cast<char>(random())) : piece);
-      if (random() % 16 == 0) text.resize(random() % (text.size() + 1));
-    }
-    write(text);
-    const absl::StatusOr<Ratings> ratings = read(0.5);
-    if (!ratings.ok()) {
-      const std::string message(ratings.status().message());
-      ASSERT_EQ(ratings.status().code(), absl::StatusCode::kInvalidArgument) << message;
-      ASSERT_TRUE(message.starts_with(path() + ":")) << message;
-      ASSERT_THAT(message, HasSubstr("expected"));
-      ASSERT_EQ(message.find('\n'), std::string::npos) << message;
-      continue;
-    }
-    ++accepted;
-    ASSERT_GT(ratings->total_train, 0U);
-    ASSERT_TRUE(std::isfinite(ratings->train_mean) && std::isfinite(ratings->train_deviation));
-    for (const Rating& rating : ratings->train) {
-      ASSERT_LT(rating.user, ratings->user_names.size());
-      ASSERT_LT(rating.item, ratings->item_names.size());
-      ASSERT_TRUE(std::isfinite(rating.value));
-    }
-  }
-  EXPECT_GT(accepted, 50) << "the mutations must also reach what lies behind the parser";
-}
-
 }  // namespace
 }  // namespace verbena::apps

@@ -1,0 +1,58 @@
+// Lines that a worker or server process may have written.
+#include "apps/verbena/child_message.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/fuzz/mutator.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using verbena::testing::GuardedMemory;
+using verbena::testing::Mutator;
+
+constexpr int kRounds = 100'000;
+
+TEST(ChildMessageFuzz, Lines) {
+  FinishedMessage finished{.worker = 1, .seconds = 2.5, .statistics = {}};
+  finished.statistics.rows_pulled = 1'000'000'007;
+  finished.statistics.staleness.reads_by_lag = {0, 4, 5};
+  Mutator mutator(1,
+                  {encode(IterationMessage{.worker = 3,
+                                           .report = {.iteration = 7,
+                                                      .items = 100,
+                                                      .seconds = 0.25,
+                                                      .sums = {{"error", 1.5}, {"count", 2}}}}),
+                   encode(ProgressMessage{.worker = 1, .what = "reading data", .done = 3, .total = 4}),
+                   encode(PrintMessage{"topic 1: \"caf\xC3\xA9\""}),
+                   encode(SummaryMessage{.name = "topics", .value = {{"a", {1, 2, nullptr}}}}),
+                   encode(finished), encode(FailedMessage{absl::UnavailableError("server 1 is gone")})},
+                  {"\"", "{", "}", "[", "]", ",", ":", "null", "-1", "1e999", "1e300", "0.5", "true",
+                   "18446744073709551615", "\\u0000", "\\ud800", "\xff", "\n", "[[[[[[[["});
+  GuardedMemory memory;
+  std::array<int, std::variant_size_v<ChildMessage>> accepted{};
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string line = mutator.next();
+    const absl::StatusOr<ChildMessage> message = decode(memory.put(line));
+    if (!message.ok()) {
+      ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    ++accepted[message->index()];
+    // What was understood is what was said, and can be said again.
+    const nlohmann::json said = nlohmann::json::parse(line);
+    const std::string again = encode(*message);
+    const nlohmann::json understood = nlohmann::json::parse(again);
+    for (const auto& [name, value] : understood.items()) {
+      if (name == "code") continue;  // an unknown one becomes UNKNOWN
+      ASSERT_EQ(value, said.at(name)) << line;
+    }
+    ASSERT_EQ(encode(decode(again).value()), again) << line;
+  }
+  for (const int count : accepted) EXPECT_GT(count, kRounds / 1000);
+}
+
+}  // namespace
+}  // namespace verbena::apps

@@ -1,0 +1,261 @@
+// Files as users have them: whatever the bytes, sound data or one line that says where.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <sstream>
+
+#include "apps/data/corpus.hpp"
+#include "apps/data/line_reader.hpp"
+#include "apps/data/ratings.hpp"
+#include "apps/data/tokenizer.hpp"
+#include "tests/fuzz/mutator.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::HasSubstr;
+using verbena::testing::GuardedMemory;
+using verbena::testing::Mutator;
+
+class FilesFuzz : public ::testing::Test {
+ protected:
+  void write(std::string_view name, std::string_view bytes) const {
+    verbena::testing::write_file(path(name), bytes);
+  }
+  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
+  /// One line that begins with a file of ours and a line number, and says what was expected.
+  void expect_located(const absl::Status& status) const {
+    const std::string message(status.message());
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_TRUE(message.starts_with(folder_.path().string() + "/")) << message;
+    EXPECT_THAT(message.substr(std::min(message.size(), folder_.path().string().size())),
+                ::testing::ContainsRegex("^/[a-z]+:[0-9]+: expected "));
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  }
+  [[nodiscard]] absl::StatusOr<std::vector<std::string>> lines() const {
+    absl::StatusOr<LineReader> reader = LineReader::open(path("text"));
+    if (!reader.ok()) return reader.status();
+    std::vector<std::string> all;
+    std::string_view line;
+    for (;;) {
+      const absl::StatusOr<bool> more = reader->next(line);
+      if (!more.ok()) return more.status();
+      if (!*more) return all;
+      all.emplace_back(line);
+    }
+  }
+
+  verbena::testing::TemporaryFolder folder_;
+};
+
+// --- lines
+
+std::string gzip(const std::string& text) {
+  z_stream stream = {};
+  constexpr int kGzip = 16;  // added to the size of the window, says zlib
+  EXPECT_EQ(deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + kGzip, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string bytes(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  bytes.resize(stream.total_out);
+  deflateEnd(&stream);
+  return bytes;
+}
+
+std::string numbers_to(int last) {
+  std::string text;
+  for (int n = 1; n <= last; ++n) text += std::to_string(n * 7919) + "\n";
+  return text;
+}
+
+TEST_F(FilesFuzz, PlainLines) {
+  constexpr int kRounds = 2'000;
+  // Longer than a buffer now and then.
+  Mutator mutator(
+      1, {"one\ntwo\r\n\nlast", numbers_to(20'000), ""},
+      {"\n", "\r\n", "\r", "\xEF\xBB\xBF", "\xff", std::string(1, '\0'), std::string(200'000, 'x')});
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string text = mutator.next();
+    if (text.starts_with("\x1F\x8B")) continue;
+    write("text", text);
+    const auto found = lines();
+    ASSERT_TRUE(found.ok()) << found.status();
+    // As the standard library sees it.
+    std::vector<std::string> expected;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+      if (line.ends_with('\r')) line.pop_back();
+      if (expected.empty() && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+      expected.push_back(line);
+    }
+    ASSERT_TRUE(*found == expected) << "round " << round;
+  }
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) all.push_back(line);
+  return all;
+}
+
+/// Whether `lines` are some of `texts`, each whole, one after the other.
+bool made_of(std::span<const std::string> lines, const std::vector<std::vector<std::string>>& texts) {
+  while (!lines.empty()) {
+    const auto next = std::find_if(texts.begin(), texts.end(), [&](const std::vector<std::string>& text) {
+      return text.size() <= lines.size() && std::equal(text.begin(), text.end(), lines.begin());
+    });
+    if (next == texts.end()) return false;
+    lines = lines.subspan(next->size());
+  }
+  return true;
+}
+
+TEST_F(FilesFuzz, DamagedGzip) {
+  constexpr int kRounds = 5'000;
+  const std::vector<std::string> texts = {numbers_to(2'000), "one\ntwo\n", "three\n"};
+  Mutator mutator(2, {gzip(texts[0]), gzip(texts[1]), gzip("")},
+                  {"\x1F\x8B", "\xff\xff\xff\xff", std::string(4, '\0'), gzip(texts[2])});
+  const std::vector<std::vector<std::string>> whole = {split(texts[0]), split(texts[1]), split(texts[2])};
+  int accepted = 0;
+  int refused = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string bytes = mutator.next();
+    if (!bytes.starts_with("\x1F\x8B")) continue;  // plain text
+    write("text", bytes);
+    const auto found = lines();
+    ++(found.ok() ? accepted : refused);
+    if (found.ok()) {
+      EXPECT_TRUE(made_of(*found, whole)) << "round " << round;  // no part of a text
+    } else {
+      expect_located(found.status());
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(accepted, kRounds / 100);
+  EXPECT_GT(refused, kRounds / 10);
+}
+
+// --- words
+
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  if (!Tokenizer().for_each_word(text, [&](std::string_view word) { words.emplace_back(word); }))
+    words.clear();
+  return words;
+}
+
+TEST_F(FilesFuzz, Words) {
+  constexpr int kRounds = 100'000;
+  Mutator mutator(
+      3,
+      {"In the b\xC3\xA9ginning, don\xE2\x80\x99t 'quote' 42 x86",
+       "\xE8\x81\x96\xE7\xB6\x93 \xF0\x9F\x98\x80z"},
+      {"'", "\xE2\x80\x99", "\xC3", "\xE2\x80", "\xF0\x9F\x98", "\xED\xA0\x80", "\x80", " ", "A"});
+  GuardedMemory memory;
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string text = mutator.next();
+    Tokenizer tokenizer;
+    std::vector<std::string> words;
+    const bool whole =
+        tokenizer.for_each_word(memory.put(text), [&](std::string_view word) { words.emplace_back(word); });
+    for (const std::string& word : words) ASSERT_FALSE(word.empty() || word.find(' ') != std::string::npos);
+    if (!whole) {
+      ASSERT_GE(tokenizer.damaged(), 0x80);
+      continue;
+    }
+    ++accepted;
+    std::vector<std::string> twice = words;
+    twice.insert(twice.end(), words.begin(), words.end());
+    ASSERT_EQ(words_of(text + "\n" + text), twice);
+  }
+  EXPECT_GT(accepted, kRounds / 10);
+}
+
+// --- corpora
+
+void expect_sound(const Corpus& corpus) {
+  ASSERT_EQ(corpus.begin.size(), corpus.documents.size() + 1);
+  ASSERT_EQ(corpus.titles.size(), corpus.documents.size());
+  ASSERT_TRUE(std::is_sorted(corpus.begin.begin(), corpus.begin.end()));
+  ASSERT_EQ(corpus.begin.front(), 0U);
+  ASSERT_EQ(corpus.begin.back(), corpus.tokens.size());
+  ASSERT_EQ(corpus.total_tokens, corpus.tokens.size());
+  for (const std::uint64_t document : corpus.documents) ASSERT_LT(document, corpus.total_documents);
+  for (const std::uint32_t token : corpus.tokens) ASSERT_LT(token, corpus.vocabulary.size());
+}
+
+TEST_F(FilesFuzz, Corpora) {
+  constexpr int kRounds = 6'000;
+  const std::vector<std::string> corpora = {
+      "Genesis 1\tIn the b\xC3\xA9ginning\nGenesis 2\tthus the heavens\n", "2\n3\n3\n1 1 2\n1 3 1\n2 2 1\n",
+      "2 0:1 7:2\n0\n1 7:1\n"};
+  const std::vector<std::string> pieces = {
+      "\t", ":", " ", "\n", "\r\n", "9", "-1", "0", "99999999999999999999", "\xff", "\xE2\x80\x99"};
+  Mutator text(4, corpora, pieces);
+  Mutator words(5, {"ark\ncovenant\nearth\nheaven\nman\nday\nnight\nlight\n"}, pieces);
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    CorpusOptions options{.path = path("text")};
+    write("text", round % 4 == 0 ? corpora[text.below(corpora.size())] : text.next());
+    if (round % 3 == 1) options.vocabulary = path("words");
+    if (round % 3 == 2) options.stop_words = path("words");
+    if (round % 3 != 0) write("words", words.next());
+    const absl::StatusOr<Corpus> corpus = read_corpus(options);
+    if (corpus.ok()) {
+      ++accepted;
+      expect_sound(*corpus);
+    } else if (corpus.status().message().find("expected a bag of words") == std::string::npos) {
+      expect_located(corpus.status());  // a vocabulary for running text is wrong as a whole
+    }
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+  EXPECT_GT(accepted, kRounds / 10);
+}
+
+// --- ratings
+
+TEST_F(FilesFuzz, RatingFiles) {
+  constexpr int kRounds = 10'000;
+  Mutator mutator(6,
+                  {"196\t242\t3\t881250949\n186\t302\t3.5\t891717742\n22\t377\t1\t878887116\n",
+                   "196::242::3::881250949\n186::302::3.5::891717742\n22::377::1::878887116\n",
+                   "userId,movieId,rating\n\"196\",\"2\"\"42\",3.0\n186,302,3.5\n22,377,1\n",
+                   "user|item|rating|timestamp\n196|242|3|881250949\n186|302|3.5|891717742\n"},
+                  {"\t", "::", "|", ",", "\"", "\n", "\r\n", "nan", "1e999", "-", "\xff"});
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    write("text", mutator.next());
+    const absl::StatusOr<Ratings> ratings = read_ratings({.path = path("text"), .test_fraction = 0.5});
+    if (!ratings.ok()) {
+      expect_located(ratings.status());
+      if (HasFailure()) FAIL() << "round " << round;
+      continue;
+    }
+    ++accepted;
+    ASSERT_GT(ratings->total_train, 0U);
+    ASSERT_EQ(ratings->total_train, ratings->train.size());
+    ASSERT_EQ(ratings->item_train.size(), ratings->item_names.size());
+    ASSERT_TRUE(std::isfinite(ratings->train_mean) && std::isfinite(ratings->train_deviation));
+    for (const std::vector<Rating>* part : {&ratings->train, &ratings->test}) {
+      for (const Rating& rating : *part) {
+        ASSERT_LT(rating.user, ratings->user_names.size());
+        ASSERT_LT(rating.item, ratings->item_names.size());
+        ASSERT_TRUE(std::isfinite(rating.value));
+      }
+    }
+  }
+  EXPECT_GT(accepted, kRounds / 50) << "the mutations must also reach what lies behind the parser";
+}
+
+}  // namespace
+}  // namespace verbena::apps

@@ -1,0 +1,145 @@
+// Messages that anyone may have written.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <span>
+
+#include "protocol/messages.hpp"
+#include "tests/fuzz/mutator.hpp"
+
+namespace verbena::protocol {
+namespace {
+
+using verbena::testing::GuardedMemory;
+using verbena::testing::Mutator;
+
+constexpr int kRounds = 200'000;
+
+std::vector<std::string> extreme_numbers() {
+  std::vector<std::string> all = verbena::testing::bytes_of_each<std::uint32_t>(
+      {0, 1, 2, 3, 4, 5, 6, 7, kVersion + 1, kMaxLanes + 1, kMaxWorkers + 1, kMaxWidth + 1, 1U << 31U,
+       std::numeric_limits<std::uint32_t>::max()});
+  for (std::string& large :
+       verbena::testing::bytes_of_each<std::uint64_t>({0, 1, kMaxRows, kMaxRows + 1, std::uint64_t{1} << 63U,
+                                                       std::numeric_limits<std::uint64_t>::max()})) {
+    all.push_back(std::move(large));
+  }
+  return all;
+}
+
+/// What the header promises of a message that was accepted.
+struct PossibleFields {
+  void operator()(const Hello& hello) const {
+    EXPECT_LT(hello.worker, hello.workers);
+    EXPECT_LE(hello.workers, kMaxWorkers);
+    EXPECT_LT(hello.server, hello.servers);
+  }
+  void operator()(const Welcome& welcome) const {
+    EXPECT_GE(welcome.lanes, 1U);
+    EXPECT_LE(welcome.lanes, kMaxLanes);
+  }
+  void operator()(const OpenTable& open) const {
+    EXPECT_NE(value_bytes(open.value_type), 0U);
+    EXPECT_TRUE(open.rows >= 1 && open.rows <= kMaxRows) << open.rows;
+    EXPECT_TRUE(open.width >= 1 && open.width <= kMaxWidth) << open.width;
+    EXPECT_LE(open.name.size(), kMaxNameBytes);
+  }
+  void operator()(const Failed& failed) const {
+    EXPECT_NE(failed.code, 0U) << "no failure is OK";
+    EXPECT_LE(failed.reason.size(), kMaxReasonBytes);
+  }
+  void operator()(const TableOpened& /*opened*/) const {}
+  void operator()(const Goodbye& /*goodbye*/) const {}
+};
+
+TEST(ProtocolFuzz, ControlMessages) {
+  Mutator mutator(1,
+                  {encode(Hello{.worker = 1, .workers = 4, .pid = 99, .servers = 2, .inbox_bytes = 4096}),
+                   encode(Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}}),
+                   encode(OpenTable{.table = 3,
+                                    .value_type = ValueType::kInt32,
+                                    .rows = 1000,
+                                    .width = 50,
+                                    .model = 2,
+                                    .staleness = 4,
+                                    .name = "topic words"}),
+                   encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
+                   encode(Failed{.code = 14, .reason = "worker 2 is gone"})},
+                  extreme_numbers());
+  GuardedMemory memory;
+  std::array<int, std::variant_size_v<ControlMessage>> accepted{};
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string bytes = mutator.next();
+    const absl::StatusOr<ControlMessage> decoded =
+        decode_control(std::as_bytes(std::span(memory.put(bytes))));
+    if (!decoded.ok()) {
+      ASSERT_EQ(decoded.status().code(), absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    ++accepted[decoded->index()];
+    std::visit(PossibleFields(), *decoded);
+    const std::string again = encode(*decoded);
+    ASSERT_EQ(again.size(), bytes.size());
+    const auto back = decode_control(std::as_bytes(std::span(again)));
+    ASSERT_TRUE(back.ok()) << back.status();
+    ASSERT_EQ(encode(*back), again);
+    if (::testing::Test::HasFailure()) return;
+  }
+  for (const int count : accepted) EXPECT_GT(count, 0) << "of each kind some must get through";
+}
+
+std::string bulk(BulkKind kind, std::uint32_t count, std::size_t stride_bytes, Key first) {
+  const BulkHeader header{.kind = kind, .table = 1, .lane = 2, .count = count, .clock = 7, .applied = 3};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  for (Key key = first; key < first + count; ++key) {
+    bytes.append(reinterpret_cast<const char*>(&key), sizeof key);
+    bytes.append(stride_bytes, 'x');
+  }
+  return bytes;
+}
+
+TEST(ProtocolFuzz, BulkMessages) {
+  constexpr std::size_t kStrideBytes = 16;
+  constexpr KeyRange kRange{100, 108};
+  Mutator mutator(2,
+                  {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0),
+                   bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kRows, 2, kStrideBytes, 106)},
+                  extreme_numbers());
+  GuardedMemory memory;
+  int records = 0;
+  int keys = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
+    const absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
+    if (!message.ok()) {
+      ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kRows);
+    ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
+    if (check_records(*message, kStrideBytes, kRange).ok()) {
+      ++records;
+      ASSERT_EQ(message->payload.size(), message->header.count * record_bytes(kStrideBytes));
+      for (std::size_t i = 0; i < message->header.count; ++i) {
+        const Key key = record_key(message->payload, kStrideBytes, i);
+        ASSERT_TRUE(key >= kRange.first && key < kRange.last) << key;
+        const std::byte* const values = record_values(message->payload, kStrideBytes, i);
+        ASSERT_TRUE(values >= bytes.data() && values + kStrideBytes <= bytes.data() + bytes.size());
+      }
+    }
+    if (check_keys(*message, kRange).ok()) {
+      ++keys;
+      ASSERT_EQ(message->payload.size(), message->header.count * sizeof(Key));
+      for (std::size_t i = 0; i < message->header.count; ++i) {
+        const Key key = record_key(message->payload, 0, i);
+        ASSERT_TRUE(key >= kRange.first && key < kRange.last) << key;
+      }
+    }
+  }
+  EXPECT_GT(records, kRounds / 100);
+  EXPECT_GT(keys, kRounds / 100);
+}
+
+}  // namespace
+}  // namespace verbena::protocol
