@@ -5,31 +5,21 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <random>
+#include <set>
 #include <thread>
 
+#include "absl/strings/str_join.h"
+#include "apps/options/validators.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
-#include "transport/shm/shm_transport.hpp"
+#include "transport/verbs/address.hpp"
 
 namespace verbena::apps {
 namespace {
 
-constexpr const char* kProcesses = "Processes";
 constexpr const char* kConsistency = "Consistency";
 constexpr const char* kServers = "Servers";
-
-CLI::Validator one_of(const std::vector<std::string>& choices) {
-  std::string all;
-  for (const std::string& choice : choices) all += (all.empty() ? "" : ", ") + choice;
-  return CLI::Validator(
-      [choices, all](const std::string& text) {
-        const bool known = std::find(choices.begin(), choices.end(), text) != choices.end();
-        return known ? std::string() : fmt::format("one of {} is expected, not \"{}\"", all, text);
-      },
-      "");
-}
 
 CLI::Validator consistency_model() {
   return CLI::Validator(
@@ -38,19 +28,6 @@ CLI::Validator consistency_model() {
 }
 
 }  // namespace
-
-CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
-  return CLI::Validator(
-      [least, most](const std::string& text) {
-        std::int64_t number = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-        const bool good =
-            error == std::errc() && stop == text.data() + text.size() && number >= least && number <= most;
-        return good ? std::string()
-                    : fmt::format("a whole number from {} to {} is expected, not \"{}\"", least, most, text);
-      },
-      "");
-}
 
 std::uint32_t JobOptions::chosen_server_threads() const {
   if (server_threads > 0) return server_threads;
@@ -72,19 +49,19 @@ void add_size_options(CLI::App& command, JobOptions& options) {
                   "Server processes; the rows of each table are split over them.")
       ->type_name("S")
       ->check(whole_number(1, most))
-      ->group(kProcesses)
+      ->group(kProcessOptions)
       ->capture_default_str();
   command.add_option("--workers", options.workers, "Worker processes; the data is split over them.")
       ->type_name("W")
       ->check(whole_number(1, most))
-      ->group(kProcesses)
+      ->group(kProcessOptions)
       ->capture_default_str();
   command
       .add_option("--threads", options.threads,
                   "Worker threads in each worker process, each a worker of its own: W × T workers in all.")
       ->type_name("T")
       ->check(whole_number(1, most))
-      ->group(kProcesses)
+      ->group(kProcessOptions)
       ->capture_default_str();
 }
 
@@ -111,14 +88,6 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
       ->capture_default_str();
 }
 
-void add_transport_option(CLI::App& command, JobOptions& options) {
-  command.add_option("--transport", options.transport, "How bytes move: shm is this host's shared memory.")
-      ->type_name("auto|shm")
-      ->check(one_of({"auto", "shm"}))
-      ->group(kProcesses)
-      ->capture_default_str();
-}
-
 void add_server_options(CLI::App& command, JobOptions& options) {
   command
       .add_option("--server-threads", options.server_threads,
@@ -137,11 +106,20 @@ void add_server_options(CLI::App& command, JobOptions& options) {
       ->group(kServers);
 }
 
-void add_job_option(CLI::App& command, JobOptions& options) {
-  command.add_option("--job", options.job, "Name of the job; the same for all its servers and workers.")
+void add_address_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option("--job", options.job,
+                  "Over shm: name of the job, the same for all its servers and workers, unlike any other's.")
       ->type_name("NAME")
-      ->required()
-      ->group(kProcesses);
+      ->group(kProcessOptions);
+  command
+      .add_option("--addresses", options.addresses,
+                  "Over verbs: where each server listens, in the order of their ranks, the same for all "
+                  "servers and workers. HOST is the name or address of the network interface of the server's "
+                  "RDMA device.")
+      ->type_name("HOST:PORT,…")
+      ->delimiter(',')
+      ->group(kProcessOptions);
 }
 
 void add_verbose_option(CLI::App& command, JobOptions& options) {
@@ -150,6 +128,11 @@ void add_verbose_option(CLI::App& command, JobOptions& options) {
 }
 
 absl::Status check(const JobOptions& options) {
+  if (absl::Status status = check(options.transport); !status.ok()) return status;
+  if (options.transport.transport == kVerbs && options.read_path == "in-place") {
+    return absl::InvalidArgumentError(
+        "--read-path in-place needs --transport shm: over verbs no server's memory is mapped here");
+  }
   const std::uint64_t total = std::uint64_t{options.workers} * options.threads;
   if (total > protocol::kMaxWorkers) {
     return absl::InvalidArgumentError(
@@ -169,6 +152,70 @@ absl::Status check(const JobOptions& options) {
   return absl::OkStatus();
 }
 
+namespace {
+
+std::string verbs_address(const std::string& address) {
+  return "verbs:" + address;
+}
+
+absl::Status check_addresses(const JobOptions& options) {
+  if (options.addresses.size() != options.servers) {
+    return absl::InvalidArgumentError(fmt::format("--addresses names {} servers, --servers says {}",
+                                                  options.addresses.size(), options.servers));
+  }
+  std::set<std::string> seen;
+  for (const std::string& text : options.addresses) {
+    const absl::StatusOr<transport::verbs::Address> address =
+        transport::verbs::parse_address(verbs_address(text));
+    if (!address.ok() || address->host.empty() || address->port == 0) {
+      return absl::InvalidArgumentError(fmt::format("--addresses: HOST:PORT is expected, not \"{}\"", text));
+    }
+    if (!seen.insert(text).second) {
+      return absl::InvalidArgumentError(fmt::format("--addresses: two servers cannot share {}", text));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TransportOptions decided_by_hand(const JobOptions& options) {
+  return decided(options.transport, options.addresses.empty() ? kShm : kVerbs);
+}
+
+absl::Status check_by_hand(const JobOptions& options) {
+  JobOptions job = options;
+  job.transport = decided_by_hand(options);
+  if (absl::Status status = check(job); !status.ok()) return status;
+  if (job.transport.transport == kVerbs) {
+    if (!job.job.empty()) {
+      return absl::InvalidArgumentError("--job is for --transport shm; over verbs --addresses are enough");
+    }
+    if (job.addresses.empty()) {
+      return absl::InvalidArgumentError(
+          "--transport verbs needs --addresses HOST:PORT,… with one address for each server");
+    }
+    return check_addresses(job);
+  }
+  if (!job.addresses.empty()) {
+    return absl::InvalidArgumentError("--addresses is for --transport verbs; over shm --job is enough");
+  }
+  if (job.job.empty()) {
+    return absl::InvalidArgumentError(
+        "--job NAME is required on one host, --transport verbs --addresses HOST:PORT,… between hosts");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> server_addresses(const JobOptions& options) {
+  std::vector<std::string> all;
+  for (std::uint32_t rank = 0; rank < options.servers; ++rank) {
+    all.push_back(options.addresses.empty() ? server_address(options.job, rank)
+                                            : verbs_address(options.addresses[rank]));
+  }
+  return all;
+}
+
 std::string server_address(const std::string& job, std::uint32_t rank) {
   return fmt::format("shm:{}/server-{}", job, rank);
 }
@@ -181,17 +228,6 @@ std::string random_job_name() {
 ReadPath read_path_of(const JobOptions& options) {
   if (options.read_path == "in-place") return ReadPath::kInPlace;
   return options.read_path == "cached" ? ReadPath::kCached : ReadPath::kAuto;
-}
-
-std::string transport_name(const JobOptions& options) {
-  return options.transport == "auto" ? "shm" : options.transport;
-}
-
-absl::StatusOr<std::shared_ptr<transport::Transport>> make_transport(const JobOptions& /*options*/) {
-  // The only one so far, and so what "auto" takes.
-  absl::StatusOr<std::unique_ptr<transport::Transport>> made = transport::make_shm_transport();
-  if (!made.ok()) return made.status();
-  return std::shared_ptr<transport::Transport>(*std::move(made));
 }
 
 ApplicationOptions::ApplicationOptions(CLI::App& command, Application& application) {
@@ -240,10 +276,11 @@ std::string examples(const std::vector<std::string>& lines) {
 std::string effective(const JobOptions& options) {
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
-      "--server-threads={} "
-      "--lanes={} --job={}",
+      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
-      transport_name(options), options.chosen_server_threads(), options.chosen_lanes(), options.job);
+      options.transport.transport, options.transport.device, options.transport.device_port,
+      options.chosen_server_threads(), options.chosen_lanes(), options.job,
+      absl::StrJoin(options.addresses, ","));
 }
 
 }  // namespace verbena::apps

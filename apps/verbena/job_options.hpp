@@ -9,13 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
-#include "transport/transport.hpp"
+#include "apps/options/transport_options.hpp"
 #include "worker/session.hpp"
 
 namespace CLI {
 class App;
 class Option;
-class Validator;
 }  // namespace CLI
 
 namespace verbena::apps {
@@ -26,9 +25,11 @@ struct JobOptions {
   std::uint32_t workers = 1;  ///< processes
   std::uint32_t threads = 1;  ///< workers in each of them
   std::string consistency = "bsp";
-  std::string transport = "auto";
+  TransportOptions transport;
   std::string read_path = "auto";
-  std::string job;  ///< names the servers' addresses; empty where the launcher makes one up
+  // --- where the servers are, for processes started by hand; one of the two
+  std::string job;                     ///< over shm: part of the servers' addresses
+  std::vector<std::string> addresses;  ///< over verbs: HOST:PORT of each server, by rank
   // --- what it costs: more is faster only where there are cores to spare. 0: by the cores at hand.
   std::uint32_t server_threads = 0;
   std::uint32_t lanes =
@@ -43,25 +44,27 @@ struct JobOptions {
 /// --servers and --workers, --consistency and so on, in groups; `command` must not outlive `options`.
 void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
-void add_transport_option(CLI::App& command, JobOptions& options);     // all
 void add_server_options(CLI::App& command, JobOptions& options);       // run, server
-void add_job_option(CLI::App& command, JobOptions& options);           // worker, server
+void add_address_options(CLI::App& command, JobOptions& options);      // worker, server
 void add_verbose_option(CLI::App& command, JobOptions& options);       // all
 
-/// A CLI validator that says in one line what was expected.
-CLI::Validator whole_number(std::int64_t least, std::int64_t most);
+inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
 
-/// INVALID_ARGUMENT in one line: too many workers in all, or buffers that do not fit into memory.
+/// INVALID_ARGUMENT in one line: too many workers in all, buffers that do not fit into memory, or options
+/// that exclude each other.
 absl::Status check(const JobOptions& options);
+/// The same for a process started by hand, and whether it knows where the servers are.
+absl::Status check_by_hand(const JobOptions& options);
 
+/// "auto" resolved for processes started by hand: verbs where they were given addresses.
+TransportOptions decided_by_hand(const JobOptions& options);
+/// Of all servers, by rank, as given by hand. REQUIRES: check_by_hand().
+std::vector<std::string> server_addresses(const JobOptions& options);
 std::string server_address(const std::string& job, std::uint32_t rank);
 /// Names of 64 random bits, so that two jobs of one host do not meet.
 std::string random_job_name();
 
 ReadPath read_path_of(const JobOptions& options);
-/// "auto" resolved: the name of the transport that the job uses.
-std::string transport_name(const JobOptions& options);
-absl::StatusOr<std::shared_ptr<transport::Transport>> make_transport(const JobOptions& options);
 
 /// The options that an application has added to a command, as given on the command line: "--name=value".
 class ApplicationOptions {

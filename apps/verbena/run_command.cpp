@@ -29,7 +29,7 @@ std::string flag(std::string_view name, const auto& value) {
 std::vector<std::string> common_arguments(const JobOptions& job) {
   std::vector<std::string> arguments = {flag("job", job.job), flag("servers", job.servers),
                                         flag("workers", job.workers), flag("threads", job.threads),
-                                        flag("transport", job.transport)};
+                                        flag("transport", job.transport.transport)};
   if (job.verbose) arguments.emplace_back("--verbose");
   return arguments;
 }
@@ -69,6 +69,10 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
 
 /// Everything that can be known before a process is started.
 absl::Status check_all(Application& application, const RunOptions& run) {
+  if (run.job.transport.transport != kShm) {
+    return absl::InvalidArgumentError(
+        "--transport verbs needs processes started by hand: see `verbena server --help`");
+  }
   if (absl::Status status = check(run.job); !status.ok()) return status;
   for (const std::string& output : {run.metrics, run.report}) {
     if (output.empty()) continue;
@@ -96,6 +100,7 @@ absl::Status write_outputs(const RunOptions& run, const RunSettings& settings, c
 }
 
 int run_application(RunOptions run, Application& application, const ApplicationOptions& options) {
+  run.job.transport = decided(run.job.transport, kShm);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
   if (absl::Status status = check_all(application, run); !status.ok()) return report_error(status);
   run.job.job = random_job_name();
@@ -150,10 +155,10 @@ void add_application(CLI::App& command, Application& application, Run* run) {
       command.add_subcommand(std::string(application.name()), std::string(application.description()));
   auto arguments = std::make_shared<ApplicationOptions>(*app, application);
   add_size_options(*app, options->job);
-  add_transport_option(*app, options->job);
+  add_transport_options(*app, options->job.transport, kProcessOptions);
   app->add_flag("--baseline", options->baseline,
                 "Train in a plain loop over the same kernel instead, without a parameter server.")
-      ->group("Processes");
+      ->group(kProcessOptions);
   add_consistency_options(*app, options->job);
   add_server_options(*app, options->job);
   add_output_options(*app, *options);

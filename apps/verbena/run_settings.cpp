@@ -30,7 +30,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.read_path = "none";
   if (baseline) return settings;
   settings.consistency = consistency::to_string(*consistency::parse_model(job.consistency));
-  settings.transport = transport_name(job);
+  settings.transport = job.transport.transport;
   settings.read_path = job.read_path;
   settings.servers = job.servers;
   settings.workers = job.workers;

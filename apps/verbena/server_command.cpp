@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/options/validators.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -15,7 +16,7 @@ namespace {
 absl::Status serve(const ChildOptions& options, transport::Transport& transport,
                    const std::atomic<bool>& stop) {
   absl::StatusOr<std::unique_ptr<server::Server>> made =
-      server::Server::create(transport, {.address = server_address(options.job.job, options.rank),
+      server::Server::create(transport, {.address = server_addresses(options.job)[options.rank],
                                          .rank = options.rank,
                                          .servers = options.job.servers,
                                          .workers = options.job.total_workers(),
@@ -24,13 +25,14 @@ absl::Status serve(const ChildOptions& options, transport::Transport& transport,
   return server::drive(**made, transport, {.threads = options.job.chosen_server_threads()}, stop);
 }
 
-int run_server(const ChildOptions& options) {
+int run_server(ChildOptions options) {
   if (options.rank >= options.job.servers) {
     return report_error(
         absl::InvalidArgumentError("--server-rank counts from 0: it must be less than --servers " +
                                    std::to_string(options.job.servers)));
   }
-  if (absl::Status status = check(options.job); !status.ok()) return report_error(status);
+  if (absl::Status status = check_by_hand(options.job); !status.ok()) return report_error(status);
+  options.job.transport = decided_by_hand(options.job);
   spdlog::info("server {}: {}", options.rank, effective(options.job));
   std::unique_ptr<Outlet> outlet;
   if (options.report_to >= 0) {
@@ -38,7 +40,8 @@ int run_server(const ChildOptions& options) {
   } else {
     outlet = std::make_unique<ConsoleOutlet>(RunSettings{}, 0, RunRecord::Objectives());
   }
-  const absl::StatusOr<std::shared_ptr<transport::Transport>> transport = make_transport(options.job);
+  const absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
+      make_transport(options.job.transport);
   if (!transport.ok()) {
     outlet->send(FailedMessage{transport.status()});
     return exit_status(transport.status());
@@ -58,18 +61,20 @@ void add_server_command(CLI::App& program, Run* run) {
                                              "start one server process by hand\n\nIt holds its part of each "
                                              "table until all workers of the job have left. "
                                              "`verbena run` starts servers and workers by itself.");
-  add_job_option(*command, options->job);
   command->add_option("--server-rank", options->rank, "Which of the servers this is, from 0.")
       ->type_name("R")
       ->check(whole_number(0, UINT32_MAX))
-      ->group("Processes")
+      ->group(kProcessOptions)
       ->capture_default_str();
   add_size_options(*command, options->job);
-  add_transport_option(*command, options->job);
+  add_transport_options(*command, options->job.transport, kProcessOptions);
+  add_address_options(*command, options->job);
   add_server_options(*command, options->job);
   add_verbose_option(*command, options->job);
   add_report_option(*command, *options);
-  command->footer(examples({"verbena server --job demo --servers 1 --workers 2"}));
+  command->footer(examples({"verbena server --job demo --servers 1 --workers 2",
+                            "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
+                            "--server-rank 1"}));
   command->callback([options, run] { *run = [options] { return run_server(*options); }; });
 }
 

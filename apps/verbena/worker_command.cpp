@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "apps/options/validators.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -47,16 +48,13 @@ class Stopwatch {
 
 absl::Status train(Application& application, const JobOptions& job, std::uint32_t worker, Outlet& outlet,
                    const std::atomic<bool>& stop) {
-  absl::StatusOr<std::shared_ptr<transport::Transport>> transport = make_transport(job);
+  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(job.transport);
   if (!transport.ok()) return transport.status();
-  SessionOptions options{.servers = {},
+  SessionOptions options{.servers = server_addresses(job),
                          .rank = worker,
                          .workers = job.total_workers(),
                          .read_path = read_path_of(job),
                          .transport = *std::move(transport)};
-  for (std::uint32_t server = 0; server < job.servers; ++server) {
-    options.servers.push_back(server_address(job.job, server));
-  }
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);
@@ -93,14 +91,16 @@ absl::Status check(const WorkerOptions& options, Application& application) {
         fmt::format("--worker-rank counts from 0: it must be less than --workers {}", child.job.workers));
   }
   if (child.report_to >= 0) return absl::OkStatus();  // the launcher has looked
-  if (child.job.job.empty() && !options.baseline) return absl::InvalidArgumentError("--job is required");
-  if (absl::Status status = check(child.job); !status.ok()) return status;
+  if (absl::Status status = options.baseline ? check(child.job) : check_by_hand(child.job); !status.ok()) {
+    return status;
+  }
   return application.check(options.baseline ? 1 : child.job.total_workers());
 }
 
-int run_worker(const WorkerOptions& options, Application& application, const ApplicationOptions& arguments) {
-  const ChildOptions& child = options.child;
+int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments) {
   if (absl::Status status = check(options, application); !status.ok()) return report_error(status);
+  ChildOptions& child = options.child;
+  child.job.transport = decided_by_hand(child.job);
   spdlog::info("worker {}: {} {}", child.rank, effective(child.job), arguments.effective());
   const std::uint32_t first = child.rank * child.job.threads;
   PipeOutlet pipe(child.report_to);
@@ -132,27 +132,28 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
   command->require_subcommand(1);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2 &",
                             "verbena worker APP --job demo --servers 1 --workers 2 --worker-rank 0 … &",
-                            "verbena worker APP --job demo --servers 1 --workers 2 --worker-rank 1 …"}));
+                            "verbena worker APP --job demo --servers 1 --workers 2 --worker-rank 1 …",
+                            "verbena worker APP --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
+                            "--worker-rank 1 …"}));
   for (const auto& application : applications) {
     auto options = std::make_shared<WorkerOptions>();
     CLI::App* app =
         command->add_subcommand(std::string(application->name()), std::string(application->description()));
     auto arguments = std::make_shared<ApplicationOptions>(*app, *application);
     JobOptions& job = options->child.job;
-    add_job_option(*app, job);
-    app->get_option("--job")->required(false);  // the plain loop needs none
     app->add_option("--worker-rank", options->child.rank, "Which of the worker processes this is, from 0.")
         ->type_name("R")
         ->check(whole_number(0, UINT32_MAX))
-        ->group("Processes")
+        ->group(kProcessOptions)
         ->capture_default_str();
     add_size_options(*app, job);
-    add_transport_option(*app, job);
+    add_transport_options(*app, job.transport, kProcessOptions);
+    add_address_options(*app, job);
     add_consistency_options(*app, job);
     add_verbose_option(*app, job);
     add_report_option(*app, options->child);
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
-        ->group("Processes");
+        ->group(kProcessOptions);
     app->callback([options, arguments, run, &application] {
       *run = [options, arguments, &application] { return run_worker(*options, *application, *arguments); };
     });

@@ -261,7 +261,7 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
        "unknown consistency \"ssp:-1\": expected bsp, ssp:S or essp:S"},
       {{"run", "counter", "--consistency", "eventual"}, "unknown consistency \"eventual\": expected bsp"},
       {{"run", "counter", "--transport", "pigeon"},
-       "--transport: one of auto, shm is expected, not \"pigeon\""},
+       "--transport: one of auto, shm, verbs is expected, not \"pigeon\""},
       {{"run", "counter", "--read-path", "far"}, "--read-path: one of auto, in-place, cached is expected"},
       {{"run", "counter", "--lanes", "0"}, "--lanes: a whole number"},
       {{"run", "counter", "--server-threads", "0"}, "--server-threads: a whole number"},
@@ -272,14 +272,38 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
       {{"run"}, "(see verbena run --help)"},
       {{"run", "nonesuch"}, "nonesuch (see verbena run --help)"},
       {{"server", "--job", "x", "--server-rank", "1"}, "--server-rank counts from 0"},
-      {{"server"}, "--job is required (see verbena server --help)"},
-      {{"worker", "counter"}, "--job is required"},
+      {{"server"}, "--job NAME is required on one host, --transport verbs --addresses HOST:PORT,… between"},
+      {{"worker", "counter"}, "--job NAME is required"},
+      {{"server", "--transport", "verbs"}, "needs --addresses HOST:PORT,… with one address for each server"},
+      {{"worker", "counter", "--transport", "verbs"}, "needs --addresses HOST:PORT,…"},
+      {{"server", "--transport", "verbs", "--addresses", "a:1,b:2"},
+       "--addresses names 2 servers, --servers says 1"},
+      {{"worker", "counter", "--servers", "2", "--addresses", "a:1,a:1"}, "two servers cannot share a:1"},
+      {{"server", "--addresses", "a"}, "--addresses: HOST:PORT is expected, not \"a\""},
+      {{"server", "--addresses", ":7001"}, "--addresses: HOST:PORT is expected, not \":7001\""},
+      {{"server", "--addresses", "a:0"}, "--addresses: HOST:PORT is expected, not \"a:0\""},
+      {{"server", "--transport", "shm", "--addresses", "a:1"}, "--addresses is for --transport verbs"},
+      {{"server", "--job", "x", "--addresses", "a:1"}, "--job is for --transport shm"},
+      {{"server", "--job", "x", "--device", "mlx5_0"}, "--device is for --transport verbs"},
+      {{"server", "--job", "x", "--device-port", "1"}, "--device-port is for --transport verbs"},
+      {{"server", "--addresses", "a:1", "--device-port", "256"},
+       "--device-port: a whole number from 1 to 255"},
+      {{"worker", "counter", "--addresses", "a:1", "--read-path", "in-place"},
+       "--read-path in-place needs --transport shm"},
       {{"worker", "counter", "--job", "x", "--worker-rank", "1"}, "--worker-rank counts from 0"},
       {{}, "(see verbena --help)"},
   };
   for (const BadOptions& bad : all) {
     SCOPED_TRACE(::testing::PrintToString(bad.arguments));
     expect_one_error(run(COUNTER_PROGRAM, bad.arguments, scratch_), 2, bad.error);
+  }
+}
+
+TEST_F(LauncherTest, DeviceThatIsNotThereIsAnErrorThatSaysWhatToDo) {
+  for (std::vector<std::string> arguments : {std::vector<std::string>{"server"}, {"worker", "counter"}}) {
+    arguments.insert(arguments.end(), {"--addresses", "127.0.0.1:7001", "--device", "no_such_device"});
+    const Ended ended = run(COUNTER_PROGRAM, arguments, scratch_);
+    expect_one_error(ended, 1, "`verbena doctor` says what is missing");
   }
 }
 

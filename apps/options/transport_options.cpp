@@ -1,0 +1,62 @@
+#include "apps/options/transport_options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "apps/options/validators.hpp"
+#include "transport/shm/shm_transport.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace verbena::apps {
+
+void add_transport_options(CLI::App& command, TransportOptions& options, const std::string& group) {
+  command
+      .add_option("--transport", options.transport,
+                  "How bytes move: shm is this host's shared memory, verbs is RDMA (InfiniBand, RoCE, iWARP) "
+                  "between hosts; auto takes shm where all processes share a host.")
+      ->type_name("auto|shm|verbs")
+      ->check(one_of({kAuto, kShm, kVerbs}))
+      ->group(group)
+      ->capture_default_str();
+  command
+      .add_option("--device", options.device,
+                  "The RDMA device, such as mlx5_0 or rxe0; by default the first that can be used.")
+      ->type_name("NAME")
+      ->group(group);
+  command
+      .add_option("--device-port", options.device_port,
+                  "The port of the RDMA device; by default the first that can be used.")
+      ->type_name("N")
+      ->check(whole_number(1, UINT8_MAX))
+      ->group(group);
+}
+
+absl::Status check(const TransportOptions& options) {
+  if (options.transport != kShm) return absl::OkStatus();
+  if (!options.device.empty()) {
+    return absl::InvalidArgumentError("--device is for --transport verbs; shm needs no device");
+  }
+  if (options.device_port != 0) {
+    return absl::InvalidArgumentError("--device-port is for --transport verbs; shm needs no device");
+  }
+  return absl::OkStatus();
+}
+
+TransportOptions decided(TransportOptions options, const std::string& transport) {
+  if (options.transport == kAuto) options.transport = transport;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options) {
+  if (options.transport == kShm) return transport::make_shm_transport();
+  absl::StatusOr<std::unique_ptr<transport::VerbsTransport>> verbs = transport::make_verbs_transport(
+      {.device = options.device, .port = static_cast<std::uint8_t>(options.device_port)});
+  if (verbs.ok()) return *std::move(verbs);
+  const std::string_view reason(verbs.status().message().data(), verbs.status().message().size());
+  return absl::Status(verbs.status().code(),
+                      fmt::format("{} (`verbena doctor` says what is missing and how to mend it)", reason));
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,40 @@
+// Which transport a program uses, and over which device, chosen on its command line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/transport.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace verbena::apps {
+
+inline constexpr const char* kAuto = "auto";
+inline constexpr const char* kShm = "shm";
+inline constexpr const char* kVerbs = "verbs";
+
+struct TransportOptions {
+  std::string transport = kAuto;  ///< kAuto: to be decided by whoever knows where the peers are
+  std::string device;             ///< of RDMA, such as "mlx5_0"; empty: the first that can be used
+  std::uint32_t device_port = 0;  ///< 0: the first that can be used
+};
+
+/// --transport, --device, --device-port; `command` must not outlive `options`.
+void add_transport_options(CLI::App& command, TransportOptions& options, const std::string& group);
+
+/// INVALID_ARGUMENT where a device was chosen for shared memory.
+absl::Status check(const TransportOptions& options);
+
+/// As on the command line, for a process that is started with the same; "auto" as `transport`, the decision.
+TransportOptions decided(TransportOptions options, const std::string& transport);
+
+/// REQUIRES: decided. UNAVAILABLE, with what to do about it, where the host has no usable device.
+absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options);
+
+}  // namespace verbena::apps

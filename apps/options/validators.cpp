@@ -1,0 +1,36 @@
+#include "apps/options/validators.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "absl/strings/str_join.h"
+
+namespace verbena::apps {
+
+CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  return CLI::Validator(
+      [least, most](const std::string& text) {
+        std::int64_t number = 0;
+        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool good =
+            error == std::errc() && stop == text.data() + text.size() && number >= least && number <= most;
+        return good ? std::string()
+                    : fmt::format("a whole number from {} to {} is expected, not \"{}\"", least, most, text);
+      },
+      "");
+}
+
+CLI::Validator one_of(const std::vector<std::string>& choices) {
+  return CLI::Validator(
+      [choices](const std::string& text) {
+        const bool known = std::find(choices.begin(), choices.end(), text) != choices.end();
+        return known ? std::string()
+                     : fmt::format("one of {} is expected, not \"{}\"", absl::StrJoin(choices, ", "), text);
+      },
+      "");
+}
+
+}  // namespace verbena::apps
