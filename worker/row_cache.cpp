@@ -9,6 +9,8 @@ namespace verbena::worker {
 namespace {
 
 constexpr std::size_t kCacheSlabBytes = std::size_t{1} << 20;
+// Rows that are cached here and there cost whole pages of a flat cache, at worst all of this.
+constexpr std::size_t kMaxFlatBytes = std::size_t{64} << 20;
 
 std::uint32_t slab_shift_for(std::size_t row_bytes) {
   return static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(kCacheSlabBytes / row_bytes, 1)) -
@@ -21,9 +23,17 @@ RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes)
     : keys_(keys),
       row_bytes_(sizeof(Row) + stride_bytes),
       slab_shift_(slab_shift_for(row_bytes_)),
-      index_(make_row_index(keys.size())) {}
+      flat_(nullptr, &std::free),
+      index_(nullptr, &std::free) {
+  if (keys.size() <= kMaxFlatBytes / row_bytes_) {
+    flat_ = make_zeroed_array<std::byte>(keys.size() * row_bytes_);
+  } else {
+    index_ = make_zeroed_array<std::uint32_t>(keys.size());
+  }
+}
 
 RowCache::Row* RowCache::insert(protocol::Key key) {
+  if (flat_ != nullptr) return &at(key);
   const std::uint32_t slot = rows_;
   if ((slot >> slab_shift_) == slabs_.size()) {
     std::unique_ptr<std::byte[]> slab(new (std::nothrow) std::byte[row_bytes_ << slab_shift_]);
@@ -32,7 +42,7 @@ RowCache::Row* RowCache::insert(protocol::Key key) {
   }
   ++rows_;
   index_[key - keys_.first] = slot + 1;
-  return new (row(slot)) Row{};
+  return new (slab_row(slot)) Row{};
 }
 
 }  // namespace verbena::worker

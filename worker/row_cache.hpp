@@ -7,7 +7,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
-#include "worker/row_index.hpp"
+#include "worker/zeroed_array.hpp"
 
 namespace verbena::worker {
 
@@ -16,39 +16,64 @@ namespace verbena::worker {
 class RowCache {
  public:
   /// The clock of a row that eager pushes keep fresh: as good as the lane's min clock says.
-  static constexpr consistency::Clock kLive = std::numeric_limits<consistency::Clock>::max();
+  static constexpr consistency::Clock kLive = std::numeric_limits<consistency::Clock>::max() - 1;
+  /// The clock of a row that is not cached: below each that a reader may need.
+  static constexpr consistency::Clock kAbsent = -1;
 
-  /// A cached row: its clock, then its values, so that one cache miss brings both.
-  struct Row {
-    consistency::Clock clock = 0;
+  /// A cached row: its clock, then its values, so that one cache miss brings both. Zeros are an absent row.
+  class Row {
+   public:
+    [[nodiscard]] consistency::Clock clock() const { return clock_ + kAbsent; }
+    void set_clock(consistency::Clock clock) { clock_ = clock - kAbsent; }
     [[nodiscard]] std::byte* values() { return reinterpret_cast<std::byte*>(this + 1); }
     [[nodiscard]] const std::byte* values() const { return reinterpret_cast<const std::byte*>(this + 1); }
+
+   private:
+    consistency::Clock clock_ = 0;
   };
 
   RowCache(protocol::KeyRange keys, std::size_t stride_bytes);
 
+  /// The row, or one whose clock is kAbsent and that must not be changed.
+  [[nodiscard]] Row& at(protocol::Key key) const {
+    const std::uint64_t offset = key - keys_.first;
+    if (flat_ != nullptr) return *row_at(flat_.get() + offset * row_bytes_);
+    const std::uint32_t slot = index_[offset];
+    return slot == 0 ? absent_ : *slab_row(slot - 1);
+  }
   /// nullptr: not cached.
   [[nodiscard]] Row* find(protocol::Key key) const {
-    const std::uint32_t slot = index_[key - keys_.first];
-    return slot == 0 ? nullptr : row(slot - 1);
+    Row& row = at(key);
+    return row.clock() == kAbsent ? nullptr : &row;
   }
-  /// A place for a row that is not cached yet, values and clock not set. nullptr: memory is short.
+  /// A place for a row that is not cached yet; it is once its clock is set. nullptr: memory is short.
   [[nodiscard]] Row* insert(protocol::Key key);
 
-  [[nodiscard]] std::size_t size() const { return rows_; }
+  /// Asks the processor to fetch a row that at() is soon asked for.
+  void prefetch(protocol::Key key) const {
+    const std::uint64_t offset = key - keys_.first;
+    if (flat_ == nullptr || offset >= keys_.size()) return;
+    const std::byte* const row = flat_.get() + offset * row_bytes_;
+    __builtin_prefetch(row);
+    __builtin_prefetch(row + 64);
+  }
 
  private:
-  [[nodiscard]] Row* row(std::uint32_t slot) const {
-    return reinterpret_cast<Row*>(slabs_[slot >> slab_shift_].get() +
-                                  (slot & ((1U << slab_shift_) - 1)) * row_bytes_);
+  static Row* row_at(std::byte* place) { return reinterpret_cast<Row*>(place); }
+  [[nodiscard]] Row* slab_row(std::uint32_t slot) const {
+    return row_at(slabs_[slot >> slab_shift_].get() + (slot & ((1U << slab_shift_) - 1)) * row_bytes_);
   }
 
   const protocol::KeyRange keys_;
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
-  RowIndex index_;                  ///< by row: slot + 1, 0 for none
+  /// Either a place for each row, which needs no lookup: where that is little memory.
+  ZeroedArray<std::byte> flat_;
+  /// Or slabs of the rows that are cached, and an index.
+  ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
+  mutable Row absent_;
 };
 
 }  // namespace verbena::worker

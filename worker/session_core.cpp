@@ -302,6 +302,7 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
   view.applied = header.applied;
   for (const std::unique_ptr<TableCore>& table : tables_)
     table->forget_applied(table->part(link.server, header.lane));
+  start_epoch();
   return absl::OkStatus();
 }
 
@@ -418,6 +419,7 @@ absl::Status SessionCore::clock() {
     if (absl::Status status = send_small(*link, header, {}); !status.ok()) return status;
   }
   ++clock_;
+  start_epoch();
   poll();
   std::size_t staleness = 0;
   bool wait = false;
@@ -439,6 +441,7 @@ absl::Status SessionCore::barrier() {
   if (absl::Status status = clock(); !status.ok()) return status;
   if (absl::Status status = wait_for_min_clock(clock_); !status.ok()) return status;
   barrier_clock_ = clock_;
+  start_epoch();
   return absl::OkStatus();
 }
 

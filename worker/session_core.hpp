@@ -85,6 +85,10 @@ class SessionCore {
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
   /// Reads see all updates of clocks below this, whatever their table's model: the clock of the last barrier.
   [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
+  /// Changes with everything that what a read may see depends on: the clock, the lanes' min clocks, which
+  /// updates are outstanding.
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  void start_epoch() { ++epoch_; }
   [[nodiscard]] const absl::Status& status() const { return status_; }
   void fail(absl::Status status);
   [[nodiscard]] LocalMemory& memory() { return memory_; }
@@ -123,6 +127,7 @@ class SessionCore {
   std::vector<LocalSpan> staging_;
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
+  std::uint64_t epoch_ = 1;
   std::uint32_t calls_until_poll_ = 1;
   bool left_ = false;
   absl::Status status_;

@@ -1,5 +1,8 @@
 #include "worker/table.hpp"
 
+#include <algorithm>
+
+#include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
 
@@ -31,12 +34,44 @@ absl::Status ready(worker::SessionCore& session, const worker::TableCore& table,
   return table.check(keys, values);
 }
 
+/// As KeySequence, of one kind each, for pull_now().
+struct KeySet {
+  std::span<const Key> keys;
+  [[nodiscard]] std::size_t size() const { return keys.size(); }
+  [[nodiscard]] static constexpr bool is_range() { return false; }
+  Key operator[](std::size_t i) const { return keys[i]; }
+  [[nodiscard]] bool all_below(std::uint64_t rows) const {
+    Key greatest = 0;
+    for (const Key key : keys) greatest = std::max(greatest, key);
+    return greatest < rows;
+  }
+};
+struct KeyRun {
+  KeyRange range;
+  [[nodiscard]] std::size_t size() const { return range.size(); }
+  [[nodiscard]] static constexpr bool is_range() { return true; }
+  Key operator[](std::size_t i) const { return range.first + i; }
+  [[nodiscard]] bool all_below(std::uint64_t rows) const {
+    return range.first <= range.last && range.last <= rows;
+  }
+};
+KeySet sequence_of(std::span<const Key> keys) {
+  return {keys};
+}
+KeyRun sequence_of(KeyRange range) {
+  return {range};
+}
+
 template <class Keys>
 absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<std::byte> out, std::size_t values) {
-  const KeySequence sequence(keys);
+  const auto sequence = sequence_of(keys);
   session.poll_sometimes();
-  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
+  const TableOptions& options = table.options();
+  if (!session.status().ok() || values != sequence.size() * options.width ||
+      !sequence.all_below(options.rows)) [[unlikely]] {
+    return ready(session, table, KeySequence(keys), values);
+  }
   session.counters().rows_pulled += sequence.size();
   const std::size_t done = table.pull_now(sequence, 0, out.data());
   if (done == sequence.size()) return absl::OkStatus();

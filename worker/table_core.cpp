@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/word_copy.hpp"
+#include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
 
 namespace verbena::worker {
@@ -21,101 +22,7 @@ class TypedTable final : public TableCore {
  public:
   using TableCore::TableCore;
 
-  std::size_t pull_now(const KeySequence& keys, std::size_t from, std::byte* out_bytes) override {
-    auto* const out = reinterpret_cast<Value*>(out_bytes);
-    const consistency::Clock needed = needed_clock();
-    std::size_t next = from;
-    while (next < keys.size()) {
-      Part& part = part_of(keys[next]);
-      if (part.view->min_clock < needed) break;
-      const std::size_t first = next;
-      next = part.cache == nullptr ? pull_in_place(part, keys, first, out)
-                                   : pull_cached(part, keys, first, needed, out);
-      if (next == first) break;
-    }
-    return next;
-  }
-
  private:
-  [[nodiscard]] const Value* mapped_row(const Part& part, protocol::Key key) const {
-    return reinterpret_cast<const Value*>(part.mapped + (key - part.keys.first) * stride_bytes_);
-  }
-
-  void add_own(const Part& part, protocol::Key key, Value* row) const {
-    if (part.current->empty()) return;
-    if (const std::byte* own = part.current->find(key)) add_values(reinterpret_cast<std::byte*>(row), own);
-  }
-
-  /// Reads rows of `part` from index `i` on until one is another part's or cannot be read now; returns its
-  /// index.
-  std::size_t pull_in_place(Part& part, const KeySequence& keys, std::size_t i, Value* out) {
-    if (keys.is_range() && part.outstanding.empty()) return i + pull_run(part, keys, i, out);
-    const std::size_t first = i;
-    const std::size_t width = options_.width;
-    for (; i < keys.size(); ++i) {
-      const protocol::Key key = keys[i];
-      if (key - part.keys.first >= part.keys.size()) break;
-      if (!part.outstanding.empty() && has_unapplied(part, key)) break;
-      transport::copy_words(out + i * width, mapped_row(part, key), width);
-      add_own(part, key, out + i * width);
-    }
-    count_read(part.view->min_clock, i - first);
-    return i;
-  }
-
-  /// Consecutive rows of one part; returns how many.
-  std::size_t pull_run(Part& part, const KeySequence& keys, std::size_t from, Value* all_out) {
-    const protocol::Key key = keys[from];
-    Value* const out = all_out + from * options_.width;
-    const std::size_t count = std::min<std::size_t>(keys.size() - from, part.keys.last - key);
-    if (stride_bytes_ == row_bytes_) {
-      transport::copy_words(out, mapped_row(part, key), count * options_.width);
-    } else {
-      for (std::size_t i = 0; i < count; ++i) {
-        transport::copy_words(out + i * options_.width, mapped_row(part, key + i), options_.width);
-      }
-    }
-    if (!part.current->empty()) {
-      for (std::size_t i = 0; i < count; ++i) add_own(part, key + i, out + i * options_.width);
-    }
-    count_read(part.view->min_clock, count);
-    return count;
-  }
-
-  /// As pull_in_place(). The hot path of a pull across a network: one lookup and one copy a row.
-  std::size_t pull_cached(Part& part, const KeySequence& keys, std::size_t i, consistency::Clock needed,
-                          Value* out) {
-    const std::size_t width = options_.width;
-    const consistency::Clock min_clock = part.view->min_clock;
-    std::uint64_t fresh = 0;  // rows as fresh as the lane, all but a few
-    for (; i < keys.size(); ++i) {
-      const protocol::Key key = keys[i];
-      if (key - part.keys.first >= part.keys.size()) break;
-      const RowCache::Row* const row = part.cache->find(key);
-      if (row != nullptr && row->clock >= needed) {
-        std::memcpy(out + i * width, row->values(), row_bytes_);
-        if (row->clock >= min_clock) {
-          ++fresh;
-        } else {
-          count_read(row->clock);
-        }
-      } else if (!fetch_mapped(part, key, out + i * width)) {
-        break;
-      }
-    }
-    count_read(min_clock, fresh);
-    return i;
-  }
-
-  /// A row that is not in the cache, or too old there, where the server's memory is mapped.
-  bool fetch_mapped(Part& part, protocol::Key key, Value* out) {
-    if (part.mapped == nullptr || (!part.outstanding.empty() && has_unapplied(part, key))) return false;
-    transport::copy_words(out, mapped_row(part, key), options_.width);
-    take_fetched(part, key, reinterpret_cast<const std::byte*>(out), part.view->min_clock,
-                 reinterpret_cast<std::byte*>(out));
-    return true;
-  }
-
   void add_values(std::byte* to, const std::byte* update) const override {
     // Local memory: nobody else reads it at the same time.
     auto* const values = reinterpret_cast<Value*>(to);
@@ -244,11 +151,11 @@ absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const
                                                   keys.size() * options_.width, values));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys.is_range()) i = keys.size() - 1;  // the last key of a range speaks for all
     if (keys[i] >= options_.rows) {
       return absl::InvalidArgumentError(
           fmt::format("table \"{}\" has keys below {}, not {}", options_.name, options_.rows, keys[i]));
     }
-    if (keys.is_range()) i = std::max(i + 1, keys.size() - 1) - 1;  // the last key of a range speaks for all
   }
   return absl::OkStatus();
 }
@@ -258,11 +165,22 @@ consistency::Clock TableCore::needed_clock() const {
                   session_.barrier_clock());
 }
 
-void TableCore::count_read(consistency::Clock clock, std::uint64_t rows) {
+std::uint64_t& TableCore::reads_at(consistency::Clock clock) {
   const consistency::Clock lag = -1 - consistency::clock_differential(clock, session_.current_clock());
   const std::size_t bin =
       std::min(static_cast<std::size_t>(std::max<consistency::Clock>(lag, 0)), kHistogramBins - 1);
-  staleness_.reads_by_lag[bin] += rows;
+  return staleness_.reads_by_lag[bin];
+}
+
+void TableCore::refresh(Part& part) {
+  const consistency::Clock needed = needed_clock();
+  const consistency::Clock min_clock = part.view->min_clock;
+  part.reading = {.epoch = session_.epoch(),
+                  .needed = needed,
+                  .min_clock = min_clock,
+                  .allowed = min_clock >= needed,
+                  .has_outstanding = !part.outstanding.empty(),
+                  .counter = &reads_at(min_clock)};
 }
 
 bool TableCore::has_unapplied(const Part& part, protocol::Key key) {
@@ -284,17 +202,25 @@ RowCache::Row* TableCore::cache_row(Part& part, protocol::Key key) {
 void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock clock,
                              std::byte* out) {
   if (out != values) std::memcpy(out, values, row_bytes_);
-  if (const std::byte* own = part.current->find(key)) add_values(out, own);
+  add_own(part, key, out);
   RowCache::Row* const row = cache_row(part, key);
-  if (row != nullptr && row->clock > clock) {
+  if (row != nullptr && row->clock() > clock) {
     // An eager push has overtaken the read.
     std::memcpy(out, row->values(), row_bytes_);
-    clock = std::min(row->clock, part.view->min_clock);
+    clock = std::min(row->clock(), part.view->min_clock);
   } else if (row != nullptr) {
     std::memcpy(row->values(), out, row_bytes_);
-    row->clock = clock;
+    row->set_clock(clock);
   }
-  count_read(clock);
+  ++reads_at(clock);
+}
+
+/// A row that is not in the cache, or too old there, where the server's memory is mapped.
+bool TableCore::fetch_mapped(Part& part, protocol::Key key, std::byte* out) {
+  if (part.mapped == nullptr || (part.reading.has_outstanding && has_unapplied(part, key))) return false;
+  copy_mapped(out, mapped_row(part, key), row_bytes_);
+  take_fetched(part, key, out, part.reading.min_clock, out);
+  return true;
 }
 
 absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates) {
@@ -328,7 +254,7 @@ bool TableCore::add_run(PullOperation& operation, std::size_t& staged_bytes) {
     if (part.mapped != nullptr || part.view->min_clock < needed_clock() || has_unapplied(part, key))
       return false;
     const RowCache::Row* const row = part.cache->find(key);
-    return row == nullptr || row->clock < needed_clock();
+    return row == nullptr || row->clock() < needed_clock();
   };
   if (!fetchable(first)) return false;
   if (!operation.staging) {
@@ -390,6 +316,7 @@ absl::Status TableCore::ship(consistency::Clock clock) {
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
     if (!next.ok()) return next.status();
     UpdateBuffer& buffer = *part->outstanding.emplace_back(std::exchange(part->current, *std::move(next)));
+    session_.start_epoch();
     const std::uint64_t first = part->view->shipped;
     for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = first + i;
     part->view->shipped += buffer.chunks();
@@ -448,8 +375,8 @@ absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message
       if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
         add_values(row->values(), own);
     }
-    if (const std::byte* own = part.current->find(key)) add_values(row->values(), own);
-    row->clock = RowCache::kLive;
+    add_own(part, key, row->values());
+    row->set_clock(RowCache::kLive);
   }
   session_.counters().rows_eagerly_received += message.header.count;
   return absl::OkStatus();

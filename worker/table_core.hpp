@@ -38,6 +38,17 @@ struct Part {
   std::vector<std::unique_ptr<UpdateBuffer>> spare;
   std::unique_ptr<RowCache> cache;  ///< nullptr: reads are in place
   std::vector<protocol::Key> to_subscribe;
+
+  /// What a read must know, worked out once for the many between two changes of the session's epoch.
+  struct Reading {
+    std::uint64_t epoch = 0;
+    consistency::Clock needed = 0;     ///< a row must be as good as this clock
+    consistency::Clock min_clock = 0;  ///< what the server's rows and live ones are as good as
+    bool allowed = false;              ///< min_clock ≥ needed
+    bool has_outstanding = false;
+    std::uint64_t* counter = nullptr;  ///< of reads at min_clock, in the staleness histogram
+  };
+  Reading reading;
 };
 
 /// Keys of one operation: a set or a range.
@@ -104,8 +115,10 @@ class TableCore {
 
   absl::Status check(const KeySequence& keys, std::size_t values) const;
 
-  /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size().
-  virtual std::size_t pull_now(const KeySequence& keys, std::size_t from, std::byte* out) = 0;
+  /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size(). Keys: a
+  /// KeySequence or what has its functions. Defined in pull_now.hpp.
+  template <class Keys>
+  std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   absl::Status push(const KeySequence& keys, const std::byte* updates);
 
   /// One step of a pull: true when it has ended.
@@ -122,13 +135,18 @@ class TableCore {
   [[nodiscard]] std::size_t most_outstanding() const;
 
  protected:
-  void count_read(consistency::Clock clock, std::uint64_t rows = 1);
+  /// The counter of reads as good as `clock`.
+  [[nodiscard]] std::uint64_t& reads_at(consistency::Clock clock);
   [[nodiscard]] consistency::Clock needed_clock() const;
+  void refresh(Part& part);
   /// Some of this worker's shipped updates of the row may be missing in the server's row.
   [[nodiscard]] static bool has_unapplied(const Part& part, protocol::Key key);
   /// Where a fetched row goes to stay; nullptr where the cache is full.
   RowCache::Row* cache_row(Part& part, protocol::Key key);
   virtual void add_values(std::byte* to, const std::byte* update) const = 0;
+  void add_own(const Part& part, protocol::Key key, std::byte* row) const {
+    if (const std::byte* const own = part.current->find(key)) add_values(row, own);
+  }
   virtual void push_now(const KeySequence& keys, const std::byte* updates, absl::Status& status) = 0;
   /// A row that has just been read from the server: into the cache, with this worker's updates, and out.
   void take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock clock,
@@ -156,6 +174,16 @@ class TableCore {
   [[nodiscard]] Part& find_part(protocol::Key key);
   void post_reads(PullOperation& operation);
   bool add_run(PullOperation& operation, std::size_t& staged_bytes);
+  template <class Keys>
+  std::size_t pull_in_place(Part& part, const Keys& keys, std::size_t i, std::byte* out);
+  template <class Keys>
+  std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
+  bool fetch_mapped(Part& part, protocol::Key key, std::byte* out);
+  [[nodiscard]] const std::byte* mapped_row(const Part& part, protocol::Key key) const {
+    return part.mapped + (key - part.keys.first) * stride_bytes_;
+  }
+  /// Between the server's memory, where others write, and this worker's.
+  void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void finish_runs(PullOperation& operation);
 };
 
