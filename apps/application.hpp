@@ -82,10 +82,11 @@ class Application {
   [[nodiscard]] virtual std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const = 0;
 
-  /// Trains as one worker of many. Bad input is INVALID_ARGUMENT, "file:line: what was expected".
-  virtual absl::Status run_worker(WorkerContext& context) = 0;
+  /// Trains as one worker of many. Called by all threads of a process (--threads) at once, on one object.
+  /// Bad input is INVALID_ARGUMENT, "file:line: what was expected".
+  virtual absl::Status run_worker(WorkerContext& context) const = 0;
   /// Trains in a plain loop over the same kernel, without a parameter server (--baseline).
-  virtual absl::Status run_baseline(BaselineContext& context) = 0;
+  virtual absl::Status run_baseline(BaselineContext& context) const = 0;
 };
 
 /// Makes each application the binary knows, in the order of --help.

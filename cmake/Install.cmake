@@ -10,7 +10,8 @@ set(public_headers
     consistency/model.hpp
     protocol/partition.hpp
     transport/transport.hpp
-    transport/shm/shm_transport.hpp)
+    transport/shm/shm_transport.hpp
+    transport/verbs/verbs_transport.hpp)
 
 foreach(library transport consistency protocol worker)
   set_target_properties(verbena_${library} PROPERTIES EXPORT_NAME ${library})

@@ -58,10 +58,10 @@ class Lda final : public Application {
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
-  absl::Status run_worker(WorkerContext& context) override {
+  absl::Status run_worker(WorkerContext& context) const override {
     return with_enough_memory([&] { return train_as_worker(context); });
   }
-  absl::Status run_baseline(BaselineContext& context) override {
+  absl::Status run_baseline(BaselineContext& context) const override {
     return with_enough_memory([&] { return train_alone(context); });
   }
 

@@ -120,8 +120,8 @@ class MatrixFactorization final : public Application {
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
-  absl::Status run_worker(WorkerContext& context) override;
-  absl::Status run_baseline(BaselineContext& context) override;
+  absl::Status run_worker(WorkerContext& context) const override;
+  absl::Status run_baseline(BaselineContext& context) const override;
 
  private:
   [[nodiscard]] RowFormat format() const {
@@ -133,8 +133,8 @@ class MatrixFactorization final : public Application {
   [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t staleness) const;
   absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, std::uint32_t staleness,
                            Reporter& reporter) const;
-  absl::Status train_as_worker(WorkerContext& context);
-  absl::Status train_alone(BaselineContext& context);
+  absl::Status train_as_worker(WorkerContext& context) const;
+  absl::Status train_alone(BaselineContext& context) const;
   absl::Status save_from_tables(Session& session, const ConsistencyModel& consistency, const Job& job,
                                 const FactorRows& users, Table<float>& items) const;
   absl::Status save_local(const Job& job, const FactorRows& users, const FactorRows& items) const;
@@ -300,7 +300,7 @@ absl::StatusOr<Job> MatrixFactorization::load(std::uint32_t rank, std::uint32_t 
   return job;
 }
 
-absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) {
+absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   const RowFormat format = this->format();
   absl::StatusOr<Job> job =
@@ -354,7 +354,7 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
       });
 }
 
-absl::Status MatrixFactorization::train_alone(BaselineContext& context) {
+absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
   const RowFormat format = this->format();
   absl::StatusOr<Job> job = load(0, 1, 0, context.reporter);
   if (!job.ok()) return job.status();
@@ -400,12 +400,12 @@ absl::Status with_enough_memory(const Run& run) {
   }
 }
 
-absl::Status MatrixFactorization::run_worker(WorkerContext& context) {
+absl::Status MatrixFactorization::run_worker(WorkerContext& context) const {
   if (absl::Status status = check_options(context.session.workers()); !status.ok()) return status;
   return with_enough_memory([&] { return train_as_worker(context); });
 }
 
-absl::Status MatrixFactorization::run_baseline(BaselineContext& context) {
+absl::Status MatrixFactorization::run_baseline(BaselineContext& context) const {
   if (absl::Status status = check_options(1); !status.ok()) return status;
   return with_enough_memory([&] { return train_alone(context); });
 }

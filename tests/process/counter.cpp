@@ -45,7 +45,7 @@ class Counter : public Application {
     return {{"counted", sums.at("count")}, {"workers_heard", sums.at("workers")}};
   }
 
-  absl::Status run_worker(WorkerContext& context) override {
+  absl::Status run_worker(WorkerContext& context) const override {
     const bool first = context.session.rank() == 0;
     auto table = context.session.table<std::int64_t>(
         {.name = "counts", .rows = kRows, .width = kWidth, .consistency = context.consistency});
@@ -66,7 +66,7 @@ class Counter : public Application {
     return first ? finish(context.reporter, values.back()) : absl::OkStatus();
   }
 
-  absl::Status run_baseline(BaselineContext& context) override {
+  absl::Status run_baseline(BaselineContext& context) const override {
     for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
       if (absl::Status status = misbehave(iteration == 2, context.stop); !status.ok()) return status;
       report(context.reporter, iteration, static_cast<double>(iteration));
