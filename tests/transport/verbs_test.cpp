@@ -224,6 +224,32 @@ TEST_F(VerbsTest, SaysWhyNoDeviceCanBeUsed) {
   EXPECT_THAT(message(unknown.status()), HasSubstr("\"mlx5_9\""));
 }
 
+TEST_F(VerbsTest, TellsWhyItWouldNotUseAPort) {
+  add_devices();
+  const VerbsSurvey survey = survey_verbs(fabric_->api());
+  ASSERT_EQ(survey.devices.size(), 2U);
+  const VerbsDevice& right = survey.devices[1];
+  EXPECT_EQ(verbs_obstacle({}, right, right.ports.at(0)), "");
+  EXPECT_EQ(verbs_obstacle({.device = "right", .port = 1}, right, right.ports.at(0)), "");
+  EXPECT_THAT(verbs_obstacle({.device = "left"}, right, right.ports.at(0)),
+              HasSubstr("not the one asked for"));
+  EXPECT_THAT(verbs_obstacle({.port = 2}, right, right.ports.at(0)), HasSubstr("not the one asked for"));
+}
+
+TEST_F(VerbsTest, SurveysWhatATransportNeeds) {
+  add_devices();
+  const VerbsSurvey whole = survey_verbs(fabric_->api());
+  EXPECT_TRUE(whole.ibverbs.ok() && whole.rdmacm.ok() && whole.listing->ok() &&
+              whole.connection_manager->ok());
+  EXPECT_EQ(whole.devices.size(), 2U);
+  fabric_->fail_call("get_device_list", ENOSYS);
+  fabric_->fail_call("create_event_channel", ENODEV);
+  const VerbsSurvey broken = survey_verbs(fabric_->api());
+  EXPECT_THAT(message(*broken.listing), HasSubstr("ib_uverbs"));
+  EXPECT_THAT(message(*broken.connection_manager), HasSubstr("rdma_ucm"));
+  EXPECT_TRUE(broken.devices.empty());
+}
+
 TEST_F(VerbsTest, RefusesImpossibleOptions) {
   add_devices();
   for (const VerbsOptions& wrong :

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
@@ -91,6 +92,11 @@ std::string text_of(const ibv_gid& gid) {
   return text;
 }
 
+std::string interface_name(std::uint32_t index) {
+  char name[IF_NAMESIZE] = "";
+  return index != 0 && ::if_indextoname(index, name) != nullptr ? name : "";
+}
+
 /// Fills the GIDs, and the address: of the RoCEv2 ones an IPv4 address before others, none that is
 /// link-local.
 void query_gids(const VerbsApi& api, ibv_context* context, int table_length, VerbsDevice::Port& port) {
@@ -99,8 +105,10 @@ void query_gids(const VerbsApi& api, ibv_context* context, int table_length, Ver
     ibv_gid_entry entry{};
     const auto position = static_cast<std::uint32_t>(index);
     if (api.query_gid(context, port.number, position, &entry, 0, sizeof(entry)) != 0) continue;
-    port.gids.push_back(
-        {.index = position, .type = gid_type_name(entry.gid_type), .text = text_of(entry.gid)});
+    port.gids.push_back({.index = position,
+                         .type = gid_type_name(entry.gid_type),
+                         .text = text_of(entry.gid),
+                         .interface = interface_name(entry.ndev_ifindex)});
     const bool usable =
         entry.gid_type == IBV_GID_TYPE_ROCE_V2 && IN6_IS_ADDR_LINKLOCAL(&as_ipv6(entry.gid)) == 0;
     if (!usable || found_ipv4) continue;
@@ -122,6 +130,7 @@ VerbsDevice::Port inspect_port(const VerbsApi& api, ibv_context* context, std::u
   port.state = state_name(attributes.state);
   port.link_layer = ethernet ? "Ethernet" : "InfiniBand";
   port.mtu_bytes = 128U << static_cast<unsigned>(attributes.active_mtu);
+  port.max_mtu_bytes = 128U << static_cast<unsigned>(attributes.max_mtu);
   query_gids(api, context, attributes.gid_tbl_len, port);
   if (attributes.state != IBV_PORT_ACTIVE) {
     port.obstacle = fmt::format("the port is {}: is its network interface up and the cable in?", port.state);
@@ -143,6 +152,8 @@ VerbsDevice inspect(const VerbsApi& api, ibv_device* device) {
   ibv_device_attr attributes{};
   if (const int error = api.query_device(context, &attributes); error != 0) {
     report.obstacle = errno_text(error, "it cannot be queried");
+  } else if (attributes.phys_port_cnt == 0) {
+    report.obstacle = "it has no port";
   }
   report.windows = (attributes.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0;
   for (unsigned number = 1; number <= attributes.phys_port_cnt; ++number) {
@@ -152,19 +163,22 @@ VerbsDevice inspect(const VerbsApi& api, ibv_device* device) {
   return report;
 }
 
-/// The first port that the options allow and that can be used; otherwise why not, appended to `obstacles`.
+constexpr std::string_view kNotWanted = "not the one asked for";
+
+std::string device_obstacle(const VerbsOptions& options, const VerbsDevice& device) {
+  const bool wanted = options.device.empty() || device.name == options.device;
+  return wanted ? device.obstacle : std::string(kNotWanted);
+}
+
+/// The first port that can be used; otherwise why not, appended to `obstacles`.
 const VerbsDevice::Port* usable_port(const VerbsDevice& device, const VerbsOptions& options,
                                      std::string& obstacles) {
-  if (!options.device.empty() && device.name != options.device) {
-    obstacles += fmt::format("; {}: not the one asked for", device.name);
-    return nullptr;
-  }
-  if (!device.obstacle.empty()) obstacles += fmt::format("; {}: {}", device.name, device.obstacle);
+  if (device.ports.empty())
+    obstacles += fmt::format("; {}: {}", device.name, device_obstacle(options, device));
   for (const VerbsDevice::Port& port : device.ports) {
-    const bool wanted = options.port == 0 || port.number == options.port;
-    if (wanted && port.obstacle.empty() && device.obstacle.empty()) return &port;
-    obstacles += fmt::format("; {} port {}: {}", device.name, port.number,
-                             wanted ? port.obstacle : "not the one asked for");
+    const std::string obstacle = verbs_obstacle(options, device, port);
+    if (obstacle.empty()) return &port;
+    obstacles += fmt::format("; {} port {}: {}", device.name, port.number, obstacle);
   }
   return nullptr;
 }
@@ -299,6 +313,13 @@ RegisteredMemory::~RegisteredMemory() {
 }  // namespace verbena::transport::verbs
 
 namespace verbena::transport {
+
+std::string verbs_obstacle(const VerbsOptions& options, const VerbsDevice& device,
+                           const VerbsDevice::Port& port) {
+  if (std::string obstacle = verbs::device_obstacle(options, device); !obstacle.empty()) return obstacle;
+  const bool wanted = options.port == 0 || port.number == options.port;
+  return wanted ? port.obstacle : std::string(verbs::kNotWanted);
+}
 
 absl::StatusOr<std::vector<VerbsDevice>> list_verbs_devices(std::shared_ptr<const VerbsApi> api) {
   if (api == nullptr) {

@@ -73,7 +73,9 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) {
   return ::ibv_post_recv(qp, requests, bad);
 }
 
-absl::Status load_verbs(VerbsApi& api) {
+}  // namespace
+
+absl::Status load_ibverbs(VerbsApi& api) {
   Library library("libibverbs.so.1", "libibverbs1");
   ibv_device** (*get_device_list)(int*) = nullptr;
   library.find("ibv_get_device_list", get_device_list);
@@ -108,7 +110,7 @@ absl::Status load_verbs(VerbsApi& api) {
   return library.status();
 }
 
-absl::Status load_connection_manager(VerbsApi& api) {
+absl::Status load_rdmacm(VerbsApi& api) {
   Library library("librdmacm.so.1", "librdmacm1");
   rdma_event_channel* (*create_event_channel)() = nullptr;
   library.find("rdma_create_event_channel", create_event_channel);
@@ -133,12 +135,10 @@ absl::Status load_connection_manager(VerbsApi& api) {
   return library.status();
 }
 
-}  // namespace
-
 absl::StatusOr<VerbsApi> load_verbs_api() {
   VerbsApi api{};
-  if (absl::Status status = load_verbs(api); !status.ok()) return status;
-  if (absl::Status status = load_connection_manager(api); !status.ok()) return status;
+  if (absl::Status status = load_ibverbs(api); !status.ok()) return status;
+  if (absl::Status status = load_rdmacm(api); !status.ok()) return status;
   return api;
 }
 

@@ -71,7 +71,11 @@ struct VerbsApi {
   int (*disconnect)(rdma_cm_id*);
 };
 
-/// The table of the host's libraries; UNAVAILABLE says which is missing and how to get it.
+/// Each fills its part of the table from the host's library; UNAVAILABLE says how to get it if it is missing.
+absl::Status load_ibverbs(VerbsApi& api);
+absl::Status load_rdmacm(VerbsApi& api);
+
+/// The whole table.
 absl::StatusOr<VerbsApi> load_verbs_api();
 
 }  // namespace verbena::transport

@@ -468,4 +468,20 @@ absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(const Verbs
                                                      std::move(wake_up));
 }
 
+VerbsSurvey survey_verbs(std::shared_ptr<const VerbsApi> api) {
+  VerbsSurvey survey;
+  if (api == nullptr) {
+    VerbsApi loaded{};
+    survey.ibverbs = load_ibverbs(loaded);
+    survey.rdmacm = load_rdmacm(loaded);
+    if (!survey.ibverbs.ok() || !survey.rdmacm.ok()) return survey;
+    api = std::make_shared<const VerbsApi>(std::move(loaded));
+  }
+  auto devices = list_verbs_devices(api);
+  survey.listing = devices.status();
+  if (devices.ok()) survey.devices = std::move(*devices);
+  survey.connection_manager = verbs::ManagerChannel::create(*api).status();
+  return survey;
+}
+
 }  // namespace verbena::transport

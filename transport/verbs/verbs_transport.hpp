@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,14 +82,16 @@ absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(
 struct VerbsDevice {
   struct Gid {
     std::uint32_t index = 0;
-    std::string type;  ///< "InfiniBand", "RoCEv1", "RoCEv2"
-    std::string text;  ///< as an IPv6 address; IPv4-mapped ones as an IPv4 address
+    std::string type;       ///< "InfiniBand", "RoCEv1", "RoCEv2"
+    std::string text;       ///< as an IPv6 address; IPv4-mapped ones as an IPv4 address
+    std::string interface;  ///< the network interface that it belongs to; empty if none of this namespace
   };
   struct Port {
     std::uint8_t number = 0;
     std::string state;       ///< such as "active"
     std::string link_layer;  ///< "InfiniBand" or "Ethernet"
     std::uint32_t mtu_bytes = 0;
+    std::uint32_t max_mtu_bytes = 0;
     std::vector<Gid> gids;
     std::string obstacle;  ///< why it cannot be used; empty if it can
     std::string address;   ///< what listen() would take for an empty HOST; empty: any
@@ -102,5 +105,21 @@ struct VerbsDevice {
 
 /// UNAVAILABLE if the libraries are missing or the kernel's interface is; empty if there is no device.
 absl::StatusOr<std::vector<VerbsDevice>> list_verbs_devices(std::shared_ptr<const VerbsApi> api = nullptr);
+
+/// Why a transport of these options would not use this port of this device; empty if it would. Of those that
+/// it would use it takes the first, in the order of list_verbs_devices().
+std::string verbs_obstacle(const VerbsOptions& options, const VerbsDevice& device,
+                           const VerbsDevice::Port& port);
+
+/// What a transport needs of this host, in the order in which it needs it; nullopt: not tried, because
+/// something before it is missing. Each error says what helps.
+struct VerbsSurvey {
+  absl::Status ibverbs;                            ///< libibverbs can be loaded
+  absl::Status rdmacm;                             ///< librdmacm can be loaded
+  std::optional<absl::Status> listing;             ///< the kernel lists its devices
+  std::optional<absl::Status> connection_manager;  ///< the kernel's can be used
+  std::vector<VerbsDevice> devices;
+};
+VerbsSurvey survey_verbs(std::shared_ptr<const VerbsApi> api = nullptr);
 
 }  // namespace verbena::transport
