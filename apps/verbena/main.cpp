@@ -1,6 +1,7 @@
 // The program `verbena`: which applications and subcommands there are.
 #include "apps/verbena/bench_command.hpp"
 #include "apps/verbena/commands.hpp"
+#include "apps/verbena/doctor_command.hpp"
 #include "apps/verbena/generate_command.hpp"
 
 int main(int argc, char** argv) {
@@ -9,5 +10,6 @@ int main(int argc, char** argv) {
                       {
                           add_generate_command,
                           add_bench_command,
+                          add_doctor_command,
                       });
 }

@@ -127,6 +127,7 @@ std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/
   }
   out += options_of(app, *this);
   if (!app->get_footer().empty()) out += "\n" + verbatim(app->get_footer(), 0);
+  if (app->get_footer().find("EXIT STATUS") != std::string::npos) return out;
   out += fmt::format("\nEXIT STATUS\n{}", verbatim("0      success\n"
                                                    "1      the run failed\n"
                                                    "2      impossible options or malformed input\n"

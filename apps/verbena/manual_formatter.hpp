@@ -7,6 +7,7 @@
 namespace verbena::apps {
 
 /// The description of a command is "one line" or "one line\n\nmore"; its footer comes as it stands.
+/// A footer that has a section EXIT STATUS takes the place of the usual one.
 class ManualFormatter : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;

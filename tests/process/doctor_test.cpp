@@ -1,0 +1,83 @@
+// `verbena doctor` on this host, whatever that has, and where libibverbs cannot be loaded.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// What the program says to programs; also checks that it says the same to people.
+nlohmann::json examine(
+    const verbena::testing::TemporaryFolder& folder, const std::function<void()>& prepare = [] {}) {
+  const Ended json_run = run(VERBENA_PROGRAM, {"doctor", "--json"}, folder.path(), prepare);
+  const Ended text_run = run(VERBENA_PROGRAM, {"doctor"}, folder.path(), prepare);
+  nlohmann::json json = nlohmann::json::parse(json_run.out);
+  const bool verbs = json.at("verbs").get<bool>();
+  const bool shared_memory = json.at("shared_memory").get<bool>();
+  EXPECT_EQ(json_run.status, verbs ? 0 : shared_memory ? 1 : 3);
+  EXPECT_EQ(text_run.status, json_run.status);
+  EXPECT_THAT(text_run.out, Not(HasSubstr("\033"))) << "this is no terminal";
+  for (const nlohmann::json& finding : json.at("findings")) {
+    EXPECT_THAT(text_run.out, HasSubstr(finding.at("subject").get<std::string>()));
+  }
+  return json;
+}
+
+nlohmann::json finding(const nlohmann::json& json, const std::string& subject) {
+  for (const nlohmann::json& each : json.at("findings")) {
+    if (each.at("subject") == subject) return each;
+  }
+  ADD_FAILURE() << "nothing is said about " << subject;
+  return {};
+}
+
+TEST(DoctorTest, ThisHost) {
+  const verbena::testing::TemporaryFolder folder;
+  const nlohmann::json json = examine(folder);
+  EXPECT_TRUE(json.at("shared_memory").get<bool>()) << "the other tests need it, too";
+  EXPECT_EQ(finding(json, "kernel").at("level"), "ok");
+}
+
+TEST(DoctorTest, WithoutLibibverbs) {
+  const verbena::testing::TemporaryFolder folder;
+  verbena::testing::write_file(folder.path("libibverbs.so.1"), "");  // found first, and no library
+  const nlohmann::json json = examine(folder, [&] { ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1); });
+  EXPECT_FALSE(json.at("verbs").get<bool>());
+  EXPECT_EQ(finding(json, "libraries").at("level"), "problem");
+  EXPECT_THAT(finding(json, "libraries").at("text").get<std::string>(), HasSubstr("libibverbs"));
+}
+
+TEST(DoctorTest, ADeviceThatIsNotThere) {
+  const verbena::testing::TemporaryFolder folder;
+  const Ended ended = run(VERBENA_PROGRAM, {"doctor", "--device", "no_such_device"}, folder.path());
+  EXPECT_EQ(ended.status, 1);
+}
+
+TEST(DoctorTest, ImpossibleOptionsAreRefused) {
+  const verbena::testing::TemporaryFolder folder;
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"doctor", "--device-port", "0"}, {"doctor", "--device-port", "256"}, {"doctor", "rxe0"}}) {
+    const Ended ended = run(VERBENA_PROGRAM, arguments, folder.path());
+    EXPECT_EQ(ended.status, 2) << arguments.back();
+    EXPECT_THAT(ended.err, HasSubstr("verbena: error: "));
+  }
+}
+
+TEST(DoctorTest, HelpTellsItsOwnExitStatuses) {
+  const verbena::testing::TemporaryFolder folder;
+  const Ended ended = run(VERBENA_PROGRAM, {"doctor", "--help"}, folder.path());
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.out, HasSubstr("3      neither works"));
+  EXPECT_THAT(ended.out, Not(HasSubstr("the run failed")));
+}
+
+}  // namespace
+}  // namespace verbena::process_test
