@@ -127,7 +127,7 @@ void Server::on_event(const transport::Event& event) {
     case transport::Event::Kind::kAccepted:
       break;
   }
-  if (!status.ok()) fail(with_name(peer.connection->peer_name(), status));
+  if (!status.ok()) reject(peer, status);
 }
 
 void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
@@ -273,6 +273,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
     return on_clock(peer, header.clock);
   }
   if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {
+    inbox.done = true;
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
@@ -293,7 +294,11 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   } else {
     status = absl::InvalidArgumentError("sent rows, which only a server sends");
   }
-  if (status.ok()) enqueue(header.lane, task);
+  if (status.ok()) {
+    enqueue(header.lane, task);
+  } else {
+    inbox.done = true;  // no lane will say so
+  }
   return status;
 }
 

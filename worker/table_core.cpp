@@ -78,6 +78,11 @@ absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescr
                                   protocol::KeyRange keys) {
   lanes_ = static_cast<std::uint32_t>(link.lanes.size());
   const protocol::RangePartition lanes(keys.size(), lanes_);
+  if (shard.length_bytes < keys.size() * stride_bytes_) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} opened table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
+        options_.name, shard.length_bytes, keys.size(), stride_bytes_));
+  }
   const std::byte* const mapped = keys.size() == 0 ? nullptr : link.connection->mapped(shard);
   const ReadPath path = session_.options().read_path;
   if (mapped == nullptr && keys.size() > 0 && path == ReadPath::kInPlace) {

@@ -235,6 +235,40 @@ TEST(SessionTest, AServerThatDiesIsNamed) {
   EXPECT_EQ((*session)->clock(), status);
 }
 
+/// Another worker that neither goes on nor goes away, as one that is stopped.
+TEST(SessionTest, EachWaitHasADeadline) {
+  using Wait = std::function<absl::Status(Session&, Table<float>&, std::vector<float>&)>;
+  const std::vector<std::pair<ConsistencyModel, Wait>> waits = {
+      {Bsp{}, [](Session& session, auto&, auto&) { return session.clock(); }},
+      {Ssp{1}, [](Session& session, auto&, auto&) { return session.barrier(); }},
+      {Ssp{0},
+       [](Session& session, auto& table, auto& values) {
+         RETURN_IF_ERROR(session.clock());
+         return table.pull(KeyRange{0, 10}, values);
+       }},
+      {Essp{0}, [](Session& session, auto& table, auto& values) {
+         RETURN_IF_ERROR(session.clock());
+         return table.pull_async(KeyRange{0, 10}, values).wait();
+       }}};
+  for (const auto& [model, wait] : waits) {
+    SCOPED_TRACE(consistency::to_string(model));
+    ServerThreads servers({.servers = 2, .workers = 2});
+    auto idle = Session::connect(servers.session_options(1));
+    ASSERT_TRUE(idle.ok()) << idle.status();
+    SessionOptions options = servers.session_options(0);
+    options.clock_timeout_ms = 100;
+    auto session = Session::connect(options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    auto table = (*session)->table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = model});
+    ASSERT_TRUE(table.ok()) << table.status();
+    std::vector<float> values(10);
+    const absl::Status status = wait(**session, **table, values);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(message_of(status), HasSubstr("worker 0 waited 0.1 s for"));
+    EXPECT_EQ((*session)->clock(), status) << "for good";
+  }
+}
+
 TEST(SessionTest, ASecondWorkerOfOneRankIsRefused) {
   ServerThreads servers({.servers = 1, .workers = 2});
   auto first = Session::connect(servers.session_options(0));

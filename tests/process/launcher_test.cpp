@@ -373,6 +373,8 @@ TEST_F(LauncherTest, CtrlCEndsPolitely) {
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
     EXPECT_EQ(ended.status, 128 + signal) << ended.err;
     EXPECT_THAT(ended.err, AllOf(HasSubstr("verbena: stopped by SIG"), Not(HasSubstr("error"))));
+    // Politely: each worker comes to its end by itself.
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("counter 0 ends\n"), HasSubstr("counter 1 ends\n")));
     EXPECT_TRUE(gone(all, 0));
     EXPECT_THAT(outputs(), IsEmpty());
   }

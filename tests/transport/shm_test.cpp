@@ -17,7 +17,6 @@
 
 #include "tests/transport/backend.hpp"
 #include "transport/shm/shm_transport.hpp"
-#include "transport/shm/transfer.hpp"
 
 extern char** environ;
 
@@ -448,29 +447,6 @@ TEST(ShmTransport, RegionsComeAndGoWithoutEnd) {
     ASSERT_EQ(value_at<int>(local->bytes()), i);
   }
   EXPECT_LE(mappings(), before + 4);
-}
-
-TEST(ShmTransfer, EachWordOfACopyIsWhole) {
-  constexpr std::size_t kWords = 16;
-  alignas(64) std::array<std::uint64_t, kWords> shared{};
-  std::atomic<bool> stop = false;
-  std::thread writer([&] {
-    for (std::uint64_t round = 0; !stop; ++round) {
-      for (std::uint64_t& word : shared)
-        __atomic_store_n(&word, round % 2 == 0 ? 0 : ~0ULL, __ATOMIC_RELAXED);
-    }
-  });
-  alignas(64) std::array<std::uint64_t, kWords> copy{};
-  std::size_t torn = 0;
-  for (int i = 0; i < 300000; ++i) {
-    const std::size_t bytes = 65 + static_cast<std::size_t>(i) % 63;
-    shm::transfer(reinterpret_cast<std::byte*>(copy.data()),
-                  reinterpret_cast<const std::byte*>(shared.data()), bytes);
-    for (std::size_t word = 0; word < bytes / 8; ++word) torn += copy[word] != 0 && copy[word] != ~0ULL;
-  }
-  stop = true;
-  writer.join();
-  EXPECT_EQ(torn, 0U);
 }
 
 }  // namespace

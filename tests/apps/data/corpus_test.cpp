@@ -213,6 +213,8 @@ TEST_F(CorpusTest, SaysWhereAndWhat) {
   EXPECT_EQ(error_of("2\n2\n1\n1 1\n"), "text:4: expected document, word and count, found \"1 1\"");
   EXPECT_EQ(error_of("2\n2\n1\n3 1 1\n"), "text:4: expected a document from 1 to 2, found \"3 1 1\"");
   EXPECT_EQ(error_of("2\n2\n1\n1 0 1\n"), "text:4: expected a word from 1 to 2, found \"1 0 1\"");
+  EXPECT_EQ(error_of("2\n2\n1\n1 1 0\n"), "text:4: expected a count from 1 to 16777215, found \"1 1 0\"");
+  EXPECT_THAT(error_of("2\n2\n1\n1 1 16777216\n"), HasSubstr("text:4: expected a count from 1 to 16777215"));
   EXPECT_EQ(error_of("2\n2\n1\n1 1 -1\n"), "text:4: expected document, word and count, found \"1 1 -1\"");
   EXPECT_EQ(error_of("2\n2\n2\n1 1 1\n"),
             "text:4: expected 2 lines below the header, as line 3 says, found \"1 at the end of the file\"");

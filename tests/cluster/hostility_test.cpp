@@ -1,0 +1,287 @@
+// Peers that break the protocol's rules: strangers are refused and the job goes on; a worker or server that
+// is part of the job ends it, by its name, on all sides.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <future>
+#include <limits>
+#include <thread>
+
+#include "protocol/messages.hpp"
+#include "tests/cluster/cluster.hpp"
+#include "transport/message_ring.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::testing {
+namespace {
+
+using protocol::BulkHeader;
+using protocol::BulkKind;
+using ::testing::HasSubstr;
+using transport::Event;
+using transport::Opcode;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+constexpr std::size_t kRingBytes = 4096;
+
+const protocol::OpenTable kTable = {
+    .table = 0, .value_type = protocol::ValueType::kFloat, .rows = 10, .width = 2, .name = "rows"};
+const TableOptions kSameTable = {.name = "rows", .rows = 10, .width = 2, .consistency = Bsp{}};
+
+protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+
+/// One end of a connection that says what it is told to say.
+class Peer {
+ public:
+  Peer(transport::Transport& transport, std::unique_ptr<transport::Connection> connection)
+      : transport_(transport), connection_(std::move(connection)) {
+    receiver_ = *transport::RingReceiver::create(transport_, *connection_, kRingBytes);
+    sender_ = *transport::RingSender::create(transport_, *connection_);
+    memory_ = *transport_.allocate_region(kRingBytes, transport::Access::kLocal);
+  }
+
+  void say(std::string bytes) {
+    const transport::WorkRequest request{.opcode = Opcode::kSend,
+                                         .local = std::as_writable_bytes(std::span(bytes))};
+    EXPECT_EQ(connection_->post({&request, 1}), 1U);
+  }
+  void say(const protocol::ControlMessage& message) { say(protocol::encode(message)); }
+  void say_hello(std::uint32_t worker) {
+    say(protocol::Hello{.worker = worker,
+                        .workers = 2,
+                        .pid = static_cast<std::uint32_t>(::getpid()),
+                        .server = 0,
+                        .servers = 1,
+                        .inbox_bytes = kRingBytes,
+                        .push_ring = to_wire(receiver_->descriptor()),
+                        .inbox_credit = to_wire(sender_->credit_descriptor())});
+  }
+  void say_welcome(std::uint32_t lanes) {
+    say(protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
+                          .lanes = lanes,
+                          .inbox = to_wire(receiver_->descriptor()),
+                          .push_credit = to_wire(sender_->credit_descriptor())});
+  }
+  /// The next message of that kind; none within kPatience fails the test.
+  template <class Message>
+  Message hear() {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    std::array<Event, 16> events;
+    while (std::chrono::steady_clock::now() < end) {
+      std::optional<Message> heard;
+      for (const Event& event : std::span(events).first(transport_.poll(events))) {
+        if (event.kind != Event::Kind::kMessage) continue;
+        const auto message = protocol::decode_control(event.message);
+        if (message.ok() && std::holds_alternative<Message>(*message)) heard = std::get<Message>(*message);
+      }
+      if (heard) return *heard;
+    }
+    ADD_FAILURE() << "nothing of that kind was said";
+    return {};
+  }
+  void set_ring(const protocol::Descriptor& ring) { sender_->set_ring(from_wire(ring)); }
+  void send(const BulkHeader& header, std::string_view payload = {}) {
+    std::memcpy(memory_->bytes().data(), &header, sizeof header);
+    std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), payload.size());
+    EXPECT_EQ(sender_->try_send(memory_->bytes().first(sizeof header + payload.size()), *memory_),
+              transport::SendResult::kSent);
+  }
+  void notify(std::uint32_t notification) {
+    const transport::WorkRequest request{.opcode = Opcode::kWriteNotify, .notification = notification};
+    EXPECT_EQ(connection_->post({&request, 1}), 1U);
+  }
+
+ private:
+  transport::Transport& transport_;
+  std::unique_ptr<transport::Connection> connection_;
+  std::unique_ptr<transport::RingReceiver> receiver_;
+  std::unique_ptr<transport::RingSender> sender_;
+  std::unique_ptr<transport::MemoryRegion> memory_;
+};
+
+std::string record(Key key) {
+  std::string bytes(protocol::record_bytes(protocol::row_stride_bytes(kTable.value_type, kTable.width)),
+                    '\0');
+  std::memcpy(bytes.data(), &key, sizeof key);
+  return bytes;
+}
+std::string key_bytes(Key key) {
+  return std::string(reinterpret_cast<const char*>(&key), sizeof key);
+}
+std::string message_of(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+/// A job's one server, and a connection to it.
+struct Visitor {
+  explicit Visitor(const ServerThreads& servers)
+      : options(servers.session_options(1)),
+        peer(*options.transport,
+             *options.transport->connect(options.servers[0], options.transport->now() + kPatience)) {}
+  SessionOptions options;
+  Peer peer;
+};
+
+TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto job = std::async(std::launch::async, [&] {
+    auto session = Session::connect(servers.session_options(0));
+    return session.ok() ? (*session)->table<float>(kSameTable).status() : session.status();
+  });
+  std::string other_version = protocol::encode(protocol::Goodbye{});
+  other_version[4] = 9;
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {"what?", "not Verbena"},
+      {other_version, "protocol version 9"},
+      {protocol::encode(kTable), "before its hello"},
+      {protocol::encode(protocol::Goodbye{}), "before its hello"},
+      {protocol::encode(protocol::Welcome{.lanes = 1}), "before its hello"},
+      {protocol::encode(protocol::Hello{.worker = 1, .workers = 3, .servers = 1}), "a job of 2 workers"},
+      {protocol::encode(protocol::Hello{.worker = 1, .workers = 2, .servers = 1, .inbox_bytes = 7}), "rings"},
+  };
+  for (const auto& [said, answer] : all) {
+    Visitor visitor(servers);
+    visitor.peer.say(said);
+    EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr(answer));
+  }
+  {
+    Visitor visitor(servers);
+    visitor.peer.notify(8);
+    EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr("before its hello"));
+  }
+  EXPECT_TRUE(job.get().ok());
+  auto second = Session::connect(servers.session_options(1));
+  EXPECT_TRUE(second.ok()) << second.status();
+}
+
+TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
+  struct Case {
+    std::string error;
+    std::function<void(Peer&)> act;
+  };
+  const auto bulk = [](const BulkHeader& header, const std::string& payload = {}) {
+    return [header, payload](Peer& peer) { peer.send(header, payload); };
+  };
+  const auto control = [](const protocol::ControlMessage& message) {
+    return [message](Peer& peer) { peer.say(message); };
+  };
+  protocol::OpenTable other_table = kTable;
+  other_table.table = 7;
+  const std::vector<Case> cases = {
+      {"not Verbena", [](Peer& peer) { peer.say("what?"); }},
+      {"hello twice", [](Peer& peer) { peer.say_hello(1); }},
+      {"only a server sends", control(protocol::Welcome{.lanes = 1})},
+      {"opens table 7", control(other_table)},
+      {"no header", [](Peer& peer) { peer.notify(8); }},
+      {"4294967295 bytes", [](Peer& peer) { peer.notify(std::numeric_limits<std::uint32_t>::max()); }},
+      {"unknown kind", bulk({.kind = static_cast<BulkKind>(99)})},
+      {"only a server sends", bulk({.kind = BulkKind::kRows})},
+      {"table 7", bulk({.kind = BulkKind::kUpdates, .table = 7, .count = 1}, record(3))},
+      {"lane 9", bulk({.kind = BulkKind::kUpdates, .lane = 9, .count = 1}, record(3))},
+      {"key 10", bulk({.kind = BulkKind::kUpdates, .count = 1}, record(10))},
+      {"expected 2 records", bulk({.kind = BulkKind::kUpdates, .count = 2}, record(3))},
+      {"clock 3", bulk({.kind = BulkKind::kUpdates, .count = 1, .clock = 3}, record(3))},
+      {"clock 2 after", bulk({.kind = BulkKind::kClock, .clock = 2})},
+      {"clock -1 after", bulk({.kind = BulkKind::kClock, .clock = -1})},
+      {"key 10", bulk({.kind = BulkKind::kSubscribe, .count = 1}, key_bytes(10))},
+      {"expected 2 keys", bulk({.kind = BulkKind::kSubscribe, .count = 2}, key_bytes(3))},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.error);
+    ServerThreads servers({.servers = 1, .workers = 2});
+    std::promise<void> connected;
+    auto honest = std::async(std::launch::async, [&]() -> absl::Status {
+      auto session = Session::connect(servers.session_options(0));
+      connected.set_value();
+      if (!session.ok()) return session.status();
+      if (auto table = (*session)->table<float>(kSameTable); !table.ok()) return table.status();
+      return (*session)->barrier();  // for which the other never comes
+    });
+    connected.get_future().wait();
+    {
+      Visitor visitor(servers);
+      visitor.peer.say_hello(1);
+      visitor.peer.set_ring(visitor.peer.hear<protocol::Welcome>().inbox);
+      visitor.peer.say(kTable);
+      EXPECT_EQ(visitor.peer.hear<protocol::TableOpened>().table, 0U);
+      one.act(visitor.peer);
+      EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr(one.error));
+    }
+    const absl::Status server = servers.join(kPatience)[0];
+    for (const absl::Status& status : {server, honest.get()}) {
+      EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {})", ::getpid()))) << status;
+      EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
+    }
+  }
+}
+
+TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
+  struct Case {
+    std::string error;
+    std::function<void(Peer&)> at_hello;
+    std::function<void(Peer&)> at_table;
+  };
+  const auto welcome = [](Peer& peer) { peer.say_welcome(1); };
+  const auto bulk = [](const BulkHeader& header, const std::string& payload = {}) {
+    return [header, payload](Peer& peer) { peer.send(header, payload); };
+  };
+  const std::vector<Case> cases = {
+      {"not Verbena", [](Peer& peer) { peer.say("what?"); }, {}},
+      {"0 lanes", [](Peer& peer) { peer.say_welcome(0); }, {}},
+      {"only a worker sends", [](Peer& peer) { peer.say(protocol::Hello{.workers = 1, .servers = 1}); }, {}},
+      {"code of OK", [](Peer& peer) { peer.say(protocol::Failed{.code = 0, .reason = "x"}); }, {}},
+      {"two welcomes", welcome, welcome},
+      {"nobody asked for", welcome, [](Peer& peer) { peer.say(protocol::TableOpened{.table = 5}); }},
+      {"8 bytes for 10 rows", welcome,
+       [](Peer& peer) {
+         peer.say(protocol::TableOpened{.table = 0, .shard = {0, 8, 1}});
+       }},
+      {"no header", welcome, [](Peer& peer) { peer.notify(8); }},
+      {"kind 1", welcome, bulk({.kind = BulkKind::kUpdates})},
+      {"lane 9", welcome, bulk({.kind = BulkKind::kRows, .lane = 9})},
+      {"clock -1", welcome, bulk({.kind = BulkKind::kRows, .clock = -1})},
+      {"5 updates applied", welcome, bulk({.kind = BulkKind::kRows, .applied = 5})},
+      {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.error);
+    static int number = 0;
+    const std::string address = fmt::format("shm:hostile-{}-{}", ::getpid(), ++number);
+    auto transport = std::move(*transport::make_shm_transport());
+    ASSERT_TRUE(transport->listen(address).ok());
+    auto opening = std::async(std::launch::async, [&]() -> absl::Status {
+      auto session = Session::connect({.servers = {address}, .timeout_ms = 20'000});
+      return session.ok() ? (*session)->table<float>(kSameTable).status() : session.status();
+    });
+    std::unique_ptr<transport::Connection> accepted;
+    std::array<Event, 16> events;
+    while (accepted == nullptr) {
+      static_cast<void>(transport->poll(std::span(events).first(1)));
+      accepted = transport->take_accepted();
+    }
+    Peer peer(*transport, std::move(accepted));
+    peer.set_ring(peer.hear<protocol::Hello>().push_ring);
+    one.at_hello(peer);
+    if (one.at_table) {
+      EXPECT_EQ(peer.hear<protocol::OpenTable>().name, "rows");
+      one.at_table(peer);
+    }
+    const absl::Status status = opening.get();
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
+    EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::testing

@@ -1,0 +1,101 @@
+// Input and options of the real applications that cannot be: one line that says where, status 2, nothing
+// written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Bad {
+  std::string application;
+  std::string name;  ///< of the file; it may say the format
+  std::string text;
+  std::string error;  ///< after the file's name
+  std::vector<std::string> more = {};
+};
+
+class InputTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(".streams")) names.insert(name);
+    }
+    return names;
+  }
+  /// Runs it with all outputs, and expects one line, status 2 and no output.
+  void expect_refused(std::vector<std::string> arguments, const std::string& error) const {
+    const std::set<std::string> before = files();
+    arguments.insert(arguments.end(), {"--output", folder_.path("model"), "--metrics",
+                                       folder_.path("metrics"), "--report", folder_.path("report")});
+    const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.err, HasSubstr("verbena: error: " + error));
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    EXPECT_EQ(files(), before);
+  }
+
+  verbena::testing::TemporaryFolder folder_;
+};
+
+TEST_F(InputTest, AMalformedLineOfEachFormat) {
+  const std::vector<Bad> all = {
+      {"lda", "text", "Genesis 1\tIn the beginning\nno title\n", ":2: expected title<TAB>text"},
+      {"lda", "text", "word\nw\xE9\n", ":2: expected text in UTF-8"},
+      {"lda", "docword.x.txt", "2\n2\n2\n1 1 1\n1 3 1\n", ":5: expected a word from 1 to 2"},
+      {"lda", "ids.ldac", "2 0:1 7:2\n2 0:1\n", ":2: expected 2 id:count pairs"},
+      {"lda", "text", "\x1F\x8B\x08 not gzip", ":1: expected text or whole gzip data"},
+      {"mf", "u.data", "1\t2\t3\t4\n1\t2\n", ":2: expected user, item, rating and 1 more, separated by tabs"},
+      {"mf", "ratings.dat", "1::2::3\n1::2::good\n", ":2: expected a number as the rating"},
+      {"mf", "ratings.csv", "userId,movieId,rating\n1,2,3\n1,\"2,3\n", ":3: expected a closing quote"},
+      {"mf", "ratings", "user|item|rating\n1|2|3\n1||3\n", ":3: expected a user and an item"},
+  };
+  for (const Bad& bad : all) {
+    SCOPED_TRACE(bad.name + bad.error);
+    const std::string path = folder_.path(bad.name);
+    verbena::testing::write_file(path, bad.text);
+    expect_refused({"run", bad.application, "--data", path, "--servers", "2", "--workers", "2"},
+                   path + bad.error);
+    expect_refused({"run", bad.application, "--data", path, "--baseline"}, path + bad.error);
+    std::filesystem::remove(path);
+  }
+  expect_refused({"run", "lda", "--data", folder_.path("none")}, folder_.path("none") + ": cannot be read");
+}
+
+TEST_F(InputTest, MoreRowsThanMemory) {
+  // 2^20 words × 65535 topics × 4 bytes are 256 GiB in the table alone, and the worker's buffers come on top.
+  std::string text;
+  for (int word = 0; word < 1 << 20; ++word) text += "1 " + std::to_string(word) + ":1\n";
+  verbena::testing::write_file(folder_.path("words.ldac"), text);
+  expect_refused({"run", "lda", "--data", folder_.path("words.ldac"), "--topics", "65535"},
+                 "--topics 65535: 1048576 words in 1048576 documents then need about");
+}
+
+TEST_F(InputTest, OutputsThatCannotBeWritten) {
+  const std::string missing = folder_.path("no/such/folder");
+  verbena::testing::write_file(folder_.path("text"), "an ark of gopher wood\n");
+  verbena::testing::write_file(folder_.path("ratings"), "1\t2\t3\n1\t3\t4\n2\t2\t5\n2\t3\t1\n");
+  for (const std::vector<std::string>& application :
+       {std::vector<std::string>{"lda", "--data", folder_.path("text")},
+        {"mf", "--data", folder_.path("ratings"), "--test-fraction", "0"}}) {
+    std::vector<std::string> arguments = {"run"};
+    arguments.insert(arguments.end(), application.begin(), application.end());
+    arguments.insert(arguments.end(), {"--output", missing, "--iterations", "100000000"});  // said before
+    const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.err, HasSubstr("verbena: error: " + missing));
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::process_test
