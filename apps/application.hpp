@@ -29,8 +29,8 @@ struct IterationReport {
   std::int64_t iteration = 0;  ///< from 1
   double items = 0;            ///< examples really processed, in throughput_unit()
   double seconds = 0;          ///< training time of this iteration, evaluation excluded
-  std::map<std::string, double>
-      sums;  ///< additive parts of the objectives; empty where the iteration was not evaluated
+  /// Additive parts of the objectives; empty where the iteration was not evaluated.
+  std::map<std::string, double> sums;
 };
 
 /// Where a worker's (or the plain loop's) words go. Provided by the launcher.

@@ -1,21 +1,17 @@
 // The apply pipeline: a lane owns a contiguous part of each shard and is the only writer of its rows.
 //
-//   tasks (TBB queue) ──▶ apply the update rule, or hold back ──▶ mark dirty ──▶ min clock advanced ──▶
-//   gather rows
-//                                                                                        into push buffers
-//                                                                                        (TBB queue)
+//   tasks (TBB queue) ──▶ apply the update rule, or hold back ──▶ mark dirty
+//                     ──▶ min clock advanced ──▶ gather rows into push buffers (TBB queue)
 //
 // Invariants
 //  1. Tasks of one worker arrive in the order in which the worker made them.
 //  2. A message to worker w says in `applied` how many of w's updates the lane has applied, and the rows in
-//  it hold
-//     exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
+//     it hold exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
 //  3. The clock m goes to w only behind all rows that were dirty for w when m was reached.
 //  4. Under BSP a row changes only when the min clock advances, in the order (clock, worker, order of
-//  pushing).
+//     pushing).
 //  5. Memory: at most one dirty entry for each row and worker; kPushBuffers buffers for each worker;
-//  held-back updates
-//     of at most one clock for each worker ahead.
+//     held-back updates of at most one clock for each worker ahead.
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once

@@ -30,8 +30,8 @@ struct ServerOptions {
   std::uint32_t servers = 1;  ///< of the job
   std::uint32_t workers = 1;  ///< of the job
   // --- performance
-  std::uint32_t lanes =
-      1;  ///< parts of each shard that are applied independently; more than threads is a waste
+  /// Parts of each shard that are applied independently; more than threads is a waste.
+  std::uint32_t lanes = 1;
 };
 
 class Server {

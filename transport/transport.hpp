@@ -5,21 +5,18 @@
 // host's shared memory can all keep. What it promises, for every backend:
 //
 //   order        Requests of one connection are carried out in the order of posting. The bytes of several
-//   writes
-//                may become visible to the peer in any order; but when the peer has polled a kNotification or
-//                kMessage event, the bytes of that request and of all earlier writes of the connection are
-//                visible.
+//                writes may become visible to the peer in any order; but when the peer has polled a
+//                kNotification or kMessage event, the bytes of that request and of all earlier writes of the
+//                connection are visible.
 //   atomicity    Each naturally aligned 8-byte word of a transfer is whole. Nothing larger is.
 //   completion   A completed read has its bytes in local memory. A completed write or message has left: its
-//   local
-//                memory may be reused; the peer need not have seen it.
+//                local memory may be reused; the peer need not have seen it.
 //   failure      Once a connection has failed, each request still outstanding completes with an error, one
 //                kDisconnected event is raised, post() takes nothing more, and status() says why, with the
 //                peer's name. Nothing blocks, nothing aborts.
 //   rights       A peer reaches a region only if the region's Access allows the operation and only over a
-//   connection
-//                that the region was granted to. (Verbs on a device without memory windows, such as iWARP:
-//                over any connection of the transport, by whoever knows the region's key.)
+//                connection that the region was granted to. (Verbs on a device without memory windows, such
+//                as iWARP: over any connection of the transport, by whoever knows the region's key.)
 //
 // Thread safety: a Transport, its regions and its connections belong to one thread. Exceptions:
 // interrupt(), and the memory of the regions itself.
@@ -93,8 +90,8 @@ struct WorkRequest {
   /// must stay untouched until this request, or a later signaled one of the same connection, has completed.
   std::span<std::byte> local = {};
   const MemoryRegion* region = nullptr;
-  RemoteDescriptor remote =
-      {};  ///< remote.length_bytes ≥ local.size(); the transfer starts at remote.address
+  /// remote.length_bytes ≥ local.size(); the transfer starts at remote.address.
+  RemoteDescriptor remote = {};
 };
 
 /// How an operation ended. Everything but kOk means that the connection has failed.

@@ -1,16 +1,13 @@
 // A worker's place in a job: connections to all servers, its clock, its tables. The library's main header.
 //
-//   auto session = verbena::Session::connect(options);                       //
-//   StatusOr<std::unique_ptr<Session>> auto weights = (*session)->table<float>({.name = "weights", .rows = 1
-//   << 20, .width = 100,
-//                                            .consistency = verbena::Essp{.staleness = 2}});
-//   (*weights)->pull(keys, values);                                          // see worker/table.hpp
+//   auto session = verbena::Session::connect({.servers = {"shm:hello/server-0"}});
+//   auto weights = (*session)->table<float>(
+//       {.name = "weights", .rows = 1 << 20, .width = 100, .consistency = verbena::Essp{.staleness = 2}});
+//   (*weights)->pull(keys, values);       // see worker/table.hpp
 //   (*weights)->push(keys, gradients);
-//   (*session)->clock();                                                     // this worker finished one
-//   iteration
+//   (*session)->clock();                  // this worker has finished a clock
 //
-// Thread safety: a session and its tables belong to one thread. A process may hold many sessions; each is a
-// worker.
+// Thread safety: a session and its tables belong to one thread. A process may hold many; each is a worker.
 #pragma once
 
 #include <cstdint>
@@ -42,20 +39,23 @@ enum class ReadPath : std::uint8_t {
 
 struct SessionOptions {
   // --- behaviour
-  std::vector<std::string> servers;  ///< addresses, in the order of server ranks
-  std::uint32_t rank = 0;            ///< this worker, 0 ≤ rank < workers
+  /// Addresses, in the order of server ranks: "shm:NAME" on this host, "verbs:HOST:PORT" with the transport
+  /// of verbs_transport.hpp.
+  std::vector<std::string> servers;
+  std::uint32_t rank = 0;  ///< this worker, 0 ≤ rank < workers
   std::uint32_t workers = 1;
   ReadPath read_path = ReadPath::kAuto;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
-  /// Bound on every wait for other workers, that is, on how long one iteration of the slowest may take.
+  /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.
   std::uint32_t clock_timeout_ms = 3'600'000;
   /// nullptr: shared memory on this host. The session drives it alone.
   std::shared_ptr<transport::Transport> transport = nullptr;
   // --- performance
-  std::size_t inbox_bytes = std::size_t{8}
-                            << 20;  ///< ring per server for this worker's updates; larger batches block less
-  std::size_t push_ring_bytes = std::size_t{8} << 20;  ///< ring per server for eager pushes to this worker
+  /// Ring per server for this worker's updates; larger batches block less.
+  std::size_t inbox_bytes = std::size_t{8} << 20;
+  /// Ring per server for eager pushes to this worker.
+  std::size_t push_ring_bytes = std::size_t{8} << 20;
 };
 
 /// What a table is. All workers must name it alike; the first to do so creates it, zeroed.
@@ -64,22 +64,22 @@ struct TableOptions {
   std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
   std::uint32_t width = 0;  ///< values a row
   ConsistencyModel consistency = Ssp{};
-  std::uint64_t cache_rows =
-      UINT64_MAX;  ///< rows the cache may hold; further rows are read from the server each time
+  /// Rows the cache may hold; further rows are read from the server each time.
+  std::uint64_t cache_rows = UINT64_MAX;
 };
 
 /// How stale reads were: counts by clock differential (newest clock surely included − reader's clock; BSP is
 /// always −1).
 struct StalenessHistogram {
-  std::vector<std::uint64_t>
-      reads_by_lag;  ///< [i]: rows read with differential −1 − i; the last one holds all beyond
+  /// [i]: rows read with differential −1 − i; the last one holds all beyond.
+  std::vector<std::uint64_t> reads_by_lag;
   [[nodiscard]] double mean_clock_differential() const;
   void merge(const StalenessHistogram& other);
 };
 
 struct SessionStatistics {
-  double waited_seconds =
-      0;  ///< blocked in pull, push, clock or barrier because of the consistency model or a full ring
+  /// Blocked in any call: for other workers, for a server's answer, at a full ring, at connect().
+  double waited_seconds = 0;
   std::uint64_t rows_pulled = 0;
   std::uint64_t rows_pushed = 0;
   std::uint64_t rows_eagerly_received = 0;
@@ -109,7 +109,7 @@ class Session {
   template <class Value>
   absl::StatusOr<Table<Value>*> table(const TableOptions& options);
 
-  /// Ends this worker's iteration: ships its updates, advances its clock; waits only if the model says so.
+  /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so.
   absl::Status clock();
 
   /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it

@@ -9,11 +9,9 @@
 //                 acquire they make all that the sender wrote before visible to who has seen the event; the
 //                 rest is what the handshake of the doorbell needs (doorbell.hpp).
 //   consumed      stored by the receiver when it is done with the slots, read (acquire) by the sender before
-//   it
-//                 writes them again.
+//                 it writes them again.
 //   blocked       the same handshake the other way: a sender that found the ring full sets it and then looks
-//   at
-//                 `consumed` again; the receiver stores `consumed` and then looks at it.
+//                 at `consumed` again; the receiver stores `consumed` and then looks at it.
 //
 // The peer can write anything anywhere here at any time. Positions are therefore kept in private memory,
 // what is read is checked, and messages are copied out before anyone looks at them.
