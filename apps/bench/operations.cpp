@@ -2,17 +2,47 @@
 
 #include <algorithm>
 
+#include "apps/bench/yardsticks.hpp"
+
 namespace verbena::apps::bench {
 
 const std::vector<std::string>& operation_names() {
-  static const std::vector<std::string> kNames{"read",       "read-batch",   "write",         "write-notify",
-                                               "pull",       "pull-large",   "pull-in-place", "pull-batch",
-                                               "push-batch", "push-visible", "clock",         "idle-server"};
+  static const std::vector<std::string> kNames{"read",         "read-batch", "write",      "write-complete",
+                                               "write-notify", "pull",       "pull-large", "pull-in-place",
+                                               "pull-batch",   "push",       "push-batch", "push-applied",
+                                               "push-visible", "clock",      "subscribe",  "idle-server"};
   return kNames;
 }
 
 bool BenchOptions::wants(std::string_view operation) const {
   return operations.empty() || std::find(operations.begin(), operations.end(), operation) != operations.end();
+}
+
+absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backend,
+                               const std::string& address) {
+  auto client = Client::connect(backend, address, options.connections, memory_bytes(options));
+  if (!client.ok()) return client.status();
+  Report report;
+  if (absl::Status status = measure_transport(options, backend, **client, report); !status.ok())
+    return status;
+  if (absl::Status status = measure_tables(options, backend, **client, report); !status.ok()) return status;
+  return report;
+}
+
+absl::StatusOr<Yardstick> time_round_trip(const BenchOptions& options, const Backend& backend,
+                                          Client& client) {
+  if (backend.name == "shm") {
+    return Yardstick{.name = "core round trip",
+                     .value = time_core_round_trip(options.timing).percentile(0.5)};
+  }
+  constexpr std::size_t kBytes = 8;
+  if (absl::Status status = client.set_echo(Echo::kNotification, kBytes); !status.ok()) return status;
+  Samples samples;
+  absl::Status status = time_operation(
+      options.timing, [&] { return client.notify_and_back(kBytes); }, samples);
+  status.Update(client.set_echo(Echo::kNone, 0));
+  if (!status.ok()) return status;
+  return Yardstick{.name = "write-notify of 8 B and back", .value = samples.percentile(0.5)};
 }
 
 }  // namespace verbena::apps::bench

@@ -1,15 +1,15 @@
-// The measurements themselves. Each appends its results; the other side runs as a thread of this process with
-// a transport of its own.
+// The measurements themselves. Each appends its results. The other side is a responder (responder.hpp), in
+// another process of this host or on another host.
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "apps/bench/backend.hpp"
+#include "apps/bench/client.hpp"
 #include "apps/bench/report.hpp"
-#include "transport/transport.hpp"
 
 namespace verbena::apps::bench {
 
@@ -17,7 +17,12 @@ struct BenchOptions {
   std::vector<std::size_t> sizes_bytes{8, 64, 400, 4096, 65536, 1 << 20};
   std::vector<std::string> operations;  ///< empty: all
   TimingOptions timing;
-  std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>()> make_transport;
+  std::size_t depth = 128;  ///< requests under way on a connection, where bandwidth is measured
+  std::size_t batch =
+      64;  ///< requests posted together there (a quarter of the depth at most), and in read-batch
+  std::size_t connections = 1;  ///< where bandwidth is measured
+  std::size_t rounds = 1;       ///< each figure and perftest's, by turns; of perftest's the median is taken
+  bool perftest = false;
   /// Told before each measurement.
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
 
@@ -27,9 +32,28 @@ struct BenchOptions {
 /// Every name that BenchOptions::operations may hold.
 [[nodiscard]] const std::vector<std::string>& operation_names();
 
-/// read, read-batch, write, write-notify: the transport alone.
-absl::Status measure_transport(const BenchOptions& options, std::vector<Result>& results);
+/// Of the memory that the two sides open to each other.
+[[nodiscard]] std::size_t memory_bytes(const BenchOptions& options);
+
+struct Report {
+  std::vector<Result> results;
+  std::vector<std::string> notes;  ///< what did not go as it should, and what that means for the figures
+};
+
+/// All that the options want, over connections of its own to the responder at `address`.
+absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backend,
+                               const std::string& address);
+
+/// read, read-batch, write, write-complete, write-notify: the transport alone.
+absl::Status measure_transport(const BenchOptions& options, const Backend& backend, Client& client,
+                               Report& report);
 /// The rest: tables over it.
-absl::Status measure_tables(const BenchOptions& options, std::vector<Result>& results);
+absl::Status measure_tables(const BenchOptions& options, const Backend& backend, Client& client,
+                            Report& report);
+
+/// A request that the other side answers at once: over shared memory a cache line handed to another core and
+/// back, else a write of 8 bytes with notification and its like back.
+absl::StatusOr<Yardstick> time_round_trip(const BenchOptions& options, const Backend& backend,
+                                          Client& client);
 
 }  // namespace verbena::apps::bench

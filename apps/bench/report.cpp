@@ -2,9 +2,105 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
 namespace verbena::apps::bench {
 
 namespace {
+
+constexpr std::array<std::pair<const char*, double>, 5> kPercentiles{
+    {{"min", 0}, {"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}}};
+
+std::string figure_name(const Yardstick& yardstick) {
+  return yardstick.figure == Yardstick::Figure::kMedian ? "p50" : "bandwidth";
+}
+
+std::string figures_table(const std::vector<Result>& results) {
+  std::string table = fmt::format("{:<16}{:>8}", "operation", "size");
+  for (const auto& [name, fraction] : kPercentiles) table += fmt::format("{:>11}", name);
+  table += fmt::format("{:>10}{:>10}\n", "M msg/s", "MB/s");
+  for (const Result& result : results) {
+    table += fmt::format("{:<16}{:>8}", result.operation, size_text(result.bytes));
+    for (const auto& [name, fraction] : kPercentiles) {
+      table += fmt::format("{:>11}", time_text(result.samples.percentile(fraction)));
+    }
+    table += fmt::format("{:>10.4g}{:>10.4g}\n", result.per_second() / 1e6, result.bytes_per_second() / 1e6);
+  }
+  return table;
+}
+
+std::string yardsticks_table(const std::vector<Result>& results) {
+  std::string table = fmt::format("{:<16}{:>8} {:<10}{:>14}{:>14}{:>9}  {:<15} {}\n", "operation", "size",
+                                  "figure", "ours", "yardstick", "ratio", "budget", "the yardstick");
+  for (const Result& result : results) {
+    for (const Yardstick& yardstick : result.yardsticks) {
+      // The sign in a budget is of three bytes and one column: fmt counts columns.
+      table += fmt::format("{:<16}{:>8} {:<10}{:>14}{:>14}{:>9.3g}  {:<15} {}\n", result.operation,
+                           size_text(result.bytes), figure_name(yardstick),
+                           figure_text(yardstick, result.figure(yardstick)),
+                           figure_text(yardstick, yardstick.value), result.ratio(yardstick),
+                           budget_text(result, yardstick), yardstick.name);
+    }
+  }
+  return table;
+}
+
+nlohmann::json histogram_json(const Samples& samples) {
+  nlohmann::json buckets = nlohmann::json::array();
+  for (const Samples::Bucket& bucket : samples.histogram()) {
+    buckets.push_back({bucket.low_ns, bucket.high_ns, bucket.samples});
+  }
+  return buckets;
+}
+
+nlohmann::json yardstick_json(const Result& result, const Yardstick& yardstick) {
+  const bool median = yardstick.figure == Yardstick::Figure::kMedian;
+  nlohmann::json json{{"name", yardstick.name},
+                      {"figure", median ? "p50_ns" : "megabytes_per_second"},
+                      {"value", median ? yardstick.value : yardstick.value / 1e6},
+                      {"ours", median ? result.figure(yardstick) : result.figure(yardstick) / 1e6},
+                      {"ratio", result.ratio(yardstick)}};
+  if (yardstick.budget) {
+    json["budget"] = *yardstick.budget;
+    json["kept"] = result.keeps(yardstick);
+  }
+  return json;
+}
+
+nlohmann::json result_json(const Result& result) {
+  const Samples& samples = result.samples;
+  nlohmann::json json{{"operation", result.operation},
+                      {"what", result.what},
+                      {"bytes", result.bytes},
+                      {"operations", samples.operations()},
+                      {"min_ns", samples.percentile(0)},
+                      {"p50_ns", samples.percentile(0.5)},
+                      {"p99_ns", samples.percentile(0.99)},
+                      {"p999_ns", samples.percentile(0.999)},
+                      {"max_ns", samples.percentile(1)},
+                      {"histogram", histogram_json(samples)},
+                      {"messages_per_second", result.per_second()},
+                      {"megabytes_per_second", result.bytes_per_second() / 1e6}};
+  if (result.stream) {
+    json["stream"] = {{"connections", result.stream->connections},
+                      {"depth", result.stream->depth},
+                      {"batch", result.stream->batch}};
+  }
+  if (result.keys > 0) {
+    json["keys"] = result.keys;
+    json["keys_per_second"] = result.per_second() * static_cast<double>(result.keys);
+  }
+  json["yardsticks"] = nlohmann::json::array();
+  for (const Yardstick& yardstick : result.yardsticks) {
+    json["yardsticks"].push_back(yardstick_json(result, yardstick));
+  }
+  return json;
+}
+
+}  // namespace
 
 std::string time_text(double nanoseconds) {
   if (nanoseconds < 1e3) return fmt::format("{:.1f} ns", nanoseconds);
@@ -20,79 +116,68 @@ std::string size_text(std::size_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-std::string verdict(const Result& result) {
-  if (!result.yardstick) return "";
-  std::string text = fmt::format("{:6.2f} x {} of {}", *result.ratio(), result.yardstick->name,
-                                 time_text(result.yardstick->nanoseconds));
-  if (const auto budget = result.yardstick->budget) {
-    text += fmt::format(", budget {:.2g}: {}", *budget, result.misses_budget() ? "MISSED" : "kept");
+std::string figure_text(const Yardstick& yardstick, double value) {
+  return yardstick.figure == Yardstick::Figure::kMedian ? time_text(value)
+                                                        : fmt::format("{:.4g} MB/s", value / 1e6);
+}
+
+std::string budget_text(const Result& result, const Yardstick& yardstick) {
+  if (!yardstick.budget) return "";
+  return fmt::format("{} {:.4g}: {}", yardstick.figure == Yardstick::Figure::kMedian ? "≤" : "≥",
+                     *yardstick.budget, result.keeps(yardstick) ? "kept" : "MISSED");
+}
+
+double Result::per_second() const {
+  return stream ? stream->operations_per_second : samples.operations_per_second();
+}
+
+double Result::figure(const Yardstick& yardstick) const {
+  if (yardstick.ours) return *yardstick.ours;
+  return yardstick.figure == Yardstick::Figure::kMedian ? samples.percentile(0.5) : bytes_per_second();
+}
+
+double Result::ratio(const Yardstick& yardstick) const {
+  return yardstick.value > 0 ? figure(yardstick) / yardstick.value : 0;
+}
+
+bool Result::keeps(const Yardstick& yardstick) const {
+  return yardstick.figure == Yardstick::Figure::kMedian ? ratio(yardstick) <= *yardstick.budget
+                                                        : ratio(yardstick) >= *yardstick.budget;
+}
+
+std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results) {
+  std::string text = circumstances.transport;
+  if (!circumstances.device.empty()) {
+    text += fmt::format(", {}, path MTU {}", circumstances.device, circumstances.mtu_bytes);
   }
+  text += fmt::format("; the other side: {}\n\n{}", circumstances.other_side, figures_table(results));
+  const bool compared = std::any_of(results.begin(), results.end(),
+                                    [](const Result& result) { return !result.yardsticks.empty(); });
+  if (compared)
+    text += fmt::format("\nBeside what was measured in the same run\n{}", yardsticks_table(results));
+  text += "\nWhat is timed\n";
+  std::set<std::string> said;
+  for (const Result& result : results) {
+    if (said.insert(result.operation).second)
+      text += fmt::format("  {:<16}{}\n", result.operation, result.what);
+  }
+  for (const std::string& note : circumstances.notes) text += fmt::format("\nNote: {}\n", note);
   return text;
 }
 
-}  // namespace
-
-std::optional<double> Result::ratio() const {
-  if (!yardstick || yardstick->nanoseconds <= 0) return std::nullopt;
-  return nanoseconds(0.5) / yardstick->nanoseconds;
-}
-
-bool Result::misses_budget() const {
-  return yardstick && yardstick->budget && ratio() && *ratio() > *yardstick->budget;
-}
-
-std::string to_table(const std::vector<Result>& results) {
-  std::string table =
-      fmt::format("{:<16}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}  {}\n", "operation", "size", "min", "p50",
-                  "p99", "p99.9", "M msg/s", "MB/s", "p50 beside the yardstick");
-  for (const Result& result : results) {
-    table += fmt::format("{:<16}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10.3f}{:>10.0f}  {}\n", result.operation,
-                         size_text(result.bytes), time_text(result.nanoseconds(0)),
-                         time_text(result.nanoseconds(0.5)), time_text(result.nanoseconds(0.99)),
-                         time_text(result.nanoseconds(0.999)), result.per_second() / 1e6,
-                         result.per_second() * static_cast<double>(result.bytes) / 1e6, verdict(result));
+nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Result>& results) {
+  nlohmann::json json{{"kind", "bench"},
+                      {"schema", 2},
+                      {"transport", circumstances.transport},
+                      {"other_side", circumstances.other_side},
+                      {"notes", circumstances.notes},
+                      {"results", nlohmann::json::array()}};
+  if (!circumstances.device.empty()) {
+    json["device"] = circumstances.device;
+    json["mtu_bytes"] = circumstances.mtu_bytes;
   }
-  table += "\nWhat is timed\n";
-  std::string last;
-  for (const Result& result : results) {
-    if (result.operation == last) continue;
-    last = result.operation;
-    table += fmt::format("  {:<16}{}\n", result.operation, result.what);
-  }
-  return table;
-}
-
-nlohmann::json to_json(const std::vector<Result>& results) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const Result& result : results) {
-    nlohmann::json one{
-        {"operation", result.operation},
-        {"what", result.what},
-        {"bytes", result.bytes},
-        {"operations", result.samples.operations()},
-        {"min_ns", result.nanoseconds(0)},
-        {"p50_ns", result.nanoseconds(0.5)},
-        {"p99_ns", result.nanoseconds(0.99)},
-        {"p999_ns", result.nanoseconds(0.999)},
-        {"max_ns", result.nanoseconds(1)},
-        {"messages_per_second", result.per_second()},
-        {"megabytes_per_second", result.per_second() * static_cast<double>(result.bytes) / 1e6}};
-    if (result.keys > 0) {
-      one["keys"] = result.keys;
-      one["keys_per_second"] = result.per_second() * static_cast<double>(result.keys);
-    }
-    if (result.yardstick) {
-      one["yardstick"] = {{"name", result.yardstick->name},
-                          {"p50_ns", result.yardstick->nanoseconds},
-                          {"ratio", *result.ratio()}};
-      if (result.yardstick->budget) {
-        one["yardstick"]["budget"] = *result.yardstick->budget;
-        one["yardstick"]["kept"] = !result.misses_budget();
-      }
-    }
-    all.push_back(std::move(one));
-  }
-  return {{"kind", "bench"}, {"schema", 1}, {"results", std::move(all)}};
+  for (const Result& result : results) json["results"].push_back(result_json(result));
+  return json;
 }
 
 }  // namespace verbena::apps::bench

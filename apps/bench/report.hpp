@@ -10,33 +10,65 @@
 
 namespace verbena::apps::bench {
 
-/// The physical bound that an operation stands beside, and how near the design wants it to be.
+/// What an operation stands beside, measured in the same run, and how near the design wants it to be.
 struct Yardstick {
+  enum class Figure : std::uint8_t { kMedian, kBandwidth };
+
   std::string name;
-  double nanoseconds = 0;             ///< median, for the same bytes
-  std::optional<double> budget = {};  ///< operation ÷ yardstick shall not be more
+  Figure figure = Figure::kMedian;
+  double value = 0;  ///< median in nanoseconds, or bytes a second; for the same bytes
+  /// Operation ÷ yardstick shall not be more; for a bandwidth, not less.
+  std::optional<double> budget = {};
+  /// What stands beside it, where the two were measured by turns: like `value` the median of the rounds. Else
+  /// that of the whole result.
+  std::optional<double> ours = {};
+};
+
+/// Many operations under way at a time.
+struct Stream {
+  double operations_per_second = 0;
+  std::size_t connections = 1;
+  std::size_t depth = 1;  ///< requests under way on each
+  std::size_t batch = 1;  ///< requests posted together
 };
 
 struct Result {
   std::string operation;
-  std::string what;        ///< exactly what is timed
-  std::size_t bytes = 0;   ///< payload of one operation
-  std::size_t keys = 0;    ///< rows of one operation; 0 where it has none
-  double timed_share = 1;  ///< of what is timed that is reported: 0.5 for half a round trip
-  Samples samples;
-  std::optional<Yardstick> yardstick = {};
+  std::string what;       ///< exactly what is timed
+  std::size_t bytes = 0;  ///< payload of one operation
+  std::size_t keys = 0;   ///< rows of one operation; 0 where it has none
+  Samples samples;        ///< one operation at a time
+  std::optional<Stream> stream = {};
+  std::vector<Yardstick> yardsticks = {};
 
-  [[nodiscard]] double nanoseconds(double fraction) const {
-    return samples.percentile(fraction) * timed_share;
-  }
-  [[nodiscard]] double per_second() const { return samples.operations_per_second() / timed_share; }
-  /// Median ÷ the yardstick's.
-  [[nodiscard]] std::optional<double> ratio() const;
-  [[nodiscard]] bool misses_budget() const;
+  /// Of the stream where there is one, else one operation at a time.
+  [[nodiscard]] double per_second() const;
+  [[nodiscard]] double bytes_per_second() const { return per_second() * static_cast<double>(bytes); }
+  /// The figure that stands beside the yardstick's, and how many times the yardstick's that is.
+  [[nodiscard]] double figure(const Yardstick& yardstick) const;
+  [[nodiscard]] double ratio(const Yardstick& yardstick) const;
+  /// REQUIRES: it has a budget.
+  [[nodiscard]] bool keeps(const Yardstick& yardstick) const;
 };
 
-[[nodiscard]] std::string to_table(const std::vector<Result>& results);
-/// {"kind": "bench", "schema": 1, "results": […]}: see docs/benchmarks.md.
-[[nodiscard]] nlohmann::json to_json(const std::vector<Result>& results);
+/// Where and how it was measured.
+struct Circumstances {
+  std::string transport;        ///< "shm", "verbs"
+  std::string device = {};      ///< and its port, such as "rxe0 port 1"; empty for shared memory
+  std::uint32_t mtu_bytes = 0;  ///< of the path; 0 for shared memory
+  std::string other_side = {};  ///< where it ran
+  std::vector<std::string> notes = {};
+};
+
+/// A time, a size, a rate, for people.
+[[nodiscard]] std::string time_text(double nanoseconds);
+[[nodiscard]] std::string size_text(std::size_t bytes);
+[[nodiscard]] std::string figure_text(const Yardstick& yardstick, double value);
+/// "≤ 1.1: kept"; empty where there is no budget.
+[[nodiscard]] std::string budget_text(const Result& result, const Yardstick& yardstick);
+
+[[nodiscard]] std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results);
+/// {"kind": "bench", "schema": 2, …}: see docs/benchmarks.md.
+[[nodiscard]] nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Result>& results);
 
 }  // namespace verbena::apps::bench

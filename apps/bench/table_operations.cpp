@@ -1,17 +1,12 @@
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <random>
 #include <thread>
 
 #include "apps/bench/operations.hpp"
 #include "apps/bench/yardsticks.hpp"
-#include "server/driver.hpp"
-#include "server/server.hpp"
 #include "worker/session.hpp"
 #include "worker/table.hpp"
 
@@ -26,49 +21,44 @@ constexpr std::uint64_t kManyRows = 1 << 16;  // 26 MB: more than a core's own c
 constexpr std::size_t kBatchKeys = 1000;
 constexpr std::uint32_t kSmallWidth = 16;
 constexpr std::uint64_t kSmallRows = 1 << 14;
+constexpr std::uint32_t kTimeoutMs = 10'000;  // of a session's waits, for the server or for the other worker
 
-/// One server in a thread, and one worker connected to it.
+/// A server on the other side, and its workers here, all driven by this thread.
 class Job {
  public:
-  static absl::StatusOr<std::unique_ptr<Job>> start(const BenchOptions& options, ReadPath path) {
-    auto job = std::unique_ptr<Job>(new Job());
-    auto transport = options.make_transport();
-    if (!transport.ok()) return transport.status();
-    job->transport_ = std::move(*transport);
-    static int jobs = 0;
-    const std::string address = fmt::format("shm:bench-{}-{}", ::getpid(), ++jobs);
-    auto server = server::Server::create(*job->transport_, {.address = address});
-    if (!server.ok()) return server.status();
-    job->server_ = std::move(*server);
-    job->thread_ = std::thread(
-        [&job = *job] { std::ignore = server::drive(*job.server_, *job.transport_, {}, job.stop_); });
-    auto own = options.make_transport();
-    if (!own.ok()) return own.status();
-    SessionOptions session{.servers = {address}, .read_path = path};
-    session.transport = std::move(*own);
-    auto connected = Session::connect(session);
-    if (!connected.ok()) return connected.status();
-    job->session_ = std::move(*connected);
+  static absl::StatusOr<std::unique_ptr<Job>> start(const Backend& backend, Client& client, ReadPath path,
+                                                    std::uint32_t workers = 1) {
+    auto address = client.start_server(workers);
+    if (!address.ok()) return address.status();
+    auto job = std::unique_ptr<Job>(new Job(client));
+    for (std::uint32_t rank = 0; rank < workers; ++rank) {
+      auto transport = backend.make_transport();
+      if (!transport.ok()) return transport.status();
+      auto session = Session::connect({.servers = {*address},
+                                       .rank = rank,
+                                       .workers = workers,
+                                       .read_path = path,
+                                       .timeout_ms = kTimeoutMs,
+                                       .clock_timeout_ms = kTimeoutMs,
+                                       .transport = std::move(*transport)});
+      if (!session.ok()) return session.status();
+      job->sessions_.push_back(std::move(*session));
+    }
     return job;
   }
   ~Job() {
-    session_.reset();
-    stop_ = true;
-    transport_->interrupt();
-    if (thread_.joinable()) thread_.join();
+    sessions_.clear();
+    std::ignore = client_.stop_servers();
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  [[nodiscard]] Session& session() { return *session_; }
+  [[nodiscard]] Session& session(std::uint32_t rank = 0) { return *sessions_[rank]; }
 
  private:
-  Job() = default;
-  std::unique_ptr<transport::Transport> transport_;
-  std::unique_ptr<server::Server> server_;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-  std::unique_ptr<Session> session_;
+  explicit Job(Client& client) : client_(client) {}
+  Client& client_;
+  std::vector<std::unique_ptr<Session>> sessions_;
 };
 
 std::vector<Key> shuffled_keys(std::uint64_t rows, std::size_t count) {
@@ -94,16 +84,68 @@ struct PullCase {
 };
 
 constexpr PullCase kPulls[] = {
-    {"pull", "pull of one row from the row cache, ESSP", ReadPath::kCached, kRows, kRowWidth, 1, 1.3},
+    {"pull", "pull of one row of 100 floats from the row cache, ESSP", ReadPath::kCached, kRows, kRowWidth, 1,
+     1.3},
     {"pull-large", "the same in a table of 26 MB, which no core's own cache holds", ReadPath::kCached,
      kManyRows, kRowWidth, 1, 1.3},
-    {"pull-in-place", "pull of one row from the server's mapped memory, ESSP", ReadPath::kInPlace, kRows,
-     kRowWidth, 1, 2},
+    {"pull-in-place", "pull of one row from the server's mapped memory, ESSP (one host only)",
+     ReadPath::kInPlace, kRows, kRowWidth, 1, 2},
     {"pull-batch", "pull of 1000 rows of 16 floats by keys from the row cache", ReadPath::kCached, kSmallRows,
      kSmallWidth, kBatchKeys, 1.3}};
 
-absl::Status measure_pull(const BenchOptions& options, const PullCase& pull, std::vector<Result>& results) {
-  auto job = Job::start(options, pull.path);
+/// What the measurements of tables have in common.
+class TableMeasurements {
+ public:
+  TableMeasurements(const BenchOptions& options, const Backend& backend, Client& client, Report& report)
+      : options_(options), backend_(backend), client_(client), report_(report) {
+    single_.batch_nanoseconds = 0;  // each by itself
+  }
+
+  absl::Status pull(const PullCase& pull);
+  absl::Status push();
+  absl::Status push_batch();
+  absl::Status push_applied();
+  absl::Status push_visible();
+  absl::Status clock();
+  absl::Status subscribe();
+  absl::Status idle_server();
+
+ private:
+  absl::StatusOr<std::unique_ptr<Job>> start(ReadPath path, std::uint32_t workers = 1) {
+    return Job::start(backend_, client_, path, workers);
+  }
+  /// One of this transport's, measured once.
+  absl::StatusOr<Yardstick> round_trip() {
+    if (!round_trip_) {
+      auto measured = time_round_trip(options_, backend_, client_);
+      if (!measured.ok()) return measured.status();
+      round_trip_ = *std::move(measured);
+    }
+    return *round_trip_;
+  }
+  absl::Status finish(Result result, std::optional<double> round_trips_budget);
+
+  const BenchOptions& options_;
+  const Backend& backend_;
+  Client& client_;
+  Report& report_;
+  TimingOptions single_ = options_.timing;
+  std::optional<Yardstick> round_trip_;
+};
+
+/// Adds the result, beside a round trip.
+absl::Status TableMeasurements::finish(Result result, std::optional<double> round_trips_budget) {
+  auto yardstick = round_trip();
+  if (!yardstick.ok()) return yardstick.status();
+  // The budget is one of shared memory; the way over a device has its own, in the transport's lines.
+  if (backend_.name == "shm") yardstick->budget = round_trips_budget;
+  result.yardsticks.push_back(*std::move(yardstick));
+  report_.results.push_back(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status TableMeasurements::pull(const PullCase& pull) {
+  auto job = start(pull.path);
   if (!job.ok()) return job.status();
   Session& session = (*job)->session();
   auto table =
@@ -121,25 +163,56 @@ absl::Status measure_pull(const BenchOptions& options, const PullCase& pull, std
   Result result{.operation = std::string(pull.name),
                 .what = std::string(pull.what),
                 .bytes = pull.keys_each * row_bytes,
-                .keys = pull.keys_each};
+                .keys = pull.keys_each,
+                .samples = {}};
   absl::Status status;
   std::size_t next = 0;
-  result.samples = time_plain(options.timing, [&] {
-    status.Update((*table)->pull(std::span(keys).subspan(next, pull.keys_each), values));
+  result.samples = time_while(options_.timing, [&] {
+    status = (*table)->pull(std::span(keys).subspan(next, pull.keys_each), values);
     next += pull.keys_each;
     if (next + pull.keys_each > keys.size()) next = 0;
+    return status.ok();
   });
   if (!status.ok()) return status;
-  result.yardstick = Yardstick{
-      .name = "memcpy of the same rows",
-      .nanoseconds = time_row_copies(options.timing, keys, pull.keys_each, row_bytes).percentile(0.5),
-      .budget = pull.budget};
-  results.push_back(std::move(result));
+  result.yardsticks.push_back(
+      {.name = "memcpy of the same rows",
+       .value = time_row_copies(options_.timing, keys, pull.keys_each, row_bytes).percentile(0.5),
+       .budget = pull.budget});
+  report_.results.push_back(std::move(result));
   return absl::OkStatus();
 }
 
-absl::Status measure_push(const BenchOptions& options, std::vector<Result>& results) {
-  auto job = Job::start(options, ReadPath::kAuto);
+absl::Status TableMeasurements::push() {
+  auto job = start(ReadPath::kAuto);
+  if (!job.ok()) return job.status();
+  Session& session = (*job)->session();
+  auto table =
+      session.table<float>({.name = "rows", .rows = kRows, .width = kRowWidth, .consistency = Ssp{4}});
+  if (!table.ok()) return table.status();
+  const std::vector<Key> keys = shuffled_keys(kRows, std::size_t{1} << 16);
+  const std::vector<float> update(kRowWidth, 1);
+  Result result{.operation = "push",
+                .what = "push of one row of 100 floats: added up in the update buffer, nothing sent",
+                .bytes = kRowBytes,
+                .keys = 1,
+                .samples = {}};
+  absl::Status status;
+  std::size_t next = 0;
+  result.samples = time_while(options_.timing, [&] {
+    status = (*table)->push(std::span(keys).subspan(next, 1), update);
+    if (++next == keys.size()) next = 0;
+    return status.ok();
+  });
+  if (!status.ok()) return status;
+  result.yardsticks.push_back(
+      {.name = "memcpy of the same rows",
+       .value = time_row_copies(options_.timing, keys, 1, kRowBytes).percentile(0.5)});
+  report_.results.push_back(std::move(result));
+  return session.barrier();
+}
+
+absl::Status TableMeasurements::push_batch() {
+  auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
   Session& session = (*job)->session();
   auto table =
@@ -155,9 +228,10 @@ absl::Status measure_push(const BenchOptions& options, std::vector<Result>& resu
           "push of 1000 rows of 100 floats, and clock(): buffered, sent and applied by one lane, in a "
           "pipeline of up to 6 clocks",
       .bytes = kBatchKeys * kRowBytes,
-      .keys = kBatchKeys};
+      .keys = kBatchKeys,
+      .samples = {}};
   absl::Status status = time_operation(
-      options.timing,
+      options_.timing,
       [&] {
         absl::Status pushed = (*table)->push(keys, updates);
         pushed.Update(session.clock());
@@ -165,105 +239,186 @@ absl::Status measure_push(const BenchOptions& options, std::vector<Result>& resu
       },
       result.samples);
   if (!status.ok()) return status;
-  result.yardstick = Yardstick{
-      .name = "memcpy of the same bytes through a ring as large as the inbox",
-      .nanoseconds =
-          time_ring_copy(options.timing, result.bytes, SessionOptions{}.inbox_bytes).percentile(0.5),
-      .budget = 2.5};
-  results.push_back(std::move(result));
+  // Budgets of tables are those of shared memory.
+  const auto budget = backend_.name == "shm" ? std::optional(2.5) : std::nullopt;
+  result.yardsticks.push_back(
+      {.name = "memcpy of the same bytes through a ring as large as the inbox",
+       .value = time_ring_copy(options_.timing, result.bytes, SessionOptions{}.inbox_bytes).percentile(0.5),
+       .budget = budget});
+  report_.results.push_back(std::move(result));
   return session.barrier();
 }
 
-absl::Status measure_round_trips(const BenchOptions& options, std::vector<Result>& results) {
-  const double round_trip_ns = time_core_round_trip(options.timing).percentile(0.5);
-  TimingOptions single = options.timing;
-  single.batch_nanoseconds = 0;
-  if (options.wants("clock")) {
-    options.progress("clock");
-    auto job = Job::start(options, ReadPath::kAuto);
-    if (!job.ok()) return job.status();
-    Session& session = (*job)->session();
-    auto table = session.table<float>({.name = "rows", .rows = 1, .width = 1, .consistency = Bsp{}});
-    if (!table.ok()) return table.status();
-    Result result{
-        .operation = "clock",
-        .what = "clock() of a single worker under BSP, with nothing to send: to the server and back"};
-    absl::Status status = time_operation(
-        single, [&] { return session.clock(); }, result.samples);
-    if (!status.ok()) return status;
-    result.yardstick = Yardstick{.name = "core round trip", .nanoseconds = round_trip_ns};
-    results.push_back(std::move(result));
-  }
-  if (!options.wants("push-visible")) return absl::OkStatus();
-  options.progress("push-visible");
-  auto job = Job::start(options, ReadPath::kInPlace);
+absl::Status TableMeasurements::clock() {
+  auto job = start(ReadPath::kAuto);
+  if (!job.ok()) return job.status();
+  Session& session = (*job)->session();
+  auto table = session.table<float>({.name = "rows", .rows = 1, .width = 1, .consistency = Bsp{}});
+  if (!table.ok()) return table.status();
+  Result result{.operation = "clock",
+                .what = "clock() of a single worker under BSP, with nothing to send: to the server and back",
+                .samples = {}};
+  absl::Status status = time_operation(
+      single_, [&] { return session.clock(); }, result.samples);
+  if (!status.ok()) return status;
+  return finish(std::move(result), std::nullopt);
+}
+
+absl::Status TableMeasurements::push_applied() {
+  auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
   Session& session = (*job)->session();
   auto table = session.table<float>({.name = "rows", .rows = 16, .width = 2, .consistency = Ssp{0}});
   if (!table.ok()) return table.status();
   Result result{
-      .operation = "push-visible",
-      .what = "push of one row of 8 bytes, clock(), until the server has applied it and a pull reads it",
+      .operation = "push-applied",
+      .what =
+          "push of one row of 8 bytes, clock(), until the server has applied it and the same worker's pull "
+          "has read it there",
       .bytes = 8,
-      .keys = 1};
+      .keys = 1,
+      .samples = {}};
   const std::vector<float> update{1, 1};
   std::vector<float> values(2);
   const Key key = 3;
   absl::Status status = time_operation(
-      single,
+      single_,
       [&] {
-        absl::Status visible = (*table)->push(std::span(&key, 1), update);
-        visible.Update(session.clock());
-        visible.Update((*table)->pull(std::span(&key, 1), values));
-        return visible;
+        absl::Status applied = (*table)->push(std::span(&key, 1), update);
+        applied.Update(session.clock());
+        applied.Update((*table)->pull(std::span(&key, 1), values));
+        return applied;
       },
       result.samples);
   if (!status.ok()) return status;
-  result.yardstick = Yardstick{.name = "core round trip", .nanoseconds = round_trip_ns, .budget = 4};
-  results.push_back(std::move(result));
+  return finish(std::move(result), 4);
+}
+
+absl::Status TableMeasurements::push_visible() {
+  auto job = start(ReadPath::kCached, 2);
+  if (!job.ok()) return job.status();
+  Session& pusher = (*job)->session(0);
+  Session& reader = (*job)->session(1);
+  const TableOptions options{.name = "rows", .rows = 16, .width = 2, .consistency = Essp{4}};
+  auto pushed = pusher.table<float>(options);
+  if (!pushed.ok()) return pushed.status();
+  auto read = reader.table<float>(options);
+  if (!read.ok()) return read.status();
+  const Key key = 3;
+  const std::vector<float> update{1, 1};
+  std::vector<float> values(2);
+  absl::Status status = (*read)->pull(std::span(&key, 1), values);  // subscribes
+  Result result{
+      .operation = "push-visible",
+      .what =
+          "push of one row of 8 bytes by one worker, clock(), until the server has applied it, pushed "
+          "it eagerly and another worker's pull finds it in its row cache, ESSP",
+      .bytes = 8,
+      .keys = 1,
+      .samples = {}};
+  const Stopwatch all;
+  // The first ones, which find everything cold, are no samples. A float counts to 2^24 exactly.
+  const double warm_up_ns = options_.timing.seconds * 1e8;
+  while (status.ok() && all.nanoseconds() < options_.timing.seconds * 1.1e9 && values[0] < 1e7F) {
+    // The reader is one clock ahead, so that the other's clock() makes the min clock advance.
+    status.Update(reader.clock());
+    const float expected = values[0] + 1;
+    const Stopwatch watch;
+    status.Update((*pushed)->push(std::span(&key, 1), update));
+    status.Update(pusher.clock());
+    while (status.ok() && values[0] < expected) {
+      status.Update((*read)->pull(std::span(&key, 1), values));
+      if (watch.nanoseconds() > kTimeoutMs * 1e6) {
+        status.Update(absl::DeadlineExceededError(
+            fmt::format("a push was not seen by the other worker for {} s", kTimeoutMs / 1000)));
+      }
+    }
+    if (all.nanoseconds() >= warm_up_ns || result.samples.empty()) result.samples.add(watch.nanoseconds());
+  }
+  if (!status.ok()) return status;
+  return finish(std::move(result), 4);
+}
+
+absl::Status TableMeasurements::subscribe() {
+  auto job = start(ReadPath::kCached);
+  if (!job.ok()) return job.status();
+  Session& session = (*job)->session();
+  auto table =
+      session.table<float>({.name = "rows", .rows = kManyRows, .width = kRowWidth, .consistency = Essp{1}});
+  if (!table.ok()) return table.status();
+  const std::vector<Key> keys = shuffled_keys(kManyRows, kManyRows);
+  std::vector<float> values(kRowWidth);
+  Result result{
+      .operation = "subscribe",
+      .what = "pull of a row of 100 floats never pulled before, ESSP: subscribed to and read from the server",
+      .bytes = kRowBytes,
+      .keys = 1,
+      .samples = {}};
+  absl::Status status;
+  const Stopwatch all;
+  for (const Key& key : keys) {
+    if (!status.ok() || all.nanoseconds() >= options_.timing.seconds * 1e9) break;
+    const Stopwatch watch;
+    status.Update((*table)->pull(std::span(&key, 1), values));
+    result.samples.add(watch.nanoseconds());
+  }
+  if (!status.ok()) return status;
+  Samples reads;
+  status = time_operation(
+      single_, [&] { return client_.complete(transport::Opcode::kRead, kRowBytes); }, reads);
+  if (!status.ok()) return status;
+  result.yardsticks.push_back({.name = "one-sided read of a row", .value = reads.percentile(0.5)});
+  report_.results.push_back(std::move(result));
   return absl::OkStatus();
 }
 
-double process_cpu_ns() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ns = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_usec) * 1e3;
-  };
-  return ns(usage.ru_utime) + ns(usage.ru_stime);
-}
-
 /// A server with a connected worker and nothing to do: its share of a core, as nanoseconds a second.
-absl::Status measure_idle_server(const BenchOptions& options, std::vector<Result>& results) {
-  options.progress("idle-server");
-  auto job = Job::start(options, ReadPath::kAuto);
+absl::Status TableMeasurements::idle_server() {
+  auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whatever it was still spinning for
   constexpr int kSeconds = 2;
-  const double before = process_cpu_ns();
+  const auto before = client_.processor_nanoseconds();
+  if (!before.ok()) return before.status();
   std::this_thread::sleep_for(std::chrono::seconds(kSeconds));
-  Result result{.operation = "idle-server",
-                .what = "processor time that a server with one silent worker uses in a second"};
-  result.samples.add((process_cpu_ns() - before) / kSeconds);
-  result.yardstick = Yardstick{.name = "one core for a second", .nanoseconds = 1e9, .budget = 0.01};
-  results.push_back(std::move(result));
+  const auto after = client_.processor_nanoseconds();
+  if (!after.ok()) return after.status();
+  Result result{
+      .operation = "idle-server",
+      .what = "processor time that the other side, a server with one silent worker in it, uses in a second",
+      .samples = {}};
+  result.samples.add((*after - *before) / kSeconds);
+  result.yardsticks.push_back({.name = "one core for a second", .value = 1e9, .budget = 0.01});
+  report_.results.push_back(std::move(result));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status measure_tables(const BenchOptions& options, std::vector<Result>& results) {
+absl::Status measure_tables(const BenchOptions& options, const Backend& backend, Client& client,
+                            Report& report) {
+  TableMeasurements measurements(options, backend, client, report);
   for (const PullCase& pull : kPulls) {
     if (!options.wants(pull.name)) continue;
+    if (pull.path == ReadPath::kInPlace && backend.name != "shm") continue;
     options.progress(pull.name);
-    if (absl::Status status = measure_pull(options, pull, results); !status.ok()) return status;
+    if (absl::Status status = measurements.pull(pull); !status.ok()) return status;
   }
-  if (options.wants("push-batch")) {
-    options.progress("push-batch");
-    if (absl::Status status = measure_push(options, results); !status.ok()) return status;
+  using Measurement = absl::Status (TableMeasurements::*)();
+  constexpr std::pair<std::string_view, Measurement> kOthers[] = {
+      {"push", &TableMeasurements::push},
+      {"push-batch", &TableMeasurements::push_batch},
+      {"push-applied", &TableMeasurements::push_applied},
+      {"push-visible", &TableMeasurements::push_visible},
+      {"clock", &TableMeasurements::clock},
+      {"subscribe", &TableMeasurements::subscribe},
+      {"idle-server", &TableMeasurements::idle_server}};
+  for (const auto& [name, measurement] : kOthers) {
+    if (!options.wants(name)) continue;
+    options.progress(name);
+    if (absl::Status status = (measurements.*measurement)(); !status.ok()) return status;
   }
-  if (absl::Status status = measure_round_trips(options, results); !status.ok()) return status;
-  return options.wants("idle-server") ? measure_idle_server(options, results) : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 }  // namespace verbena::apps::bench

@@ -1,41 +1,53 @@
 #include "apps/verbena/bench_command.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_join.h"
 #include "apps/bench/operations.hpp"
+#include "apps/bench/perftest.hpp"
+#include "apps/bench/responder.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/options/transport_options.hpp"
+#include "apps/options/validators.hpp"
+#include "apps/verbena/bench_report.hpp"
+#include "apps/verbena/child_process.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/job_options.hpp"
-#include "transport/shm/shm_transport.hpp"
+#include "apps/verbena/process_jobs.hpp"
+#include "transport/verbs/address.hpp"
 
 namespace verbena::apps {
 namespace {
 
 constexpr std::int64_t kLargestBytes = 1 << 26;
+constexpr std::int64_t kMostRequests = 16384;
+constexpr const char* kDefaultName = "bench";
+constexpr const char* kDefaultPort = ":7471";
+constexpr auto kStartPatience = std::chrono::seconds(20);  // of a process of our own
+constexpr std::size_t kRoundsWithPerftest = 5;
+constexpr const char* kMeasurements = "Measurements";
+constexpr const char* kSides = "The two sides";
 
 struct CommandOptions {
   bench::BenchOptions bench;
-  std::string transport = "shm";
+  TransportOptions transport;
+  bool listens = false;
+  std::string listen;
+  std::string connect;
   std::string json;
+  std::string report;
+  int report_to = -1;  ///< a pipe to the measuring side that has started this one; −1 when started by hand
 };
-
-CLI::Validator one_of(const std::vector<std::string>& choices) {
-  return CLI::Validator(
-      [choices](const std::string& text) {
-        const bool known = std::find(choices.begin(), choices.end(), text) != choices.end();
-        return known ? std::string()
-                     : fmt::format("one of {} is expected, not \"{}\"", absl::StrJoin(choices, ", "), text);
-      },
-      "");
-}
 
 CLI::Validator transfer_size() {
   return CLI::Validator(
@@ -63,72 +75,308 @@ CLI::Validator seconds() {
       "");
 }
 
-absl::Status write_json(const std::string& path, const nlohmann::json& json) {
-  if (path == "-") {
-    fmt::print("{}\n", json.dump(2));
-    return absl::OkStatus();
+// ---- the two sides
+// --------------------------------------------------------------------------------------------
+
+/// NAME or HOST:PORT as the transport has it.
+absl::StatusOr<std::string> full_address(const std::string& transport, const std::string& given,
+                                         std::string_view option, bool needs_place) {
+  if (transport == kShm) return fmt::format("shm:{}", given.empty() ? kDefaultName : given);
+  const std::string address = fmt::format("verbs:{}", given.empty() ? kDefaultPort : given);
+  const absl::StatusOr<transport::verbs::Address> parsed = transport::verbs::parse_address(address);
+  if (!parsed.ok() || (needs_place && (parsed->host.empty() || parsed->port == 0))) {
+    return absl::InvalidArgumentError(fmt::format("{}: HOST:PORT is expected, not \"{}\"", option, given));
   }
+  return address;
+}
+
+void tell(int pipe, std::string_view line) {
+  const std::string text = fmt::format("{}\n", line);
+  (void)!::write(pipe, text.data(), text.size());
+}
+
+/// The other side of measurements, until a signal, or until who has started it is gone.
+int respond(const CommandOptions& options, const bench::Backend& backend, const std::string& address) {
+  const bool started_by_us = options.report_to >= 0;
+  const auto failed = [&](const absl::Status& status) {
+    if (!started_by_us) return report_error(status);
+    tell(options.report_to, fmt::format("error {}", std::string(status.message())));
+    return exit_status(status);
+  };
+  StopSignals signals({SIGINT, SIGTERM, SIGHUP});
+  auto responder = bench::Responder::create(backend, address);
+  if (!responder.ok()) return failed(responder.status());
+  if (started_by_us) {
+    tell(options.report_to, fmt::format("address {}", (*responder)->address()));
+  } else {
+    fmt::print("listening at {}; Ctrl-C ends it\n", (*responder)->address());
+    std::fflush(stdout);
+  }
+  std::atomic<bool> stop = false;
+  const JobsResult ended = run_jobs({.jobs = {[&] { return (*responder)->run(stop); }},
+                                     .wake = [&] { (*responder)->interrupt(); },
+                                     .listener_descriptor = options.report_to},
+                                    signals, stop);
+  if (ended.abandoned) ::_exit(kExitFailed);
+  for (const absl::Status& status : ended.statuses) {
+    if (!status.ok() && !absl::IsCancelled(status)) return failed(status);
+  }
+  return ended.signal == 0 ? kExitOk : kExitSignalBase + ended.signal;
+}
+
+/// A process of this host that is the other side, until it is destroyed.
+class OtherSide {
+ public:
+  static absl::StatusOr<OtherSide> start(const CommandOptions& options, const std::string& listen) {
+    auto process = ChildProcess::start("the other side", arguments(options, listen));
+    if (!process.ok()) return process.status();
+    OtherSide side(std::move(*process));
+    const auto end = std::chrono::steady_clock::now() + kStartPatience;
+    while (side.address_.empty()) {
+      pollfd file{.fd = side.process_.message_descriptor(), .events = POLLIN, .revents = 0};
+      ::poll(&file, 1, 200);
+      std::string error;
+      side.process_.read_lines([&](std::string_view line) {
+        constexpr std::string_view kAddress = "address ";
+        constexpr std::string_view kError = "error ";
+        if (line.starts_with(kAddress)) side.address_ = line.substr(kAddress.size());
+        if (line.starts_with(kError)) error = line.substr(kError.size());
+      });
+      if (!error.empty()) return absl::UnavailableError(fmt::format("the other side: {}", error));
+      if (side.address_.empty() && side.process_.message_descriptor() < 0) {
+        return absl::UnavailableError(fmt::format("{} has ended at once", side.process_.name()));
+      }
+      if (std::chrono::steady_clock::now() >= end) {
+        return absl::DeadlineExceededError(
+            fmt::format("{} does not listen within {} s", side.process_.name(), kStartPatience.count()));
+      }
+    }
+    return side;
+  }
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  explicit OtherSide(ChildProcess process) : process_(std::move(process)) {}
+
+  static std::vector<std::string> arguments(const CommandOptions& options, const std::string& listen) {
+    std::vector<std::string> all{"bench", "--listen=" + listen, "--transport=" + options.transport.transport,
+                                 fmt::format("--depth={}", options.bench.depth)};
+    if (!options.transport.device.empty()) all.push_back("--device=" + options.transport.device);
+    if (options.transport.device_port != 0) {
+      all.push_back(fmt::format("--device-port={}", options.transport.device_port));
+    }
+    return all;
+  }
+
+  ChildProcess process_;
+  std::string address_;
+};
+
+// ---- measuring
+// ------------------------------------------------------------------------------------------------
+
+absl::Status write_file(const std::string& path, const std::string& text) {
   auto file = OutputFile::create(path);
   if (!file.ok()) return file.status();
-  file->write(json.dump(2) + "\n");
+  file->write(text);
   return file->commit();
 }
 
-int run_bench(CommandOptions& options) {
-  if (!options.json.empty() && options.json != "-") {
-    if (absl::Status status = OutputFile::check(options.json); !status.ok()) return report_error(status);
+absl::Status write_outputs(const CommandOptions& options, const bench::Circumstances& circumstances,
+                           const std::vector<bench::Result>& results) {
+  if (!options.report.empty()) {
+    const absl::Status status = write_file(options.report, bench_report(circumstances, results));
+    if (!status.ok()) return status;
   }
-  options.bench.make_transport = [] { return transport::make_shm_transport(); };
+  if (options.json.empty()) return absl::OkStatus();
+  const std::string json = bench::to_json(circumstances, results).dump(2) + "\n";
+  if (options.json != "-") return write_file(options.json, json);
+  fmt::print("{}", json);
+  return absl::OkStatus();
+}
+
+int measure(CommandOptions& options, const bench::Backend& backend) {
+  std::string address;
+  std::string other_side;
+  std::optional<OtherSide> own;
+  if (options.connect.empty()) {
+    // For shared memory a name that nobody else has; for verbs any port that is free.
+    std::string listen = options.transport.transport == kShm
+                             ? backend.fresh_address().substr(std::string_view("shm:").size())
+                             : ":0";
+    auto started = OtherSide::start(options, listen);
+    if (!started.ok()) return report_error(started.status());
+    own.emplace(std::move(*started));
+    address = own->address();
+    other_side = "another process of this host";
+  } else {
+    auto given = full_address(options.transport.transport, options.connect, "--connect", true);
+    if (!given.ok()) return report_error(given.status());
+    address = *given;
+    other_side = options.connect;
+  }
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   if (terminal) {
     options.bench.progress = [](std::string_view what) {
       fmt::print(stderr, "\r\033[Kmeasuring {} …", what);
     };
   }
-  std::vector<bench::Result> results;
-  absl::Status status = bench::measure_transport(options.bench, results);
-  if (status.ok()) status = bench::measure_tables(options.bench, results);
+  auto report = bench::measure(options.bench, backend, address);
   if (terminal) fmt::print(stderr, "\r\033[K");
-  if (!status.ok()) return report_error(status);
-  if (options.json != "-") fmt::print("{}", bench::to_table(results));
-  if (options.json.empty()) return kExitOk;
-  status = write_json(options.json, bench::to_json(results));
+  if (!report.ok()) {
+    report_error(report.status());
+    return kExitFailed;  // whatever it was: the options were possible
+  }
+  const bench::Circumstances circumstances{.transport = backend.name,
+                                           .device = backend.device,
+                                           .mtu_bytes = backend.mtu_bytes,
+                                           .other_side = other_side,
+                                           .notes = report->notes};
+  if (options.json != "-") fmt::print("{}", bench::to_table(circumstances, report->results));
+  const absl::Status status = write_outputs(options, circumstances, report->results);
   if (status.ok()) return kExitOk;
   // All was measured: an output that cannot be written is no wrong use any more.
   report_error(status);
   return kExitFailed;
 }
 
-void add_options(CLI::App& command, CommandOptions& options) {
-  command.add_option("--transport", options.transport, "shm: shared memory of this host.")
-      ->type_name("TRANSPORT")
-      ->check(one_of({"shm"}))
-      ->group("Measurements")
-      ->capture_default_str();
+absl::Status check(CommandOptions& options) {
+  if (options.listens && !options.connect.empty()) {
+    return absl::InvalidArgumentError("--listen and --connect are for different processes");
+  }
+  options.transport = decided(options.transport, options.listens || !options.connect.empty() ? kVerbs : kShm);
+  if (absl::Status status = check(options.transport); !status.ok()) return status;
+  for (const std::string& output : {options.json, options.report}) {
+    if (output.empty() || output == "-") continue;
+    if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
+  }
+  if (!options.bench.perftest) return absl::OkStatus();
+  if (options.transport.transport != kVerbs) {
+    return absl::InvalidArgumentError("--perftest needs --transport verbs: perftest knows RDMA devices only");
+  }
+  for (const std::string& tool : bench::perftest_tools()) {
+    if (!bench::is_installed(tool)) {
+      return absl::FailedPreconditionError(
+          fmt::format("--perftest: {} is not installed (package perftest)", tool));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int run_bench(CommandOptions& options) {
+  if (absl::Status status = check(options); !status.ok()) return report_error(status);
+  const std::string& transport = options.transport.transport;
+  absl::StatusOr<std::string> listen = full_address(transport, options.listen, "--listen", false);
+  if (options.listens && !listen.ok()) return report_error(listen.status());
+  if (!options.connect.empty()) {
+    const auto connect = full_address(transport, options.connect, "--connect", true);
+    if (!connect.ok()) return report_error(connect.status());
+  }
+  if (options.bench.rounds == 0) options.bench.rounds = options.bench.perftest ? kRoundsWithPerftest : 1;
+  absl::StatusOr<bench::Backend> backend = bench::shm_backend();
+  if (transport == kVerbs) {
+    backend = bench::verbs_backend({.device = options.transport.device,
+                                    .port = static_cast<std::uint8_t>(options.transport.device_port),
+                                    .depth = options.bench.depth});
+  }
+  if (!backend.ok()) return report_error(backend.status());
+  return options.listens ? respond(options, *backend, *listen) : measure(options, *backend);
+}
+
+void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
   command
-      .add_option("--operations", options.bench.operations,
+      .add_option("--operations", options.operations,
                   fmt::format("Measure these only: {}.", absl::StrJoin(bench::operation_names(), ", ")))
       ->type_name("NAMES")
       ->delimiter(',')
       ->check(one_of(bench::operation_names()))
-      ->group("Measurements");
+      ->group(kMeasurements);
   command
-      .add_option("--sizes", options.bench.sizes_bytes,
-                  "Bytes of a transfer, for read, write and write-notify; multiples of 8.")
+      .add_option("--sizes", options.sizes_bytes,
+                  "Bytes of a transfer, for read, write, write-complete and write-notify; multiples of 8.")
       ->type_name("SIZES")
       ->delimiter(',')
       ->check(transfer_size())
-      ->group("Measurements")
-      ->default_str(absl::StrJoin(options.bench.sizes_bytes, ","));
+      ->group(kMeasurements)
+      ->default_str(absl::StrJoin(options.sizes_bytes, ","));
   command
-      .add_option("--seconds", options.bench.timing.seconds,
-                  "Length of each measurement; a tenth more to warm up.")
+      .add_option("--seconds", options.timing.seconds, "Length of each measurement; a tenth more to warm up.")
       ->type_name("SECONDS")
       ->check(seconds())
-      ->group("Measurements")
+      ->group(kMeasurements)
       ->capture_default_str();
-  command.add_option("--json", options.json, "Write the results as JSON; - writes it instead of the table.")
+  command
+      .add_option(
+          "--depth", options.depth,
+          "Requests under way on each connection where bandwidth is measured. More hides latency, and takes "
+          "more of the device's memory.")
+      ->type_name("N")
+      ->check(whole_number(1, kMostRequests))
+      ->group(kMeasurements)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--batch", options.batch,
+          "Requests posted together: in read-batch, and where bandwidth is measured (there at most a quarter "
+          "of the depth).")
+      ->type_name("N")
+      ->check(whole_number(1, kMostRequests))
+      ->group(kMeasurements)
+      ->capture_default_str();
+  command
+      .add_option("--connections", options.connections,
+                  "Connections over which bandwidth is measured, driven by one thread.")
+      ->type_name("N")
+      ->check(whole_number(1, 256))
+      ->group(kMeasurements)
+      ->capture_default_str();
+  command
+      .add_flag("--perftest", options.perftest,
+                "Measure each figure of the transport beside perftest's own: ib_read_lat, ib_write_lat, "
+                "ib_read_bw, "
+                "ib_write_bw on the same device, by turns with ours. Both sides need the package perftest.")
+      ->group(kMeasurements);
+  command
+      .add_option("--rounds", options.rounds,
+                  "How often a figure of the transport and perftest's are measured by turns.")
+      ->type_name("N")
+      ->check(whole_number(1, 1000))
+      ->group(kMeasurements)
+      ->default_str(fmt::format("{} with --perftest, else 1", kRoundsWithPerftest));
+}
+
+void add_options(CLI::App& command, CommandOptions& options) {
+  options.bench.rounds = 0;  // not given
+  add_measurement_options(command, options.bench);
+  command
+      .add_option(
+          "--listen", options.listen,
+          fmt::format("Be the other side, for one measuring process after the other: at HOST:PORT (verbs; by "
+                      "default {} of the device) or NAME (shm; by default {}).",
+                      kDefaultPort, kDefaultName))
+      ->type_name("[ADDRESS]")
+      ->expected(0, 1)
+      ->group(kSides);
+  command
+      .add_option(
+          "--connect", options.connect,
+          "Measure against who listens at HOST:PORT (verbs) or NAME (shm); without it a process of this "
+          "host is started for that.")
+      ->type_name("ADDRESS")
+      ->group(kSides);
+  add_transport_options(command, options.transport, kSides);
+  command.add_option("--report-to", options.report_to)->group("");  // the measuring side's, not for people
+  command
+      .add_option(
+          "--json", options.json,
+          "Write the results with histograms as JSON (docs/benchmarks.md); - writes it instead of the table.")
       ->type_name("FILE")
+      ->group("Output");
+  command
+      .add_option("--report", options.report,
+                  "Write a page with latencies and bandwidth by size, for any browser.")
+      ->type_name("FILE.html")
       ->group("Output");
 }
 
@@ -138,13 +386,22 @@ void add_bench_command(CLI::App& program, Run* run) {
   auto options = std::make_shared<CommandOptions>();
   CLI::App* command = program.add_subcommand(
       "bench",
-      "measure the latency and throughput of the transport and of tables\n\nEach line stands beside its "
-      "yardstick, measured in the same run: memcpy of the same bytes, or a cache line handed to another core "
-      "and back. Times are those of perftest: write-notify is half a round trip, a read a whole one.");
+      "measure the latency and bandwidth of the transport and of tables\n\nThe other side is a second "
+      "process, of "
+      "this host or another. Each figure stands beside its yardstick, measured in the same run: memcpy of "
+      "the same "
+      "bytes, a cache line handed to another core and back, or perftest. Times are those of perftest: a "
+      "write is "
+      "half a round trip, a read a whole one. docs/benchmarks.md says how to read the tables.");
   add_options(*command, *options);
   command->footer(examples({"verbena bench", "verbena bench --operations read,write-notify --sizes 8,65536",
-                            "verbena bench --seconds 1 --json bench.json"}));
-  command->callback([options, run] { *run = [options] { return run_bench(*options); }; });
+                            "verbena bench --transport verbs --perftest --report bench.html",
+                            "verbena bench --listen                       (on the host node2)",
+                            "verbena bench --connect node2:7471           (on another)"}));
+  command->callback([options, run, command] {
+    options->listens = command->get_option("--listen")->count() > 0;
+    *run = [options] { return run_bench(*options); };
+  });
 }
 
 }  // namespace verbena::apps

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
 
 namespace verbena::apps {
 namespace {
@@ -142,6 +144,96 @@ std::string to_svg(const LineChart& chart) {
                        escape_markup(chart.y_label), number(value));
   }
   return out + "</g>\n</svg>\n";
+}
+
+namespace {
+
+/// The logarithms of what can be shown.
+std::vector<std::pair<double, double>> logarithms(const LogChart::Series& series) {
+  std::vector<std::pair<double, double>> points;
+  for (const auto& [x, y] : series.points) {
+    if (x > 0 && y > 0 && std::isfinite(x) && std::isfinite(y))
+      points.emplace_back(std::log10(x), std::log10(y));
+  }
+  return points;
+}
+
+std::string log_grid(const LogChart& chart, const std::set<double>& x_values, const Scale& x,
+                     const Scale& y) {
+  std::string lines = "<g class=\"grid\">\n";
+  std::string texts = "<g class=\"axis\">\n";
+  for (double power = y.low; power <= y.high + 1e-9; ++power) {
+    lines += fmt::format("<line x1=\"{0:g}\" x2=\"{1:g}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>\n", kLeft,
+                         kWidth - kRight, y(power));
+    texts += fmt::format("<text class=\"end\" x=\"{:g}\" y=\"{:.1f}\">{}</text>\n", kLeft - 8, y(power) + 4,
+                         escape_markup(chart.y_text(std::pow(10, power))));
+  }
+  constexpr double kTextWidth = 52;  // of one under the axis
+  double free_from = 0;
+  for (const double value : x_values) {
+    const double place = x(std::log10(value));
+    if (place < free_from) continue;
+    free_from = place + kTextWidth;
+    texts += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", place,
+                         kHeight - kBottom + 18, escape_markup(chart.x_text(value)));
+  }
+  texts += fmt::format("<text class=\"label middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
+                       (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(chart.x_label));
+  return lines + "</g>\n" + texts + "</g>\n";
+}
+
+}  // namespace
+
+std::string to_svg(const LogChart& chart) {
+  constexpr std::size_t kColours = 6;
+  constexpr double kLegendHeight = 22;
+  std::set<double> x_values;
+  double y_least = std::numeric_limits<double>::infinity();
+  double y_most = -y_least;
+  for (const LogChart::Series& series : chart.series) {
+    for (const auto& [log_x, log_y] : logarithms(series)) {
+      y_least = std::min(y_least, log_y);
+      y_most = std::max(y_most, log_y);
+    }
+    for (const auto& [x, y] : series.points) {
+      if (x > 0) x_values.insert(x);
+    }
+  }
+  std::string out = svg_begin(kHeight + kLegendHeight, fmt::format("{} by {}", chart.y_label, chart.x_label));
+  if (y_least > y_most) {
+    return out + fmt::format("<text class=\"middle\" x=\"{:g}\" y=\"{:g}\">not measured</text>\n</svg>\n",
+                             kWidth / 2, kHeight / 2);
+  }
+  const double x_low = std::log10(*x_values.begin());
+  const double x_high = std::log10(*x_values.rbegin());
+  const Scale x{x_low, x_high > x_low ? x_high : x_low + 1, kLeft, kWidth - kRight};
+  const double y_low = std::floor(y_least);
+  const Scale y{y_low, std::max(std::ceil(y_most), y_low + 1), kHeight - kBottom, kTop};
+  out += log_grid(chart, x_values, x, y);
+  double legend = kLeft;
+  for (std::size_t index = 0; index < chart.series.size(); ++index) {
+    const LogChart::Series& series = chart.series[index];
+    const std::size_t colour = index % kColours;
+    const char* dashed = series.dashed ? " dashed" : "";
+    out += fmt::format("<polyline class=\"series s{}{}\" points=\"", colour, dashed);
+    const auto points = logarithms(series);
+    for (const auto& [log_x, log_y] : points) out += fmt::format("{:.1f},{:.1f} ", x(log_x), y(log_y));
+    out += "\"/>\n<g class=\"marks\">\n";
+    for (const auto& [log_x, log_y] : points) {
+      out += fmt::format(
+          "<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}, {}: {}</title></circle>\n",
+          colour, x(log_x), y(log_y), escape_markup(series.label),
+          escape_markup(chart.x_text(std::pow(10, log_x))), escape_markup(chart.y_text(std::pow(10, log_y))));
+    }
+    const double middle = kHeight + kLegendHeight / 2;
+    out +=
+        fmt::format("</g>\n<line class=\"series s{}{}\" x1=\"{:g}\" x2=\"{:g}\" y1=\"{:g}\" y2=\"{:g}\"/>\n",
+                    colour, dashed, legend, legend + 20, middle, middle);
+    out += fmt::format("<text x=\"{:g}\" y=\"{:g}\">{}</text>\n", legend + 25, middle + 4,
+                       escape_markup(series.label));
+    legend += 42 + 7.2 * static_cast<double>(series.label.size());
+  }
+  return out + "</svg>\n";
 }
 
 std::string to_svg(const BarChart& chart) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,21 @@ struct LineChart {
   std::vector<std::pair<double, double>> points;  ///< x ascending
 };
 std::string to_svg(const LineChart& chart);
+
+/// Curves over sizes, both axes logarithmic; values that are not positive are left out.
+struct LogChart {
+  struct Series {
+    std::string label;
+    std::vector<std::pair<double, double>> points;  ///< x ascending
+    bool dashed = false;
+  };
+  std::string x_label;
+  std::string y_label;
+  std::function<std::string(double)> x_text;  ///< of a value
+  std::function<std::string(double)> y_text;
+  std::vector<Series> series;  ///< at most 6 are told apart by colour
+};
+std::string to_svg(const LogChart& chart);
 
 /// Horizontal bars, one below another.
 struct BarChart {

@@ -1,8 +1,12 @@
 // `verbena bench`: every operation is measured and reported; how fast it was is no test's business.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
 
 #include "tests/process/program.hpp"
 #include "tests/temporary_folder.hpp"
@@ -13,28 +17,47 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
+/// A name that no other test's processes meet at.
+std::string unique_name(const std::string& what) {
+  return "bench-test-" + what + "-" + std::to_string(::getpid());
+}
+
 TEST(BenchTest, EveryOperationIsReported) {
   const verbena::testing::TemporaryFolder folder;
   const std::string file = folder.path("bench.json");
-  const Ended bench =
-      run(VERBENA_PROGRAM, {"bench", "--seconds", "0.01", "--sizes", "8", "--json", file}, folder.path());
+  const std::string page = folder.path("bench.html");
+  const Ended bench = run(VERBENA_PROGRAM,
+                          {"bench", "--seconds", "0.01", "--sizes", "8,4096", "--connections", "2", "--json",
+                           file, "--report", page},
+                          folder.path());
   ASSERT_EQ(bench.status, 0) << bench.err;
+  EXPECT_THAT(verbena::testing::contents(page), HasSubstr("write-notify: bandwidth"));
   const nlohmann::json json = nlohmann::json::parse(verbena::testing::contents(file));
-  EXPECT_EQ(json.at("schema"), 1);
-  std::vector<std::string> operations;
+  EXPECT_EQ(json.at("schema"), 2);
+  EXPECT_EQ(json.at("transport"), "shm");
+  std::set<std::string> operations;
   for (const nlohmann::json& result : json.at("results")) {
-    operations.push_back(result.at("operation"));
-    EXPECT_THAT(bench.out, HasSubstr(operations.back()));
-    EXPECT_GT(result.at("operations"), 0);
-    EXPECT_GT(result.at("min_ns"), 0);
-    EXPECT_LE(result.at("min_ns"), result.at("p50_ns"));
-    EXPECT_LE(result.at("p50_ns"), result.at("p99_ns"));
-    EXPECT_LE(result.at("p99_ns"), result.at("max_ns"));
-    EXPECT_GT(result.at("yardstick").at("p50_ns"), 0);
+    const std::string operation = result.at("operation");
+    operations.insert(operation);
+    EXPECT_THAT(bench.out, HasSubstr(operation));
+    EXPECT_GT(result.at("operations"), 0) << operation;
+    EXPECT_GT(result.at("min_ns"), 0) << operation;
+    EXPECT_LE(result.at("min_ns"), result.at("p50_ns")) << operation;
+    EXPECT_LE(result.at("p50_ns"), result.at("p99_ns")) << operation;
+    EXPECT_LE(result.at("p99_ns"), result.at("p999_ns")) << operation;
+    EXPECT_LE(result.at("p999_ns"), result.at("max_ns")) << operation;
+    EXPECT_GT(result.at("messages_per_second"), 0) << operation;
+    EXPECT_FALSE(result.at("histogram").empty()) << operation;
+    EXPECT_FALSE(result.at("yardsticks").empty()) << operation;
+    for (const nlohmann::json& yardstick : result.at("yardsticks")) EXPECT_GT(yardstick.at("value"), 0);
+    if (result.contains("stream")) {
+      EXPECT_EQ(result.at("stream").at("connections"), 2);
+    }
   }
-  EXPECT_THAT(operations, UnorderedElementsAreArray({"read", "read-batch", "write", "write-notify", "pull",
-                                                     "pull-large", "pull-in-place", "pull-batch",
-                                                     "push-batch", "push-visible", "clock", "idle-server"}));
+  EXPECT_THAT(operations, UnorderedElementsAreArray({"read", "read-batch", "write", "write-complete",
+                                                     "write-notify", "pull", "pull-large", "pull-in-place",
+                                                     "pull-batch", "push", "push-batch", "push-applied",
+                                                     "push-visible", "clock", "subscribe", "idle-server"}));
 }
 
 TEST(BenchTest, ImpossibleOptionsAreRefused) {
@@ -44,11 +67,103 @@ TEST(BenchTest, ImpossibleOptionsAreRefused) {
                                              {"bench", "--sizes", "0"},
                                              {"bench", "--sizes", "12"},
                                              {"bench", "--seconds", "-1"},
+                                             {"bench", "--depth", "0"},
+                                             {"bench", "--connections", "many"},
+                                             {"bench", "--listen", ":7471", "--connect", "node2:7471"},
+                                             {"bench", "--connect", "node2"},
+                                             {"bench", "--listen", "node2:port"},
+                                             {"bench", "--transport", "shm", "--device", "rxe0"},
+                                             {"bench", "--transport", "shm", "--perftest"},
+                                             {"bench", "--report", folder.path("no/such/folder.html")},
                                              {"bench", "--json", folder.path("no/such/folder.json")}}) {
     const Ended bench = run(VERBENA_PROGRAM, arguments, folder.path());
     EXPECT_EQ(bench.status, 2) << arguments.back();
     EXPECT_THAT(bench.err, HasSubstr("verbena: error: "));
   }
+}
+
+TEST(BenchTest, MissingDeviceIsAPlainError) {
+  const verbena::testing::TemporaryFolder folder;
+  for (const char* side : {"--listen", "--connect=localhost:7471"}) {
+    const Ended bench =
+        run(VERBENA_PROGRAM, {"bench", side, "--transport", "verbs", "--device", "no_such_device"},
+            folder.path());
+    EXPECT_EQ(bench.status, 1);
+    EXPECT_THAT(bench.err, HasSubstr("verbena: error: "));
+  }
+}
+
+TEST(BenchTest, ListenerServesOneMeasuringSideAfterTheOther) {
+  const verbena::testing::TemporaryFolder folder;
+  const std::string name = unique_name("serves");
+  Program listener(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--listen", name}, folder.path());
+  ASSERT_TRUE(listener.wait_for_output("listening at shm:" + name));
+  const std::vector<std::string> measure{
+      "bench",     "--transport", "shm", "--connect", name, "--operations", "read,write-notify,clock",
+      "--seconds", "0.01"};
+  for (const char* sizes : {"--sizes=8", "--sizes=1048576", "--sizes=8"}) {
+    std::vector<std::string> arguments = measure;
+    arguments.emplace_back(sizes);
+    const Ended bench = run(VERBENA_PROGRAM, arguments, folder.path());
+    EXPECT_EQ(bench.status, 0) << bench.err;
+    EXPECT_THAT(bench.out, HasSubstr("the other side: " + name));
+  }
+  {
+    Program killed(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--connect", name, "--seconds", "60"},
+                   folder.path());
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    killed.signal(SIGKILL);
+    EXPECT_EQ(killed.wait().status, 128 + SIGKILL);
+  }
+  EXPECT_EQ(run(VERBENA_PROGRAM, measure, folder.path()).status, 0);
+  listener.signal(SIGINT);
+  EXPECT_EQ(listener.wait().status, 128 + SIGINT);
+}
+
+TEST(BenchTest, NobodyThereIsAPlainErrorWithinSeconds) {
+  const verbena::testing::TemporaryFolder folder;
+  const std::string name = unique_name("nobody");
+  const Ended bench = run(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--connect", name}, folder.path());
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_THAT(bench.err, HasSubstr("verbena: error: "));
+  EXPECT_THAT(bench.err, HasSubstr(name));
+  EXPECT_LT(bench.seconds, 30);
+}
+
+TEST(BenchTest, TwoListenersAtOnePlaceAreTold) {
+  const verbena::testing::TemporaryFolder folder;
+  const std::string name = unique_name("twice");
+  Program listener(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--listen", name}, folder.path());
+  ASSERT_TRUE(listener.wait_for_output("listening at"));
+  const Ended second = run(VERBENA_PROGRAM, {"bench", "--transport", "shm", "--listen", name}, folder.path());
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.err, HasSubstr(name));
+}
+
+TEST(BenchTest, OtherSideKilledInTheMiddleIsAnError) {
+  const verbena::testing::TemporaryFolder folder;
+  for (const char* operation : {"read", "write", "write-notify", "pull", "clock", "push-visible"}) {
+    Program bench(VERBENA_PROGRAM, {"bench", "--operations", operation, "--seconds", "60"}, folder.path());
+    ASSERT_TRUE(bench.wait_for_children("bench", 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const std::vector<pid_t> children = bench.children("bench");
+    ASSERT_EQ(children.size(), 1U);
+    ::kill(children.front(), SIGKILL);
+    const Ended ended = bench.wait();
+    EXPECT_EQ(ended.status, 1) << operation;
+    EXPECT_THAT(ended.err, HasSubstr("verbena: error: ")) << operation;
+    EXPECT_LT(ended.seconds, 40) << operation;  // --seconds are 60
+  }
+}
+
+TEST(BenchTest, OtherSideEndsWithTheMeasuringOne) {
+  const verbena::testing::TemporaryFolder folder;
+  Program bench(VERBENA_PROGRAM, {"bench", "--seconds", "60"}, folder.path());
+  ASSERT_TRUE(bench.wait_for_children("bench", 1));
+  const std::vector<pid_t> children = bench.children("bench");
+  bench.signal(SIGKILL);
+  bench.wait();
+  EXPECT_TRUE(gone(children, 30));
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+// What the measuring side orders from the other side, by messages over the transport that is measured. Both
+// are this program, of one version.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "transport/transport.hpp"
+
+namespace verbena::apps::bench {
+
+/// How the other side answers what reaches its memory, each time with as many bytes.
+enum class Echo : std::uint32_t {
+  kNone,          ///< not at all; it sleeps between events
+  kTake,          ///< not at all, but stays awake and takes what is announced
+  kNotification,  ///< a notification with a write and a notification
+  kMemory,        ///< a write whose last 8 bytes count up, by the like
+};
+
+struct Message {
+  static constexpr std::uint32_t kVersion = 1;
+  enum class Kind : std::uint32_t {
+    kFailed,         ///< answer to any: `text`
+    kMemory,         ///< have `value` bytes to read and to write: kMemory with both
+    kEcho,           ///< `number` (an Echo) of `value` bytes: kEcho when it listens
+    kStartServer,    ///< for `number` workers: kStartServer with its address, `text`
+    kStopServers,    ///< kStopServers
+    kProcessorTime,  ///< kProcessorTime with what the process has used: `value` nanoseconds
+    kStartPerftest,  ///< `text`, the tool's arguments: kStartPerftest when it listens at port `number`
+    kEndPerftest,    ///< waits for its end: kEndPerftest
+  };
+
+  Kind kind = Kind::kFailed;
+  std::uint32_t version = kVersion;
+  std::uint32_t number = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t value = 0;
+  transport::RemoteDescriptor readable = {};
+  transport::RemoteDescriptor writable = {};
+  std::array<char, 512> text_bytes = {};
+
+  void set_text(std::string_view text) {
+    const std::size_t count = std::min(text.size(), text_bytes.size() - 1);
+    std::memcpy(text_bytes.data(), text.data(), count);
+    text_bytes[count] = 0;
+  }
+  [[nodiscard]] std::string text() const {
+    return {text_bytes.data(), ::strnlen(text_bytes.data(), text_bytes.size())};
+  }
+};
+static_assert(std::is_trivially_copyable_v<Message>);
+
+/// nullopt if it is none of this version's.
+inline std::optional<Message> read_message(std::span<const std::byte> bytes) {
+  Message message;
+  if (bytes.size() != sizeof(message)) return std::nullopt;
+  std::memcpy(&message, bytes.data(), sizeof(message));
+  return message.version == Message::kVersion ? std::optional(message) : std::nullopt;
+}
+
+/// What a side opens to the other one, and has for its own requests. The same for all its connections.
+struct Memory {
+  std::unique_ptr<transport::MemoryRegion> readable;
+  std::unique_ptr<transport::MemoryRegion> writable;
+  std::unique_ptr<transport::MemoryRegion> local;
+
+  static absl::StatusOr<Memory> allocate(transport::Transport& transport, std::size_t bytes);
+  [[nodiscard]] std::size_t bytes() const { return local == nullptr ? 0 : local->bytes().size(); }
+};
+
+}  // namespace verbena::apps::bench

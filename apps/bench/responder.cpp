@@ -1,0 +1,315 @@
+#include "apps/bench/responder.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "apps/bench/messages.hpp"
+#include "apps/bench/perftest.hpp"
+#include "server/driver.hpp"
+#include "server/server.hpp"
+
+namespace verbena::apps::bench {
+
+namespace {
+
+using transport::Event;
+using transport::Opcode;
+using transport::WorkRequest;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+constexpr std::uint32_t kMostWorkers = 1024;
+
+/// A server with a thread and a transport of its own.
+class ServerJob {
+ public:
+  static absl::StatusOr<std::unique_ptr<ServerJob>> start(const Backend& backend, std::uint32_t workers) {
+    auto job = std::unique_ptr<ServerJob>(new ServerJob());
+    auto transport = backend.make_transport();
+    if (!transport.ok()) return transport.status();
+    job->transport_ = std::move(*transport);
+    const std::string asked = backend.fresh_address();
+    auto server = server::Server::create(*job->transport_, {.address = asked, .workers = workers});
+    if (!server.ok()) return server.status();
+    job->server_ = std::move(*server);
+    job->address_ = backend.listening_address(*job->transport_, asked);
+    job->thread_ = std::thread([&job = *job] {
+      const absl::Status ended = server::drive(*job.server_, *job.transport_, {}, job.stop_);
+      if (!ended.ok() && !absl::IsCancelled(ended)) spdlog::warn("{}", std::string(ended.message()));
+    });
+    return job;
+  }
+  ~ServerJob() {
+    stop_ = true;
+    if (transport_ != nullptr) transport_->interrupt();
+    if (thread_.joinable()) thread_.join();
+  }
+  ServerJob(const ServerJob&) = delete;
+  ServerJob& operator=(const ServerJob&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  ServerJob() = default;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<server::Server> server_;
+  std::string address_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+double process_cpu_ns() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ns = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_usec) * 1e3;
+  };
+  return ns(usage.ru_utime) + ns(usage.ru_stime);
+}
+
+/// One connection of the measuring side.
+struct Peer {
+  std::unique_ptr<transport::Connection> connection;
+  transport::RemoteDescriptor writable;
+  Echo echo = Echo::kNone;
+  std::size_t bytes = 0;
+  std::uint64_t owed = 0;      ///< notifications to be answered
+  std::uint64_t sequence = 1;  ///< of the next write to be answered
+  bool unposted = false;       ///< a write to be answered that was not taken yet
+  std::vector<std::unique_ptr<ServerJob>> servers;
+  std::unique_ptr<PerftestServer> perftest;
+};
+
+class ResponderImpl final : public Responder {
+ public:
+  ResponderImpl(const Backend& backend, std::unique_ptr<transport::Transport> transport, std::string address)
+      : backend_(backend), transport_(std::move(transport)), address_(std::move(address)) {}
+  ~ResponderImpl() override { peers_.clear(); }
+
+  [[nodiscard]] const std::string& address() const override { return address_; }
+  void interrupt() override { transport_->interrupt(); }
+
+  absl::Status run(const std::atomic<bool>& stop) override {
+    while (!stop) {
+      const bool busy = poll();
+      if (answer_all() || busy) continue;
+      transport_->wait(transport_->now() + std::chrono::milliseconds(200));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool poll() {
+    std::array<Event, 32> events;
+    const std::size_t count = transport_->poll(events);
+    for (const Event& event : std::span(events).first(count)) {
+      if (event.kind == Event::Kind::kAccepted) {
+        if (auto connection = transport_->take_accepted()) {
+          transport::Connection* key = connection.get();
+          peers_[key].connection = std::move(connection);
+        }
+        continue;
+      }
+      const auto found = peers_.find(event.connection);
+      if (found == peers_.end()) continue;
+      if (event.kind == Event::Kind::kMessage) on_message(found->second, event.message);
+      if (event.kind == Event::Kind::kNotification) {
+        if (found->second.echo == Echo::kNotification) ++found->second.owed;
+      }
+      if (event.kind == Event::Kind::kDisconnected) gone_.push_back(event.connection);
+    }
+    for (transport::Connection* connection : gone_) peers_.erase(connection);
+    gone_.clear();
+    return count > 0;
+  }
+
+  /// Whether there is anybody to be answered at once, and so no time to sleep.
+  bool answer_all() {
+    bool awake = false;
+    for (auto& [connection, peer] : peers_) {
+      if (peer.echo == Echo::kNone) continue;
+      awake = true;
+      if (peer.echo == Echo::kMemory) {
+        answer_writes(peer);
+      } else if (peer.owed > 0) {
+        peer.owed -= post(peer, Opcode::kWriteNotify);
+      }
+    }
+    return awake;
+  }
+
+  void answer_writes(Peer& peer) {
+    // A look at the memory is far cheaper than one at the transport, and the measuring side waits for it.
+    constexpr int kLooks = 64;
+    const std::atomic_ref<std::uint64_t> arrived(last_word(*memory_.writable, peer.bytes));
+    for (int look = 0; look < kLooks; ++look) {
+      if (!peer.unposted && arrived.load(std::memory_order_acquire) != peer.sequence) continue;
+      last_word(*memory_.local, peer.bytes) = peer.sequence;
+      peer.unposted = post(peer, Opcode::kWrite) == 0;
+      if (peer.unposted) return;
+      ++peer.sequence;
+      return;
+    }
+  }
+
+  std::size_t post(Peer& peer, Opcode opcode) {
+    const WorkRequest request{.opcode = opcode,
+                              .notification = 1,
+                              .local = memory_.local->bytes().first(peer.bytes),
+                              .region = memory_.local.get(),
+                              .remote = peer.writable.slice(0, peer.bytes)};
+    return peer.connection->post({&request, 1});
+  }
+
+  static std::uint64_t& last_word(const transport::MemoryRegion& region, std::size_t bytes) {
+    return *reinterpret_cast<std::uint64_t*>(region.bytes().data() + bytes - kWordBytes);
+  }
+
+  // ---- orders
+
+  void on_message(Peer& peer, std::span<const std::byte> bytes) {
+    const std::optional<Message> order = read_message(bytes);
+    Message answer;
+    if (order) {
+      answer.kind = order->kind;
+      const absl::Status status = carry_out(peer, *order, answer);
+      if (status.ok()) return reply(peer, answer);
+      answer.kind = Message::Kind::kFailed;
+      answer.set_text(std::string(status.message()));
+    } else {
+      answer.set_text("it does not understand: is it the same version of this program?");
+    }
+    reply(peer, answer);
+  }
+
+  absl::Status carry_out(Peer& peer, const Message& order, Message& answer) {
+    switch (order.kind) {
+      case Message::Kind::kMemory:
+        return open_memory(peer, order, answer);
+      case Message::Kind::kEcho:
+        return set_echo(peer, order);
+      case Message::Kind::kStartServer:
+        return start_server(peer, order, answer);
+      case Message::Kind::kStopServers:
+        peer.servers.clear();
+        return absl::OkStatus();
+      case Message::Kind::kProcessorTime:
+        answer.value = static_cast<std::uint64_t>(process_cpu_ns());
+        return absl::OkStatus();
+      case Message::Kind::kStartPerftest:
+        return start_perftest(peer, order, answer);
+      case Message::Kind::kEndPerftest:
+        return end_perftest(peer);
+      case Message::Kind::kFailed:
+        break;
+    }
+    return absl::InvalidArgumentError("it was ordered what it does not know");
+  }
+
+  absl::Status open_memory(Peer& peer, const Message& order, Message& answer) {
+    if (order.value < kWordBytes || order.value > kMostBytes) {
+      return absl::InvalidArgumentError(fmt::format("it opens no {} bytes of memory", order.value));
+    }
+    if (memory_.bytes() < order.value) {
+      // Regions that were granted to others before stay until those are gone.
+      if (memory_.local != nullptr) old_memory_.push_back(std::move(memory_));
+      if (peers_.size() == 1) old_memory_.clear();
+      auto memory = Memory::allocate(*transport_, order.value);
+      if (!memory.ok()) return memory.status();
+      memory_ = std::move(*memory);
+    }
+    for (const auto& [region, descriptor] : {std::pair{memory_.readable.get(), &answer.readable},
+                                             std::pair{memory_.writable.get(), &answer.writable}}) {
+      auto granted = peer.connection->grant(*region);
+      if (!granted.ok()) return granted.status();
+      *descriptor = *granted;
+    }
+    peer.writable = order.writable;
+    return absl::OkStatus();
+  }
+
+  absl::Status set_echo(Peer& peer, const Message& order) {
+    const bool known = order.number <= static_cast<std::uint32_t>(Echo::kMemory);
+    const auto echo = static_cast<Echo>(order.number);
+    const bool fits = order.value >= kWordBytes && order.value % kWordBytes == 0 &&
+                      order.value <= std::min<std::uint64_t>(memory_.bytes(), peer.writable.length_bytes);
+    if (!known || ((echo == Echo::kNotification || echo == Echo::kMemory) && !fits)) {
+      return absl::InvalidArgumentError("it was ordered to answer as it cannot");
+    }
+    peer.echo = echo;
+    peer.bytes = order.value;
+    peer.owed = 0;
+    peer.sequence = 1;
+    peer.unposted = false;
+    if (echo == Echo::kMemory) last_word(*memory_.writable, peer.bytes) = 0;
+    return absl::OkStatus();
+  }
+
+  absl::Status start_server(Peer& peer, const Message& order, Message& answer) {
+    if (order.number == 0 || order.number > kMostWorkers) {
+      return absl::InvalidArgumentError(fmt::format("a server for {} workers was ordered", order.number));
+    }
+    auto server = ServerJob::start(backend_, order.number);
+    if (!server.ok()) return server.status();
+    answer.set_text((*server)->address());
+    peer.servers.push_back(std::move(*server));
+    return absl::OkStatus();
+  }
+
+  absl::Status start_perftest(Peer& peer, const Message& order, Message& answer) {
+    const std::optional<PerftestRun> run = decode_perftest(order.text());
+    if (!run || backend_.perftest.name.empty()) {
+      return absl::InvalidArgumentError("it was ordered to run what it does not know");
+    }
+    peer.perftest.reset();
+    auto server = PerftestServer::start(*run, backend_.perftest);
+    if (!server.ok()) return server.status();
+    answer.number = (*server)->port();
+    peer.perftest = std::move(*server);
+    return absl::OkStatus();
+  }
+
+  static absl::Status end_perftest(Peer& peer) {
+    if (peer.perftest == nullptr) return absl::OkStatus();
+    const auto server = std::move(peer.perftest);
+    return server->end();
+  }
+
+  void reply(Peer& peer, const Message& answer) {
+    Message copy = answer;
+    const WorkRequest send{.opcode = Opcode::kSend, .local = std::as_writable_bytes(std::span(&copy, 1))};
+    // Orders come one at a time: there is room for the answer, or the connection has failed.
+    if (peer.connection->post({&send, 1}) == 0 && peer.connection->status().ok()) {
+      spdlog::warn("{}: an answer found no room", peer.connection->peer_name());
+    }
+  }
+
+  const Backend backend_;
+  std::unique_ptr<transport::Transport> transport_;
+  const std::string address_;
+  Memory memory_;
+  std::vector<Memory> old_memory_;
+  std::map<transport::Connection*, Peer> peers_;
+  std::vector<transport::Connection*> gone_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Responder>> Responder::create(const Backend& backend,
+                                                             const std::string& address) {
+  auto transport = backend.make_transport();
+  if (!transport.ok()) return transport.status();
+  if (absl::Status status = (*transport)->listen(address); !status.ok()) return status;
+  std::string place = backend.listening_address(**transport, address);
+  return std::make_unique<ResponderImpl>(backend, std::move(*transport), std::move(place));
+}
+
+}  // namespace verbena::apps::bench

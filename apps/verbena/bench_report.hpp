@@ -1,0 +1,15 @@
+// A benchmark's results as one page: latencies and bandwidth by size, and the table. Nothing is loaded from
+// anywhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/bench/report.hpp"
+
+namespace verbena::apps {
+
+std::string bench_report(const bench::Circumstances& circumstances,
+                         const std::vector<bench::Result>& results);
+
+}  // namespace verbena::apps

@@ -1,0 +1,86 @@
+#include "apps/bench/report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/bench/backend.hpp"
+
+namespace verbena::apps::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// 64 KiB in 100 µs one at a time, at 500 MB/s many at a time.
+Result result() {
+  Result result{.operation = "read", .what = "what is timed", .bytes = 65536, .samples = {}};
+  for (int i = 0; i < 9; ++i) result.samples.add(100'000);
+  result.samples.add(900'000);
+  result.stream = Stream{.operations_per_second = 500e6 / 65536, .connections = 2, .depth = 16, .batch = 4};
+  result.yardsticks = {
+      {.name = "ib_read_lat", .value = 80'000, .budget = 1.1},
+      {.name = "ib_read_bw", .figure = Yardstick::Figure::kBandwidth, .value = 510e6, .budget = 0.95},
+      {.name = "memcpy", .value = 2000}};
+  return result;
+}
+
+const Circumstances kPlace{
+    .transport = "verbs", .device = "rxe0 port 1", .mtu_bytes = 4096, .other_side = "node2"};
+
+TEST(ReportTest, BudgetsOfTimesAreUpperAndOfBandwidthLowerBounds) {
+  Result read = result();
+  EXPECT_NEAR(read.ratio(read.yardsticks[0]), 1.25, 0.01);
+  EXPECT_FALSE(read.keeps(read.yardsticks[0]));
+  EXPECT_NEAR(read.ratio(read.yardsticks[1]), 0.98, 0.01);
+  EXPECT_TRUE(read.keeps(read.yardsticks[1]));
+  read.yardsticks[0].ours = 81'000;  // by turns with the yardstick's
+  EXPECT_TRUE(read.keeps(read.yardsticks[0]));
+  read.yardsticks[1].ours = 400e6;
+  EXPECT_FALSE(read.keeps(read.yardsticks[1]));
+}
+
+TEST(ReportTest, TableHasFiguresYardsticksAndWhatIsTimed) {
+  const std::string table = to_table(kPlace, {result()});
+  EXPECT_THAT(table, HasSubstr("verbs, rxe0 port 1, path MTU 4096; the other side: node2"));
+  EXPECT_THAT(table, HasSubstr("64 KiB"));
+  EXPECT_THAT(table, HasSubstr("≤ 1.1: MISSED"));
+  EXPECT_THAT(table, HasSubstr("≥ 0.95: kept"));
+  EXPECT_THAT(table, HasSubstr("read            what is timed"));
+  EXPECT_THAT(table, Not(HasSubstr("Note")));
+  Circumstances noted = kPlace;
+  noted.notes = {"perftest had trouble"};
+  EXPECT_THAT(to_table(noted, {}), HasSubstr("Note: perftest had trouble"));
+}
+
+TEST(ReportTest, JsonHasAllOfIt) {
+  const nlohmann::json json = to_json(kPlace, {result()});
+  EXPECT_EQ(json.at("kind"), "bench");
+  EXPECT_EQ(json.at("schema"), 2);
+  EXPECT_EQ(json.at("device"), "rxe0 port 1");
+  EXPECT_EQ(json.at("mtu_bytes"), 4096);
+  const nlohmann::json& read = json.at("results").at(0);
+  EXPECT_EQ(read.at("operations"), 10);
+  EXPECT_EQ(read.at("max_ns"), 900'000);
+  EXPECT_NEAR(read.at("megabytes_per_second"), 500, 1e-6);
+  EXPECT_EQ(read.at("stream").at("depth"), 16);
+  std::uint64_t samples = 0;
+  for (const nlohmann::json& bucket : read.at("histogram")) samples += bucket.at(2).get<std::uint64_t>();
+  EXPECT_EQ(samples, 10U);
+  const nlohmann::json& bandwidth = read.at("yardsticks").at(1);
+  EXPECT_EQ(bandwidth.at("figure"), "megabytes_per_second");
+  EXPECT_EQ(bandwidth.at("value"), 510);
+  EXPECT_EQ(bandwidth.at("kept"), true);
+  EXPECT_FALSE(read.at("yardsticks").at(2).contains("budget"));
+}
+
+TEST(BackendTest, HostIsTakenFromWhatWasConnectedTo) {
+  EXPECT_EQ(host_of("verbs:node2:7471"), "node2");
+  EXPECT_EQ(host_of("verbs:[fe80::1]:7471"), "[fe80::1]");
+  EXPECT_EQ(host_of("shm:node2:7471"), "");
+  EXPECT_EQ(with_host("verbs::4000", "node2"), "verbs:node2:4000");
+  EXPECT_EQ(with_host("verbs:10.0.0.1:4000", "node2"), "verbs:10.0.0.1:4000");
+  EXPECT_EQ(with_host("shm:name", "node2"), "shm:name");
+}
+
+}  // namespace
+}  // namespace verbena::apps::bench
