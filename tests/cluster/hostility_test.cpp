@@ -127,9 +127,32 @@ struct Visitor {
       : options(servers.session_options(1)),
         peer(*options.transport,
              *options.transport->connect(options.servers[0], options.transport->now() + kPatience)) {}
+  /// As worker 1 of 2.
+  void join() {
+    peer.say_hello(1);
+    peer.set_ring(peer.hear<protocol::Welcome>().inbox);
+    peer.say(kTable);
+    EXPECT_EQ(peer.hear<protocol::TableOpened>().table, 0U);
+  }
   SessionOptions options;
   Peer peer;
 };
+
+/// Worker 0, connected, in a wait for worker 1 that nothing but its end will end.
+std::future<absl::Status> wait_for_the_other(const ServerThreads& servers) {
+  std::promise<void> connected;
+  std::future<void> is_connected = connected.get_future();
+  auto ended =
+      std::async(std::launch::async, [&servers, connected = std::move(connected)]() mutable -> absl::Status {
+        auto session = Session::connect(servers.session_options(0));
+        connected.set_value();
+        if (!session.ok()) return session.status();
+        auto table = (*session)->table<float>(kSameTable);
+        return table.ok() ? (*session)->barrier() : table.status();
+      });
+  is_connected.wait();
+  return ended;
+}
 
 TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
   ServerThreads servers({.servers = 1, .workers = 2});
@@ -198,21 +221,10 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);
     ServerThreads servers({.servers = 1, .workers = 2});
-    std::promise<void> connected;
-    auto honest = std::async(std::launch::async, [&]() -> absl::Status {
-      auto session = Session::connect(servers.session_options(0));
-      connected.set_value();
-      if (!session.ok()) return session.status();
-      if (auto table = (*session)->table<float>(kSameTable); !table.ok()) return table.status();
-      return (*session)->barrier();  // for which the other never comes
-    });
-    connected.get_future().wait();
+    auto honest = wait_for_the_other(servers);
     {
       Visitor visitor(servers);
-      visitor.peer.say_hello(1);
-      visitor.peer.set_ring(visitor.peer.hear<protocol::Welcome>().inbox);
-      visitor.peer.say(kTable);
-      EXPECT_EQ(visitor.peer.hear<protocol::TableOpened>().table, 0U);
+      visitor.join();
       one.act(visitor.peer);
       EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr(one.error));
     }
@@ -222,6 +234,18 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
     }
   }
+}
+
+TEST(HostilityTest, AWorkerThatIsGoneWithoutAWordIsNamed) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto honest = wait_for_the_other(servers);
+  Visitor(servers).join();
+  const absl::Status server = servers.join(kPatience)[0];
+  for (const absl::Status& status : {server, honest.get()}) {
+    EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {}) closed or died", ::getpid())))
+        << status;
+  }
+  EXPECT_EQ(server.code(), absl::StatusCode::kUnavailable) << server;
 }
 
 TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
