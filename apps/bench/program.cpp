@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::start(const std::vector<std::s
   }
   std::vector<std::string> copies = arguments;
   std::vector<char*> pointers;
+  pointers.reserve(copies.size() + 1);
   for (std::string& copy : copies) pointers.push_back(copy.data());
   pointers.push_back(nullptr);
   const pid_t parent = ::getpid();
@@ -113,7 +114,7 @@ bool is_installed(const std::string& program) {
   const char* path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing here changes it
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    if (::access(fmt::format("{}/{}", folder, program).c_str(), X_OK) == 0) return true;
   }
   return false;
 }
