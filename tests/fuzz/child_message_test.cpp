@@ -13,7 +13,7 @@ namespace {
 using verbena::testing::GuardedMemory;
 using verbena::testing::Mutator;
 
-constexpr int kRounds = 100'000;
+constexpr int kRounds = verbena::testing::rounds(100'000);
 
 TEST(ChildMessageFuzz, Lines) {
   FinishedMessage finished{.worker = 1, .seconds = 2.5, .statistics = {}};

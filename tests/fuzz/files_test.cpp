@@ -77,7 +77,7 @@ std::string numbers_to(int last) {
 }
 
 TEST_F(FilesFuzz, PlainLines) {
-  constexpr int kRounds = 2'000;
+  constexpr int kRounds = verbena::testing::rounds(2'000);
   // Longer than a buffer now and then.
   Mutator mutator(
       1, {"one\ntwo\r\n\nlast", numbers_to(20'000), ""},
@@ -120,7 +120,7 @@ bool made_of(std::span<const std::string> lines, const std::vector<std::vector<s
 }
 
 TEST_F(FilesFuzz, DamagedGzip) {
-  constexpr int kRounds = 5'000;
+  constexpr int kRounds = verbena::testing::rounds(5'000);
   const std::vector<std::string> texts = {numbers_to(2'000), "one\ntwo\n", "three\n"};
   Mutator mutator(2, {gzip(texts[0]), gzip(texts[1]), gzip("")},
                   {"\x1F\x8B", "\xff\xff\xff\xff", std::string(4, '\0'), gzip(texts[2])});
@@ -154,7 +154,7 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 TEST_F(FilesFuzz, Words) {
-  constexpr int kRounds = 100'000;
+  constexpr int kRounds = verbena::testing::rounds(100'000);
   Mutator mutator(
       3,
       {"In the b\xC3\xA9ginning, don\xE2\x80\x99t 'quote' 42 x86",
@@ -195,7 +195,7 @@ void expect_sound(const Corpus& corpus) {
 }
 
 TEST_F(FilesFuzz, Corpora) {
-  constexpr int kRounds = 6'000;
+  constexpr int kRounds = verbena::testing::rounds(6'000);
   const std::vector<std::string> corpora = {
       "Genesis 1\tIn the b\xC3\xA9ginning\nGenesis 2\tthus the heavens\n", "2\n3\n3\n1 1 2\n1 3 1\n2 2 1\n",
       "2 0:1 7:2\n0\n1 7:1\n"};
@@ -225,7 +225,7 @@ TEST_F(FilesFuzz, Corpora) {
 // --- ratings
 
 TEST_F(FilesFuzz, RatingFiles) {
-  constexpr int kRounds = 10'000;
+  constexpr int kRounds = verbena::testing::rounds(10'000);
   Mutator mutator(6,
                   {"196\t242\t3\t881250949\n186\t302\t3.5\t891717742\n22\t377\t1\t878887116\n",
                    "196::242::3::881250949\n186::302::3.5::891717742\n22::377::1::878887116\n",

@@ -17,6 +17,15 @@
 
 namespace verbena::testing {
 
+/// How often to try: sanitizers, which see more in each round, take several times as long for it.
+constexpr int rounds(int native) {
+#ifdef VERBENA_SANITIZED
+  return native / 8;
+#else
+  return native;
+#endif
+}
+
 /// Damages valid input, a little each time, so that some of it is still accepted and much of it is refused
 /// late.
 class Mutator {

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using verbena::testing::GuardedMemory;
 using verbena::testing::Mutator;
 
-constexpr int kRounds = 200'000;
+constexpr int kRounds = verbena::testing::rounds(200'000);
 
 TEST(NamesFuzz, ConsistencyModels) {
   Mutator mutator(1, {"bsp", "ssp", "ssp:1", "essp:2", "essp:1000000"},

@@ -14,7 +14,7 @@ namespace {
 using verbena::testing::GuardedMemory;
 using verbena::testing::Mutator;
 
-constexpr int kRounds = 200'000;
+constexpr int kRounds = verbena::testing::rounds(200'000);
 
 std::vector<std::string> extreme_numbers() {
   std::vector<std::string> all = verbena::testing::bytes_of_each<std::uint32_t>(

@@ -72,12 +72,13 @@ TEST_F(InputTest, AMalformedLineOfEachFormat) {
 }
 
 TEST_F(InputTest, MoreRowsThanMemory) {
-  // 2^20 words × 65535 topics × 4 bytes are 256 GiB in the table alone, and the worker's buffers come on top.
+  // 2^16 words × 65535 topics × 4 bytes are 16 GiB in the table, and up to twice as much in each worker.
   std::string text;
-  for (int word = 0; word < 1 << 20; ++word) text += "1 " + std::to_string(word) + ":1\n";
+  for (int word = 0; word < 1 << 16; ++word) text += "1 " + std::to_string(word) + ":1\n";
   verbena::testing::write_file(folder_.path("words.ldac"), text);
-  expect_refused({"run", "lda", "--data", folder_.path("words.ldac"), "--topics", "65535"},
-                 "--topics 65535: 1048576 words in 1048576 documents then need about");
+  expect_refused(
+      {"run", "lda", "--data", folder_.path("words.ldac"), "--topics", "65535", "--workers", "1000"},
+      "--topics 65535: 65536 words in 65536 documents then need about");
 }
 
 TEST_F(InputTest, OutputsThatCannotBeWritten) {

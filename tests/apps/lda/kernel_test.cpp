@@ -120,9 +120,15 @@ class ConditionalTest : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(ConditionalTest, IsWhatIsDrawnOnEveryInstructionSet) {
   const std::size_t topics = GetParam();
+#ifdef VERBENA_SANITIZED
+  constexpr int kDraws = 1'000;
+#else
   constexpr int kDraws = 20'000;
+#endif
   const std::pair<std::int32_t, std::int32_t> sizes[] = {{0, 0}, {3, 5}, {40, 300}, {900, 20}, {0, 400}};
-  for (const auto& [document_length, word_count] : sizes) {
+  for (const auto& size : sizes) {
+    const std::int32_t document_length = size.first;
+    const std::int32_t word_count = size.second;
     const Setting setting = random_setting(topics, topics, document_length, word_count);
     const std::vector<double> expected = setting.conditional(kVocabulary);
     std::vector<double> first;
@@ -138,6 +144,11 @@ TEST_P(ConditionalTest, IsWhatIsDrawnOnEveryInstructionSet) {
 INSTANTIATE_TEST_SUITE_P(Topics, ConditionalTest, ::testing::Values(1, 2, 15, 16, 17, 50, 256, 300));
 
 TEST(ConditionalTest, IsWhatIsDrawnFromAHighTree) {
+#ifdef VERBENA_SANITIZED
+  constexpr int kDraws = 100;
+#else
+  constexpr int kDraws = 1'000;
+#endif
   for (const std::size_t topics : {std::size_t{4'100}, kMaxTopics}) {
     Setting setting = random_setting(topics, 3, 2, 0);
     // A few topics take nearly all, at the ends of the levels' blocks.
@@ -146,7 +157,7 @@ TEST(ConditionalTest, IsWhatIsDrawnFromAHighTree) {
     setting.document.assign(topics, 0);
     setting.document[setting.topic] = 1;
     ForEachTarget().run([&] {
-      EXPECT_LT(deviation(sampled(setting, 1'000), setting.conditional(kVocabulary), 1'000), 5) << topics;
+      EXPECT_LT(deviation(sampled(setting, kDraws), setting.conditional(kVocabulary), kDraws), 5) << topics;
     });
   }
 }
