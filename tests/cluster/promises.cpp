@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <random>
 #include <thread>
 #include <vector>
@@ -103,6 +104,54 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
     }
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+/// What a worker adds; of such different sizes that the order shows in a sum.
+float update_of(std::uint32_t worker, std::int64_t clock, Key key, std::uint32_t column, int part) {
+  std::mt19937_64 random(worker * 1000003 + static_cast<std::uint64_t>(clock) * 97 + key * 31 + column * 7 +
+                         static_cast<std::uint64_t>(part));
+  return std::ldexp(static_cast<float>(random() % 100003) - 50000.0F, static_cast<int>(random() % 20) - 10);
+}
+
+}  // namespace
+
+absl::Status check_sequential(Session& session, std::int64_t clocks) {
+  constexpr std::uint64_t kRows = 23;
+  constexpr std::uint32_t kWidth = 5;
+  auto table = session.table<float>({.name = "sums", .rows = kRows, .width = kWidth, .consistency = Bsp{}});
+  RETURN_IF_ERROR(table.status());
+  std::mt19937_64 random(session.rank());
+  std::vector<float> row(kWidth);
+  for (std::int64_t clock = 0; clock < clocks; ++clock) {
+    for (int part = 0; part < 2; ++part) {
+      for (Key key = 0; key < kRows; ++key) {
+        for (std::uint32_t column = 0; column < kWidth; ++column) {
+          row[column] = update_of(session.rank(), clock, key, column, part);
+        }
+        RETURN_IF_ERROR((*table)->push(std::span(&key, 1), row));
+      }
+    }
+    if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    RETURN_IF_ERROR(session.clock());
+  }
+  std::vector<float> values(kRows * kWidth);
+  RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
+
+  std::vector<float> expected(kRows * kWidth, 0);
+  for (std::int64_t clock = 0; clock < clocks; ++clock) {
+    for (std::uint32_t worker = 0; worker < session.workers(); ++worker) {
+      for (Key key = 0; key < kRows; ++key) {
+        for (std::uint32_t column = 0; column < kWidth; ++column) {
+          // Two pushes of one clock are added up before they travel.
+          expected[key * kWidth + column] +=
+              update_of(worker, clock, key, column, 0) + update_of(worker, clock, key, column, 1);
+        }
+      }
+    }
+  }
+  return values == expected ? absl::OkStatus() : wrong("sums differ from the sequential ones");
 }
 
 }  // namespace verbena::testing

@@ -1,4 +1,4 @@
-// The promise of each model as a workload that checks every one of its reads.
+// The promise of each model as a workload that checks its own reads.
 #pragma once
 
 #include <string>
@@ -18,5 +18,9 @@ inline absl::Status wrong(const std::string& what) {
 /// `model`, the worker's own updates exactly, and at the end that every update of every worker is there once.
 /// INTERNAL says what was seen.
 absl::Status check_reads(Session& session, const ConsistencyModel& model, std::int64_t clocks);
+
+/// Under BSP all workers push to the same rows, and each checks that the sums are those, bit for bit, of one
+/// process that adds clock by clock, worker by worker.
+absl::Status check_sequential(Session& session, std::int64_t clocks);
 
 }  // namespace verbena::testing

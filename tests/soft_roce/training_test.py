@@ -1,0 +1,166 @@
+"""Whole jobs over two virtual machines, a server and a worker on each: what workers read is what the model promises,
+BSP trains to the same bits as shared memory on this host, and a pulled cable or a dead machine ends every process
+that is left, with the reason."""
+
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+
+import case
+import vm
+
+NODES = 2
+MODELS = ("bsp", "ssp:1", "essp:2")
+RING_BYTES = (4096, 1 << 20)  # the smallest there is, and one that all iterations fit into
+MF = ["mf", "--data=/data/ratings.tsv", "--rank=8"]
+LDA = ["lda", "--data=/data/corpus.tsv", "--topics=8"]
+SHORT = "--iterations=6"
+ENDLESS = "--iterations=1000000"
+JOB_DEADLINE_S = 120
+TRAINING_PACKETS = 500  # of each machine at least, in a short job
+ENDED_WITHIN_S = 20     # silence is noticed within 5 s, others hear of it within 2 s; machines are emulated
+PEER = r"(server|worker) [01] \(pid \d+\)"
+CAUSE = r"retry|does not answer|is down|closed or died|gave up"
+
+
+def pairs(count):
+    return [f"--servers={count}", f"--workers={count}"]
+
+
+class TrainingTest(case.Case):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="verbena-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.ratings = cls.folder / "ratings.tsv"
+        cls.corpus = cls.folder / "corpus.tsv"
+        cls.verbena("generate", "mf", f"--output={cls.ratings}", "--users=600", "--items=200", "--ratings=12000")
+        cls.verbena("generate", "lda", f"--output={cls.corpus}", "--documents=150", "--topics=8", "--mean-length=80")
+        cls.open_lab(files={"/data/ratings.tsv": cls.ratings, "/data/corpus.tsv": cls.corpus})
+        cls.nodes = cls.lab.network(NODES)
+        for node in cls.nodes:
+            node.run("mkdir /models")
+        cls.port = 7000
+
+    @classmethod
+    def verbena(cls, *arguments):
+        """On this host; returns its output."""
+        return subprocess.run([cls.programs["/usr/bin/verbena"], *arguments], check=True, text=True,
+                              stdout=subprocess.PIPE, timeout=JOB_DEADLINE_S).stdout
+
+    @classmethod
+    def trained_here(cls, application, *options):
+        """Over shared memory; the output, and the model's files."""
+        prefix = tempfile.mkdtemp(dir=cls.folder) + "/model"
+        arguments = [word.replace("/data/", f"{cls.folder}/") for word in application]
+        output = cls.verbena("run", *arguments, *pairs(NODES), "--transport=shm", *options, f"--output={prefix}")
+        files = {path.name: path.read_bytes() for path in pathlib.Path(prefix).parent.iterdir()}
+        return output, files
+
+    def addresses(self):
+        """Of a new job: a port that no server before has had."""
+        type(self).port += 1
+        return [f"{node.address()}:{self.port}" for node in self.nodes]
+
+    def start(self, application, *options):
+        """A server and a worker on each node; the jobs, servers first."""
+        where = [f"--addresses={','.join(self.addresses())}", *pairs(NODES)]
+        servers = [node.start(["verbena", "server", *where, f"--server-rank={rank}"])
+                   for rank, node in enumerate(self.nodes)]
+        workers = [node.start(["verbena", "worker", *application, *where, f"--worker-rank={rank}", *options])
+                   for rank, node in enumerate(self.nodes)]
+        return servers, workers
+
+    def train(self, application, *options):
+        """Over both machines; the output of the workers, and the model's files."""
+        servers, workers = self.start(application, *options, "--output=/models/model")
+        for job in workers + servers:
+            self.assertEqual(job.wait(JOB_DEADLINE_S), 0, job.text())
+        names = self.nodes[0].run("ls -A /models", shown=False).split()
+        files = {name: self.nodes[0].read_file(f"/models/{name}") for name in names}
+        self.nodes[0].run("rm -r /models && mkdir /models", shown=False)
+        return [worker.text() for worker in workers], files
+
+    def check_same_bits(self, application, *options):
+        _, expected = self.trained_here(application, *options)
+        sent = [node.sent_packets() for node in self.nodes]
+        _, files = self.train(application, *options)
+        self.assertEqual(sorted(files), sorted(expected))
+        for name, content in expected.items():
+            self.assertGreater(len(content), 1000, name)
+            self.assertTrue(files[name] == content, f"{name} differs")  # assertEqual would print it
+        for node, before in zip(self.nodes, sent):
+            self.assertGreater(node.sent_packets(), before + TRAINING_PACKETS)
+
+    def test_1_what_workers_read(self):
+        for model in MODELS:
+            for ring_bytes in RING_BYTES:
+                with self.subTest(model=model, ring_bytes=ring_bytes):
+                    addresses = self.addresses()
+                    jobs = [node.start(["cluster_node", model, ring_bytes, rank, *addresses])
+                            for rank, node in enumerate(self.nodes)]
+                    for job in jobs:
+                        self.assertEqual(job.wait(JOB_DEADLINE_S), 0, job.text())
+                        eagerly = int(re.search(r"(\d+) eagerly received", job.text())[1])
+                        self.assertEqual(eagerly > 0, model.startswith("essp"), job.text())
+
+    def test_2_mf_has_the_bits_of_shared_memory(self):
+        self.check_same_bits(MF, SHORT)
+
+    def test_3_lda_has_the_bits_of_shared_memory(self):
+        self.check_same_bits(LDA, SHORT)
+
+    def test_4_essp_comes_near(self):
+        def errors(output):
+            return [float(found) for found in re.findall(r"^ *train_rmse +(\S+)$", output, re.MULTILINE)]
+
+        here, _ = self.trained_here(MF, SHORT, "--consistency=essp:1")
+        there, files = self.train(MF, SHORT, "--consistency=essp:1")
+        expected, = errors(here)
+        found = [error for output in there for error in errors(output)]  # each of its own ratings
+        self.assertEqual(len(found), NODES, there)
+        for error in found:
+            self.assertAlmostEqual(error, expected, delta=0.1 * expected)
+        self.assertEqual(len(files), 2)
+
+    def start_endless(self):
+        """A server and a worker on each node, in the middle of it."""
+        servers, workers = self.start(MF, ENDLESS, "--output=/models/model")
+        for worker in workers:
+            worker.wait_for(r"mf \d+/", JOB_DEADLINE_S)
+        return servers + workers
+
+    def check_all_end(self, jobs, what):
+        begin = time.monotonic()
+        for job in jobs:
+            self.assertEqual(job.wait(begin + ENDED_WITHIN_S - time.monotonic()), 1, job.text())
+        print(f"{what}: all ended within {time.monotonic() - begin:.1f} s")
+        for job in jobs:
+            errors = [line for line in job.text().splitlines() if "verbena: error: " in line]
+            self.assertEqual(len(errors), 1, job.text())
+            self.assertRegex(errors[0], PEER)
+            self.assertRegex(errors[0], CAUSE)
+        for node in {job.machine for job in jobs}:
+            self.assertEqual(node.run("ls -A /models"), "")
+
+    def test_5_pulled_cable(self):
+        jobs = self.start_endless()
+        self.addCleanup(self.nodes[1].set_link, True)
+        self.nodes[1].set_link(False)
+        self.check_all_end(jobs, "pulled cable")
+        self.nodes[1].wait_device("DOWN")
+        self.nodes[1].set_link(True)
+        self.nodes[1].wait_device("ACTIVE")
+        self.check_same_bits(MF, SHORT)
+
+    def test_6_killed_machine(self):
+        jobs = self.start_endless()
+        self.nodes[1].kill()
+        self.check_all_end([job for job in jobs if job.machine is self.nodes[0]], "killed machine")
+
+
+if __name__ == "__main__":
+    case.main()
