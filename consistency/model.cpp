@@ -11,9 +11,6 @@ namespace verbena::consistency {
 
 namespace {
 
-// A worker a million iterations ahead is not bounded by anything; such a number is a slip of the hand.
-constexpr std::uint32_t kMaxStaleness = 1'000'000;
-
 absl::Status bad_model(std::string_view text) {
   return absl::InvalidArgumentError(
       fmt::format("unknown consistency \"{}\": expected bsp, ssp:S or essp:S with a staleness S of 0 to {}",

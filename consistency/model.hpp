@@ -27,6 +27,9 @@ struct Essp {
   friend bool operator==(const Essp&, const Essp&) = default;
 };
 
+/// A worker a million clocks ahead is not bounded by anything; such a number is a slip of the hand.
+inline constexpr std::uint32_t kMaxStaleness = 1'000'000;
+
 using ConsistencyModel = std::variant<Bsp, Ssp, Essp>;
 
 /// Reads "bsp", "ssp:2", "essp:2" (the staleness may be left out: 1).

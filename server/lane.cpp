@@ -55,7 +55,7 @@ void Lane::run(const LaneTask& task) {
       break;
   }
   // Release: the receiver may overwrite the inbox once it sees this.
-  if (task.inbox != nullptr) task.inbox->done.store(true, std::memory_order_release);
+  if (task.inbox != nullptr) task.inbox->users.fetch_sub(1, std::memory_order_release);
 }
 
 void Lane::open(const Shard& shard) {
@@ -66,8 +66,9 @@ void Lane::open(const Shard& shard) {
   table.held_back = consistency::holds_updates_back(shard.model);
   table.eager = consistency::pushes_eagerly(shard.model);
   if (table.eager) {
-    table.subscribed.resize(table.range.size() * words_);
-    table.dirty.resize(table.range.size() * words_);
+    const std::size_t first = (table.range.first - shard.range.first) * words_;
+    table.subscribed = shard.subscribed.get() + first;
+    table.dirty = shard.dirty.get() + first;
   }
   tables_.push_back(std::move(table));
 }
@@ -92,6 +93,9 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
       __builtin_prefetch(shard.row(protocol::record_key(payload, stride, i + kPrefetchRecords)), 1);
     }
     const protocol::Key key = protocol::record_key(payload, stride, i);
+    // Checked when it came, but the worker can still write there.
+    if (key - table.range.first >= table.range.size()) [[unlikely]]
+      continue;
     add_row(shard.table.value_type, shard.table.width, shard.row(key),
             protocol::record_values(payload, stride, i));
     if (table.eager) mark_dirty(table, key);
@@ -118,6 +122,8 @@ void Lane::subscribe(const LaneTask& task) {
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
     protocol::Key key;
     std::memcpy(&key, task.message.payload.data() + i * sizeof key, sizeof key);
+    if (key - table.range.first >= table.range.size()) [[unlikely]]
+      continue;  // as in apply()
     const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;
     table.subscribed[at] |= bit;
     // The worker's copy is older than the subscription: one push brings it up to date.

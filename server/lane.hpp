@@ -28,9 +28,9 @@
 
 namespace verbena::server {
 
-/// A message from a worker that lies in its inbox until a lane has used it.
+/// A message from a worker that lies in its inbox until the lanes have used it.
 struct InboxMessage {
-  std::atomic<bool> done = false;
+  std::atomic<std::uint32_t> users = 0;  ///< lanes that have not yet
 };
 
 /// A buffer of registered memory on its way to a worker. It belongs to the lane until it is outgoing, then to
@@ -48,7 +48,7 @@ struct LaneTask {
   std::uint32_t worker = 0;
   const Shard* shard = nullptr;        ///< kOpen
   protocol::BulkMessage message = {};  ///< kUpdates, kSubscribe: checked against the shard
-  InboxMessage* inbox = nullptr;       ///< set done when `message` is no longer needed
+  InboxMessage* inbox = nullptr;       ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;        ///< kClock
 };
 
@@ -76,9 +76,9 @@ class Lane {
     protocol::KeyRange range;
     bool held_back = false;
     bool eager = false;
-    /// words_ words a row, a bit a worker; empty unless eager.
-    std::vector<std::uint64_t> subscribed;
-    std::vector<std::uint64_t> dirty;
+    /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
+    std::uint64_t* subscribed = nullptr;
+    std::uint64_t* dirty = nullptr;
   };
   struct DirtyRow {
     std::uint32_t table = 0;

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 
+#include "transport/message_outbox.hpp"
+
 namespace verbena::server {
 
 namespace {
@@ -41,6 +43,7 @@ struct Server::Peer {
   std::uint32_t worker = kNoWorker;  ///< rank, after hello
   bool left = false;                 ///< said goodbye
   bool closed = false;               ///< to be dropped
+  transport::MessageOutbox control;
   consistency::Clock clock = 0;
   std::uint32_t tables_opened = 0;
   std::unique_ptr<transport::RingReceiver> inbox;
@@ -84,7 +87,10 @@ Server::~Server() = default;
 bool Server::finished() const {
   const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->connection; };
   if (!status_.ok()) return std::all_of(peers_.begin(), peers_.end(), gone);
-  return left_ == options_.workers;
+  const auto has_goodbye = [](const std::unique_ptr<Peer>& peer) {
+    return !peer->connection || peer->control.empty();
+  };
+  return left_ == options_.workers && std::all_of(peers_.begin(), peers_.end(), has_goodbye);
 }
 
 bool Server::poll() {
@@ -92,6 +98,9 @@ bool Server::poll() {
   const std::size_t count = transport_.poll(events);
   for (const transport::Event& event : std::span(events).first(count)) on_event(event);
   bool worked = count > 0;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer->connection && !peer->closed) peer->control.flush(*peer->connection);
+  }
   worked |= release_inboxes();
   worked |= send_outgoing();
   worked |= drop_closed();
@@ -140,6 +149,8 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       // It was refused and takes its leave.
     } else if (!peer.is_worker()) {
       status = absl::FailedPreconditionError("spoke before its hello");
+    } else if (peer.left) {
+      status = absl::FailedPreconditionError("spoke after its goodbye");
     } else if (const auto* open = std::get_if<protocol::OpenTable>(&*message)) {
       status = on_open_table(peer, *open);
     } else if (std::holds_alternative<protocol::Goodbye>(*message)) {
@@ -245,7 +256,7 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
         "other values or another consistency",
         open.table, first.name, first.rows, first.width, open.name, open.rows, open.width));
   }
-  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes);
+  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers);
   if (!shard.ok()) return shard.status();
   shards_.push_back(std::move(*shard));
   const Shard* const opened = shards_.back().get();
@@ -260,6 +271,7 @@ absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
   absl::StatusOr<std::span<const std::byte>> bytes = peer.inbox->on_notification(notification);
   if (!bytes.ok()) return bytes.status();
   if (bytes->empty()) return peer.push_ring->on_credit();
+  if (peer.left) return absl::FailedPreconditionError("sent rows or clocks after its goodbye");
   return on_bulk(peer, *bytes);
 }
 
@@ -268,12 +280,8 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   if (!message.ok()) return message.status();
   const protocol::BulkHeader& header = message->header;
   InboxMessage& inbox = peer.in_inbox.emplace_back();
-  if (header.kind == protocol::BulkKind::kClock) {
-    inbox.done = true;
-    return on_clock(peer, header.clock);
-  }
+  if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, header.clock, inbox);
   if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {
-    inbox.done = true;
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
@@ -295,20 +303,22 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
     status = absl::InvalidArgumentError("sent rows, which only a server sends");
   }
   if (status.ok()) {
+    inbox.users = 1;
     enqueue(header.lane, task);
-  } else {
-    inbox.done = true;  // no lane will say so
   }
   return status;
 }
 
-absl::Status Server::on_clock(Peer& peer, consistency::Clock clock) {
+absl::Status Server::on_clock(Peer& peer, consistency::Clock clock, InboxMessage& inbox) {
   if (clock != peer.clock + 1) {
     return absl::InvalidArgumentError(fmt::format("clock {} after clock {}", clock, peer.clock));
   }
   peer.clock = clock;
+  // The message keeps its place in the inbox until the last lane has heard of it: a worker cannot run ahead of
+  // the lanes without bound, even with nothing but clocks.
+  inbox.users = static_cast<std::uint32_t>(lanes_.size());
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    enqueue(lane, {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .clock = clock});
+    enqueue(lane, {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .inbox = &inbox, .clock = clock});
   }
   return absl::OkStatus();
 }
@@ -338,11 +348,10 @@ void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
 }
 
 void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
-  std::string bytes = protocol::encode(message);
-  const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
-                                       .local = std::as_writable_bytes(std::span(bytes))};
-  // A peer that lets its few control messages pile up is broken; the connection's end will tell.
-  if (peer.connection->post({&request, 1}) == 0) peer.closed = true;
+  if (peer.control.send(*peer.connection, protocol::encode(message))) return;
+  const std::string name = peer.connection->peer_name();
+  on_disconnected(peer);  // as good as gone
+  if (peer.is_worker()) fail(absl::UnavailableError(fmt::format("{} takes no messages", name)));
 }
 
 void Server::reject(Peer& peer, const absl::Status& why) {
@@ -367,7 +376,7 @@ bool Server::release_inboxes() {
   bool released = false;
   for (const std::unique_ptr<Peer>& peer : peers_) {
     // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
-    while (!peer->in_inbox.empty() && peer->in_inbox.front().done.load(std::memory_order_acquire)) {
+    while (!peer->in_inbox.empty() && peer->in_inbox.front().users.load(std::memory_order_acquire) == 0) {
       peer->in_inbox.pop_front();
       if (!peer->left) peer->inbox->release();
       released = true;
@@ -427,7 +436,7 @@ bool Server::drop_closed() {
     // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a
     // lane may hold them.
     const auto used = [](const InboxMessage& message) {
-      return message.done.load(std::memory_order_acquire);
+      return message.users.load(std::memory_order_acquire) == 0;
     };
     if (!std::all_of(peer->in_inbox.begin(), peer->in_inbox.end(), used)) continue;
     peer->in_inbox.clear();

@@ -65,7 +65,7 @@ class Server {
   void on_goodbye(Peer& peer);
   absl::Status on_notification(Peer& peer, std::uint32_t notification);
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
-  absl::Status on_clock(Peer& peer, consistency::Clock clock);
+  absl::Status on_clock(Peer& peer, consistency::Clock clock, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
 
   absl::Status create_push_buffers(Peer& peer);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "consistency/rules.hpp"
+
 namespace verbena::server {
 
 namespace {
@@ -13,6 +15,10 @@ constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 constexpr std::size_t kCacheLineBytes = 64;
 
 absl::StatusOr<consistency::ConsistencyModel> model_of(const protocol::OpenTable& table) {
+  if (table.staleness > consistency::kMaxStaleness) {
+    return absl::InvalidArgumentError(fmt::format("table \"{}\": staleness {}, expected at most {}",
+                                                  table.name, table.staleness, consistency::kMaxStaleness));
+  }
   switch (table.model) {
     case 0:
       return consistency::Bsp{};
@@ -30,7 +36,7 @@ absl::StatusOr<consistency::ConsistencyModel> model_of(const protocol::OpenTable
 
 absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenTable& table,
                                                            std::uint32_t server, std::uint32_t servers,
-                                                           std::uint32_t lanes) {
+                                                           std::uint32_t lanes, std::uint32_t workers) {
   absl::StatusOr<consistency::ConsistencyModel> model = model_of(table);
   if (!model.ok()) return model.status();
   auto shard = std::make_unique<Shard>();
@@ -41,7 +47,22 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   if (absl::Status status = allocate(bytes, *shard); !status.ok()) return status;
+  if (consistency::pushes_eagerly(shard->model)) {
+    if (absl::Status status = shard->allocate_bits(workers); !status.ok()) return status;
+  }
   return shard;
+}
+
+absl::Status Shard::allocate_bits(std::uint32_t workers) {
+  const std::size_t words = std::max<std::size_t>(range.size(), 1) * ((workers + 63) / 64);
+  for (Bits* const bits : {&subscribed, &dirty}) {
+    bits->reset(static_cast<std::uint64_t*>(std::calloc(words, sizeof(std::uint64_t))));
+    if (*bits == nullptr) {
+      return absl::ResourceExhaustedError(fmt::format("table \"{}\": no memory for {} bytes of subscriptions",
+                                                      table.name, words * sizeof(std::uint64_t)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ShardMemory::allocate(std::size_t bytes, Shard& shard) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -22,6 +24,14 @@ struct Shard {
   std::span<std::byte> rows;       ///< in key order, stride_bytes apart
   const transport::MemoryRegion* region = nullptr;
 
+  /// Of an eager table: for each row a bit a worker, in whole words of 64. Pages that nobody writes cost
+  /// nothing. Each lane reads and writes those of its own rows.
+  using Bits = std::unique_ptr<std::uint64_t[], decltype(&std::free)>;
+  Bits subscribed{nullptr, &std::free};
+  Bits dirty{nullptr, &std::free};
+  /// RESOURCE_EXHAUSTED where memory is short.
+  absl::Status allocate_bits(std::uint32_t workers);
+
   [[nodiscard]] std::byte* row(protocol::Key key) const {
     return rows.data() + (key - range.first) * stride_bytes;
   }
@@ -39,7 +49,8 @@ class ShardMemory {
 
   /// A zeroed shard. INVALID_ARGUMENT for an unknown model, RESOURCE_EXHAUSTED where memory is short.
   absl::StatusOr<std::unique_ptr<Shard>> create(const protocol::OpenTable& table, std::uint32_t server,
-                                                std::uint32_t servers, std::uint32_t lanes);
+                                                std::uint32_t servers, std::uint32_t lanes,
+                                                std::uint32_t workers);
 
  private:
   absl::Status allocate(std::size_t bytes, Shard& shard);

@@ -1,7 +1,7 @@
 // Copying and adding to memory that another thread or process reads or writes at the same time.
 //
 // Every element is copied whole, in no promised order (relaxed). Under the thread sanitizer each is a relaxed
-// atomic; otherwise plain vector loads and stores, which on the supported processors (x86-64, AArch64) keep
+// atomic; otherwise vector loads and stores, which on the supported processors (x86-64, AArch64) keep
 // each naturally aligned element whole, so that the speed is that of memcpy.
 #pragma once
 
@@ -33,6 +33,12 @@ inline void copy_words(Value* __restrict to, const Value* __restrict from, std::
     __atomic_store(to + i, &value, __ATOMIC_RELAXED);
   }
 #else
+  // By pieces that memcpy() copies with vector instructions: for long ones it may take the processor's string
+  // instructions, which promise nothing for a word.
+  constexpr std::size_t kPiece = 1024 / sizeof(Value);
+  for (; count > kPiece; count -= kPiece, to += kPiece, from += kPiece) {
+    std::memcpy(to, from, kPiece * sizeof(Value));
+  }
   std::memcpy(to, from, count * sizeof(Value));
 #endif
 }

@@ -14,10 +14,12 @@ namespace verbena::worker {
 /// So many rows ahead the next ones are fetched into the processor's cache.
 inline constexpr std::size_t kRowsAhead = 8;
 
+inline constexpr std::size_t kShortRowBytes = 128;
+
 /// Of private memory. A short row is done before memcpy() would have been called.
 inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
   constexpr std::size_t kBlock = 16;
-  if (bytes <= 8 * kBlock && bytes % kBlock == 0) {
+  if (bytes <= kShortRowBytes && bytes % kBlock == 0) {
     for (std::size_t at = 0; at < bytes; at += kBlock) std::memcpy(to + at, from + at, kBlock);
   } else {
     std::memcpy(to, from, bytes);
@@ -25,7 +27,10 @@ inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from,
 }
 
 inline void TableCore::copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const {
-#if VERBENA_WORDS_ARE_ATOMIC
+  if (!VERBENA_WORDS_ARE_ATOMIC && bytes <= kShortRowBytes) {
+    copy_row(to, from, bytes);
+    return;
+  }
   const auto copy = [&]<class Word>(Word* words) {
     transport::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
   };
@@ -34,9 +39,6 @@ inline void TableCore::copy_mapped(std::byte* to, const std::byte* from, std::si
   } else {
     copy(reinterpret_cast<std::uint64_t*>(to));
   }
-#else
-  copy_row(to, from, bytes);
-#endif
 }
 
 template <class Keys>

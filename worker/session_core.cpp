@@ -17,9 +17,10 @@ namespace {
 constexpr std::uint32_t kCallsUntilPoll = 128;
 constexpr std::size_t kEventsPerPoll = 64;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
-/// Updates of older clocks that the servers have not applied yet; beyond the staleness bound only a slow
-/// server causes more.
-constexpr std::size_t kSpareOutstanding = 2;
+/// Until the servers have taken the reason why this worker gives up.
+constexpr auto kPartingPatience = std::chrono::milliseconds(500);
+/// Clocks whose updates the servers may not have applied yet: more is the work of a slow server, and memory.
+constexpr std::size_t kMaxOutstanding = 16;
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
   return {descriptor.address, descriptor.length_bytes, descriptor.key};
@@ -44,6 +45,11 @@ absl::Status check(const SessionOptions& options) {
 }
 
 absl::Status check(const TableOptions& options, protocol::ValueType type) {
+  if (consistency::staleness(options.consistency) > consistency::kMaxStaleness) {
+    return absl::InvalidArgumentError(fmt::format("table \"{}\": staleness {}, expected at most {}",
+                                                  options.name, consistency::staleness(options.consistency),
+                                                  consistency::kMaxStaleness));
+  }
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
         fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));
@@ -109,10 +115,11 @@ SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transpor
     : options_(options), transport_(std::move(transport)), memory_(*transport_) {}
 
 SessionCore::~SessionCore() {
+  const bool was_well = status_.ok();  // else its owner knows
   if (absl::Status status = leave(); !status.ok()) {
     // The others are to hear of the reason, not only of this worker's end.
     give_up(status);
-    spdlog::debug("leaving: {}", std::string(status.message()));
+    if (was_well) spdlog::warn("leaving: {}", std::string(status.message()));
   }
 }
 
@@ -151,14 +158,8 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
 }
 
 void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
-  std::string bytes = protocol::encode(message);
-  const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
-                                       .local = std::as_writable_bytes(std::span(bytes))};
-  if (link.connection->post({&request, 1}) == 1) return;
-  // Control messages are few: no room for one means that the server does not listen any more.
-  fail(link.connection->status().ok()
-           ? absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name()))
-           : link.connection->status());
+  if (link.control.send(*link.connection, protocol::encode(message))) return;
+  fail(absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name())));
 }
 
 absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, protocol::ValueType type) {
@@ -200,7 +201,10 @@ bool SessionCore::poll() {
   std::array<transport::Event, kEventsPerPoll> events;
   const std::size_t count = transport_->poll(events);
   for (const transport::Event& event : std::span(events).first(count)) on_event(event);
-  for (const std::unique_ptr<ServerLink>& link : links_) link->push_ring->return_credit();
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    link->control.flush(*link->connection);
+    if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed
+  }
   return step_operations() || count > 0;
 }
 
@@ -219,11 +223,9 @@ void SessionCore::on_event(const transport::Event& event) {
       on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
+      // Before its goodbye a server may not have taken the last updates. The message has its name already.
+      if (!link.said_goodbye) fail(absl::UnavailableError(std::string(link.connection->status().message())));
       link.said_goodbye = true;
-      if (!left_) {
-        // It has the server's name already.
-        fail(absl::UnavailableError(std::string(link.connection->status().message())));
-      }
       break;
     case transport::Event::Kind::kAccepted:
       break;
@@ -242,6 +244,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     if (!link.lanes.empty()) return absl::InvalidArgumentError("sent two welcomes");
     link.lanes.resize(welcome->lanes);
     link.inbox->set_ring(from_wire(welcome->inbox));
+    if (!link.inbox->status().ok()) return link.inbox->status();
     link.push_ring->set_credit(from_wire(welcome->push_credit));
     link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome->pid));
     return absl::OkStatus();
@@ -253,6 +256,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     return absl::OkStatus();
   }
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
+    link.said_failed = true;
     // A job that fails at its start, for a wrong option say, keeps its kind of error.
     const auto code = static_cast<absl::StatusCode>(failed->code);
     if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted) {
@@ -345,24 +349,36 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   const transport::TimePoint start = transport_->now();
   const transport::TimePoint deadline = start + std::chrono::milliseconds(timeout_ms);
   transport::TimePoint now = start;
+  bool done = false;
   do {
     if (!poll() && status_.ok()) transport_->wait(std::min<transport::TimePoint>(deadline, now + kWaitSlice));
     now = transport_->now();
-    if (now >= deadline && status_.ok() && !ready()) {
+    done = !status_.ok() || ready();  // once a turn: ready() may send
+    if (!done && now >= deadline) {
       fail(absl::DeadlineExceededError(
           fmt::format("worker {} waited {:.1f} s for {}", options_.rank, timeout_ms / 1000.0, what())));
+      done = true;
     }
-  } while (status_.ok() && !ready());
+  } while (!done);
   counters_.waited_seconds += std::chrono::duration<double>(now - start).count();
   return status_;
 }
 
 absl::Status SessionCore::wait_for(PullOperation& operation) {
-  if (operation.ended) return operation.status;
-  absl::Status status =
-      wait_until([&] { return operation.ended; }, options_.clock_timeout_ms,
-                 [&] { return fmt::format("other workers in a pull at clock {}", clock_); });
-  return status.ok() ? operation.status : status;
+  while (!operation.ended) {
+    // A server's answer comes soon or never; the other workers take their time.
+    const ServerLink* const server = operation.awaited;
+    const auto changed = [&] { return operation.ended || operation.awaited != server; };
+    absl::Status status =
+        server != nullptr
+            ? wait_until(changed, options_.timeout_ms,
+                         [&] { return fmt::format("{} to answer a pull", server->connection->peer_name()); })
+            : wait_until(changed, options_.clock_timeout_ms, [&] {
+                return fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane());
+              });
+    if (!status.ok() && !operation.ended) return status;
+  }
+  return operation.status;
 }
 
 absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
@@ -421,17 +437,13 @@ absl::Status SessionCore::clock() {
   ++clock_;
   start_epoch();
   poll();
-  std::size_t staleness = 0;
-  bool wait = false;
-  for (const std::unique_ptr<TableCore>& table : tables_) {
-    wait |= consistency::waits_at_clock(table->options().consistency);
-    staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
-  }
+  const bool wait = std::any_of(tables_.begin(), tables_.end(), [](const auto& table) {
+    return consistency::waits_at_clock(table->options().consistency);
+  });
   if (wait) return wait_for_min_clock(clock_);
   const auto few = [&] {
-    return std::all_of(tables_.begin(), tables_.end(), [&](const auto& table) {
-      return table->most_outstanding() <= staleness + kSpareOutstanding;
-    });
+    return std::all_of(tables_.begin(), tables_.end(),
+                       [&](const auto& table) { return table->most_outstanding() <= kMaxOutstanding; });
   };
   return wait_until(few, options_.timeout_ms,
                     [] { return std::string("the servers to apply updates of earlier clocks"); });
@@ -453,9 +465,25 @@ bool SessionCore::all_lanes_at(consistency::Clock clock) const {
   });
 }
 
+std::string SessionCore::slowest_lane() const {
+  const ServerLink* slowest = nullptr;
+  std::size_t lane = 0;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    for (std::size_t i = 0; i < link->lanes.size(); ++i) {
+      if (slowest != nullptr && link->lanes[i].min_clock >= slowest->lanes[lane].min_clock) continue;
+      slowest = link.get();
+      lane = i;
+    }
+  }
+  return slowest == nullptr ? "no server has welcomed it"
+                            : fmt::format("at {} all have finished {} clocks",
+                                          slowest->connection->peer_name(), slowest->lanes[lane].min_clock);
+}
+
 absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
-  return wait_until([&] { return all_lanes_at(clock); }, options_.clock_timeout_ms,
-                    [&] { return fmt::format("all workers to finish clock {}", clock - 1); });
+  return wait_until(
+      [&] { return all_lanes_at(clock); }, options_.clock_timeout_ms,
+      [&] { return fmt::format("all workers to finish clock {}: {}", clock - 1, slowest_lane()); });
 }
 
 absl::Status SessionCore::leave() {
@@ -475,6 +503,18 @@ void SessionCore::give_up(const absl::Status& why) {
     if (link->connection->status().ok())
       control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
                                       std::string(why.message())});
+  }
+  // A server that knows answers in kind. Until then it may write here, and would take the end of this worker's
+  // memory for the reason.
+  const auto told = [&] {
+    return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
+      const bool known = link->lanes.empty() || link->said_failed;
+      return (link->control.empty() && known) || !link->connection->status().ok();
+    });
+  };
+  const transport::TimePoint end = transport_->now() + kPartingPatience;
+  while (!told() && transport_->now() < end) {
+    if (!poll()) transport_->wait(end);
   }
   left_ = true;
   fail(absl::AbortedError(fmt::format("this worker gave up: {}", std::string(why.message()))));

@@ -12,6 +12,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
@@ -47,6 +48,8 @@ struct ServerLink {
   std::vector<LaneView> lanes;                      ///< empty before the server's welcome
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
   SmallMessages small;
+  transport::MessageOutbox control;
+  bool said_failed = false;   ///< the job has failed there
   bool said_goodbye = false;  ///< or is gone: writes nothing into this worker's memory any more
 };
 
@@ -111,6 +114,7 @@ class SessionCore {
   void on_completion(const transport::Event& event);
   bool step_operations();
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
+  [[nodiscard]] std::string slowest_lane() const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock);
   absl::Status ship_all();
 

@@ -76,8 +76,9 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
 
 absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescriptor& shard,
                                   protocol::KeyRange keys) {
-  lanes_ = static_cast<std::uint32_t>(link.lanes.size());
-  const protocol::RangePartition lanes(keys.size(), lanes_);
+  const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
+  const protocol::RangePartition lanes(keys.size(), lane_count);
+  first_part_.push_back(parts_.size());
   if (shard.length_bytes < keys.size() * stride_bytes_) {
     return absl::InvalidArgumentError(fmt::format(
         "{} opened table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
@@ -89,7 +90,7 @@ absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescr
     return absl::FailedPreconditionError(
         fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
   }
-  for (std::uint32_t lane = 0; lane < lanes_; ++lane) {
+  for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
     const protocol::KeyRange local = lanes.range(lane);
     auto part = std::make_unique<Part>();
     part->link = &link;
@@ -117,6 +118,11 @@ absl::Status TableCore::no_memory(const Part& part) const {
 
 absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::make_buffer(const Part& part) {
   const std::size_t chunk_bytes = protocol::max_bulk_bytes(part.link->inbox->capacity_bytes());
+  if (chunk_bytes < sizeof(protocol::BulkHeader) + protocol::record_bytes(stride_bytes_)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} gave an inbox of {} bytes, too small for a row of table \"{}\"",
+                    part.link->connection->peer_name(), part.link->inbox->capacity_bytes(), options_.name));
+  }
   try {
     return std::make_unique<UpdateBuffer>(part.keys, stride_bytes_, chunk_bytes, session_.memory());
   } catch (const std::bad_alloc&) {
@@ -141,7 +147,7 @@ Part& TableCore::find_part(protocol::Key key) {
 }
 
 Part& TableCore::part(std::uint32_t server, std::uint32_t lane) {
-  return *parts_[server * lanes_ + lane];
+  return *parts_[first_part_[server] + lane];
 }
 
 absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const {
@@ -239,13 +245,23 @@ absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates) 
 bool TableCore::step(PullOperation& operation) {
   post_reads(operation);
   if (operation.reading > 0 || !operation.unposted.empty()) return false;
+  operation.awaited = nullptr;
   finish_runs(operation);
   operation.next = pull_now(operation.keys, operation.next, operation.out);
   std::size_t staged_bytes = 0;
   while (operation.next < operation.keys.size() && add_run(operation, staged_bytes)) {
   }
   post_reads(operation);
-  if (operation.next < operation.keys.size() || !operation.runs.empty()) return false;
+  if (!operation.runs.empty()) {
+    operation.awaited = operation.runs.front().part->link;
+    return false;
+  }
+  if (operation.next < operation.keys.size()) {
+    // Fresh enough, but not readable: the lane has not applied what this worker sent.
+    const Part& part = part_of(operation.keys[operation.next]);
+    if (part.view->min_clock >= needed_clock()) operation.awaited = part.link;
+    return false;
+  }
   if (operation.staging) session_.give_staging(*operation.staging);
   operation.staging.reset();
   operation.ended = true;
@@ -387,6 +403,8 @@ absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message
   return absl::OkStatus();
 }
 
+/// What the lane has applied has arrived: should the device send it once more, the peer's drops it, so that the
+/// memory can be written although the transport has not given it back.
 void TableCore::forget_applied(Part& part) {
   while (!part.outstanding.empty()) {
     UpdateBuffer& oldest = *part.outstanding.front();

@@ -87,6 +87,8 @@ struct PullOperation {
   std::deque<Part*> unposted_parts;  ///< parallel to `unposted`
   std::size_t reading = 0;           ///< requests posted, not completed
   std::optional<LocalSpan> staging;
+  /// Whose answer to a request the pull waits for; nullptr where it waits for other workers' clocks.
+  const ServerLink* awaited = nullptr;
   bool ended = false;
   absl::Status status;
 };
@@ -160,8 +162,8 @@ class TableCore {
   const std::size_t row_bytes_;
   const bool eager_;
   const consistency::Clock staleness_bound_;
-  std::vector<std::unique_ptr<Part>> parts_;  ///< by keys, server · lanes + lane
-  std::uint32_t lanes_ = 0;                   ///< of each server
+  std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
+  std::vector<std::size_t> first_part_;       ///< of each server
   Part* last_part_ = nullptr;
   std::uint64_t cached_rows_ = 0;
   StalenessHistogram staleness_;  ///< of the reads so far

@@ -49,11 +49,12 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
   for (std::uint32_t rank = 0; rank < options.servers; ++rank) {
     auto node = std::make_unique<Node>();
     node->transport = make_transport(options, rank);
-    auto server = server::Server::create(*node->transport, {.address = fmt::format("shm:{}/{}", job_, rank),
-                                                            .rank = rank,
-                                                            .servers = options.servers,
-                                                            .workers = options.workers,
-                                                            .lanes = options.lanes});
+    auto server =
+        server::Server::create(*node->transport, {.address = fmt::format("shm:{}/{}", job_, rank),
+                                                  .rank = rank,
+                                                  .servers = options.servers,
+                                                  .workers = options.workers,
+                                                  .lanes = options.lanes + rank * options.lanes_step});
     node->status = server.status();
     node->ended = !server.ok();
     if (server.ok()) {

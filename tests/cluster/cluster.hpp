@@ -17,7 +17,8 @@ namespace verbena::testing {
 struct ClusterOptions {
   std::uint32_t servers = 2;
   std::uint32_t workers = 2;
-  std::uint32_t lanes = 1;
+  std::uint32_t lanes = 1;       ///< of the first server
+  std::uint32_t lanes_step = 0;  ///< each further server has so many more
   std::uint32_t server_threads = 1;
   ReadPath read_path = ReadPath::kAuto;
   std::uint32_t timeout_ms = 20'000;

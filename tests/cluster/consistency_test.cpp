@@ -96,7 +96,12 @@ TEST(BspTest, BitForBitTheSequentialResult) {
       std::mutex mutex;
       std::vector<std::vector<float>> finals;
       const ClusterResult result = run_cluster(
-          {.servers = 2, .workers = kWorkers, .lanes = lanes, .server_threads = lanes, .read_path = path},
+          {.servers = 2,
+           .workers = kWorkers,
+           .lanes = lanes,
+           .lanes_step = 2,
+           .server_threads = lanes,
+           .read_path = path},
           [&](Session& session) -> absl::Status {
             auto table =
                 session.table<float>({.name = "sums", .rows = kRows, .width = kWidth, .consistency = Bsp{}});

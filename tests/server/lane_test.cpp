@@ -41,6 +41,7 @@ class LaneTest : public ::testing::Test {
     shard_.range = {kFirst, kFirst + kRows};
     shard_.lanes = protocol::RangePartition(kRows, 1);
     shard_.rows = rows_;
+    ASSERT_TRUE(shard_.allocate_bits(workers).ok());
     lane_.emplace(0, workers);
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
       for (std::size_t i = 0; i < buffers; ++i) {
@@ -64,7 +65,7 @@ class LaneTest : public ::testing::Test {
     }
     const BulkHeader header{
         .kind = BulkKind::kUpdates, .count = static_cast<std::uint32_t>(rows.size()), .clock = clock};
-    messages_.emplace_back();
+    messages_.emplace_back().users = 1;
     lane_->enqueue({.kind = LaneTask::Kind::kUpdates,
                     .worker = worker,
                     .message = {header, inbox_.back()},
@@ -136,13 +137,26 @@ class LaneTest : public ::testing::Test {
   std::vector<PushBuffer*> kept_;
 };
 
+/// A worker can write into its inbox after the receiver has checked what is there.
+TEST_F(LaneTest, KeysOfOthersAreLeftAlone) {
+  start(consistency::Essp{1}, 1);
+  updates(0, {{99, 5}, {100, 1}, {120, 5}, {UINT64_MAX, 5}});
+  subscribe(0, {99, 101, 120, UINT64_MAX});
+  clock(0, 1);
+  const std::vector<Told> told = poll(0);
+  EXPECT_EQ(row(100), 1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].header.count, 1U);
+  EXPECT_TRUE(told[0].rows.contains(101));
+}
+
 TEST_F(LaneTest, SspAppliesAtOnceBspHoldsBack) {
   start(consistency::Ssp{1}, 2);
   updates(0, {{100, 1}, {119, 2}});
   poll(0);
   EXPECT_EQ(row(100), 1);
   EXPECT_EQ(row(119), 2);
-  EXPECT_TRUE(messages_.front().done);
+  EXPECT_EQ(messages_.front().users, 0U);
 
   start(consistency::Bsp{}, 2);
   updates(1, {{100, 1}});
@@ -151,7 +165,7 @@ TEST_F(LaneTest, SspAppliesAtOnceBspHoldsBack) {
   updates(0, {{100, 100}});
   poll(0);
   EXPECT_EQ(row(100), 0);
-  EXPECT_TRUE(messages_.back().done) << "a held-back update must not keep the inbox";
+  EXPECT_EQ(messages_.back().users, 0U) << "a held-back update must not keep the inbox";
   clock(0, 1);
   poll(0);
   EXPECT_EQ(row(100), 101);

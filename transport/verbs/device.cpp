@@ -242,8 +242,8 @@ absl::Status Device::set_up(const VerbsOptions& options, std::uint8_t port, std:
   }
   send_depth_ = std::min(options.send_depth, std::bit_floor(most_requests));
   receive_depth_ = std::min(options.receive_depth, most_requests - kReservedReceives);
-  reads_at_once_ =
-      static_cast<std::uint8_t>(std::clamp<int>(attributes_.max_qp_rd_atom, 1, kMostReadsAtOnce));
+  reads_at_once_ = static_cast<std::uint8_t>(std::clamp<int>(
+      std::min(attributes_.max_qp_rd_atom, attributes_.max_qp_init_rd_atom), 1, kMostReadsAtOnce));
   const auto completions = static_cast<std::uint32_t>(std::max(attributes_.max_cqe, 0));
   while (send_depth_ > 16 && send_depth_ + receive_depth_ + kReservedReceives > completions) {
     send_depth_ /= 2;
@@ -287,6 +287,10 @@ absl::StatusOr<RegisteredMemory> RegisteredMemory::create(const Device& device, 
         errno_text(errno, fmt::format("the host has no {} bytes of memory to give", whole)));
   }
   shm::Mapping mapping(std::span(static_cast<std::byte*>(place), bytes));
+  // A child process would make the kernel move pages that the device goes on using.
+  if (::madvise(place, whole, MADV_DONTFORK) != 0) {
+    spdlog::debug("{}", errno_text(errno, "registered memory cannot be kept from child processes"));
+  }
   ibv_mr* registration = device.api().reg_mr(device.domain(), place, bytes, rights);
   if (registration == nullptr) {
     const int error = errno;

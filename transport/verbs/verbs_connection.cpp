@@ -91,7 +91,8 @@ VerbsConnection::VerbsConnection(Hub& hub, std::string address, const sockaddr_s
 
 VerbsConnection::~VerbsConnection() {
   if (state_ == State::kOpen) drain();
-  if (state_ != State::kFailed && id_ != nullptr) api().disconnect(id_);
+  // Before its address is resolved an identifier has no device, and older libraries do not look.
+  if (state_ != State::kFailed && id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);
   hub_.windows.close(*this);
   destroy_queue_pair();
   destroy_id();
@@ -502,7 +503,9 @@ void VerbsConnection::bind_windows() {
     hub_.queues.take();
   }
   want_attention();
-  attend();
+  // No more than the windows: receives and credits have to wait for poll(), for the owner may still look at the
+  // messages of the last one.
+  if (state_ == State::kOpen) post_windows();
   while (state_ == State::kOpen && binds_ > 0 && clock_now() < end) hub_.queues.take();
 }
 
@@ -677,6 +680,8 @@ void VerbsConnection::prepare(const WorkRequest& request) {
                .report_success = request.signaled,
                .report_failure = true,
                .signaled = request.signaled});
+  // A message overtakes an earlier read unless it is told not to.
+  if (reads_ > 0) requests_[prepared_ - 1].send_flags |= IBV_SEND_FENCE;
 }
 
 std::size_t VerbsConnection::post(std::span<const WorkRequest> requests) {
@@ -917,7 +922,7 @@ void VerbsConnection::fail(absl::Status status) {
     // Flushes what is outstanding. A device that cannot do even that is not waited for: see finish().
     if (api().modify_qp(qp_, &attributes, IBV_QP_STATE) != 0) failed_at_ = TimePoint::min();
   }
-  if (id_ != nullptr) api().disconnect(id_);  // fails where the peer was faster
+  if (id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);  // fails where the peer was faster
 }
 
 void VerbsConnection::finish(TimePoint now) {

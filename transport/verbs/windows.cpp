@@ -26,16 +26,33 @@ int remote_right(Access access) {
   return 0;
 }
 
+namespace {
+
+/// mlx5 binds no window to more.
+constexpr std::size_t kMostWindowBytes = std::size_t{1} << 31;
+
+}  // namespace
+
+bool Windows::has_windows(std::size_t bytes) const {
+  return device_.windows() && bytes <= kMostWindowBytes;
+}
+
 absl::StatusOr<std::unique_ptr<VerbsRegion>> Windows::allocate(std::size_t bytes, Access access) {
   int rights = IBV_ACCESS_LOCAL_WRITE;
-  if (access != Access::kLocal) rights |= device_.windows() ? IBV_ACCESS_MW_BIND : remote_right(access);
+  if (access != Access::kLocal) rights |= has_windows(bytes) ? IBV_ACCESS_MW_BIND : remote_right(access);
+  // On iWARP what a read brings is a write by the peer. The key is told to nobody but the responders of reads.
+  if (access == Access::kLocal && device_.iwarp()) rights |= IBV_ACCESS_REMOTE_WRITE;
+  if (access != Access::kLocal && device_.windows() && !has_windows(bytes)) {
+    spdlog::warn("{}: a region of {} bytes is too large for memory windows: whoever knows its key reaches it",
+                 device_.name(), bytes);
+  }
   auto memory = RegisteredMemory::create(device_, bytes, rights);
   if (!memory.ok()) return memory.status();
   return std::make_unique<VerbsRegion>(*this, std::move(*memory), access);
 }
 
 absl::StatusOr<Windows::Grant> Windows::grant(const VerbsRegion& region, const VerbsConnection& connection) {
-  if (!device_.windows()) return Grant{.key = region.registration()->rkey};
+  if (!has_windows(region.bytes().size())) return Grant{.key = region.registration()->rkey};
   const auto known = std::find_if(bindings_.begin(), bindings_.end(), [&](const Binding& binding) {
     return binding.region == &region && binding.connection == &connection;
   });

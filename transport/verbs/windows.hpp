@@ -56,6 +56,7 @@ class Windows {
   void close(const VerbsConnection& connection);
 
  private:
+  [[nodiscard]] bool has_windows(std::size_t bytes) const;  ///< a region of that size
   template <class Condition>
   void close_if(Condition condition);
 

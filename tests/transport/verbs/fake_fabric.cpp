@@ -592,6 +592,7 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
   attributes->max_qp_wr = options.max_queue_depth;
   attributes->max_cqe = options.max_completions;
   attributes->max_qp_rd_atom = 16;
+  attributes->max_qp_init_rd_atom = 16;
   attributes->max_mw = options.windows ? 1000 : 0;
   attributes->device_cap_flags = options.windows ? static_cast<unsigned>(IBV_DEVICE_MEM_WINDOW_TYPE_2B) : 0;
   return 0;
