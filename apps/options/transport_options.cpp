@@ -59,4 +59,9 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const Trans
                       fmt::format("{} (`verbena doctor` says what is missing and how to mend it)", reason));
 }
 
+std::string listening_address(const transport::Transport& transport, const std::string& asked) {
+  const auto* verbs = dynamic_cast<const transport::VerbsTransport*>(&transport);
+  return verbs == nullptr ? asked : verbs->listening_address();
+}
+
 }  // namespace verbena::apps

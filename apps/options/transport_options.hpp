@@ -37,4 +37,7 @@ TransportOptions decided(TransportOptions options, const std::string& transport)
 /// REQUIRES: decided. UNAVAILABLE, with what to do about it, where the host has no usable device.
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options);
 
+/// What peers connect to after listen(asked), where `asked` left the port or more of it open.
+std::string listening_address(const transport::Transport& transport, const std::string& asked);
+
 }  // namespace verbena::apps

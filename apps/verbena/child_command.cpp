@@ -7,12 +7,15 @@
 #include <csignal>
 #include <cstdio>
 
+#include "apps/rendezvous/embedded_rendezvous.hpp"
 #include "apps/verbena/exit_status.hpp"
 
 namespace verbena::apps {
 
-void add_report_option(CLI::App& command, ChildOptions& options) {
-  command.add_option("--report-to", options.report_to)->group("");  // the launcher's, not for people
+void add_launcher_options(CLI::App& command, ChildOptions& options) {
+  // No group: they are the launcher's, not for people.
+  command.add_option("--report-to", options.report_to)->group("");
+  command.add_option("--rendezvous", options.rendezvous)->group("");
 }
 
 namespace {
@@ -23,18 +26,7 @@ bool is_caused_by_others(const absl::Status& status) {
 
 }  // namespace
 
-int run_child(const ChildOptions& options, ProcessJobs jobs, Outlet& outlet, std::atomic<bool>& stop) {
-  const bool launched = options.report_to >= 0;
-  if (launched) {
-    // A Ctrl-C goes to all processes of the terminal; the launcher says what is to be done about it. Errors
-    // are the launcher's to print, once.
-    std::signal(SIGINT, SIG_IGN);
-    std::signal(SIGHUP, SIG_IGN);
-    if (!options.job.verbose) spdlog::set_level(spdlog::level::off);
-  }
-  StopSignals signals = launched ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
-  jobs.listener_descriptor = outlet.descriptor();
-  const JobsResult result = run_jobs(std::move(jobs), signals, stop);
+int report_result(const JobsResult& result, Outlet& outlet) {
   int status = kExitOk;
   for (const absl::Status& ended : result.statuses) {
     if (ended.ok() || absl::IsCancelled(ended)) continue;
@@ -44,7 +36,35 @@ int run_child(const ChildOptions& options, ProcessJobs jobs, Outlet& outlet, std
     outlet.send(FailedMessage{ended});
     status = status == kExitOk ? exit_status(ended) : status;
   }
-  if (result.signal != 0) status = kExitSignalBase + result.signal;
+  return result.signal != 0 ? kExitSignalBase + result.signal : status;
+}
+
+int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_jobs) {
+  if (options.launched()) {
+    // A Ctrl-C goes to all processes of the terminal; the launcher says what is to be done about it. Errors
+    // are the launcher's to print, once.
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
+    if (!options.job.verbose) spdlog::set_level(spdlog::level::off);
+  }
+  const auto fail = [&](const absl::Status& status) {
+    outlet.send(FailedMessage{status});
+    return exit_status(status);
+  };
+  std::unique_ptr<EmbeddedRendezvous> rendezvous;
+  if (options.rendezvous >= 0) {
+    absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined = EmbeddedRendezvous::join(options.rendezvous);
+    if (!joined.ok()) return fail(joined.status());
+    rendezvous = *std::move(joined);
+  }
+  StopSignals signals = options.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
+  const Role role{.job = options.job, .rank = options.rank, .rendezvous = rendezvous.get()};
+  std::atomic<bool> stop = false;
+  absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
+  if (!jobs.ok()) return fail(jobs.status());
+  jobs->listener_descriptor = outlet.descriptor();
+  const JobsResult result = run_jobs(*std::move(jobs), signals, stop);
+  const int status = report_result(result, outlet);
   if (result.abandoned) {
     std::fflush(stdout);
     ::_exit(status == kExitOk ? kExitFailed : status);

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
+#include <functional>
 
 #include "apps/verbena/job_options.hpp"
 #include "apps/verbena/outlet.hpp"
 #include "apps/verbena/process_jobs.hpp"
+#include "apps/verbena/roles.hpp"
 
 namespace CLI {
 class App;
@@ -17,13 +18,23 @@ namespace verbena::apps {
 struct ChildOptions {
   JobOptions job;
   std::uint32_t rank = 0;  ///< of this process among its kind
-  int report_to = -1;      ///< a pipe to the launcher; −1 when started by hand
+  // --- descriptors to the launcher; −1 when started by hand
+  int report_to = -1;   ///< a pipe
+  int rendezvous = -1;  ///< a socket
+
+  [[nodiscard]] bool launched() const { return report_to >= 0; }
 };
 
-void add_report_option(CLI::App& command, ChildOptions& options);
+void add_launcher_options(CLI::App& command, ChildOptions& options);
+
+using MakeJobs = std::function<absl::StatusOr<ProcessJobs>(const Role& role, Outlet& outlet,
+                                                           const std::atomic<bool>& stop)>;
 
 /// Runs the jobs to the end, sends the errors to `outlet` and returns the exit status. Does not return if a
 /// job cannot be stopped.
-int run_child(const ChildOptions& options, ProcessJobs jobs, Outlet& outlet, std::atomic<bool>& stop);
+int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_jobs);
+
+/// Sends the errors of jobs to `outlet` and returns the exit status that follows from them.
+int report_result(const JobsResult& result, Outlet& outlet);
 
 }  // namespace verbena::apps

@@ -42,13 +42,14 @@ absl::Status cannot_start(const std::string& name, int error) {
 
 }  // namespace
 
-absl::StatusOr<ChildProcess> ChildProcess::start(std::string name,
-                                                 const std::vector<std::string>& arguments) {
+absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& arguments,
+                                                 int rendezvous) {
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return cannot_start(name, errno);
   std::vector<std::string> all = {"verbena"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   all.push_back(fmt::format("--report-to={}", ends[1]));
+  if (rendezvous >= 0) all.push_back(fmt::format("--rendezvous={}", rendezvous));
   std::vector<char*> pointers;
   pointers.reserve(all.size() + 1);
   for (std::string& argument : all) pointers.push_back(argument.data());
@@ -57,7 +58,9 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name,
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::fcntl(ends[1], F_SETFD, 0);  // this one is for the new program
+    for (const int inherited : {ends[1], rendezvous}) {
+      if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
+    }
     become(parent, pointers.data());
   }
   const int error = errno;
@@ -77,7 +80,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
       pid_(std::exchange(other.pid_, -1)),
       end_(std::exchange(other.end_, -1)),
       messages_(std::exchange(other.messages_, -1)),
-      unread_(std::move(other.unread_)) {}
+      lines_(std::move(other.lines_)) {}
 
 ChildProcess::~ChildProcess() {
   if (running()) {
@@ -89,23 +92,7 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::read_lines(const std::function<void(std::string_view)>& handle) {
-  std::array<char, 1 << 14> block = {};
-  while (messages_ >= 0) {
-    const ssize_t got = ::read(messages_, block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) break;
-    if (got <= 0) {
-      ::close(std::exchange(messages_, -1));
-      break;
-    }
-    unread_.append(block.data(), static_cast<std::size_t>(got));
-    std::size_t begin = 0;
-    for (std::size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n', begin)) {
-      handle(std::string_view(unread_).substr(begin, end - begin));
-      begin = end + 1;
-    }
-    unread_.erase(0, begin);
-  }
+  if (messages_ >= 0 && !lines_.read(messages_, handle)) ::close(std::exchange(messages_, -1));
 }
 
 void ChildProcess::signal(int number) const {

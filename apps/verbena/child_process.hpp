@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "apps/rendezvous/lines.hpp"
 
 namespace verbena::apps {
 
@@ -17,8 +18,10 @@ namespace verbena::apps {
 /// descriptors to poll.
 class ChildProcess {
  public:
-  /// Runs this program with `arguments` and "--report-to FD". Call it while the process has one thread.
-  static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments);
+  /// Runs this program with `arguments` and "--report-to FD"; with "--rendezvous FD", too, where `rendezvous`
+  /// is its end of one. Call it while the process has one thread.
+  static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments,
+                                            int rendezvous = -1);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();  ///< kills it if it still runs
@@ -43,7 +46,7 @@ class ChildProcess {
   pid_t pid_ = -1;
   int end_ = -1;
   int messages_ = -1;
-  std::string unread_;  ///< the beginning of a line
+  LineReader lines_;
 };
 
 /// "was killed by SIGKILL", "ended with status 3"

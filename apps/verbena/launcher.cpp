@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,15 +16,7 @@ constexpr auto kPoliteness = std::chrono::milliseconds(1500);  // from SIGTERM t
 constexpr auto kServersEnd = std::chrono::seconds(10);         // after the last worker has left
 constexpr int kTickMs = 1000;
 
-bool is_input_error(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status);
-}
-
 }  // namespace
-
-double Launcher::elapsed_seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
-}
 
 absl::Status Launcher::run(const std::vector<Command>& commands) {
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});
@@ -31,15 +24,8 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
     fail(Cause::kKilled, std::move(status));
   }
   while (any_running(false)) {
-    std::vector<pollfd> wanted = {{signals.descriptor(), POLLIN, 0}};
-    for (const Child& child : children_) {
-      if (!child.process.running()) continue;
-      wanted.push_back({child.process.end_descriptor(), POLLIN, 0});
-      wanted.push_back({child.process.message_descriptor(), POLLIN, 0});  // poll() ignores −1
-    }
-    if (::poll(wanted.data(), wanted.size(), poll_timeout_ms()) < 0 && errno != EINTR) {
-      fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(errno))));
-    }
+    wait(signals);
+    if (absl::Status status = rendezvous_->serve(); !status.ok()) fail(Cause::kOwnError, std::move(status));
     while (const std::optional<int> number = signals.take()) on_signal(*number);
     for (Child& child : children_) {
       if (!child.process.running()) continue;
@@ -49,16 +35,36 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
       if (end) on_end(child, *end);
     }
     check_deadline();
-    display_.tick(elapsed_seconds());
+    monitor_.tick();
   }
-  display_.finish();
+  monitor_.finish();
   if (signal_ != 0) return absl::CancelledError("stopped by a signal");
-  return failure_;
+  return monitor_.failure();
+}
+
+void Launcher::wait(const StopSignals& signals) {
+  std::vector<pollfd> wanted = {{signals.descriptor(), POLLIN, 0}};
+  for (const Child& child : children_) {
+    if (!child.process.running()) continue;
+    wanted.push_back({child.process.end_descriptor(), POLLIN, 0});
+    wanted.push_back({child.process.message_descriptor(), POLLIN, 0});  // poll() ignores −1
+  }
+  for (std::size_t rank = 0; rank < rendezvous_->size(); ++rank) {
+    const int events = rendezvous_->wants_to_write(rank) ? POLLIN | POLLOUT : POLLIN;
+    wanted.push_back({rendezvous_->descriptor(rank), static_cast<short>(events), 0});
+  }
+  if (::poll(wanted.data(), wanted.size(), poll_timeout_ms()) < 0 && errno != EINTR) {
+    fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(errno))));
+  }
 }
 
 absl::Status Launcher::start(const std::vector<Command>& commands) {
+  rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()));
   for (const Command& command : commands) {
-    absl::StatusOr<ChildProcess> process = ChildProcess::start(command.name, command.arguments);
+    const absl::StatusOr<int> seat = rendezvous_->add();
+    if (!seat.ok()) return seat.status();
+    absl::StatusOr<ChildProcess> process = ChildProcess::start(command.name, command.arguments, *seat);
+    ::close(*seat);
     if (!process.ok()) return process.status();
     children_.push_back({*std::move(process), command.server});
   }
@@ -78,52 +84,9 @@ void Launcher::on_signal(int number) {
 }
 
 void Launcher::on_line(Child& child, std::string_view line) {
-  const absl::StatusOr<ChildMessage> message = decode(line);
-  if (!message.ok()) {
-    fail(Cause::kOwnError, absl::InternalError(fmt::format("{}: {}", child.process.name(),
-                                                           std::string(message.status().message()))));
-    return;
-  }
-  on_message(child, *message);
-}
-
-void Launcher::on_message(Child& child, const ChildMessage& message) {
-  if (const auto* iteration = std::get_if<IterationMessage>(&message)) {
-    on_iteration(*iteration);
-  } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
-    display_.progress(*progress, elapsed_seconds());
-  } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
-    printed_.push_back(print->line);
-    display_.print(print->line);
-  } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
-    model_summary_[summary->name] = summary->value;
-  } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
-    if (absl::Status status = record_.add(*finished); !status.ok()) fail(Cause::kOwnError, std::move(status));
-  } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
-    child.reported_failure = true;
-    const absl::StatusCode code = failed->status.code();
-    Cause cause = Cause::kOwnError;
-    if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
-      cause = Cause::kPeerGone;
-    } else if (code == absl::StatusCode::kAborted || code == absl::StatusCode::kCancelled) {
-      cause = Cause::kFollowed;
-    }
-    const std::string text(failed->status.message());
-    fail(cause, is_input_error(failed->status)
-                    ? failed->status
-                    : absl::Status(code, fmt::format("{}: {}", child.process.name(), text)));
-  }
-}
-
-void Launcher::on_iteration(const IterationMessage& message) {
-  const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
-  if (!record.ok()) {
-    fail(Cause::kOwnError, record.status());
-    return;
-  }
-  if (!*record) return;
-  display_.iteration(**record, elapsed_seconds());
-  if (metrics_ != nullptr) metrics_->write(iteration_json(**record));
+  const std::optional<ChildMessage> message = monitor_.hear(child.process.name(), line);
+  if (message && std::holds_alternative<FailedMessage>(*message)) child.reported_failure = true;
+  if (monitor_.failed()) stop_all();
 }
 
 void Launcher::on_end(Child& child, int wait_status) {
@@ -156,10 +119,7 @@ void Launcher::check_deadline() {
 }
 
 void Launcher::fail(Cause cause, absl::Status status) {
-  if (cause < cause_) {
-    cause_ = cause;
-    failure_ = std::move(status);
-  }
+  monitor_.fail(cause, std::move(status));
   stop_all();
 }
 

@@ -1,10 +1,8 @@
 #include "apps/verbena/outlet.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
 
+#include "apps/rendezvous/lines.hpp"
 #include "apps/verbena/exit_status.hpp"
 
 namespace verbena::apps {
@@ -12,13 +10,8 @@ namespace verbena::apps {
 void PipeOutlet::send(const ChildMessage& message) {
   const std::string line = encode(message);
   absl::MutexLock lock(&mutex_);
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return;  // the launcher is gone; who polls descriptor() ends the process
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  // When the launcher is gone, who polls descriptor() ends the process.
+  write_all(descriptor_, line).IgnoreError();
 }
 
 ConsoleOutlet::ConsoleOutlet(RunSettings settings, std::uint32_t first_worker,

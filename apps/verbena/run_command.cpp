@@ -27,9 +27,11 @@ std::string flag(std::string_view name, const auto& value) {
 }
 
 std::vector<std::string> common_arguments(const JobOptions& job) {
-  std::vector<std::string> arguments = {flag("job", job.job), flag("servers", job.servers),
-                                        flag("workers", job.workers), flag("threads", job.threads),
-                                        flag("transport", job.transport.transport)};
+  const TransportOptions& transport = job.transport;
+  std::vector<std::string> arguments = {flag("servers", job.servers), flag("workers", job.workers),
+                                        flag("threads", job.threads), flag("transport", transport.transport)};
+  if (!transport.device.empty()) arguments.push_back(flag("device", transport.device));
+  if (transport.device_port != 0) arguments.push_back(flag("device-port", transport.device_port));
   if (job.verbose) arguments.emplace_back("--verbose");
   return arguments;
 }
@@ -69,26 +71,27 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
 
 /// Everything that can be known before a process is started.
 absl::Status check_all(Application& application, const RunOptions& run) {
-  if (run.job.transport.transport != kShm) {
-    return absl::InvalidArgumentError(
-        "--transport verbs needs processes started by hand: see `verbena server --help`");
-  }
   if (absl::Status status = check(run.job); !status.ok()) return status;
   for (const std::string& output : {run.metrics, run.report}) {
     if (output.empty()) continue;
     if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
   }
-  return application.check(run.baseline ? 1 : run.job.total_workers());
+  if (absl::Status status = application.check(run.baseline ? 1 : run.job.total_workers()); !status.ok()) {
+    return status;
+  }
+  // Tried here so that it is said once, and not by each process.
+  return run.baseline || run.job.transport.transport == kShm ? absl::OkStatus()
+                                                             : make_transport(run.job.transport).status();
 }
 
 /// The outputs of a run that has succeeded.
 absl::Status write_outputs(const RunOptions& run, const RunSettings& settings, const RunRecord& record,
-                           const Launcher& launcher, double elapsed_seconds, MetricsFile* metrics) {
-  const nlohmann::json summary = summary_json(settings, record, elapsed_seconds, launcher.model_summary());
+                           const RunMonitor& monitor, double elapsed_seconds, MetricsFile* metrics) {
+  const nlohmann::json summary = summary_json(settings, record, elapsed_seconds, monitor.model_summary());
   if (!run.report.empty()) {
     absl::StatusOr<OutputFile> file = OutputFile::create(run.report);
     if (!file.ok()) return file.status();
-    file->write(html_report(settings, record, elapsed_seconds, launcher.printed()));
+    file->write(html_report(settings, record, elapsed_seconds, monitor.printed()));
     if (absl::Status status = file->commit(); !status.ok()) return status;
   }
   if (metrics == nullptr) return absl::OkStatus();
@@ -103,7 +106,6 @@ int run_application(RunOptions run, Application& application, const ApplicationO
   run.job.transport = decided(run.job.transport, kShm);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
   if (absl::Status status = check_all(application, run); !status.ok()) return report_error(status);
-  run.job.job = random_job_name();
   spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
 
   const RunSettings settings = run_settings(application, options, run.job, run.baseline);
@@ -116,17 +118,18 @@ int run_application(RunOptions run, Application& application, const ApplicationO
   }
   RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
   Display display(settings, Display::mode_for(stderr, run.quiet), stdout, stderr);
-  Launcher launcher(record, display, metrics ? &*metrics : nullptr);
+  RunMonitor monitor(record, display, metrics ? &*metrics : nullptr);
+  Launcher launcher(monitor);
   const absl::Status ended = launcher.run(commands_of(application, options, run));
   if (launcher.signal() != 0) {
     fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(launcher.signal()));
     return kExitSignalBase + launcher.signal();
   }
   if (!ended.ok()) return report_error(ended);
-  const double elapsed_seconds = launcher.elapsed_seconds();
+  const double elapsed_seconds = monitor.elapsed_seconds();
   display.print(summary_table(settings, record, elapsed_seconds));
   absl::Status written =
-      write_outputs(run, settings, record, launcher, elapsed_seconds, metrics ? &*metrics : nullptr);
+      write_outputs(run, settings, record, monitor, elapsed_seconds, metrics ? &*metrics : nullptr);
   // The run itself was well: an output that cannot be written is no wrong use any more.
   if (!written.ok()) {
     report_error(written);

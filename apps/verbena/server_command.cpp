@@ -7,23 +7,10 @@
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
-#include "server/driver.hpp"
-#include "server/server.hpp"
+#include "apps/verbena/roles.hpp"
 
 namespace verbena::apps {
 namespace {
-
-absl::Status serve(const ChildOptions& options, transport::Transport& transport,
-                   const std::atomic<bool>& stop) {
-  absl::StatusOr<std::unique_ptr<server::Server>> made =
-      server::Server::create(transport, {.address = server_addresses(options.job)[options.rank],
-                                         .rank = options.rank,
-                                         .servers = options.job.servers,
-                                         .workers = options.job.total_workers(),
-                                         .lanes = options.job.chosen_lanes()});
-  if (!made.ok()) return made.status();
-  return server::drive(**made, transport, {.threads = options.job.chosen_server_threads()}, stop);
-}
 
 int run_server(ChildOptions options) {
   if (options.rank >= options.job.servers) {
@@ -31,26 +18,20 @@ int run_server(ChildOptions options) {
         absl::InvalidArgumentError("--server-rank counts from 0: it must be less than --servers " +
                                    std::to_string(options.job.servers)));
   }
-  if (absl::Status status = check_by_hand(options.job); !status.ok()) return report_error(status);
-  options.job.transport = decided_by_hand(options.job);
+  if (!options.launched()) {
+    if (absl::Status status = check_by_hand(options.job); !status.ok()) return report_error(status);
+    options.job.transport = decided_by_hand(options.job);
+  }
   spdlog::info("server {}: {}", options.rank, effective(options.job));
   std::unique_ptr<Outlet> outlet;
-  if (options.report_to >= 0) {
+  if (options.launched()) {
     outlet = std::make_unique<PipeOutlet>(options.report_to);
   } else {
     outlet = std::make_unique<ConsoleOutlet>(RunSettings{}, 0, RunRecord::Objectives());
   }
-  const absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
-      make_transport(options.job.transport);
-  if (!transport.ok()) {
-    outlet->send(FailedMessage{transport.status()});
-    return exit_status(transport.status());
-  }
-  std::atomic<bool> stop = false;
-  return run_child(options,
-                   {.jobs = {[&] { return serve(options, **transport, stop); }},
-                    .wake = [&] { (*transport)->interrupt(); }},
-                   *outlet, stop);
+  return run_child(options, *outlet, [](const Role& role, Outlet&, const std::atomic<bool>& stop) {
+    return server_jobs(role, stop);
+  });
 }
 
 }  // namespace
@@ -71,7 +52,7 @@ void add_server_command(CLI::App& program, Run* run) {
   add_address_options(*command, options->job);
   add_server_options(*command, options->job);
   add_verbose_option(*command, options->job);
-  add_report_option(*command, *options);
+  add_launcher_options(*command, *options);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2",
                             "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
                             "--server-rank 1"}));

@@ -1,0 +1,28 @@
+// Whole lines over a descriptor: what processes of a job say to each other outside of the transport.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace verbena::apps {
+
+/// Takes a stream apart.
+class LineReader {
+ public:
+  /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
+  /// other end has closed.
+  bool read(int descriptor, const std::function<void(std::string_view line)>& handle);
+  /// Of the line that has begun.
+  [[nodiscard]] std::size_t unread_bytes() const { return unread_.size(); }
+
+ private:
+  std::string unread_;
+};
+
+/// All of `text`, waiting for the other end to take it; a descriptor that is gone is UNAVAILABLE.
+absl::Status write_all(int descriptor, std::string_view text);
+
+}  // namespace verbena::apps

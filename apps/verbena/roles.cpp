@@ -1,0 +1,157 @@
+#include "apps/verbena/roles.hpp"
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "apps/verbena/meeting.hpp"
+#include "consistency/model.hpp"
+#include "server/driver.hpp"
+#include "server/server.hpp"
+#include "worker/session.hpp"
+
+namespace verbena::apps {
+namespace {
+
+absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
+  const JobOptions& job = role.job;
+  const std::string address =
+      role.rendezvous == nullptr ? server_addresses(job)[role.rank] : fresh_address(job.transport);
+  absl::StatusOr<std::unique_ptr<server::Server>> made =
+      server::Server::create(transport, {.address = address,
+                                         .rank = role.rank,
+                                         .servers = job.servers,
+                                         .workers = job.total_workers(),
+                                         .lanes = job.chosen_lanes()});
+  if (!made.ok()) return made.status();
+  if (role.rendezvous != nullptr) {
+    const absl::Status met =
+        exchange_addresses(*role.rendezvous, job.servers, listening_address(transport, address), stop)
+            .status();
+    if (!met.ok()) return met;
+  }
+  return server::drive(**made, transport, {.threads = job.chosen_server_threads()}, stop);
+}
+
+class WorkerReporter : public Reporter {
+ public:
+  WorkerReporter(std::uint32_t worker, Outlet& outlet) : worker_(worker), outlet_(outlet) {}
+  void iteration(const IterationReport& report) override { outlet_.send(IterationMessage{worker_, report}); }
+  void print(std::string_view line) override { outlet_.send(PrintMessage{std::string(line)}); }
+  void progress(std::string_view what, double done, double total) override {
+    outlet_.send(ProgressMessage{worker_, std::string(what), done, total});
+  }
+  void summary(const std::string& name, nlohmann::json value) override {
+    outlet_.send(SummaryMessage{name, std::move(value)});
+  }
+
+ private:
+  const std::uint32_t worker_;
+  Outlet& outlet_;
+};
+
+class Stopwatch {
+ public:
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// The servers' addresses, which the first thread of a process that needs them gets for all.
+class Servers {
+ public:
+  Servers(const Role& role, const std::atomic<bool>& stop) : role_(role), stop_(stop) {}
+
+  absl::StatusOr<std::vector<std::string>> addresses() {
+    const std::lock_guard lock(mutex_);
+    if (!addresses_) {
+      addresses_ = role_.rendezvous == nullptr
+                       ? server_addresses(role_.job)
+                       : exchange_addresses(*role_.rendezvous, role_.job.servers, "", stop_);
+    }
+    return *addresses_;
+  }
+
+ private:
+  const Role& role_;
+  const std::atomic<bool>& stop_;
+  std::mutex mutex_;
+  std::optional<absl::StatusOr<std::vector<std::string>>> addresses_;
+};
+
+absl::Status train(Application& application, const JobOptions& job, std::uint32_t worker, Servers& servers,
+                   Outlet& outlet, const std::atomic<bool>& stop) {
+  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(job.transport);
+  if (!transport.ok()) return transport.status();
+  absl::StatusOr<std::vector<std::string>> addresses = servers.addresses();
+  if (!addresses.ok()) return addresses.status();
+  const SessionOptions options{.servers = *std::move(addresses),
+                               .rank = worker,
+                               .workers = job.total_workers(),
+                               .read_path = read_path_of(job),
+                               .transport = *std::move(transport)};
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
+  if (!session.ok()) return session.status();
+  WorkerReporter reporter(worker, outlet);
+  WorkerContext context{.session = **session,
+                        .consistency = *consistency::parse_model(job.consistency),
+                        .reporter = reporter,
+                        .stop = stop};
+  const double waited_before = (*session)->statistics().waited_seconds;  // for the servers to appear
+  const Stopwatch stopwatch;
+  absl::Status status = application.run_worker(context);
+  if (!status.ok()) {
+    (*session)->give_up(status);
+    return status;
+  }
+  FinishedMessage finished{worker, stopwatch.seconds(), (*session)->statistics()};
+  finished.statistics.waited_seconds -= waited_before;
+  outlet.send(finished);
+  return absl::OkStatus();
+}
+
+absl::Status train_baseline(Application& application, Outlet& outlet, const std::atomic<bool>& stop) {
+  WorkerReporter reporter(0, outlet);
+  BaselineContext context{.reporter = reporter, .stop = stop};
+  const Stopwatch stopwatch;
+  absl::Status status = application.run_baseline(context);
+  if (status.ok()) outlet.send(FinishedMessage{0, stopwatch.seconds(), {}});
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool>& stop) {
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(role.job.transport);
+  if (!made.ok()) return made.status();
+  const std::shared_ptr<transport::Transport> transport = *std::move(made);
+  ProcessJobs jobs;
+  jobs.jobs.emplace_back([&role, transport, &stop] { return serve(role, *transport, stop); });
+  jobs.wake = [transport] { transport->interrupt(); };
+  return jobs;
+}
+
+ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outlet,
+                        const std::atomic<bool>& stop) {
+  ProcessJobs jobs;
+  const auto servers = std::make_shared<Servers>(role, stop);
+  const std::uint32_t first = role.rank * role.job.threads;
+  for (std::uint32_t thread = 0; thread < role.job.threads; ++thread) {
+    jobs.jobs.emplace_back([&, servers, worker = first + thread] {
+      return train(application, role.job, worker, *servers, outlet, stop);
+    });
+  }
+  return jobs;
+}
+
+ProcessJobs baseline_jobs(Application& application, Outlet& outlet, const std::atomic<bool>& stop) {
+  ProcessJobs jobs;
+  jobs.jobs.emplace_back([&] { return train_baseline(application, outlet, stop); });
+  return jobs;
+}
+
+}  // namespace verbena::apps
