@@ -22,3 +22,4 @@ pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 # Found here so that a missing package shows at once; the verbs backend links them.
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
 pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET librdmacm)
+pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)

@@ -1,6 +1,8 @@
 // Whole lines over a descriptor: what processes of a job say to each other outside of the transport.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -12,14 +14,15 @@ namespace verbena::apps {
 /// Takes a stream apart.
 class LineReader {
  public:
+  explicit LineReader(std::size_t longest_line_bytes = SIZE_MAX) : longest_line_bytes_(longest_line_bytes) {}
+
   /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
-  /// other end has closed.
+  /// other end has closed or says too long a line.
   bool read(int descriptor, const std::function<void(std::string_view line)>& handle);
-  /// Of the line that has begun.
-  [[nodiscard]] std::size_t unread_bytes() const { return unread_.size(); }
 
  private:
-  std::string unread_;
+  std::size_t longest_line_bytes_;
+  std::string unread_;  ///< the beginning of a line
 };
 
 /// All of `text`, waiting for the other end to take it; a descriptor that is gone is UNAVAILABLE.

@@ -45,6 +45,9 @@ struct Encoder {
             {"code", static_cast<int>(message.status.code())},
             {"message", std::string(message.status.message())}};
   }
+  json operator()(const EndedMessage& message) const {
+    return {{"kind", "ended"}, {"status", message.status}};
+  }
 };
 
 double number(const json& value) {
@@ -102,6 +105,7 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "iteration") return iteration(object);
   if (kind == "finished") return finished(object);
   if (kind == "failed") return failed(object);
+  if (kind == "ended") return EndedMessage{object.at("status").get<int>()};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
   if (kind == "progress") {

@@ -42,8 +42,13 @@ struct FailedMessage {
   absl::Status status;
 };
 
+/// The process ends on purpose; its last words. Said on a cluster, where nobody gets its wait status.
+struct EndedMessage {
+  int status = 0;  ///< its exit status
+};
+
 using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage,
-                                  FinishedMessage, FailedMessage>;
+                                  FinishedMessage, FailedMessage, EndedMessage>;
 
 /// One line, with its newline. Numbers that JSON has not (NaN, infinity) are null and come back as NaN.
 std::string encode(const ChildMessage& message);

@@ -139,17 +139,22 @@ absl::Status check(const JobOptions& options) {
         fmt::format("--workers {} of --threads {} are {} workers in all; at most {} can be", options.workers,
                     options.threads, total, protocol::kMaxWorkers));
   }
+  return absl::OkStatus();
+}
+
+absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
   const SessionOptions session;
-  const std::uint64_t buffers = total * options.servers * (session.inbox_bytes + session.push_ring_bytes);
+  const std::uint64_t inboxes = std::uint64_t{servers_here} * options.total_workers() * session.inbox_bytes;
+  const std::uint64_t push_rings =
+      std::uint64_t{workers_here} * options.threads * options.servers * session.push_ring_bytes;
+  const std::uint64_t buffers = inboxes + push_rings;
   struct sysinfo host = {};
   if (::sysinfo(&host) != 0) return absl::OkStatus();
   const std::uint64_t memory = std::uint64_t{host.totalram} * host.mem_unit;
-  if (buffers > memory) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} servers × {} workers need {} MiB for the buffers between them; this host has {} MiB",
-                    options.servers, total, buffers >> 20, memory >> 20));
-  }
-  return absl::OkStatus();
+  if (buffers <= memory) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} servers × {} workers need {} MiB for the buffers between them; this host has {} MiB",
+                  options.servers, options.total_workers(), buffers >> 20, memory >> 20));
 }
 
 namespace {
@@ -204,7 +209,7 @@ absl::Status check_by_hand(const JobOptions& options) {
     return absl::InvalidArgumentError(
         "--job NAME is required on one host, --transport verbs --addresses HOST:PORT,… between hosts");
   }
-  return absl::OkStatus();
+  return check_memory(job, job.servers, job.workers);
 }
 
 std::vector<std::string> server_addresses(const JobOptions& options) {

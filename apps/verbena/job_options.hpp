@@ -50,9 +50,11 @@ void add_verbose_option(CLI::App& command, JobOptions& options);       // all
 
 inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
 
-/// INVALID_ARGUMENT in one line: too many workers in all, buffers that do not fit into memory, or options
-/// that exclude each other.
+/// INVALID_ARGUMENT in one line: too many workers in all, or options that exclude each other.
 absl::Status check(const JobOptions& options);
+/// INVALID_ARGUMENT: the buffers of so many of the job's server and worker processes do not fit into this
+/// host's memory.
+absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here);
 /// The same for a process started by hand, and whether it knows where the servers are.
 absl::Status check_by_hand(const JobOptions& options);
 

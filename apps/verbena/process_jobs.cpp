@@ -70,10 +70,9 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
   }
 
   JobsResult result;
-  bool listener_gone = false;
   Clock::time_point give_up = Clock::time_point::max();
   for (;;) {
-    bool must_stop = listener_gone || result.signal != 0;
+    bool must_stop = result.told_to_stop || result.signal != 0;
     {
       const std::lock_guard lock(shared->mutex);
       if (shared->running == 0) break;
@@ -92,13 +91,13 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
     // descriptors.
     std::array<pollfd, 3> wanted = {{{signals.descriptor(), POLLIN, 0},
                                      {shared->changed, POLLIN, 0},
-                                     {listener_gone ? -1 : jobs.listener_descriptor, 0, 0}}};
+                                     {result.told_to_stop ? -1 : jobs.listener_descriptor, POLLIN, 0}}};
     ::poll(wanted.data(), wanted.size(),
            give_up == Clock::time_point::max() ? -1 : milliseconds_until(give_up));
     if (const std::optional<int> signal = signals.take()) result.signal = *signal;
     std::uint64_t count = 0;
     (void)!::read(shared->changed, &count, sizeof count);
-    listener_gone = listener_gone || (wanted[2].revents & (POLLERR | POLLHUP)) != 0;
+    result.told_to_stop = result.told_to_stop || wanted[2].revents != 0;
   }
   for (std::thread& thread : threads) {
     if (result.abandoned) {

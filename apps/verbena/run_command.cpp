@@ -3,24 +3,19 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
-#include <cstring>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
 
+#include "apps/rendezvous/pmix_rendezvous.hpp"
+#include "apps/verbena/cluster_run.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
-#include "apps/verbena/html_report.hpp"
 #include "apps/verbena/launcher.hpp"
-#include "apps/verbena/run_settings.hpp"
+#include "apps/verbena/run_outputs.hpp"
 
 namespace verbena::apps {
 namespace {
-
-struct RunOptions {
-  JobOptions job;
-  std::string metrics;  ///< empty: none
-  std::string report;
-  bool baseline = false;
-  bool quiet = false;
-};
 
 std::string flag(std::string_view name, const auto& value) {
   return fmt::format("--{}={}", name, value);
@@ -69,73 +64,43 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
   return commands;
 }
 
-/// Everything that can be known before a process is started.
-absl::Status check_all(Application& application, const RunOptions& run) {
-  if (absl::Status status = check(run.job); !status.ok()) return status;
-  for (const std::string& output : {run.metrics, run.report}) {
-    if (output.empty()) continue;
-    if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
-  }
-  if (absl::Status status = application.check(run.baseline ? 1 : run.job.total_workers()); !status.ok()) {
-    return status;
-  }
-  // Tried here so that it is said once, and not by each process.
-  return run.baseline || run.job.transport.transport == kShm ? absl::OkStatus()
-                                                             : make_transport(run.job.transport).status();
-}
-
-/// The outputs of a run that has succeeded.
-absl::Status write_outputs(const RunOptions& run, const RunSettings& settings, const RunRecord& record,
-                           const RunMonitor& monitor, double elapsed_seconds, MetricsFile* metrics) {
-  const nlohmann::json summary = summary_json(settings, record, elapsed_seconds, monitor.model_summary());
-  if (!run.report.empty()) {
-    absl::StatusOr<OutputFile> file = OutputFile::create(run.report);
-    if (!file.ok()) return file.status();
-    file->write(html_report(settings, record, elapsed_seconds, monitor.printed()));
-    if (absl::Status status = file->commit(); !status.ok()) return status;
-  }
-  if (metrics == nullptr) return absl::OkStatus();
-  for (std::uint32_t worker = 0; worker < record.workers().size(); ++worker) {
-    metrics->write(worker_json(worker, record.workers()[worker]));
-  }
-  metrics->write(summary);
-  return metrics->commit();
-}
-
-int run_application(RunOptions run, Application& application, const ApplicationOptions& options) {
+int run_on_this_host(RunOptions run, Application& application, const ApplicationOptions& options) {
   run.job.transport = decided(run.job.transport, kShm);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
-  if (absl::Status status = check_all(application, run); !status.ok()) return report_error(status);
+  absl::Status status = check_all(application, run);
+  if (status.ok()) status = check_memory(run.job, run.job.servers, run.job.workers);
+  // A device is tried here so that what it lacks is said once, and not by each process.
+  if (status.ok() && !run.baseline && run.job.transport.transport != kShm) {
+    status = make_transport(run.job.transport).status();
+  }
+  if (!status.ok()) return report_error(status);
   spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
-
-  const RunSettings settings = run_settings(application, options, run.job, run.baseline);
-  std::optional<MetricsFile> metrics;
-  if (!run.metrics.empty()) {
-    absl::StatusOr<MetricsFile> file = MetricsFile::create(run.metrics);
-    if (!file.ok()) return report_error(file.status());
-    metrics.emplace(*std::move(file));
-    metrics->write(start_json(settings, VERBENA_VERSION));
-  }
-  RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
-  Display display(settings, Display::mode_for(stderr, run.quiet), stdout, stderr);
-  RunMonitor monitor(record, display, metrics ? &*metrics : nullptr);
-  Launcher launcher(monitor);
+  const absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run, application, options);
+  if (!outputs.ok()) return report_error(outputs.status());
+  Launcher launcher((*outputs)->monitor());
   const absl::Status ended = launcher.run(commands_of(application, options, run));
-  if (launcher.signal() != 0) {
-    fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(launcher.signal()));
-    return kExitSignalBase + launcher.signal();
+  return (*outputs)->finish(ended, launcher.signal());
+}
+
+/// Where mpirun or srun has started this process. Nothing if it is the only one.
+std::optional<int> run_as_one_of_many(const RunOptions& run, Application& application,
+                                      const ApplicationOptions& options) {
+  StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
+  const absl::StatusOr<std::unique_ptr<PmixRendezvous>> rendezvous = PmixRendezvous::join();
+  if (!rendezvous.ok()) return report_error(rendezvous.status());
+  if ((*rendezvous)->size() == 1) return std::nullopt;
+  const auto abort = [&](int exit_status, const std::string& why) { (*rendezvous)->abort(exit_status, why); };
+  return run_in_cluster(run, application, options,
+                        {.rendezvous = **rendezvous, .signals = signals, .abort = abort});
+}
+
+int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options) {
+  const auto variable = [](const char* name) { return std::getenv(name); };
+  if (absl::Status status = check_started_apart(variable); !status.ok()) return report_error(status);
+  if (variable("PMIX_RANK") != nullptr) {
+    if (const std::optional<int> status = run_as_one_of_many(run, application, options)) return *status;
   }
-  if (!ended.ok()) return report_error(ended);
-  const double elapsed_seconds = monitor.elapsed_seconds();
-  display.print(summary_table(settings, record, elapsed_seconds));
-  absl::Status written =
-      write_outputs(run, settings, record, monitor, elapsed_seconds, metrics ? &*metrics : nullptr);
-  // The run itself was well: an output that cannot be written is no wrong use any more.
-  if (!written.ok()) {
-    report_error(written);
-    return kExitFailed;
-  }
-  return kExitOk;
+  return run_on_this_host(run, application, options);
 }
 
 void add_output_options(CLI::App& command, RunOptions& options) {
@@ -171,7 +136,9 @@ void add_application(CLI::App& command, Application& application, Run* run) {
       {fmt::format("verbena run {} --data FILE --servers 2 --workers 2", name),
        fmt::format("verbena run {} --data FILE --workers 2 --consistency essp:2 --report run.html", name),
        fmt::format("verbena run {} --data FILE --baseline", name)}));
-  app->callback([options, arguments, run, &application] {
+  app->callback([app, options, arguments, run, &application] {
+    options->servers_given = app->count("--servers") > 0;
+    options->workers_given = app->count("--workers") > 0;
     *run = [options, arguments, &application] { return run_application(*options, application, *arguments); };
   });
 }
@@ -181,9 +148,11 @@ void add_application(CLI::App& command, Application& application, Run* run) {
 void add_run_command(CLI::App& program, const Applications& applications, Run* run) {
   CLI::App* command = program.add_subcommand(
       "run",
-      "train a model with several processes of this host\n\nStarts S servers and W workers, shows their "
-      "progress, and "
-      "ends with a table. When a process fails, the others are ended and nothing is left behind. "
+      "train a model with several processes\n\nStarts S servers and W workers on this host, shows their "
+      "progress, and ends with a table. When a process fails, the others are ended and nothing is left "
+      "behind. "
+      "Started itself by mpirun or srun --mpi=pmix, it starts nothing: each process becomes the server or "
+      "worker of its rank, servers first (docs/cluster.md). "
       "`verbena run APP --help` has the options.");
   command->require_subcommand(1);
   for (const auto& application : applications) add_application(*command, *application, run);

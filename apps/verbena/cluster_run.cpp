@@ -1,0 +1,298 @@
+#include "apps/verbena/cluster_run.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "apps/verbena/child_command.hpp"
+#include "apps/verbena/exit_status.hpp"
+#include "apps/verbena/leader.hpp"
+#include "apps/verbena/meeting.hpp"
+#include "apps/verbena/process_jobs.hpp"
+#include "apps/verbena/roles.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+constexpr const char* kVerdict = "verbena.verdict";
+constexpr const char* kHost = "verbena.host";
+constexpr const char* kName = "verbena.name";
+constexpr const char* kLeader = "verbena.leader";
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
+}
+
+/// What this process knows of the others after the first fence.
+struct Others {
+  std::vector<std::string> hosts;  ///< identities, by rank
+  std::vector<std::string> names;  ///< host names, by rank
+  std::vector<Leader::Member> members;
+
+  [[nodiscard]] bool one_host() const { return std::set(hosts.begin(), hosts.end()).size() == 1; }
+};
+
+/// A process of the cluster, from the rendezvous to its end.
+class ClusterProcess {
+ public:
+  ClusterProcess(RunOptions run, Application& application, const ApplicationOptions& options,
+                 const ClusterOptions& cluster)
+      : run_(std::move(run)), application_(application), options_(options), cluster_(cluster) {}
+
+  int run();
+
+ private:
+  [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
+  [[nodiscard]] bool leads() const { return rank() == 0; }
+  bool stopped();
+  absl::Status meet(absl::Status verdict);
+  absl::Status learn_of_others();
+  absl::Status prepare();
+  absl::Status decide_transport();
+  absl::Status open_link();
+  [[nodiscard]] absl::Status check_memory_here() const;
+  absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
+  int train();
+  int lead(std::thread listening, int own_status);
+  void follow(bool lost);
+  int end_early(const absl::Status& status);
+
+  RunOptions run_;
+  Application& application_;
+  const ApplicationOptions& options_;
+  const ClusterOptions& cluster_;
+  int signal_ = 0;  ///< that came before the jobs began
+  Others others_;
+  std::string leaders_address_;
+  std::unique_ptr<RunOutputs> outputs_;  ///< rank 0's
+  std::unique_ptr<Leader> leader_;       ///< rank 0's
+  std::unique_ptr<LeaderLink> link_;
+};
+
+bool ClusterProcess::stopped() {
+  if (const std::optional<int> signal = cluster_.signals.take()) signal_ = *signal;
+  return signal_ != 0;
+}
+
+/// Nobody listens yet. Rank 0 says what is wrong with the run as a whole, for all; CANCELLED is the others'
+/// way to know that.
+int ClusterProcess::end_early(const absl::Status& status) {
+  if (signal_ != 0) {
+    if (leads()) fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
+    return kExitSignalBase + signal_;
+  }
+  return absl::IsCancelled(status) ? kExitUsage : report_error(status);
+}
+
+int ClusterProcess::run() {
+  absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
+  if (verdict.ok() && leads()) verdict = check_all(application_, run_);
+  absl::Status status = meet(std::move(verdict));
+  if (status.ok()) status = meet(prepare());
+  if (status.ok()) {
+    const absl::StatusOr<std::string> address = cluster_.rendezvous.get(0, kLeader);
+    status = address.status();
+    leaders_address_ = address.value_or("");
+  }
+  if (!status.ok()) return end_early(status);
+  if (!run_.job.verbose) spdlog::set_level(spdlog::level::off);  // errors are rank 0's to print
+  return train();
+}
+
+/// A fence, at which rank 0 tells whether there is sense in going on. What it finds wrong, as a launcher does
+/// before it starts a process, is said once.
+absl::Status ClusterProcess::meet(absl::Status verdict) {
+  Rendezvous& rendezvous = cluster_.rendezvous;
+  const std::string key = fmt::format("{}.{}", kVerdict, others_.hosts.empty() ? "first" : "second");
+  const bool first = others_.hosts.empty();
+  if (absl::Status told = rendezvous.put(key, verdict.ok() ? "go" : "no"); !told.ok()) return told;
+  if (first) {
+    for (const auto& [name, value] :
+         {std::pair(kHost, host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
+      if (absl::Status told = rendezvous.put(name, value); !told.ok()) return told;
+    }
+  }
+  const absl::Status met = rendezvous.fence(kPatience, [this] { return stopped(); });
+  if (leads() && !verdict.ok()) return verdict;
+  if (!met.ok()) return met;
+  const absl::StatusOr<std::string> leaders_verdict = rendezvous.get(0, key);
+  if (!leaders_verdict.ok()) return leaders_verdict.status();
+  if (*leaders_verdict != "go") return absl::CancelledError("rank 0 says why");
+  return first ? learn_of_others() : absl::OkStatus();
+}
+
+absl::Status ClusterProcess::learn_of_others() {
+  Rendezvous& rendezvous = cluster_.rendezvous;
+  for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
+    absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
+    if (!host.ok()) return host.status();
+    const absl::StatusOr<std::string> name = rendezvous.get(other, kName);
+    if (!name.ok()) return name.status();
+    const std::size_t space = name->find(' ');
+    const bool server = other < run_.job.servers;
+    others_.hosts.push_back(*std::move(host));
+    others_.names.push_back(name->substr(space + 1));
+    others_.members.push_back({fmt::format("{} {} (rank {}, pid {} on {})", server ? "server" : "worker",
+                                           server ? other : other - run_.job.servers, other,
+                                           name->substr(0, space), others_.names.back()),
+                               server});
+  }
+  return absl::OkStatus();
+}
+
+/// What all find out alike, from the same facts; and what rank 0 needs to listen.
+absl::Status ClusterProcess::prepare() {
+  if (absl::Status status = decide_transport(); !status.ok()) return status;
+  if (!leads()) return absl::OkStatus();
+  spdlog::info("run {}: {} {}", std::string(application_.name()), effective(run_.job), options_.effective());
+  absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
+  if (!outputs.ok()) return outputs.status();
+  outputs_ = *std::move(outputs);
+  absl::StatusOr<std::unique_ptr<Leader>> leader = Leader::listen(others_.one_host(), others_.members);
+  if (!leader.ok()) return leader.status();
+  leader_ = *std::move(leader);
+  return cluster_.rendezvous.put(kLeader, leader_->address());
+}
+
+absl::Status ClusterProcess::decide_transport() {
+  run_.job.transport = decided(run_.job.transport, others_.one_host() ? kShm : kVerbs);
+  if (run_.job.transport.transport == kShm && !others_.one_host()) {
+    const std::set<std::string> names(others_.names.begin(), others_.names.end());
+    return absl::InvalidArgumentError(
+        fmt::format("--transport shm needs all processes on one host; they are on {} (or in containers that "
+                    "share no network namespace)",
+                    absl::StrJoin(names, ", ")));
+  }
+  return check(run_.job);
+}
+
+absl::Status ClusterProcess::open_link() {
+  absl::StatusOr<std::unique_ptr<LeaderLink>> link =
+      LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()], kPatience,
+                          [this] { return stopped(); });
+  if (!link.ok()) return link.status();
+  link_ = *std::move(link);
+  return absl::OkStatus();
+}
+
+absl::Status ClusterProcess::check_memory_here() const {
+  std::uint32_t servers = 0;
+  std::uint32_t workers = 0;
+  for (std::size_t other = 0; other < others_.hosts.size(); ++other) {
+    if (others_.hosts[other] != others_.hosts[rank()]) continue;
+    ++(others_.members[other].server ? servers : workers);
+  }
+  return check_memory(run_.job, servers, workers);
+}
+
+absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const std::atomic<bool>& stop) {
+  if (absl::Status status = check_memory_here(); !status.ok()) return status;
+  if (others_.members[rank()].server) return server_jobs(role, stop);
+  return worker_jobs(role, application_, *link_, stop);
+}
+
+int ClusterProcess::train() {
+  std::thread listening;
+  if (leads()) listening = std::thread([this] { leader_->run(outputs_->monitor()); });
+  if (const absl::Status linked = open_link(); !linked.ok()) {
+    const int status = end_early(linked);
+    if (!leads()) return status;
+    cluster_.abort(status, "rank 0 cannot listen");
+    ::_exit(status);
+  }
+  const bool server = others_.members[rank()].server;
+  const Role role{.job = run_.job,
+                  .rank = server ? rank() : rank() - run_.job.servers,
+                  .rendezvous = &cluster_.rendezvous};
+  std::atomic<bool> stop = false;
+  JobsResult result;
+  if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
+    jobs->listener_descriptor = link_->descriptor();
+    result = run_jobs(*std::move(jobs), cluster_.signals, stop);
+  } else {
+    result.statuses.push_back(jobs.status());
+  }
+  int status = report_result(result, *link_);
+  if (status == kExitOk && (result.told_to_stop || result.abandoned)) status = kExitFailed;
+  const bool lost = result.told_to_stop && link_->lost();
+  link_->send(EndedMessage{status});
+  if (leads()) {
+    status = lead(std::move(listening), status);
+  } else {
+    follow(lost);
+  }
+  if (result.abandoned) {
+    std::fflush(stdout);
+    ::_exit(status);
+  }
+  return status;
+}
+
+/// The end, in rank 0.
+int ClusterProcess::lead(std::thread listening, int own_status) {
+  listening.join();
+  const absl::Status& failure = outputs_->monitor().failure();
+  const int status = outputs_->finish(failure, failure.ok() ? leader_->signal() : 0);
+  if (leader_->abandoned()) {
+    std::fflush(stdout);
+    cluster_.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
+  }
+  leader_.reset();  // the others may go now
+  return status == kExitOk ? own_status : status;
+}
+
+/// The end, in the others.
+void ClusterProcess::follow(bool lost) {
+  if (!lost) return link_->wait_for_end();
+  // Rank 0 would have said what has happened. One of the others says it instead.
+  if (rank() != 1) return;
+  report_error(absl::UnavailableError(fmt::format(
+      "{} is gone, which led the run: it was killed, or its host is gone", others_.members[0].name)));
+}
+
+}  // namespace
+
+absl::Status check_started_apart(const std::function<const char*(const char* variable)>& variable) {
+  const char* tasks = variable("SLURM_STEP_NUM_TASKS");
+  if (variable("PMIX_RANK") != nullptr || tasks == nullptr || std::string_view(tasks) == "1") {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("srun has started {} processes that cannot find each other: it needs --mpi=pmix", tasks));
+}
+
+absl::Status share_out(std::uint32_t size, RunOptions& run) {
+  JobOptions& job = run.job;
+  if (run.baseline) {
+    return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));
+  }
+  if (!run.servers_given && !run.workers_given) job.servers = std::max(1U, size / 2);
+  if (!run.servers_given && run.workers_given) job.servers = size - std::min(size, job.workers);
+  if (!run.workers_given) job.workers = size - std::min(size, job.servers);
+  if (job.servers > 0 && job.workers > 0 && job.servers + job.workers == size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} processes were started, which cannot be {} servers and {} workers: --servers and "
+                  "--workers must come to the number of processes, each at least 1",
+                  size, job.servers, job.workers));
+}
+
+int run_in_cluster(RunOptions run, Application& application, const ApplicationOptions& options,
+                   const ClusterOptions& cluster) {
+  return ClusterProcess(std::move(run), application, options, cluster).run();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,37 @@
+// `verbena run` in a process that mpirun or srun has started: it becomes the server or worker of its rank
+// (meeting.hpp has the mapping). Rank 0 shows the progress and writes the outputs, too.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "apps/application.hpp"
+#include "apps/rendezvous/rendezvous.hpp"
+#include "apps/verbena/run_outputs.hpp"
+#include "apps/verbena/stop_signals.hpp"
+
+namespace verbena::apps {
+
+/// Whether srun has started several processes that cannot find each other, which would each be a job of its
+/// own. `variable`: of the environment.
+absl::Status check_started_apart(const std::function<const char*(const char* variable)>& variable);
+
+/// How the `size` processes are shared out: what the command line leaves open is chosen, half of them (at
+/// least one) to be servers. INVALID_ARGUMENT where that does not come out.
+absl::Status share_out(std::uint32_t size, RunOptions& run);
+
+struct ClusterOptions {
+  Rendezvous& rendezvous;
+  StopSignals& signals;
+  /// Ends all processes of the job, this one included, when some do not end by themselves.
+  std::function<void(int exit_status, const std::string& why)> abort;
+};
+
+/// Returns the exit status. May not return: a thread that cannot be stopped is left behind.
+int run_in_cluster(RunOptions run, Application& application, const ApplicationOptions& options,
+                   const ClusterOptions& cluster);
+
+}  // namespace verbena::apps

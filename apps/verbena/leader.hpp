@@ -1,0 +1,122 @@
+// On a cluster nobody has started the processes of a run who could listen to them, as the launcher does on
+// one host. Rank 0 takes that on: each process (its own, too) connects to it by TCP and says the same lines
+// as the launcher's children. TCP, and not the job's transport, because the transport may be what fails.
+//
+// A process begins with "SECRET RANK", where the secret went through the rendezvous, and is answered
+// "welcome". Later the leader says "stop" for "end now", and closes for "you may go".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/rendezvous/lines.hpp"
+#include "apps/verbena/outlet.hpp"
+#include "apps/verbena/run_monitor.hpp"
+
+namespace verbena::apps {
+
+/// Thread safety: belongs to one thread at a time.
+class Leader {
+ public:
+  struct Member {
+    std::string name;  ///< "worker 1 (rank 3, pid 4711 on node7)"
+    bool server = false;
+  };
+
+  /// Listens on any free port: of the loopback interface, or of all. `members` by rank.
+  static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members);
+  ~Leader();  ///< lets the members go
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  /// Where the members find it, with the secret; for the rendezvous only.
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  /// Listens to all until they have ended; when one fails the others are told to stop. Bounded: returns
+  /// also when some do not end, see abandoned(). `monitor` has the failure, if there was one.
+  void run(RunMonitor& monitor);
+
+  /// Some have not ended. Who started them has to end them.
+  [[nodiscard]] bool abandoned() const { return abandoned_; }
+  /// The signal that ended members have told; 0 if none.
+  [[nodiscard]] int signal() const { return signal_; }
+
+ private:
+  static constexpr std::size_t kLongestIntroductionBytes = 256;
+  using Clock = RunMonitor::Clock;
+  using Cause = RunMonitor::Cause;
+  struct Seat {
+    Member member;
+    int descriptor = -1;
+    LineReader lines;
+    bool came = false;
+    bool ended = false;  ///< and said so
+    bool gone = false;   ///< has closed
+    bool reported_failure = false;
+  };
+  /// A connection that has not said yet whose it is.
+  struct Stranger {
+    int descriptor = -1;
+    Clock::time_point deadline;
+    LineReader lines{kLongestIntroductionBytes};
+  };
+
+  Leader(int listener, std::string address, std::string secret, std::vector<Member> members);
+
+  void wait() const;
+  [[nodiscard]] bool crowded() const;
+  void accept();
+  void hear_strangers();
+  bool seat(Stranger& stranger, std::string_view line);
+  void hear_members(RunMonitor& monitor);
+  void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
+  void on_gone(Seat& seat, RunMonitor& monitor);
+  void check_time(RunMonitor& monitor);
+  void stop_all();
+  [[nodiscard]] bool all_over(bool workers_only) const;
+
+  const int listener_;
+  const std::string address_;
+  const std::string secret_;
+  std::deque<Seat> seats_;
+  std::deque<Stranger> strangers_;
+  const Clock::time_point start_ = Clock::now();
+  std::optional<Clock::time_point> stopped_at_;
+  std::optional<Clock::time_point> workers_left_at_;
+  bool abandoned_ = false;
+  int signal_ = 0;
+};
+
+/// A process's line to the leader.
+class LeaderLink : public PipeOutlet {
+ public:
+  /// Tries the leader's addresses one after the other. `same_host`: whether the leader is on this host.
+  static absl::StatusOr<std::unique_ptr<LeaderLink>> connect(const std::string& address, std::uint32_t rank,
+                                                             bool same_host, std::chrono::seconds patience,
+                                                             const std::function<bool()>& stopped);
+  explicit LeaderLink(int descriptor) : PipeOutlet(descriptor) {}
+  ~LeaderLink() override;
+
+  /// Whether the leader went without telling to stop.
+  [[nodiscard]] bool lost();
+  /// After the last message: waits, not for long, until the leader has heard everyone and said what there is
+  /// to say.
+  void wait_for_end();
+
+ private:
+  bool read();
+
+  LineReader lines_;
+  bool told_to_stop_ = false;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,76 @@
+#include "apps/verbena/run_outputs.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "apps/data/output_file.hpp"
+#include "apps/verbena/exit_status.hpp"
+#include "apps/verbena/html_report.hpp"
+
+namespace verbena::apps {
+
+absl::Status check_all(Application& application, const RunOptions& run) {
+  if (absl::Status status = check(run.job); !status.ok()) return status;
+  for (const std::string& output : {run.metrics, run.report}) {
+    if (output.empty()) continue;
+    if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
+  }
+  return application.check(run.baseline ? 1 : run.job.total_workers());
+}
+
+absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions& run,
+                                                               const Application& application,
+                                                               const ApplicationOptions& options) {
+  std::unique_ptr<RunOutputs> outputs(new RunOutputs(run, application, options));
+  if (!run.metrics.empty()) {
+    absl::StatusOr<MetricsFile> file = MetricsFile::create(run.metrics);
+    if (!file.ok()) return file.status();
+    outputs->metrics_.emplace(*std::move(file));
+    outputs->metrics_->write(start_json(outputs->settings_, VERBENA_VERSION));
+  }
+  outputs->monitor_.emplace(outputs->record_, outputs->display_,
+                            outputs->metrics_ ? &*outputs->metrics_ : nullptr);
+  return outputs;
+}
+
+RunOutputs::RunOutputs(const RunOptions& run, const Application& application,
+                       const ApplicationOptions& options)
+    : run_(run),
+      settings_(run_settings(application, options, run.job, run.baseline)),
+      record_(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); }),
+      display_(settings_, Display::mode_for(stderr, run.quiet), stdout, stderr) {}
+
+int RunOutputs::finish(const absl::Status& ended, int signal) {
+  if (signal != 0) {
+    fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(signal));
+    return kExitSignalBase + signal;
+  }
+  if (!ended.ok()) return report_error(ended);
+  const double elapsed_seconds = monitor_->elapsed_seconds();
+  display_.print(summary_table(settings_, record_, elapsed_seconds));
+  const absl::Status written = write(elapsed_seconds);
+  if (written.ok()) return kExitOk;
+  // The run itself was well: an output that cannot be written is no wrong use any more.
+  report_error(written);
+  return kExitFailed;
+}
+
+absl::Status RunOutputs::write(double elapsed_seconds) {
+  const nlohmann::json summary = summary_json(settings_, record_, elapsed_seconds, monitor_->model_summary());
+  if (!run_.report.empty()) {
+    absl::StatusOr<OutputFile> file = OutputFile::create(run_.report);
+    if (!file.ok()) return file.status();
+    file->write(html_report(settings_, record_, elapsed_seconds, monitor_->printed()));
+    if (absl::Status status = file->commit(); !status.ok()) return status;
+  }
+  if (!metrics_) return absl::OkStatus();
+  for (std::uint32_t worker = 0; worker < record_.workers().size(); ++worker) {
+    metrics_->write(worker_json(worker, record_.workers()[worker]));
+  }
+  metrics_->write(summary);
+  return metrics_->commit();
+}
+
+}  // namespace verbena::apps
