@@ -1,8 +1,6 @@
 // Whole lines over a descriptor: what processes of a job say to each other outside of the transport.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,14 +12,11 @@ namespace verbena::apps {
 /// Takes a stream apart.
 class LineReader {
  public:
-  explicit LineReader(std::size_t longest_line_bytes = SIZE_MAX) : longest_line_bytes_(longest_line_bytes) {}
-
   /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
-  /// other end has closed or says too long a line.
+  /// other end has closed.
   bool read(int descriptor, const std::function<void(std::string_view line)>& handle);
 
  private:
-  std::size_t longest_line_bytes_;
   std::string unread_;  ///< the beginning of a line
 };
 

@@ -34,6 +34,7 @@ constexpr auto kFarewell = std::chrono::seconds(3);
 constexpr auto kAttempt = std::chrono::seconds(3);  // to connect to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr std::size_t kMostStrangers = 64;  // beyond the members themselves
+constexpr std::size_t kLongestIntroduction = 256;
 constexpr int kTickMs = 1000;
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
@@ -152,6 +153,20 @@ bool parse_number(std::string_view text, auto& number) {
   return error == std::errc() && rest == text.data() + text.size();
 }
 
+/// Adds what there is of a line, and not a byte more: what follows is for others to read. False when the
+/// other end has closed.
+bool read_line(int descriptor, std::string& line) {
+  char byte = 0;
+  while (!line.ends_with('\n') && line.size() <= kLongestIntroduction) {
+    const ssize_t got = ::read(descriptor, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) return false;
+    line += byte;
+  }
+  return true;
+}
+
 }  // namespace
 
 // --- the leader
@@ -224,18 +239,23 @@ void Leader::accept() {
 
 void Leader::hear_strangers() {
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    std::optional<bool> seated;
-    const bool open = stranger->lines.read(stranger->descriptor, [&](std::string_view line) {
-      if (!seated) seated = seat(*stranger, line);
-    });
-    const bool refused = !open || Clock::now() >= stranger->deadline || seated == false;
-    if (refused && seated != true) ::close(stranger->descriptor);
-    stranger = refused || seated ? strangers_.erase(stranger) : std::next(stranger);
+    const bool open = read_line(stranger->descriptor, stranger->said);
+    const bool whole = stranger->said.ends_with('\n');
+    if (whole && seat(*stranger)) {
+      stranger = strangers_.erase(stranger);
+    } else if (whole || !open || stranger->said.size() > kLongestIntroduction ||
+               Clock::now() >= stranger->deadline) {
+      ::close(stranger->descriptor);
+      stranger = strangers_.erase(stranger);
+    } else {
+      ++stranger;
+    }
   }
 }
 
 /// Whether it is a member, and not one that is here already.
-bool Leader::seat(Stranger& stranger, std::string_view line) {
+bool Leader::seat(const Stranger& stranger) {
+  const std::string_view line = std::string_view(stranger.said).substr(0, stranger.said.size() - 1);
   const std::size_t space = line.find(' ');
   std::uint32_t rank = 0;
   if (space == std::string_view::npos || !same_secret(line.substr(0, space), secret_) ||
@@ -347,16 +367,13 @@ bool introduce(int descriptor, std::string_view secret, std::uint32_t rank,
   if (!write_all(descriptor, fmt::format("{} {}\n", secret, rank)).ok()) return false;
   const auto deadline = std::chrono::steady_clock::now() + kAttempt;
   std::string answer;
-  const std::string_view expected = kWelcome;
-  // Not a byte more than the answer: what follows is for others to read.
-  while (answer.size() < expected.size() && !stopped() && std::chrono::steady_clock::now() < deadline) {
+  while (!stopped() && std::chrono::steady_clock::now() < deadline) {
     pollfd readable = {descriptor, POLLIN, 0};
-    if (::poll(&readable, 1, static_cast<int>(kSlice.count())) <= 0) continue;
-    char byte = 0;
-    if (::read(descriptor, &byte, 1) != 1) return false;
-    answer += byte;
+    ::poll(&readable, 1, static_cast<int>(kSlice.count()));
+    if (!read_line(descriptor, answer)) return false;
+    if (answer.ends_with('\n')) break;
   }
-  return answer == expected;
+  return answer == kWelcome;
 }
 
 }  // namespace

@@ -51,7 +51,6 @@ class Leader {
   [[nodiscard]] int signal() const { return signal_; }
 
  private:
-  static constexpr std::size_t kLongestIntroductionBytes = 256;
   using Clock = RunMonitor::Clock;
   using Cause = RunMonitor::Cause;
   struct Seat {
@@ -67,7 +66,7 @@ class Leader {
   struct Stranger {
     int descriptor = -1;
     Clock::time_point deadline;
-    LineReader lines{kLongestIntroductionBytes};
+    std::string said;
   };
 
   Leader(int listener, std::string address, std::string secret, std::vector<Member> members);
@@ -76,7 +75,7 @@ class Leader {
   [[nodiscard]] bool crowded() const;
   void accept();
   void hear_strangers();
-  bool seat(Stranger& stranger, std::string_view line);
+  bool seat(const Stranger& stranger);
   void hear_members(RunMonitor& monitor);
   void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
   void on_gone(Seat& seat, RunMonitor& monitor);

@@ -26,9 +26,13 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .lanes = job.chosen_lanes()});
   if (!made.ok()) return made.status();
   if (role.rendezvous != nullptr) {
-    const absl::Status met =
-        exchange_addresses(*role.rendezvous, job.servers, listening_address(transport, address), stop)
-            .status();
+    const std::string own = listening_address(transport, address);
+    if (own.starts_with("verbs::")) {
+      return absl::FailedPreconditionError(
+          "workers cannot find this server: its RDMA device has no network interface with an address; "
+          "InfiniBand needs IPoIB (ip address add ADDRESS/LENGTH dev ib0)");
+    }
+    const absl::Status met = exchange_addresses(*role.rendezvous, job.servers, own, stop).status();
     if (!met.ok()) return met;
   }
   return server::drive(**made, transport, {.threads = job.chosen_server_threads()}, stop);

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "transport/verbs/errors.hpp"
+#include "transport/verbs/network_interface.hpp"
 
 namespace verbena::transport::verbs {
 
@@ -132,6 +133,9 @@ VerbsDevice::Port inspect_port(const VerbsApi& api, ibv_context* context, std::u
   port.mtu_bytes = 128U << static_cast<unsigned>(attributes.active_mtu);
   port.max_mtu_bytes = 128U << static_cast<unsigned>(attributes.max_mtu);
   query_gids(api, context, attributes.gid_tbl_len, port);
+  // The GIDs of InfiniBand and iWARP are no addresses by which the connection manager finds a peer.
+  if (port.address.empty() && (!ethernet || iwarp))
+    port.address = interface_address(context->device->name, number);
   if (attributes.state != IBV_PORT_ACTIVE) {
     port.obstacle = fmt::format("the port is {}: is its network interface up and the cable in?", port.state);
   } else if (ethernet && !iwarp && port.address.empty()) {

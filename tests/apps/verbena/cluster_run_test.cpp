@@ -1,0 +1,72 @@
+#include "apps/verbena/cluster_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+RunOptions given(std::optional<std::uint32_t> servers, std::optional<std::uint32_t> workers) {
+  RunOptions run;
+  run.job.servers = servers.value_or(1);
+  run.job.workers = workers.value_or(1);
+  run.servers_given = servers.has_value();
+  run.workers_given = workers.has_value();
+  return run;
+}
+
+TEST(ShareOutTest, WhatIsLeftOpenIsChosen) {
+  struct Case {
+    std::uint32_t size;
+    std::optional<std::uint32_t> servers;
+    std::optional<std::uint32_t> workers;
+    std::uint32_t expected_servers;
+    std::uint32_t expected_workers;
+  };
+  for (const Case& one : std::vector<Case>{{2, {}, {}, 1, 1},
+                                           {3, {}, {}, 1, 2},
+                                           {4, {}, {}, 2, 2},
+                                           {9, {}, {}, 4, 5},
+                                           {4, 1, {}, 1, 3},
+                                           {4, {}, 1, 3, 1},
+                                           {4, 3, 1, 3, 1}}) {
+    RunOptions run = given(one.servers, one.workers);
+    EXPECT_TRUE(share_out(one.size, run).ok()) << one.size;
+    EXPECT_EQ(run.job.servers, one.expected_servers) << one.size;
+    EXPECT_EQ(run.job.workers, one.expected_workers) << one.size;
+  }
+}
+
+TEST(ShareOutTest, WhatDoesNotComeOutIsAnError) {
+  for (auto [servers, workers] :
+       std::vector<std::pair<std::optional<std::uint32_t>, std::optional<std::uint32_t>>>{
+           {2, 3}, {1, 1}, {4, {}}, {5, {}}, {{}, 4}, {{}, 5}}) {
+    RunOptions run = given(servers, workers);
+    const absl::Status status = share_out(4, run);
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("4 processes were started"));
+  }
+  RunOptions baseline;
+  baseline.baseline = true;
+  EXPECT_THAT(std::string(share_out(2, baseline).message()), HasSubstr("--baseline is one process"));
+}
+
+TEST(StartedApartTest, SrunWithoutPmixIsFoundOut) {
+  const auto with = [](std::map<std::string, std::string> variables) {
+    return check_started_apart([&](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_TRUE(with({}).ok());
+  EXPECT_TRUE(with({{"SLURM_STEP_NUM_TASKS", "1"}}).ok());
+  EXPECT_TRUE(with({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMIX_RANK", "0"}}).ok());
+  EXPECT_THAT(std::string(with({{"SLURM_STEP_NUM_TASKS", "4"}}).message()), HasSubstr("it needs --mpi=pmix"));
+}
+
+}  // namespace
+}  // namespace verbena::apps

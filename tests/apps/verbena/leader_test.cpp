@@ -1,0 +1,183 @@
+#include "apps/verbena/leader.hpp"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_split.h"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+bool never() {
+  return false;
+}
+
+/// A leader of a server and a worker, in a thread of its own.
+class LeaderTest : public ::testing::Test {
+ protected:
+  LeaderTest()
+      : record_(1, [](const auto& sums) { return sums; }),
+        display_(settings_, Display::Mode::kNone, stdout, stderr),
+        monitor_(record_, display_, nullptr) {
+    std::signal(SIGPIPE, SIG_IGN);
+    auto leader = Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}});
+    EXPECT_TRUE(leader.ok()) << leader.status();
+    leader_ = *std::move(leader);
+    address_ = leader_->address();
+    thread_ = std::thread([this] { leader_->run(monitor_); });
+  }
+  ~LeaderTest() override {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  [[nodiscard]] std::unique_ptr<LeaderLink> connect(std::uint32_t rank) const {
+    auto link = LeaderLink::connect(address_, rank, true, std::chrono::seconds(30), never);
+    EXPECT_TRUE(link.ok()) << link.status();
+    return *std::move(link);
+  }
+  absl::Status end_of_run() {
+    thread_.join();
+    return monitor_.failure();
+  }
+  [[nodiscard]] std::string secret() const { return address_.substr(address_.rfind(';') + 1); }
+
+  /// A connection that is no LeaderLink.
+  [[nodiscard]] int connect_plainly() const {
+    const std::vector<std::string> parts = absl::StrSplit(address_, ';');
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(static_cast<std::uint16_t>(std::stoi(parts[1])));
+    ::inet_pton(AF_INET, parts[0].c_str(), &place.sin_addr);
+    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
+    return descriptor;
+  }
+  /// What comes back until the leader closes.
+  static std::string answer_to(int descriptor, const std::string& words) {
+    write_all(descriptor, words).IgnoreError();
+    std::string answer;
+    char byte = 0;
+    while (::read(descriptor, &byte, 1) == 1) answer += byte;
+    ::close(descriptor);
+    return answer;
+  }
+
+  RunSettings settings_;
+  RunRecord record_;
+  Display display_;
+  RunMonitor monitor_;
+  std::unique_ptr<Leader> leader_;
+  std::string address_;
+  std::thread thread_;
+};
+
+TEST_F(LeaderTest, HearsAllUntilTheyHaveEnded) {
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  IterationMessage iteration;
+  iteration.report = {.iteration = 1, .items = 3, .seconds = 1, .sums = {{"count", 7}}};
+  worker->send(iteration);
+  worker->send(PrintMessage{"words"});
+  worker->send(EndedMessage{0});
+  server->send(EndedMessage{0});
+  EXPECT_TRUE(end_of_run().ok());
+  EXPECT_FALSE(leader_->abandoned());
+  ASSERT_EQ(record_.iterations().size(), 1U);
+  EXPECT_EQ(record_.iterations()[0].objectives.at("count"), 7);
+  EXPECT_EQ(monitor_.printed(), std::vector<std::string>{"words"});
+  leader_.reset();
+  worker->wait_for_end();
+}
+
+TEST_F(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
+  const auto server = connect(0);
+  connect(1).reset();
+  pollfd told = {server->descriptor(), POLLIN, 0};
+  ASSERT_EQ(::poll(&told, 1, 30'000), 1);
+  server->send(FailedMessage{absl::UnavailableError("worker 0 is gone")});
+  server->send(EndedMessage{1});
+  const absl::Status failure = end_of_run();
+  EXPECT_THAT(std::string(failure.message()), HasSubstr("worker 0 (rank 1) ended without a word"));
+  EXPECT_FALSE(server->lost());
+}
+
+TEST_F(LeaderTest, WhoDoesNotEndIsAbandoned) {
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  worker->send(FailedMessage{absl::ResourceExhaustedError("too much")});
+  worker->send(EndedMessage{1});
+  const absl::Status failure = end_of_run();
+  EXPECT_EQ(failure.message(), "worker 0 (rank 1): too much");
+  EXPECT_TRUE(leader_->abandoned());
+}
+
+TEST_F(LeaderTest, SignalIsTold) {
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  worker->send(EndedMessage{128 + SIGTERM});
+  server->send(EndedMessage{128 + SIGTERM});
+  EXPECT_TRUE(end_of_run().ok());
+  EXPECT_EQ(leader_->signal(), SIGTERM);
+}
+
+TEST_F(LeaderTest, SilentFailureIsOne) {
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  worker->send(EndedMessage{3});
+  server->send(EndedMessage{0});
+  EXPECT_EQ(end_of_run().message(), "worker 0 (rank 1) ended with status 3");
+}
+
+TEST_F(LeaderTest, StrangersAreRefused) {
+  const auto worker = connect(1);
+  const std::string no_secret(secret().size(), '0');
+  EXPECT_EQ(answer_to(connect_plainly(), no_secret + " 0\n"), "");
+  EXPECT_EQ(answer_to(connect_plainly(), secret().substr(1) + " 0\n"), "");
+  EXPECT_EQ(answer_to(connect_plainly(), " 0\n"), "");
+  EXPECT_EQ(answer_to(connect_plainly(), "GET / HTTP/1.1\r\n"), "");
+  EXPECT_EQ(answer_to(connect_plainly(), secret() + " 2\n"), "");          // no such rank
+  EXPECT_EQ(answer_to(connect_plainly(), secret() + " 1\n"), "");          // is here already
+  EXPECT_EQ(answer_to(connect_plainly(), secret() + " zero\n"), "");       // no rank
+  EXPECT_EQ(answer_to(connect_plainly(), secret() + "\n"), "");            // no rank
+  EXPECT_EQ(answer_to(connect_plainly(), std::string(100'000, 'x')), "");  // a line without end
+  const auto server = connect(0);
+  worker->send(EndedMessage{0});
+  server->send(EndedMessage{0});
+  EXPECT_TRUE(end_of_run().ok());
+}
+
+TEST_F(LeaderTest, NonsenseOfAMemberIsAFailure) {
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  write_all(worker->descriptor(), "nonsense\n").IgnoreError();
+  worker->send(EndedMessage{0});
+  server->send(EndedMessage{1});
+  EXPECT_THAT(std::string(end_of_run().message()),
+              AllOf(HasSubstr("worker 0 (rank 1): not a message"), Not(HasSubstr("server"))));
+}
+
+TEST(LeaderAddressTest, SecretIsNewEachTime) {
+  const auto one = Leader::listen(true, {});
+  const auto two = Leader::listen(true, {});
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_THAT((*one)->address(), HasSubstr("127.0.0.1;"));
+  const auto secret = [](const std::string& address) { return address.substr(address.rfind(';')); };
+  EXPECT_NE(secret((*one)->address()), secret((*two)->address()));
+  EXPECT_GE(secret((*one)->address()).size(), 32U);
+}
+
+}  // namespace
+}  // namespace verbena::apps
