@@ -191,9 +191,9 @@ absl::Status PmixRendezvous::fence(std::chrono::milliseconds patience, const Sto
   if (!committed.ok()) return committed;
   const auto state = std::make_shared<FenceState>();
   // The library may go on reading these after the call.
-  static const pmix_info_t collect = flag(PMIX_COLLECT_DATA);
+  static const pmix_info_t kCollect = flag(PMIX_COLLECT_DATA);
   auto owner = std::make_unique<std::shared_ptr<FenceState>>(state);
-  const pmix_status_t asked = library_->fence_nb(nullptr, 0, &collect, 1, fence_done, owner.get());
+  const pmix_status_t asked = library_->fence_nb(nullptr, 0, &kCollect, 1, fence_done, owner.get());
   if (asked != PMIX_SUCCESS && asked != PMIX_OPERATION_SUCCEEDED) {
     return library_->status(asked, "cannot meet the others");
   }

@@ -40,7 +40,8 @@ std::string interface_address(const std::string& device, std::uint8_t port, cons
   // The ports of an adapter are one PCI function or several; an interface says which port it is, from 0.
   std::error_code error;
   std::vector<std::string> interfaces;
-  for (const auto& entry : std::filesystem::directory_iterator(sysfs + "/" + device + "/device/net", error)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(sysfs) / device / "device" / "net", error)) {
     int number = 0;
     std::ifstream(entry.path() / "dev_port") >> number;
     if (number + 1 == port) interfaces.push_back(entry.path().filename());
