@@ -70,7 +70,7 @@ void Lane::open(const Shard& shard) {
     table.subscribed = shard.subscribed.get() + first;
     table.dirty = shard.dirty.get() + first;
   }
-  tables_.push_back(std::move(table));
+  tables_.push_back(table);
 }
 
 void Lane::updates(const LaneTask& task) {
