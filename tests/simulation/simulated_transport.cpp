@@ -28,8 +28,6 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kLineBytes = 64;
 constexpr std::uint32_t kMaxLots = 4;
 constexpr std::size_t kMaxMessageBytes = 4096;
-/// Beyond the queue depth: who sends control messages may take a refusal for the end.
-constexpr std::size_t kRoomForMessages = 64;
 /// How long a peer's death stays unnoticed, at most.
 constexpr Duration kMaxDetection = std::chrono::milliseconds(5);
 
@@ -277,13 +275,12 @@ std::size_t Network::post(const std::shared_ptr<Link>& link, std::uint8_t side,
   End& end = link->ends[side];
   std::size_t taken = 0;
   for (const WorkRequest& request : requests) {
-    const bool message = request.opcode == Opcode::kSend;
     if (end.failed) break;
-    if (end.requests.size() >= options_.queue_depth + (message ? kRoomForMessages : 0)) {
+    if (end.requests.size() >= options_.queue_depth) {
       end.refused = true;
       break;
     }
-    if (!message && chance(options_.partial_post_probability)) {
+    if (chance(options_.partial_post_probability)) {
       end.node->unblocked_ = true;
       break;
     }

@@ -152,7 +152,7 @@ std::size_t FaultyConnection::post(std::span<const WorkRequest> requests) {
   std::size_t taken = 0;
   for (const WorkRequest& request : requests) {
     if (queued_.size() + moving_.size() >= kQueuedRequests) break;
-    if (taken >= limit && request.opcode != Opcode::kSend) break;
+    if (taken >= limit) break;
     enqueue(request);
     ++taken;
     if (transport_.requests_++ == transport_.options_.fail_at_request) {

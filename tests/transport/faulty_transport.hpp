@@ -32,8 +32,7 @@ struct FaultOptions {
   /// writes posted after it, where they do not overlap. One that ends in a refusal may have moved in part.
   double split_probability = 0;
   std::uint32_t max_lines_per_poll = 16;  ///< 0: all lines at once, without waiting for a poll
-  /// Of a post(): fewer requests are taken than could be. A kSend is always taken: senders of control
-  /// messages may take a refusal for the end.
+  /// Of a post(): fewer requests are taken than could be.
   double partial_post_probability = 0;
   bool mapped = true;  ///< false: no peer's memory is mapped, so that all reads are requests
 
