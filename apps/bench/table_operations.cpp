@@ -174,10 +174,12 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
     return status.ok();
   });
   if (!status.ok()) return status;
-  result.yardsticks.push_back(
-      {.name = "memcpy of the same rows",
-       .value = time_row_copies(options_.timing, keys, pull.keys_each, row_bytes).percentile(0.5),
-       .budget = pull.budget});
+  const double copy_ns = time_row_copies(options_.timing, keys, pull.keys_each, row_bytes).percentile(0.5);
+  // Of a batch the design asks for 100 M keys a second, 10 ns each, where the machine copies that many.
+  const double budget = pull.keys_each == 1
+                            ? pull.budget
+                            : std::max(pull.budget, 10.0 * static_cast<double>(pull.keys_each) / copy_ns);
+  result.yardsticks.push_back({.name = "memcpy of the same rows", .value = copy_ns, .budget = budget});
   report_.results.push_back(std::move(result));
   return absl::OkStatus();
 }
