@@ -4,9 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <mutex>
-#include <random>
 #include <thread>
 
 #include "tests/cluster/cluster.hpp"
@@ -67,66 +64,18 @@ TEST_P(ConsistencyTest, SmallRingsOnlySlowDown) {
 INSTANTIATE_TEST_SUITE_P(Models, ConsistencyTest, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
-/// What each worker adds in BSP's order, computed one after the other.
-float update_of(std::uint32_t worker, std::int64_t clock, Key key, std::uint32_t column, int part) {
-  std::mt19937_64 random(worker * 1000003 + static_cast<std::uint64_t>(clock) * 97 + key * 31 + column * 7 +
-                         static_cast<std::uint64_t>(part));
-  return std::ldexp(static_cast<float>(random() % 100003) - 50000.0F, static_cast<int>(random() % 20) - 10);
-}
-
 TEST(BspTest, BitForBitTheSequentialResult) {
-  constexpr std::uint64_t kRows = 23;
-  constexpr std::uint32_t kWidth = 5;
-  constexpr std::int64_t kClocks = 20;
-  constexpr std::uint32_t kWorkers = 3;
-  std::vector<float> expected(kRows * kWidth, 0);
-  for (std::int64_t clock = 0; clock < kClocks; ++clock) {
-    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) {
-      for (Key key = 0; key < kRows; ++key) {
-        for (std::uint32_t column = 0; column < kWidth; ++column) {
-          // Two pushes of one clock are added up before they travel.
-          expected[key * kWidth + column] +=
-              update_of(worker, clock, key, column, 0) + update_of(worker, clock, key, column, 1);
-        }
-      }
-    }
-  }
   for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
     for (const std::uint32_t lanes : {1U, 3U}) {
-      std::mutex mutex;
-      std::vector<std::vector<float>> finals;
-      const ClusterResult result = run_cluster(
-          {.servers = 2,
-           .workers = kWorkers,
-           .lanes = lanes,
-           .lanes_step = 2,
-           .server_threads = lanes,
-           .read_path = path},
-          [&](Session& session) -> absl::Status {
-            auto table =
-                session.table<float>({.name = "sums", .rows = kRows, .width = kWidth, .consistency = Bsp{}});
-            RETURN_IF_ERROR(table.status());
-            std::mt19937_64 random(session.rank() + lanes);
-            std::vector<float> row(kWidth);
-            for (std::int64_t clock = 0; clock < kClocks; ++clock) {
-              for (int part = 0; part < 2; ++part) {
-                for (Key key = 0; key < kRows; ++key) {
-                  for (std::uint32_t column = 0; column < kWidth; ++column)
-                    row[column] = update_of(session.rank(), clock, key, column, part);
-                  RETURN_IF_ERROR((*table)->push(std::span(&key, 1), row));
-                }
-              }
-              if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-              RETURN_IF_ERROR(session.clock());
-            }
-            std::vector<float> values(kRows * kWidth);
-            RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
-            const std::lock_guard lock(mutex);
-            finals.push_back(values);
-            return absl::OkStatus();
-          });
-      ASSERT_TRUE(result.first_error().ok()) << result.first_error();
-      for (const std::vector<float>& values : finals) EXPECT_EQ(values, expected);
+      const ClusterResult result =
+          run_cluster({.servers = 2,
+                       .workers = 3,
+                       .lanes = lanes,
+                       .lanes_step = 2,
+                       .server_threads = lanes,
+                       .read_path = path},
+                      [](Session& session) { return check_sequential(session, 20); });
+      EXPECT_TRUE(result.first_error().ok()) << result.first_error();
     }
   }
 }
