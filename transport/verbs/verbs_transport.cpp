@@ -143,6 +143,7 @@ class VerbsTransportImpl final : public VerbsTransport {
   std::string listening_address_;
   std::deque<std::unique_ptr<VerbsConnection>> accepted_;  ///< not taken yet
   std::size_t announced_ = 0;                              ///< of accepted_
+  bool closing_ = false;
   bool events_seen_ = false;                               ///< by the owner since the last poll()
   TimePoint next_look_;
   TimePoint next_tick_;
@@ -174,6 +175,7 @@ VerbsTransportImpl::VerbsTransportImpl(const VerbsOptions& options, std::unique_
            }} {}
 
 VerbsTransportImpl::~VerbsTransportImpl() {
+  closing_ = true;  // connections poll while they close, and must not bring new ones
   accepted_.clear();
   for (const Listener& listener : listeners_) device_->api().destroy_id(listener.id);
 }
@@ -244,6 +246,10 @@ void VerbsTransportImpl::accept(const ManagerEvent& event) {
     spdlog::error("{} was removed; {} is deaf", device_->name(), listening_address_);
   }
   if (event.type != RDMA_CM_EVENT_CONNECT_REQUEST) return;
+  if (closing_) {
+    device_->api().destroy_id(event.id);  // which refuses the connection
+    return;
+  }
   if (auto connection = VerbsConnection::accept(hub_, event)) accepted_.push_back(std::move(connection));
 }
 
