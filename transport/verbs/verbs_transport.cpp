@@ -144,7 +144,7 @@ class VerbsTransportImpl final : public VerbsTransport {
   std::deque<std::unique_ptr<VerbsConnection>> accepted_;  ///< not taken yet
   std::size_t announced_ = 0;                              ///< of accepted_
   bool closing_ = false;
-  bool events_seen_ = false;                               ///< by the owner since the last poll()
+  bool events_seen_ = false;  ///< by the owner since the last poll()
   TimePoint next_look_;
   TimePoint next_tick_;
   std::atomic<bool> interrupted_ = false;
