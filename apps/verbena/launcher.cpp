@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+
+#include "apps/verbena/exit_status.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -97,9 +100,13 @@ void Launcher::on_end(Child& child, int wait_status) {
       fail(Cause::kKilled,
            absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
     }
-  } else if (WEXITSTATUS(wait_status) != 0 && !child.reported_failure && !stopping_) {
-    fail(Cause::kSilentEnd,
-         absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
+  } else if (const int status = WEXITSTATUS(wait_status); status != 0 && !child.reported_failure) {
+    // Also while all are stopped: what the others have said of this end may have come first.
+    const bool by_us = stopping_ && status == kExitSignalBase + SIGTERM;
+    if (!by_us) {
+      fail(Cause::kSilentEnd,
+           absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
+    }
   }
   if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + kServersEnd;
 }
