@@ -105,7 +105,7 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "iteration") return iteration(object);
   if (kind == "finished") return finished(object);
   if (kind == "failed") return failed(object);
-  if (kind == "ended") return EndedMessage{object.at("status").get<int>()};
+  if (kind == "ended") return EndedMessage{whole_number<int>(object.at("status"))};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
   if (kind == "progress") {

@@ -28,7 +28,8 @@ TEST(ChildMessageFuzz, Lines) {
                    encode(ProgressMessage{.worker = 1, .what = "reading data", .done = 3, .total = 4}),
                    encode(PrintMessage{"topic 1: \"caf\xC3\xA9\""}),
                    encode(SummaryMessage{.name = "topics", .value = {{"a", {1, 2, nullptr}}}}),
-                   encode(finished), encode(FailedMessage{absl::UnavailableError("server 1 is gone")})},
+                   encode(finished), encode(FailedMessage{absl::UnavailableError("server 1 is gone")}),
+                   encode(EndedMessage{.status = 143})},
                   {"\"", "{", "}", "[", "]", ",", ":", "null", "-1", "1e999", "1e300", "0.5", "true",
                    "18446744073709551615", "\\u0000", "\\ud800", "\xff", "\n", "[[[[[[[["});
   GuardedMemory memory;
