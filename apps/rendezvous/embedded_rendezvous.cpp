@@ -42,7 +42,7 @@ void wait_readable(int descriptor) {
 absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> EmbeddedRendezvous::join(int descriptor) {
   ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
-  LineReader lines;
+  LineStream lines;
   std::optional<json> welcome;
   while (!welcome) {
     wait_readable(descriptor);

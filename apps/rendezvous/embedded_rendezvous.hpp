@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "apps/rendezvous/lines.hpp"
+#include "apps/rendezvous/line_stream.hpp"
 #include "apps/rendezvous/rendezvous.hpp"
 
 namespace verbena::apps {
@@ -33,7 +33,7 @@ class EmbeddedRendezvous : public Rendezvous {
   bool take(std::string_view line);
 
   const int descriptor_;
-  LineReader lines_;
+  LineStream lines_;
   std::map<std::pair<std::uint32_t, std::string>, std::string> values_;
 };
 
@@ -59,7 +59,7 @@ class RendezvousHost {
  private:
   struct Seat {
     int descriptor = -1;
-    LineReader lines;
+    LineStream lines;
     std::string unsent;
     bool at_fence = false;
   };

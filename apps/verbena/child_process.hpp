@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "apps/rendezvous/lines.hpp"
+#include "apps/rendezvous/line_stream.hpp"
 
 namespace verbena::apps {
 
@@ -46,7 +46,7 @@ class ChildProcess {
   pid_t pid_ = -1;
   int end_ = -1;
   int messages_ = -1;
-  LineReader lines_;
+  LineStream lines_;
 };
 
 /// "was killed by SIGKILL", "ended with status 3"

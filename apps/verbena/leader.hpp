@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "apps/rendezvous/lines.hpp"
+#include "apps/rendezvous/line_stream.hpp"
 #include "apps/verbena/outlet.hpp"
 #include "apps/verbena/run_monitor.hpp"
 
@@ -56,7 +56,7 @@ class Leader {
   struct Seat {
     Member member;
     int descriptor = -1;
-    LineReader lines;
+    LineStream lines;
     bool came = false;
     bool ended = false;  ///< and said so
     bool gone = false;   ///< has closed
@@ -114,7 +114,7 @@ class LeaderLink : public PipeOutlet {
  private:
   bool read();
 
-  LineReader lines_;
+  LineStream lines_;
   bool told_to_stop_ = false;
 };
 

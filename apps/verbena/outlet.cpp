@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "apps/rendezvous/lines.hpp"
+#include "apps/rendezvous/line_stream.hpp"
 #include "apps/verbena/exit_status.hpp"
 
 namespace verbena::apps {

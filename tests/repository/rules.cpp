@@ -230,6 +230,28 @@ Violations header_violations(const std::vector<File>& tree) {
   return violations;
 }
 
+Violations duplicate_classes(const std::vector<File>& tree) {
+  static const std::regex kNamespace(R"re(^namespace ([\w:]+) \{)re");
+  static const std::regex kClass(R"re(^(?:class|struct) (\w+)(?: final)?(?: :[^;]*)? \{)re");
+  std::map<std::string, std::string> places;
+  Violations violations;
+  for (const File& file : tree) {
+    if (!file.path.ends_with(".hpp")) continue;
+    std::string name_space;
+    for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+      std::smatch match;
+      if (std::regex_search(line, match, kNamespace)) name_space = match[1];
+      if (!std::regex_search(line, match, kClass)) return;
+      const std::string name = name_space + "::" + match[1].str();
+      const std::string place = fmt::format("{}:{}", file.path, number);
+      const auto [first, is_new] = places.emplace(name, place);
+      if (!is_new)
+        violations.push_back(fmt::format("{}: {} is defined at {}, too", place, name, first->second));
+    });
+  }
+  return violations;
+}
+
 Violations machine_paths(const std::vector<File>& tree) {
   static const std::regex kPath(R"re((^|[\s"'`=:(,])/(work|tmp/v|home|root|Users)/[^\s"'`]*)re");
   return lines_matching(tree, kPath, "a path of somebody's machine");

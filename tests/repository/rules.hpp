@@ -26,6 +26,9 @@ Violations include_cycles(const std::vector<File>& tree);
 /// Each header has `#pragma once`, and x.cpp includes x.hpp before anything else, which shows that x.hpp
 /// compiles by itself.
 Violations header_violations(const std::vector<File>& tree);
+/// No two headers define a class of the same name in the same namespace: linked into one program they would be
+/// mistaken for each other, in silence.
+Violations duplicate_classes(const std::vector<File>& tree);
 /// No absolute path of somebody's machine.
 Violations machine_paths(const std::vector<File>& tree);
 /// No note of something left to do.

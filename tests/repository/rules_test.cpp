@@ -38,6 +38,9 @@ TEST(RepositoryTest, HasNoIncludeCycles) {
 TEST(RepositoryTest, HasHeadersThatStandAlone) {
   EXPECT_THAT(header_violations(this_repository()), IsEmpty());
 }
+TEST(RepositoryTest, HasNoTwoClassesOfOneName) {
+  EXPECT_THAT(duplicate_classes(this_repository()), IsEmpty());
+}
 TEST(RepositoryTest, NamesNoMachine) {
   EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
 }
@@ -115,6 +118,16 @@ TEST(HeadersTest, StandAlone) {
                                  {.path = "x/a.cpp", .text = "#include <map>\n#include \"x/a.hpp\"\n"}}),
               ElementsAre(StartsWith("x/a.cpp:1: ")));
   EXPECT_THAT(header_violations(one("a.hpp", "#include <map>\n")), ElementsAre(StartsWith("a.hpp:1: ")));
+}
+
+TEST(DuplicateClassesTest, AreFound) {
+  const std::string reader = "namespace a::b {\nclass Reader : public Base {\n";
+  EXPECT_THAT(duplicate_classes({{.path = "a.hpp", .text = reader}, {.path = "b.hpp", .text = reader}}),
+              ElementsAre(AllOf(StartsWith("b.hpp:2: a::b::Reader"), HasSubstr("a.hpp:2"))));
+  EXPECT_THAT(duplicate_classes({{.path = "a.hpp", .text = reader},
+                                 {.path = "b.hpp", .text = "namespace a::c {\nclass Reader {\n"},
+                                 {.path = "c.hpp", .text = "namespace a::b {\nclass Reader;\n"}}),
+              IsEmpty());
 }
 
 TEST(MachinePathsTest, AreFound) {

@@ -10,7 +10,7 @@
 namespace verbena::apps {
 
 /// Takes a stream apart.
-class LineReader {
+class LineStream {
  public:
   /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
   /// other end has closed.

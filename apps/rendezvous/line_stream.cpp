@@ -1,4 +1,4 @@
-#include "apps/rendezvous/lines.hpp"
+#include "apps/rendezvous/line_stream.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 namespace verbena::apps {
 
-bool LineReader::read(int descriptor, const std::function<void(std::string_view line)>& handle) {
+bool LineStream::read(int descriptor, const std::function<void(std::string_view line)>& handle) {
   std::array<char, 1 << 14> block = {};
   for (;;) {
     const ssize_t got = ::read(descriptor, block.data(), block.size());
