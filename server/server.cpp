@@ -349,9 +349,10 @@ void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
 
 void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
-  const std::string name = peer.connection->peer_name();
-  on_disconnected(peer);  // as good as gone
-  if (peer.is_worker()) fail(absl::UnavailableError(fmt::format("{} takes no messages", name)));
+  peer.closed = true;  // as good as gone
+  if (peer.is_worker() && !peer.left) {
+    fail(absl::UnavailableError(fmt::format("{} takes no messages", peer.connection->peer_name())));
+  }
 }
 
 void Server::reject(Peer& peer, const absl::Status& why) {

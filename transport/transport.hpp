@@ -16,7 +16,8 @@
 //                peer's name. Nothing blocks, nothing aborts.
 //   rights       A peer reaches a region only if the region's Access allows the operation and only over a
 //                connection that the region was granted to. (Verbs on a device without memory windows, such
-//                as iWARP: over any connection of the transport, by whoever knows the region's key.)
+//                as iWARP, and for a region above 2 GiB: over any connection of the transport, by whoever
+//                knows the region's key.)
 //
 // Thread safety: a Transport, its regions and its connections belong to one thread. Exceptions:
 // interrupt(), and the memory of the regions itself.
@@ -135,7 +136,8 @@ class Connection {
   virtual absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) = 0;
 
   /// Posts requests in order with one doorbell and returns how many were taken; fewer than all when the send
-  /// queue is full (poll, then go on) or the connection has failed (see status()).
+  /// queue is full or the connection is not established yet (poll, then go on), or it has failed (see
+  /// status()). For messages that must not be lost then: message_outbox.hpp.
   [[nodiscard]] virtual std::size_t post(std::span<const WorkRequest> requests) = 0;
 
   /// Where the peer's memory can be addressed directly (one host): its place, readable as long as this

@@ -19,13 +19,13 @@ std::uint32_t slab_shift_for(std::size_t row_bytes) {
 
 }  // namespace
 
-RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes)
+RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows)
     : keys_(keys),
       row_bytes_(sizeof(Row) + stride_bytes),
       slab_shift_(slab_shift_for(row_bytes_)),
       flat_(nullptr, &std::free),
       index_(nullptr, &std::free) {
-  if (keys.size() <= kMaxFlatBytes / row_bytes_) {
+  if (keys.size() <= std::min<std::uint64_t>(most_rows, kMaxFlatBytes / row_bytes_)) {
     flat_ = make_zeroed_array<std::byte>(keys.size() * row_bytes_);
   } else {
     index_ = make_zeroed_array<std::uint32_t>(keys.size());

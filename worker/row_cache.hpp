@@ -32,7 +32,8 @@ class RowCache {
     consistency::Clock clock_ = 0;
   };
 
-  RowCache(protocol::KeyRange keys, std::size_t stride_bytes);
+  /// Nobody will insert more than `most_rows`.
+  RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows);
 
   /// The row, or one whose clock is kAbsent and that must not be changed.
   [[nodiscard]] Row& at(protocol::Key key) const {
@@ -67,7 +68,7 @@ class RowCache {
   const protocol::KeyRange keys_;
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
-  /// Either a place for each row, which needs no lookup: where that is little memory.
+  /// Either a place for each row, which needs no lookup: where that is little memory, and allowed.
   ZeroedArray<std::byte> flat_;
   /// Or slabs of the rows that are cached, and an index.
   ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none

@@ -19,8 +19,10 @@ constexpr std::size_t kEventsPerPoll = 64;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// Until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
-/// Clocks whose updates the servers may not have applied yet: more is the work of a slow server, and memory.
-constexpr std::size_t kMaxOutstanding = 16;
+/// Clocks whose updates the servers may not have applied yet, beyond the staleness bound: only a slow server
+/// causes more, and they are memory. However large the bound, no more than so many count.
+constexpr std::size_t kSpareOutstanding = 2;
+constexpr std::size_t kMostStaleOutstanding = 16;
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
   return {descriptor.address, descriptor.length_bytes, descriptor.key};
@@ -441,9 +443,14 @@ absl::Status SessionCore::clock() {
     return consistency::waits_at_clock(table->options().consistency);
   });
   if (wait) return wait_for_min_clock(clock_);
+  std::size_t staleness = 0;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
+  }
+  const std::size_t most = std::min(staleness, kMostStaleOutstanding) + kSpareOutstanding;
   const auto few = [&] {
     return std::all_of(tables_.begin(), tables_.end(),
-                       [&](const auto& table) { return table->most_outstanding() <= kMaxOutstanding; });
+                       [&](const auto& table) { return table->most_outstanding() <= most; });
   };
   return wait_until(few, options_.timeout_ms,
                     [] { return std::string("the servers to apply updates of earlier clocks"); });

@@ -54,7 +54,9 @@ class Table {
   absl::Status push(std::span<const Key> keys, std::span<const Value> updates);
   absl::Status push(KeyRange range, std::span<const Value> updates);
 
-  /// As above. `keys` are copied; `values` must live until the operation has ended.
+  /// As above. `keys` are copied; `values` must live until the operation has ended. Of what this worker pushes
+  /// before that, `values` may hold some or none; under BSP the sums are those of every run only where the two
+  /// do not overlap.
   Pending pull_async(std::span<const Key> keys, std::span<Value> values);
   Pending pull_async(KeyRange range, std::span<Value> values);
   /// Ends when the updates are in the update buffer, which is at once; clock() tells of their delivery.

@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::make_buffer(const Part&
 
 absl::Status TableCore::make_cache(Part& part) const {
   try {
-    part.cache = std::make_unique<RowCache>(part.keys, stride_bytes_);
+    part.cache = std::make_unique<RowCache>(part.keys, stride_bytes_, options_.cache_rows);
   } catch (const std::bad_alloc&) {
     return no_memory(part);
   }

@@ -55,6 +55,13 @@ class Peer {
     EXPECT_EQ(connection_->post({&request, 1}), 1U);
   }
   void say(const protocol::ControlMessage& message) { say(protocol::encode(message)); }
+  /// False when there is no room.
+  [[nodiscard]] bool try_to_say(const protocol::ControlMessage& message) {
+    std::string bytes = protocol::encode(message);
+    const transport::WorkRequest request{.opcode = Opcode::kSend,
+                                         .local = std::as_writable_bytes(std::span(bytes))};
+    return connection_->post({&request, 1}) == 1;
+  }
   void say_hello(std::uint32_t worker) {
     say(protocol::Hello{.worker = worker,
                         .workers = 2,
@@ -233,6 +240,25 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {})", ::getpid()))) << status;
       EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
     }
+  }
+}
+
+TEST(HostilityTest, AWorkerThatDoesNotListenIsNamed) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto honest = wait_for_the_other(servers);
+  Visitor visitor(servers);
+  visitor.join();
+  // Each is answered, and nobody takes the answers.
+  protocol::OpenTable next = kTable;
+  next.table = 1;
+  while (honest.wait_for(std::chrono::seconds(0)) != std::future_status::ready && next.table < 100'000) {
+    if (visitor.peer.try_to_say(next)) ++next.table;
+    std::this_thread::yield();
+  }
+  const absl::Status server = servers.join(kPatience)[0];
+  for (const absl::Status& status : {server, honest.get()}) {
+    EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {}) takes no messages", ::getpid())))
+        << status;
   }
 }
 

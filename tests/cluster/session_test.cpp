@@ -196,6 +196,16 @@ TEST(SessionTest, AWorkerThatLeavesHoldsNobodyBack) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST(SessionTest, AStalenessWithoutMeaningIsRefused) {
+  ServerThreads servers({.servers = 1, .workers = 1});
+  auto session = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(session.ok()) << session.status();
+  const TableOptions options = {
+      .name = "rows", .rows = 1, .width = 1, .consistency = Ssp{consistency::kMaxStaleness + 1}};
+  EXPECT_EQ((*session)->table<float>(options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE((*session)->clock().ok()) << "nothing was done";
+}
+
 TEST(SessionTest, GivingUpIsToldToAll) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 3}, [](Session& session) -> absl::Status {

@@ -137,6 +137,15 @@ class LaneTest : public ::testing::Test {
   std::vector<PushBuffer*> kept_;
 };
 
+TEST(ShardTest, SubscriptionsThatDoNotFitAreAnError) {
+  Shard shard;
+  shard.table.name = "huge";
+  shard.range = {0, Key{1} << 58};
+  const absl::Status status = shard.allocate_bits(1024);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(std::string(status.message()).find("huge"), std::string::npos) << status;
+}
+
 /// A worker can write into its inbox after the receiver has checked what is there.
 TEST_F(LaneTest, KeysOfOthersAreLeftAlone) {
   start(consistency::Essp{1}, 1);

@@ -403,6 +403,21 @@ TEST_F(VerbsConnected, AGrantWithoutWindowIsAnErrorOfTheGrantOnly) {
       << "a region is granted once";
 }
 
+TEST_F(VerbsConnected, ARegionTooLargeForAWindowIsGranted) {
+  constexpr std::size_t kBytes = (std::size_t{1} << 31) + 4096;
+  auto large = server_->transport->allocate_region(kBytes, Access::kRemoteWrite);
+  ASSERT_TRUE(large.ok()) << large.status();
+  const auto remote = server_->connection->grant(**large);
+  ASSERT_TRUE(remote.ok()) << remote.status();
+  put_at(local_->bytes(), 0, 77);
+  WorkRequest write = request(Opcode::kWrite, 1);
+  write.remote = remote->slice(kBytes - 8, 8);
+  ASSERT_EQ(client_->connection->post({&write, 1}), 1U);
+  pump({client_.get(), server_.get()}, [&] { return client_->count(Kind::kCompletion) == 1; });
+  EXPECT_EQ(value_at<std::uint64_t>((*large)->bytes().last(8)), 77U);
+  EXPECT_TRUE(server_->connection->status().ok()) << server_->connection->status();
+}
+
 TEST_F(VerbsTest, WithoutWindowsARegionIsReachedByItsKey) {
   add_devices({.windows = false});
   connect();
@@ -448,6 +463,21 @@ TEST_F(VerbsConnected, SmallRequestsAreInline) {
   ASSERT_EQ(client_->connection->post(requests), 3U);
   pump({client_.get()}, [&] { return client_->count(Kind::kCompletion) == 3; });
   EXPECT_EQ(fabric_->counters().inline_requests - before, 2U);
+}
+
+TEST_F(VerbsConnected, NothingOvertakesARead) {
+  const auto fenced_of = [&](const std::vector<WorkRequest>& requests) {
+    const std::uint64_t before = fabric_->counters().fenced_requests;
+    const std::size_t completions = client_->count(Kind::kCompletion) + requests.size();
+    EXPECT_EQ(client_->connection->post(requests), requests.size());
+    pump({client_.get()}, [&] { return client_->count(Kind::kCompletion) == completions; });
+    return fabric_->counters().fenced_requests - before;
+  };
+  EXPECT_EQ(fenced_of({request(Opcode::kWrite, 1), request(Opcode::kSend, 2)}), 0U);
+  EXPECT_EQ(fenced_of({request(Opcode::kRead, 3), request(Opcode::kSend, 4)}), 1U);
+  EXPECT_EQ(fenced_of({request(Opcode::kRead, 5), request(Opcode::kWrite, 6), request(Opcode::kSend, 7)}),
+            2U);
+  EXPECT_EQ(fenced_of({request(Opcode::kSend, 8)}), 0U) << "the reads have ended";
 }
 
 TEST_F(VerbsConnected, WhatAReadBringsCanBeWrittenInTheSamePost) {

@@ -873,6 +873,9 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
       return EOPNOTSUPP;
     }
     if (request.pieces.size() > queue.cap.max_send_sge) return EINVAL;
+    // As mlx5, which has the smallest limit.
+    if (wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.bind_info.length > std::uint64_t{1} << 31)
+      return EOPNOTSUPP;
     if (queue.outstanding_sends == queue.cap.max_send_wr) {
       ++state.counters.overruns;
       return ENOMEM;
@@ -887,6 +890,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
       }
       ++state.counters.inline_requests;
     }
+    if ((wr->send_flags & IBV_SEND_FENCE) != 0) ++state.counters.fenced_requests;
     ++state.counters.requests;
     ++queue.outstanding_sends;
     if ((wr->send_flags & IBV_SEND_SIGNALED) != 0) {

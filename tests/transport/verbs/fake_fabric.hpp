@@ -32,6 +32,7 @@ class FakeFabric {
     std::uint64_t overruns = 0;  ///< of completion or send queues
     std::uint64_t doorbells = 0;
     std::uint64_t inline_requests = 0;
+    std::uint64_t fenced_requests = 0;
     std::uint64_t signaled_requests = 0;
     std::uint64_t requests = 0;
   };
