@@ -7,7 +7,15 @@ include(CMakePackageConfigHelpers)
 set(public_headers
     worker/session.hpp
     worker/table.hpp
+    consistency/asp.hpp
+    consistency/bounded_delay.hpp
+    consistency/bsp.hpp
+    consistency/essp.hpp
     consistency/model.hpp
+    consistency/rules.hpp
+    consistency/sequential.hpp
+    consistency/ssp.hpp
+    consistency/vap.hpp
     protocol/partition.hpp
     transport/transport.hpp
     transport/shm/shm_transport.hpp

@@ -1,5 +1,4 @@
-// The consistency models a table can choose. What each promises: docs/consistency.md and the rules in
-// rules.hpp.
+// The consistency models that a table can choose. What each promises: its own header, and docs/consistency.md.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +7,34 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "consistency/asp.hpp"
+#include "consistency/bounded_delay.hpp"
+#include "consistency/bsp.hpp"
+#include "consistency/essp.hpp"
+#include "consistency/rules.hpp"
+#include "consistency/sequential.hpp"
+#include "consistency/ssp.hpp"
+#include "consistency/vap.hpp"
 
 namespace verbena::consistency {
-
-/// Bulk synchronous: a read at clock c sees exactly the updates of clocks < c, and this worker's own.
-struct Bsp {
-  friend bool operator==(const Bsp&, const Bsp&) = default;
-};
-/// Stale synchronous (Ho et al., NIPS'13): a read at clock c sees all updates of clocks ≤ c − staleness − 1.
-struct Ssp {
-  std::uint32_t staleness = 1;
-  friend bool operator==(const Ssp&, const Ssp&) = default;
-};
-/// Eager stale synchronous (Dai et al., AAAI'15): as SSP, and fresh rows are pushed each time the min clock
-/// advances.
-struct Essp {
-  std::uint32_t staleness = 1;
-  friend bool operator==(const Essp&, const Essp&) = default;
-};
 
 /// A worker a million clocks ahead is not bounded by anything; such a number is a slip of the hand.
 inline constexpr std::uint32_t kMaxStaleness = 1'000'000;
 
-using ConsistencyModel = std::variant<Bsp, Ssp, Essp>;
+using ConsistencyModel = std::variant<Bsp, Ssp, Essp, BoundedDelay, Asp, Sequential, Vap>;
 
-/// Reads "bsp", "ssp:2", "essp:2" (the staleness may be left out: 1).
-/// INVALID_ARGUMENT says what was expected.
+/// Reads "bsp", "ssp:2", "essp:2", "bounded-delay:2" (the number may be left out: 1), "asp", "sequential",
+/// "vap:0.5". INVALID_ARGUMENT says what was expected.
 absl::StatusOr<ConsistencyModel> parse_model(std::string_view text);
-/// The inverse: "bsp", "ssp:2".
+/// The inverse, with the number; exact.
 std::string to_string(const ConsistencyModel& model);
-/// 0 for BSP.
+/// INVALID_ARGUMENT for numbers that parse_model() would refuse.
+absl::Status check(const ConsistencyModel& model);
+
+inline Rules rules_of(const ConsistencyModel& model) {
+  return std::visit([](const auto& one) { return one.rules(); }, model);
+}
+/// How many clocks a reader's copy may be behind; 0 where nothing bounds that, or nothing needs to.
 std::uint32_t staleness(const ConsistencyModel& model);
 
 }  // namespace verbena::consistency

@@ -1,47 +1,58 @@
-// The models as rules: who may read what, who waits, what is held back. Pure functions of clocks.
+// What a model decides, as data. Each model is a header of its own, which says what it promises and gives its
+// Rules; servers and workers ask for these, never for a model's name.
 //
 // Notation: c is the reader's clock, the number of iterations it has finished; an update made at clock t
 // carries t. The min clock m of a lane says that all updates of clocks < m, from every worker, are applied
-// there.
-//
-//   BSP      a read at c sees exactly the updates of clocks < c and the reader's own:          m = c
-//   SSP(s)   a read at c sees all updates of clocks ≤ c − s − 1, and maybe newer ones:         m ≥ c − s
-//   ESSP(s)  as SSP; besides, dirty subscribed rows are pushed each time m advances
+// there. u ∈ R(c) says that a read at clock c sees the update u. In every model a worker sees its own updates
+// at once (read-my-writes).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-
-#include "consistency/model.hpp"
+#include <limits>
 
 namespace verbena::consistency {
 
 using Clock = std::int64_t;
 
-/// The smallest min clock that lets a reader at `reader_clock` go on. `staleness_bound` is staleness(model).
-inline Clock min_clock_needed(Clock staleness_bound, Clock reader_clock) {
-  return std::max<Clock>(0, reader_clock - staleness_bound);
-}
+/// As a bound on clocks: none.
+inline constexpr Clock kNoBound = std::numeric_limits<Clock>::max();
 
-/// Updates of a clock wait on the server until every worker has finished it, then are applied in worker
-/// order.
-inline bool holds_updates_back(const ConsistencyModel& model) {
-  return std::holds_alternative<Bsp>(model);
-}
+/// How long a row that a worker has read may answer its later reads.
+enum class CacheRule : std::uint8_t {
+  kUntilTooStale,  ///< as long as the bound on reads allows
+  kForOneClock,    ///< until the worker's own clock advances
+  kNever,          ///< each read is of the server's row
+};
 
-/// clock() returns only when the min clock has reached the worker's own.
-inline bool waits_at_clock(const ConsistencyModel& model) {
-  return std::holds_alternative<Bsp>(model);
-}
+struct Rules {
+  /// A read at clock c needs m ≥ c − read_bound.
+  Clock read_bound = kNoBound;
+  /// clock() returns at clock c when m ≥ c − clock_bound.
+  Clock clock_bound = kNoBound;
+  /// Updates of a clock wait on the server until every worker has finished it, then are applied in the order
+  /// of workers.
+  bool holds_updates_back = false;
+  /// The server pushes dirty subscribed rows each time m advances.
+  bool pushes_eagerly = false;
+  CacheRule cache = CacheRule::kUntilTooStale;
+  /// A push travels at once and returns when it is applied; otherwise it travels at clock().
+  bool pushes_at_once = false;
+  /// v₀ where the sum of a worker's updates that others may not see is bounded by v₀ / √t; 0: no bound.
+  double value_bound = 0;
 
-/// The server pushes dirty subscribed rows when the min clock advances.
-inline bool pushes_eagerly(const ConsistencyModel& model) {
-  return std::holds_alternative<Essp>(model);
+  /// The server tells a worker of applied updates as soon as they are, not at the next clock.
+  [[nodiscard]] constexpr bool acknowledges_at_once() const { return pushes_at_once || value_bound > 0; }
+  friend bool operator==(const Rules&, const Rules&) = default;
+};
+
+/// The smallest min clock that a bound allows at `clock`.
+constexpr Clock min_clock_needed(Clock bound, Clock clock) {
+  return bound >= clock ? 0 : clock - bound;
 }
 
 /// The newest clock a read surely includes, minus the reader's: −1 under BSP, −1 … −s−1 under SSP(s) and
 /// ESSP(s).
-inline Clock clock_differential(Clock min_clock, Clock reader_clock) {
+constexpr Clock clock_differential(Clock min_clock, Clock reader_clock) {
   return min_clock - 1 - reader_clock;
 }
 

@@ -105,9 +105,8 @@ struct Encoder {
     out.u32(static_cast<std::uint32_t>(open.value_type));
     out.u64(open.rows);
     out.u32(open.width);
-    out.u32(open.model);
-    out.u32(open.staleness);
     out.text(open.name);
+    out.text(open.consistency);
     return out.take();
   }
   std::string operator()(const TableOpened& opened) const {
@@ -154,9 +153,8 @@ OpenTable read_open_table(Reader& in) {
   open.value_type = static_cast<ValueType>(in.u32());
   open.rows = in.u64();
   open.width = in.u32();
-  open.model = in.u32();
-  open.staleness = in.u32();
   open.name = in.text(kMaxNameBytes);
+  open.consistency = in.text(kMaxConsistencyBytes);
   return open;
 }
 

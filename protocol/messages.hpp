@@ -26,8 +26,9 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kMaxNameBytes = 256;
+constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxWidth = 1 << 20;
@@ -71,9 +72,8 @@ struct OpenTable {
   ValueType value_type = ValueType::kFloat;
   std::uint64_t rows = 0;  ///< of the whole table
   std::uint32_t width = 0;
-  std::uint32_t model = 0;  ///< index in consistency::ConsistencyModel
-  std::uint32_t staleness = 0;
   std::string name;
+  std::string consistency;  ///< as consistency::to_string() writes it
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
 

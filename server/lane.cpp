@@ -63,8 +63,9 @@ void Lane::open(const Shard& shard) {
   Table table;
   table.shard = &shard;
   table.range = shard.lane_range(index_);
-  table.held_back = consistency::holds_updates_back(shard.model);
-  table.eager = consistency::pushes_eagerly(shard.model);
+  table.held_back = shard.rules.holds_updates_back;
+  table.eager = shard.rules.pushes_eagerly;
+  table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   if (table.eager) {
     const std::size_t first = (table.range.first - shard.range.first) * words_;
     table.subscribed = shard.subscribed.get() + first;
@@ -101,6 +102,15 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
     if (table.eager) mark_dirty(table, key);
   }
   ++worker.applied;
+  if (table.acknowledged_at_once) tell_applied(worker);
+}
+
+/// The worker is to hear of `applied`, though the min clock has not advanced.
+void Lane::tell_applied(Worker& worker) {
+  if (worker.news) return;  // the next message says it anyhow
+  worker.latest = {clocks_.min(), worker.dirty_sent};
+  worker.next = worker.latest;
+  worker.news = true;
 }
 
 void Lane::mark_dirty(Table& table, protocol::Key key) {
@@ -141,15 +151,11 @@ void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock) {
     Worker& reader = workers_[other];
     if (advanced) {
       reader.latest = {clocks_.min(), reader.dirty_sent + reader.dirty.size()};
-    } else if (other == worker && !reader.news) {
-      // Its own clock alone is news to a worker, too: `applied` tells it which updates need no keeping any
-      // more. With news under way, the next message says it anyhow.
-      reader.latest = {clocks_.min(), reader.dirty_sent};
-    } else {
-      continue;
+      if (!reader.news) reader.next = reader.latest;
+      reader.news = true;
+    } else if (other == worker) {
+      tell_applied(reader);  // which of its updates it need not keep any more
     }
-    if (!reader.news) reader.next = reader.latest;
-    reader.news = true;
   }
 }
 

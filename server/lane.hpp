@@ -76,6 +76,7 @@ class Lane {
     protocol::KeyRange range;
     bool held_back = false;
     bool eager = false;
+    bool acknowledged_at_once = false;
     /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
@@ -112,6 +113,7 @@ class Lane {
   void finish_clock(std::uint32_t worker, consistency::Clock clock);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
   void apply_held();
+  void tell_applied(Worker& worker);
   void mark_dirty(Table& table, protocol::Key key);
   bool tell(std::uint32_t worker);
   void fill(std::uint32_t worker, PushBuffer& buffer);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "consistency/rules.hpp"
+#include "consistency/model.hpp"
 
 namespace verbena::server {
 
@@ -14,40 +14,25 @@ namespace {
 constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 constexpr std::size_t kCacheLineBytes = 64;
 
-absl::StatusOr<consistency::ConsistencyModel> model_of(const protocol::OpenTable& table) {
-  if (table.staleness > consistency::kMaxStaleness) {
-    return absl::InvalidArgumentError(fmt::format("table \"{}\": staleness {}, expected at most {}",
-                                                  table.name, table.staleness, consistency::kMaxStaleness));
-  }
-  switch (table.model) {
-    case 0:
-      return consistency::Bsp{};
-    case 1:
-      return consistency::Ssp{table.staleness};
-    case 2:
-      return consistency::Essp{table.staleness};
-    default:
-      return absl::InvalidArgumentError(
-          fmt::format("table \"{}\": unknown consistency model {}", table.name, table.model));
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenTable& table,
                                                            std::uint32_t server, std::uint32_t servers,
                                                            std::uint32_t lanes, std::uint32_t workers) {
-  absl::StatusOr<consistency::ConsistencyModel> model = model_of(table);
-  if (!model.ok()) return model.status();
+  absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
+  if (!model.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", table.name, std::string(model.status().message())));
+  }
   auto shard = std::make_unique<Shard>();
   shard->table = table;
-  shard->model = *model;
+  shard->rules = consistency::rules_of(*model);
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
   shard->range = protocol::RangePartition(table.rows, servers).range(server);
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   if (absl::Status status = allocate(bytes, *shard); !status.ok()) return status;
-  if (consistency::pushes_eagerly(shard->model)) {
+  if (shard->rules.pushes_eagerly) {
     if (absl::Status status = shard->allocate_bits(workers); !status.ok()) return status;
   }
   return shard;

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "transport/registered_arena.hpp"
 
@@ -17,7 +17,7 @@ namespace verbena::server {
 /// Constant after construction, but for the rows, each of which is written by its lane only.
 struct Shard {
   protocol::OpenTable table;
-  consistency::ConsistencyModel model;
+  consistency::Rules rules;
   std::size_t stride_bytes = 0;
   protocol::KeyRange range;        ///< the keys of this server
   protocol::RangePartition lanes;  ///< of [0, range.size())

@@ -23,10 +23,14 @@
 
 namespace verbena {
 
+using consistency::Asp;
+using consistency::BoundedDelay;
 using consistency::Bsp;
 using consistency::ConsistencyModel;
 using consistency::Essp;
+using consistency::Sequential;
 using consistency::Ssp;
+using consistency::Vap;
 using protocol::Key;
 using protocol::KeyRange;
 
@@ -83,6 +87,9 @@ struct SessionStatistics {
   std::uint64_t rows_pulled = 0;
   std::uint64_t rows_pushed = 0;
   std::uint64_t rows_eagerly_received = 0;
+  /// VAP: how often, and how long in all, a push or a clock waited for its updates to be seen.
+  std::uint64_t value_bound_waits = 0;
+  double value_bound_waited_seconds = 0;
   StalenessHistogram staleness;  ///< over all tables
 };
 

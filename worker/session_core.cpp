@@ -47,10 +47,9 @@ absl::Status check(const SessionOptions& options) {
 }
 
 absl::Status check(const TableOptions& options, protocol::ValueType type) {
-  if (consistency::staleness(options.consistency) > consistency::kMaxStaleness) {
-    return absl::InvalidArgumentError(fmt::format("table \"{}\": staleness {}, expected at most {}",
-                                                  options.name, consistency::staleness(options.consistency),
-                                                  consistency::kMaxStaleness));
+  if (absl::Status status = consistency::check(options.consistency); !status.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", options.name, std::string(status.message())));
   }
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
@@ -173,9 +172,8 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
                                        .value_type = type,
                                        .rows = options.rows,
                                        .width = options.width,
-                                       .model = static_cast<std::uint32_t>(options.consistency.index()),
-                                       .staleness = consistency::staleness(options.consistency),
-                                       .name = options.name});
+                                       .name = options.name,
+                                       .consistency = consistency::to_string(options.consistency)});
   }
   const auto opened = [&] {
     return std::all_of(links_.begin(), links_.end(),
@@ -437,16 +435,21 @@ absl::Status SessionCore::clock() {
     if (absl::Status status = send_small(*link, header, {}); !status.ok()) return status;
   }
   ++clock_;
-  start_epoch();
   poll();
-  const bool wait = std::any_of(tables_.begin(), tables_.end(), [](const auto& table) {
-    return consistency::waits_at_clock(table->options().consistency);
-  });
-  if (wait) return wait_for_min_clock(clock_);
+  consistency::Clock needed = 0;
   std::size_t staleness = 0;
   for (const std::unique_ptr<TableCore>& table : tables_) {
+    needed = std::max(needed, consistency::min_clock_needed(table->rules().clock_bound, clock_));
     staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
   }
+  if (absl::Status status = wait_for_min_clock(needed); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (absl::Status status = table->bound_in_transit(); !status.ok()) return status;
+  }
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    for (LaneView& lane : link->lanes) lane.min_clock_at_start = lane.min_clock;
+  }
+  start_epoch();
   const std::size_t most = std::min(staleness, kMostStaleOutstanding) + kSpareOutstanding;
   const auto few = [&] {
     return std::all_of(tables_.begin(), tables_.end(),
@@ -466,9 +469,8 @@ absl::Status SessionCore::barrier() {
 
 bool SessionCore::all_lanes_at(consistency::Clock clock) const {
   return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return std::all_of(link->lanes.begin(), link->lanes.end(), [&](const LaneView& lane) {
-      return lane.min_clock >= clock && lane.applied == lane.shipped;
-    });
+    return std::all_of(link->lanes.begin(), link->lanes.end(),
+                       [&](const LaneView& lane) { return lane.min_clock >= clock; });
   });
 }
 

@@ -83,11 +83,49 @@ absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, K
 
 template <class Keys>
 absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
-                       std::span<const std::byte> updates, std::size_t values) {
+                       std::span<const std::byte> updates, std::size_t values, bool wait) {
   const KeySequence sequence(keys);
   session.poll_sometimes();
   if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
-  return table.push(sequence, updates.data());
+  return table.push(sequence, updates.data(), wait);
+}
+
+}  // namespace
+
+/// What an operation waits for before it begins.
+struct worker::Dependencies {
+  static std::vector<std::shared_ptr<PullOperation>> of(const OperationOptions& options) {
+    std::vector<std::shared_ptr<PullOperation>> operations;
+    for (const Pending& pending : options.after) {
+      if (!pending.done()) operations.push_back(pending.operation_);
+    }
+    return operations;
+  }
+};
+
+namespace {
+
+template <class Keys>
+absl::StatusOr<std::shared_ptr<PullOperation>> start_pull(worker::SessionCore& session,
+                                                          worker::TableCore& table, Keys keys,
+                                                          std::span<std::byte> out, std::size_t values,
+                                                          const OperationOptions& options) {
+  if (absl::Status status = ready(session, table, KeySequence(keys), values); !status.ok()) return status;
+  session.counters().rows_pulled += keys.size();
+  std::shared_ptr<PullOperation> operation = make_pull(keys, out.data());
+  operation->after = worker::Dependencies::of(options);
+  session.start(operation, table);
+  return operation;
+}
+
+template <class Keys>
+absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                        std::span<const std::byte> updates, std::size_t values,
+                        const OperationOptions& options) {
+  for (const std::shared_ptr<PullOperation>& operation : worker::Dependencies::of(options)) {
+    if (absl::Status status = session.wait_for(*operation); !status.ok()) return status;
+  }
+  return push_rows(session, table, keys, updates, values, /*wait=*/false);
 }
 
 }  // namespace
@@ -110,40 +148,33 @@ absl::Status Table<Value>::pull(KeyRange range, std::span<Value> values) {
 }
 template <class Value>
 absl::Status Table<Value>::push(std::span<const Key> keys, std::span<const Value> updates) {
-  return push_rows(*session_, *core_, keys, std::as_bytes(updates), updates.size());
+  return push_rows(*session_, *core_, keys, std::as_bytes(updates), updates.size(), /*wait=*/true);
 }
 template <class Value>
 absl::Status Table<Value>::push(KeyRange range, std::span<const Value> updates) {
-  return push_rows(*session_, *core_, range, std::as_bytes(updates), updates.size());
+  return push_rows(*session_, *core_, range, std::as_bytes(updates), updates.size(), /*wait=*/true);
 }
 
 template <class Value>
-Pending Table<Value>::pull_async(std::span<const Key> keys, std::span<Value> values) {
-  if (absl::Status status = ready(*session_, *core_, KeySequence(keys), values.size()); !status.ok()) {
-    return Pending(status);
-  }
-  session_->counters().rows_pulled += keys.size();
-  std::shared_ptr<PullOperation> operation = make_pull(keys, std::as_writable_bytes(values).data());
-  session_->start(operation, *core_);
-  return Pending(*session_, std::move(operation));
+Pending Table<Value>::pull_async(std::span<const Key> keys, std::span<Value> values,
+                                 const OperationOptions& options) {
+  auto pull = start_pull(*session_, *core_, keys, std::as_writable_bytes(values), values.size(), options);
+  return pull.ok() ? Pending(*session_, *std::move(pull)) : Pending(pull.status());
 }
 template <class Value>
-Pending Table<Value>::pull_async(KeyRange range, std::span<Value> values) {
-  if (absl::Status status = ready(*session_, *core_, KeySequence(range), values.size()); !status.ok()) {
-    return Pending(status);
-  }
-  session_->counters().rows_pulled += range.size();
-  std::shared_ptr<PullOperation> operation = make_pull(range, std::as_writable_bytes(values).data());
-  session_->start(operation, *core_);
-  return Pending(*session_, std::move(operation));
+Pending Table<Value>::pull_async(KeyRange range, std::span<Value> values, const OperationOptions& options) {
+  auto pull = start_pull(*session_, *core_, range, std::as_writable_bytes(values), values.size(), options);
+  return pull.ok() ? Pending(*session_, *std::move(pull)) : Pending(pull.status());
 }
 template <class Value>
-Pending Table<Value>::push_async(std::span<const Key> keys, std::span<const Value> updates) {
-  return Pending(push(keys, updates));
+Pending Table<Value>::push_async(std::span<const Key> keys, std::span<const Value> updates,
+                                 const OperationOptions& options) {
+  return Pending(push_after(*session_, *core_, keys, std::as_bytes(updates), updates.size(), options));
 }
 template <class Value>
-Pending Table<Value>::push_async(KeyRange range, std::span<const Value> updates) {
-  return Pending(push(range, updates));
+Pending Table<Value>::push_async(KeyRange range, std::span<const Value> updates,
+                                 const OperationOptions& options) {
+  return Pending(push_after(*session_, *core_, range, std::as_bytes(updates), updates.size(), options));
 }
 
 template <class Value>

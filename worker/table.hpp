@@ -4,7 +4,8 @@
 // be sorted; a key may come twice. A push is additive. A worker sees its own pushes in its next pull
 // (read-my-writes), others' by the table's consistency model.
 //
-// Pushes are added up in this worker's update buffer and travel when it calls Session::clock().
+// Pushes are added up in this worker's update buffer and travel when it calls Session::clock(); under Sequential
+// each travels by itself and push() returns when it is applied, under VAP sooner where the bound asks for it.
 //
 // Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, with nothing done;
 // UNAVAILABLE for a dead peer, DEADLINE_EXCEEDED for one that does not answer, both with its name; ABORTED
@@ -14,6 +15,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/session.hpp"
@@ -22,6 +24,7 @@ namespace verbena {
 
 namespace worker {
 class TableCore;
+struct Dependencies;
 struct PullOperation;
 }  // namespace worker
 
@@ -36,6 +39,7 @@ class Pending {
  private:
   template <class Value>
   friend class Table;
+  friend struct worker::Dependencies;
   explicit Pending(absl::Status ended) : status_(std::move(ended)) {}
   Pending(worker::SessionCore& session, std::shared_ptr<worker::PullOperation> operation)
       : session_(&session), operation_(std::move(operation)) {}
@@ -43,6 +47,13 @@ class Pending {
   worker::SessionCore* session_ = nullptr;
   std::shared_ptr<worker::PullOperation> operation_;
   absl::Status status_;
+};
+
+/// Of an asynchronous operation.
+struct OperationOptions {
+  /// Operations of this session that must have ended before this one begins (execute-after-finished: Li et al.,
+  /// OSDI'14, section 3.2). Without it, operations run side by side.
+  std::vector<Pending> after;
 };
 
 /// Value: float, double, std::int32_t or std::int64_t.
@@ -57,11 +68,15 @@ class Table {
   /// As above. `keys` are copied; `values` must live until the operation has ended. Of what this worker pushes
   /// before that, `values` may hold some or none; under BSP the sums are those of every run only where the two
   /// do not overlap.
-  Pending pull_async(std::span<const Key> keys, std::span<Value> values);
-  Pending pull_async(KeyRange range, std::span<Value> values);
-  /// Ends when the updates are in the update buffer, which is at once; clock() tells of their delivery.
-  Pending push_async(std::span<const Key> keys, std::span<const Value> updates);
-  Pending push_async(KeyRange range, std::span<const Value> updates);
+  Pending pull_async(std::span<const Key> keys, std::span<Value> values,
+                     const OperationOptions& options = {});
+  Pending pull_async(KeyRange range, std::span<Value> values, const OperationOptions& options = {});
+  /// Ends when the updates are in the update buffer, which is at once, or once `after` has ended, for which it
+  /// drives the session; clock() tells of their delivery. With Sequential, push() waits for the delivery, and
+  /// this does not; a pull of the row does.
+  Pending push_async(std::span<const Key> keys, std::span<const Value> updates,
+                     const OperationOptions& options = {});
+  Pending push_async(KeyRange range, std::span<const Value> updates, const OperationOptions& options = {});
 
   [[nodiscard]] std::uint64_t rows() const;
   [[nodiscard]] std::uint32_t width() const;

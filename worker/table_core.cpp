@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,8 @@ namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 constexpr std::size_t kHistogramBins = 64;
+/// Of a table whose pushes travel at once: each takes a buffer.
+constexpr std::size_t kMostAsyncPushes = 16;
 
 template <class Value>
 class TypedTable final : public TableCore {
@@ -28,6 +31,24 @@ class TypedTable final : public TableCore {
     auto* const values = reinterpret_cast<Value*>(to);
     const auto* const added = reinterpret_cast<const Value*>(update);
     for (std::size_t i = 0; i < options_.width; ++i) values[i] = transport::sum_of(values[i], added[i]);
+  }
+
+  [[nodiscard]] double in_transit(const Part& part, protocol::Key key) const override {
+    double most = 0;
+    for (std::size_t i = 0; i < options_.width; ++i) {
+      double sum = 0;
+      const auto add = [&](const UpdateBuffer& buffer) {
+        const std::byte* const update = buffer.find(key);
+        if (update != nullptr)
+          sum += std::abs(static_cast<double>(reinterpret_cast<const Value*>(update)[i]));
+      };
+      add(*part.current);
+      for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
+        if (is_unapplied(part, *buffer, key)) add(*buffer);
+      }
+      most = std::max(most, sum);
+    }
+    return most;
   }
 
   void push_now(const KeySequence& keys, const std::byte* updates, absl::Status& status) override {
@@ -69,8 +90,8 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       type_(type),
       stride_bytes_(protocol::row_stride_bytes(type, options.width)),
       row_bytes_(protocol::value_bytes(type) * options.width),
-      eager_(consistency::pushes_eagerly(options.consistency)),
-      staleness_bound_(consistency::staleness(options.consistency)) {
+      rules_(consistency::rules_of(options.consistency)),
+      read_bound_(rules_.read_bound) {
   staleness_.reads_by_lag.resize(kHistogramBins);
 }
 
@@ -98,11 +119,14 @@ absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescr
     part->view = &link.lanes[lane];
     part->keys = {keys.first + local.first, keys.first + local.last};
     if (local.size() > 0) part->rows = shard.slice(local.first * stride_bytes_, local.size() * stride_bytes_);
-    if (mapped != nullptr) part->mapped = mapped + local.first * stride_bytes_;
+    const bool caches = rules_.cache != consistency::CacheRule::kNever;
+    // What is never cached is read over the network where that is to be tried on one host.
+    if (mapped != nullptr && (caches || path != ReadPath::kCached))
+      part->mapped = mapped + local.first * stride_bytes_;
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
     if (!buffer.ok()) return buffer.status();
     part->current = std::move(*buffer);
-    if (path == ReadPath::kCached || mapped == nullptr) {
+    if (caches && (path == ReadPath::kCached || mapped == nullptr)) {
       if (absl::Status status = make_cache(*part); !status.ok()) return status;
     }
     parts_.push_back(std::move(part));
@@ -171,9 +195,13 @@ absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const
   return absl::OkStatus();
 }
 
-consistency::Clock TableCore::needed_clock() const {
-  return std::max(consistency::min_clock_needed(staleness_bound_, session_.current_clock()),
+consistency::Clock TableCore::needed_min_clock() const {
+  return std::max(consistency::min_clock_needed(read_bound_, session_.current_clock()),
                   session_.barrier_clock());
+}
+
+consistency::Clock TableCore::needed_row_clock() const {
+  return rules_.cache == consistency::CacheRule::kForOneClock ? session_.current_clock() : needed_min_clock();
 }
 
 std::uint64_t& TableCore::reads_at(consistency::Clock clock) {
@@ -184,65 +212,124 @@ std::uint64_t& TableCore::reads_at(consistency::Clock clock) {
 }
 
 void TableCore::refresh(Part& part) {
-  const consistency::Clock needed = needed_clock();
-  const consistency::Clock min_clock = part.view->min_clock;
+  // A row that is good for one clock was read at any time in it.
+  const bool from_start = part.cache != nullptr && rules_.cache == consistency::CacheRule::kForOneClock;
+  const consistency::Clock min_clock = from_start ? part.view->min_clock_at_start : part.view->min_clock;
+  const bool readable = part.cache != nullptr || part.mapped != nullptr;
   part.reading = {.epoch = session_.epoch(),
-                  .needed = needed,
+                  .needed = needed_row_clock(),
                   .min_clock = min_clock,
-                  .allowed = min_clock >= needed,
+                  .allowed = readable && part.view->min_clock >= needed_min_clock(),
                   .has_outstanding = !part.outstanding.empty(),
                   .counter = &reads_at(min_clock)};
 }
 
 bool TableCore::has_unapplied(const Part& part, protocol::Key key) {
-  return std::any_of(part.outstanding.begin(), part.outstanding.end(), [&](const auto& buffer) {
-    return buffer->find(key) != nullptr && buffer->chunk_of(key).sequence >= part.view->applied;
-  });
+  return std::any_of(part.outstanding.begin(), part.outstanding.end(),
+                     [&](const auto& buffer) { return is_unapplied(part, *buffer, key); });
 }
 
 RowCache::Row* TableCore::cache_row(Part& part, protocol::Key key) {
+  if (part.cache == nullptr) return nullptr;
   if (RowCache::Row* const row = part.cache->find(key)) return row;
   if (cached_rows_ >= options_.cache_rows) return nullptr;
   RowCache::Row* const row = part.cache->insert(key);
   if (row == nullptr) return nullptr;
   ++cached_rows_;
-  if (eager_) part.to_subscribe.push_back(key);
+  if (rules_.pushes_eagerly) part.to_subscribe.push_back(key);
   return row;
 }
 
-void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock clock,
-                             std::byte* out) {
+void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* values,
+                             consistency::Clock min_clock, std::byte* out) {
+  const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
+  const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
   if (out != values) std::memcpy(out, values, row_bytes_);
   add_own(part, key, out);
   RowCache::Row* const row = cache_row(part, key);
-  if (row != nullptr && row->clock() > clock) {
+  if (row != nullptr && row->clock() > row_clock) {
     // An eager push has overtaken the read.
     std::memcpy(out, row->values(), row_bytes_);
-    clock = std::min(row->clock(), part.view->min_clock);
+    min_clock = std::min(row->clock(), part.view->min_clock);
   } else if (row != nullptr) {
     std::memcpy(row->values(), out, row_bytes_);
-    row->set_clock(clock);
+    row->set_clock(row_clock);
   }
-  ++reads_at(clock);
+  ++reads_at(min_clock);
 }
 
 /// A row that is not in the cache, or too old there, where the server's memory is mapped.
 bool TableCore::fetch_mapped(Part& part, protocol::Key key, std::byte* out) {
   if (part.mapped == nullptr || (part.reading.has_outstanding && has_unapplied(part, key))) return false;
   copy_mapped(out, mapped_row(part, key), row_bytes_);
-  take_fetched(part, key, out, part.reading.min_clock, out);
+  take_fetched(part, key, out, part.view->min_clock, out);
   return true;
 }
 
-absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates) {
+absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates, bool wait) {
   absl::Status status;
   push_now(keys, updates, status);
   if (!status.ok()) session_.fail(status);
   session_.counters().rows_pushed += keys.size();
+  if (!status.ok() || !rules_.acknowledges_at_once()) [[likely]]
+    return status;
+  if (rules_.pushes_at_once) return push_at_once(wait);
+  const double bound = in_transit_bound();
+  return wait_for_value_bound([&, next = std::size_t{0}]() mutable {
+    while (next < keys.size() && in_transit(part_of(keys[next]), keys[next]) <= bound) ++next;
+    return next == keys.size();
+  });
+}
+
+absl::Status TableCore::push_at_once(bool wait) {
+  if (absl::Status status = ship(session_.current_clock()); !status.ok()) return status;
+  const std::size_t most = wait ? 0 : kMostAsyncPushes;
+  return session_.wait_until(
+      [&] { return most_outstanding() <= most; }, session_.options().timeout_ms,
+      [&] { return fmt::format("the servers to apply a push to table \"{}\"", options_.name); });
+}
+
+double TableCore::in_transit_bound() const {
+  return consistency::in_transit_bound(rules_.value_bound, session_.options().workers,
+                                       session_.current_clock());
+}
+
+absl::Status TableCore::bound_in_transit() {
+  if (rules_.value_bound == 0) return absl::OkStatus();
+  const double bound = in_transit_bound();
+  const auto is_kept = [&](const std::unique_ptr<Part>& part) {
+    return std::all_of(part->outstanding.begin(), part->outstanding.end(), [&](const auto& buffer) {
+      for (std::uint32_t i = 0; i < buffer->records(); ++i) {
+        if (in_transit(*part, buffer->key(i)) > bound) return false;
+      }
+      return true;
+    });
+  };
+  return wait_for_value_bound([&] { return std::all_of(parts_.begin(), parts_.end(), is_kept); });
+}
+
+absl::Status TableCore::wait_for_value_bound(const std::function<bool()>& is_kept) {
+  if (is_kept()) return absl::OkStatus();
+  if (absl::Status status = ship(session_.current_clock()); !status.ok()) return status;
+  SessionStatistics& counters = session_.counters();
+  const double waited_before = counters.waited_seconds;
+  absl::Status status = session_.wait_until(is_kept, session_.options().timeout_ms, [&] {
+    return fmt::format("the servers to apply updates of table \"{}\", which is bounded by value",
+                       options_.name);
+  });
+  ++counters.value_bound_waits;
+  counters.value_bound_waited_seconds += counters.waited_seconds - waited_before;
   return status;
 }
 
 bool TableCore::step(PullOperation& operation) {
+  while (!operation.after.empty()) {
+    if (!operation.after.back()->ended) {
+      operation.awaited = operation.after.back()->awaited;
+      return false;
+    }
+    operation.after.pop_back();
+  }
   post_reads(operation);
   if (operation.reading > 0 || !operation.unposted.empty()) return false;
   operation.awaited = nullptr;
@@ -259,7 +346,7 @@ bool TableCore::step(PullOperation& operation) {
   if (operation.next < operation.keys.size()) {
     // Fresh enough, but not readable: the lane has not applied what this worker sent.
     const Part& part = part_of(operation.keys[operation.next]);
-    if (part.view->min_clock >= needed_clock()) operation.awaited = part.link;
+    if (part.view->min_clock >= needed_min_clock()) operation.awaited = part.link;
     return false;
   }
   if (operation.staging) session_.give_staging(*operation.staging);
@@ -272,10 +359,10 @@ bool TableCore::add_run(PullOperation& operation, std::size_t& staged_bytes) {
   const protocol::Key first = operation.keys[operation.next];
   Part& part = part_of(first);
   const auto fetchable = [&](protocol::Key key) {
-    if (part.mapped != nullptr || part.view->min_clock < needed_clock() || has_unapplied(part, key))
+    if (part.mapped != nullptr || part.view->min_clock < needed_min_clock() || has_unapplied(part, key))
       return false;
-    const RowCache::Row* const row = part.cache->find(key);
-    return row == nullptr || row->clock() < needed_clock();
+    const RowCache::Row* const row = part.cache == nullptr ? nullptr : part.cache->find(key);
+    return row == nullptr || row->clock() < needed_row_clock();
   };
   if (!fetchable(first)) return false;
   if (!operation.staging) {
@@ -295,7 +382,7 @@ bool TableCore::add_run(PullOperation& operation, std::size_t& staged_bytes) {
   if (count == 0) return false;
   const std::span<std::byte> staging = operation.staging->bytes.subspan(staged_bytes, count * stride_bytes_);
   staged_bytes += staging.size();
-  operation.runs.push_back({&part, operation.next, count, staging, part.view->min_clock});
+  operation.runs.push_back({&part, operation.next, count, staging, part.view->min_clock, part.view->shipped});
   operation.unposted.push_back(
       {.opcode = transport::Opcode::kRead,
        .signaled = true,
@@ -320,6 +407,11 @@ void TableCore::post_reads(PullOperation& operation) {
 
 void TableCore::finish_runs(PullOperation& operation) {
   for (const PullOperation::Run& run : operation.runs) {
+    if (run.part->view->shipped != run.shipped) {
+      // Nobody knows whether what was shipped meanwhile came before the read: once more.
+      operation.next = run.first;
+      break;
+    }
     for (std::size_t i = 0; i < run.count; ++i) {
       const std::size_t at = run.first + i;
       take_fetched(*run.part, operation.keys[at], run.staging.data() + i * stride_bytes_, run.clock,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,9 +21,10 @@ struct ServerLink;
 
 /// What a lane has told this worker, and what this worker has told the lane.
 struct LaneView {
-  consistency::Clock min_clock = 0;  ///< all updates of clocks < min_clock are applied there
-  std::uint64_t applied = 0;         ///< of this worker's update messages
-  std::uint64_t shipped = 0;         ///< of this worker's update messages
+  consistency::Clock min_clock = 0;           ///< all updates of clocks < min_clock are applied there
+  consistency::Clock min_clock_at_start = 0;  ///< of this worker's clock
+  std::uint64_t applied = 0;                  ///< of this worker's update messages
+  std::uint64_t shipped = 0;                  ///< of this worker's update messages
 };
 
 /// The rows of one lane.
@@ -36,15 +38,16 @@ struct Part {
   std::unique_ptr<UpdateBuffer> current;
   std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
   std::vector<std::unique_ptr<UpdateBuffer>> spare;
-  std::unique_ptr<RowCache> cache;  ///< nullptr: reads are in place
+  std::unique_ptr<RowCache>
+      cache;  ///< nullptr: each read is of the server's row, in place where it is mapped
   std::vector<protocol::Key> to_subscribe;
 
   /// What a read must know, worked out once for the many between two changes of the session's epoch.
   struct Reading {
     std::uint64_t epoch = 0;
-    consistency::Clock needed = 0;     ///< a row must be as good as this clock
+    consistency::Clock needed = 0;     ///< a cached row must be as good as this clock
     consistency::Clock min_clock = 0;  ///< what the server's rows and live ones are as good as
-    bool allowed = false;              ///< min_clock ≥ needed
+    bool allowed = false;              ///< to read here and now
     bool has_outstanding = false;
     std::uint64_t* counter = nullptr;  ///< of reads at min_clock, in the staleness histogram
   };
@@ -77,6 +80,7 @@ struct PullOperation {
     std::size_t count = 0;
     std::span<std::byte> staging;
     consistency::Clock clock = 0;  ///< the part's min clock before the read
+    std::uint64_t shipped = 0;     ///< of the part, before the read
   };
   std::vector<protocol::Key> key_copy;
   KeySequence keys{protocol::KeyRange{}};
@@ -84,8 +88,9 @@ struct PullOperation {
   std::size_t next = 0;  ///< first key not read and not in a run
   std::vector<Run> runs;
   std::deque<transport::WorkRequest> unposted;
-  std::deque<Part*> unposted_parts;  ///< parallel to `unposted`
-  std::size_t reading = 0;           ///< requests posted, not completed
+  std::deque<Part*> unposted_parts;                   ///< parallel to `unposted`
+  std::vector<std::shared_ptr<PullOperation>> after;  ///< must have ended before this one begins
+  std::size_t reading = 0;                            ///< requests posted, not completed
   std::optional<LocalSpan> staging;
   /// Whose answer to a request the pull waits for; nullptr where it waits for other workers' clocks.
   const ServerLink* awaited = nullptr;
@@ -103,6 +108,7 @@ class TableCore {
   absl::Status add_parts(ServerLink& link, const transport::RemoteDescriptor& shard, protocol::KeyRange keys);
 
   [[nodiscard]] const TableOptions& options() const { return options_; }
+  [[nodiscard]] const consistency::Rules& rules() const { return rules_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] protocol::ValueType value_type() const { return type_; }
   [[nodiscard]] const StalenessHistogram& staleness() const { return staleness_; }
@@ -121,7 +127,8 @@ class TableCore {
   /// KeySequence or what has its functions. Defined in pull_now.hpp.
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
-  absl::Status push(const KeySequence& keys, const std::byte* updates);
+  /// Where the model makes a push wait for its updates to be applied, `wait` says whether it does.
+  absl::Status push(const KeySequence& keys, const std::byte* updates, bool wait);
 
   /// One step of a pull: true when it has ended.
   bool step(PullOperation& operation);
@@ -135,12 +142,19 @@ class TableCore {
   /// The lane has told how many updates it has applied.
   void forget_applied(Part& part);
   [[nodiscard]] std::size_t most_outstanding() const;
+  /// VAP: waits until what this worker has in transit is allowed at its clock.
+  absl::Status bound_in_transit();
 
  protected:
   /// The counter of reads as good as `clock`.
   [[nodiscard]] std::uint64_t& reads_at(consistency::Clock clock);
-  [[nodiscard]] consistency::Clock needed_clock() const;
+  /// The min clock that a read needs, and what a cached row must be as good as.
+  [[nodiscard]] consistency::Clock needed_min_clock() const;
+  [[nodiscard]] consistency::Clock needed_row_clock() const;
   void refresh(Part& part);
+  [[nodiscard]] static bool is_unapplied(const Part& part, const UpdateBuffer& shipped, protocol::Key key) {
+    return shipped.find(key) != nullptr && shipped.chunk_of(key).sequence >= part.view->applied;
+  }
   /// Some of this worker's shipped updates of the row may be missing in the server's row.
   [[nodiscard]] static bool has_unapplied(const Part& part, protocol::Key key);
   /// Where a fetched row goes to stay; nullptr where the cache is full.
@@ -150,9 +164,13 @@ class TableCore {
     if (const std::byte* const own = part.current->find(key)) add_values(row, own);
   }
   virtual void push_now(const KeySequence& keys, const std::byte* updates, absl::Status& status) = 0;
-  /// A row that has just been read from the server: into the cache, with this worker's updates, and out.
-  void take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock clock,
+  /// A row that has just been read from the server, at that min clock: into the cache, with this worker's
+  /// updates, and out.
+  void take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock min_clock,
                     std::byte* out);
+  /// The largest sum, in one coordinate of the row, of this worker's updates that may not be applied: of their
+  /// absolute values, since those of one sign may be applied before those of the other.
+  [[nodiscard]] virtual double in_transit(const Part& part, protocol::Key key) const = 0;
 
   SessionCore& session_;
   const std::uint32_t number_;
@@ -160,8 +178,8 @@ class TableCore {
   const protocol::ValueType type_;
   const std::size_t stride_bytes_;
   const std::size_t row_bytes_;
-  const bool eager_;
-  const consistency::Clock staleness_bound_;
+  const consistency::Rules rules_;
+  const consistency::Clock read_bound_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
   Part* last_part_ = nullptr;
@@ -172,6 +190,9 @@ class TableCore {
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part);
   absl::Status make_cache(Part& part) const;
+  absl::Status push_at_once(bool wait);
+  [[nodiscard]] double in_transit_bound() const;
+  absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
   [[nodiscard]] Part& find_part(protocol::Key key);
   void post_reads(PullOperation& operation);

@@ -42,6 +42,12 @@ class UpdateBuffer {
   }
 
   [[nodiscard]] std::uint32_t records() const { return records_; }
+  /// REQUIRES: i < records().
+  [[nodiscard]] protocol::Key key(std::uint32_t i) const {
+    protocol::Key key = 0;
+    __builtin_memcpy(&key, record(i), sizeof key);
+    return key;
+  }
   [[nodiscard]] bool empty() const { return records_ == 0; }
   [[nodiscard]] std::size_t chunks() const { return (records_ + per_chunk_mask_) >> per_chunk_shift_; }
   /// REQUIRES: i < chunks(). `memory` of the whole chunk; the message is its first message_bytes(i) bytes.

@@ -24,9 +24,18 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  const std::vector<std::pair<std::string, ConsistencyModel>> models{{"Bsp", Bsp{}},     {"Ssp0", Ssp{0}},
-                                                                     {"Ssp1", Ssp{1}},   {"Ssp3", Ssp{3}},
-                                                                     {"Essp0", Essp{0}}, {"Essp2", Essp{2}}};
+  const std::vector<std::pair<std::string, ConsistencyModel>> models{{"Bsp", Bsp{}},
+                                                                     {"Ssp0", Ssp{0}},
+                                                                     {"Ssp1", Ssp{1}},
+                                                                     {"Ssp3", Ssp{3}},
+                                                                     {"Essp0", Essp{0}},
+                                                                     {"Essp2", Essp{2}},
+                                                                     {"BoundedDelay0", BoundedDelay{0}},
+                                                                     {"BoundedDelay2", BoundedDelay{2}},
+                                                                     {"Asp", Asp{}},
+                                                                     {"Sequential", Sequential{}},
+                                                                     {"VapOfNothing", Vap{0.1}},
+                                                                     {"VapOfMuch", Vap{100}}};
   for (const auto& [name, model] : models) {
     all.push_back({name + "InPlace", model, ReadPath::kInPlace, 2, 3, 1, 1});
     all.push_back({name + "Cached", model, ReadPath::kCached, 2, 3, 1, 1});
@@ -158,6 +167,130 @@ TEST(SspTest, FastWorkerWaitsForTheSlowOne) {
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   EXPECT_GE(furthest, 1);
+}
+
+/// Worker 1 does nothing until worker 0, which is far ahead by then, has said so.
+class UnboundedTest : public ::testing::TestWithParam<ConsistencyModel> {};
+
+TEST_P(UnboundedTest, NobodyWaitsForAnotherWorker) {
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    std::atomic<bool> far_ahead = false;
+    ClusterOptions options{.servers = 1, .workers = 2, .read_path = path};
+    const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
+      auto table = session.table<double>({.name = "rows", .rows = 4, .width = 2, .consistency = GetParam()});
+      RETURN_IF_ERROR(table.status());
+      std::vector<double> values(8);
+      if (session.rank() == 1) far_ahead.wait(false);
+      for (int clock = 0; clock < 20; ++clock) {
+        RETURN_IF_ERROR((*table)->push(KeyRange{0, 4}, values));
+        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 4}, values));
+        RETURN_IF_ERROR(session.clock());
+      }
+      far_ahead = true;
+      far_ahead.notify_all();
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, UnboundedTest,
+                         ::testing::Values(ConsistencyModel(Asp{}), ConsistencyModel(Sequential{}),
+                                           ConsistencyModel(Vap{1})));
+
+TEST(BoundedDelayTest, AClockBeginsWhenThoseBeforeTheDelayHaveFinished) {
+  std::atomic<std::int64_t> slow_clock = 0;
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
+        auto table =
+            session.table<float>({.name = "rows", .rows = 1, .width = 1, .consistency = BoundedDelay{2}});
+        RETURN_IF_ERROR(table.status());
+        for (int clock = 0; clock < 12; ++clock) {
+          // Worker 1 neither reads nor writes: not its reads wait, its clocks do.
+          if (session.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          if (session.rank() == 1 && clock - slow_clock > 2)
+            return wrong("ran ahead by " + std::to_string(clock - slow_clock));
+          if (session.rank() == 0) slow_clock = clock + 1;
+          RETURN_IF_ERROR(session.clock());
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(DependenciesTest, AnOperationBeginsAfterThoseItNames) {
+  std::atomic<bool> checked = false;
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
+        auto late = session.table<float>({.name = "late", .rows = 1, .width = 1, .consistency = Ssp{0}});
+        RETURN_IF_ERROR(late.status());
+        auto early = session.table<float>({.name = "early", .rows = 1, .width = 1, .consistency = Asp{}});
+        RETURN_IF_ERROR(early.status());
+        if (session.rank() == 1) checked.wait(false);
+        RETURN_IF_ERROR(session.clock());
+        if (session.rank() == 1) return absl::OkStatus();
+        float first = 0;
+        float second = 0;
+        float third = 0;
+        const Key key = 0;
+        const std::span<const Key> keys(&key, 1);
+        Pending waits = (*late)->pull_async(keys, std::span(&first, 1));  // for worker 1
+        Pending free = (*early)->pull_async(keys, std::span(&second, 1));
+        Pending bound = (*early)->pull_async(keys, std::span(&third, 1), {.after = {free, waits}});
+        const bool right = !waits.done() && free.done() && !bound.done();
+        checked = true;
+        checked.notify_all();
+        if (!right) return wrong("what has ended before worker 1's clock");
+        const float one = 1;
+        RETURN_IF_ERROR((*early)->push_async(keys, std::span(&one, 1), {.after = {bound}}).wait());
+        if (!bound.done() || !waits.done()) return wrong("a push has overtaken what it comes after");
+        if (third != 0) return wrong("the pull has seen a push that comes after it");
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SequentialTest, WhatHasBeenPushedIsSeenByTheNextPull) {
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    std::atomic<std::int64_t> pushed = 0;
+    const ClusterResult result =
+        run_cluster({.servers = 2, .workers = 3, .read_path = path}, [&](Session& session) -> absl::Status {
+          auto table = session.table<std::int64_t>(
+              {.name = "sums", .rows = 8, .width = 1, .consistency = Sequential{}});
+          RETURN_IF_ERROR(table.status());
+          std::vector<std::int64_t> values(8);
+          const std::vector<std::int64_t> ones(8, 1);
+          for (int round = 0; round < 200; ++round) {
+            RETURN_IF_ERROR((*table)->push(KeyRange{0, 8}, ones));
+            ++pushed;
+            const std::int64_t least = pushed;
+            RETURN_IF_ERROR((*table)->pull(KeyRange{0, 8}, values));
+            for (const std::int64_t value : values) {
+              if (value < least)
+                return wrong("saw " + std::to_string(value) + " of " + std::to_string(least));
+            }
+          }
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(VapTest, WaitingForTheBoundIsCounted) {
+  for (const double bound : {1.0, 1e6}) {
+    const ClusterResult result =
+        run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
+          auto table =
+              session.table<float>({.name = "rows", .rows = 4, .width = 2, .consistency = Vap{bound}});
+          RETURN_IF_ERROR(table.status());
+          const std::vector<float> updates(8, 0.2F);
+          for (int push = 0; push < 20; ++push) RETURN_IF_ERROR((*table)->push(KeyRange{0, 4}, updates));
+          const std::uint64_t waits = session.statistics().value_bound_waits;
+          if ((waits > 0) != (bound < 2)) return wrong("waited " + std::to_string(waits) + " times");
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
 }
 
 }  // namespace

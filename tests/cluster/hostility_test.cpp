@@ -28,8 +28,12 @@ using transport::Opcode;
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr std::size_t kRingBytes = 4096;
 
-const protocol::OpenTable kTable = {
-    .table = 0, .value_type = protocol::ValueType::kFloat, .rows = 10, .width = 2, .name = "rows"};
+const protocol::OpenTable kTable = {.table = 0,
+                                    .value_type = protocol::ValueType::kFloat,
+                                    .rows = 10,
+                                    .width = 2,
+                                    .name = "rows",
+                                    .consistency = "bsp"};
 const TableOptions kSameTable = {.name = "rows", .rows = 10, .width = 2, .consistency = Bsp{}};
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {

@@ -20,8 +20,8 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
       session.table<std::int64_t>({.name = "counts", .rows = kRows, .width = workers, .consistency = model});
   RETURN_IF_ERROR(opened.status());
   Table<std::int64_t>& table = **opened;
-  const auto staleness = static_cast<std::int64_t>(consistency::staleness(model));
-  const bool exact = std::holds_alternative<Bsp>(model);
+  const consistency::Rules rules = consistency::rules_of(model);
+  const bool bounded = rules.read_bound != consistency::kNoBound;
   // Which rows worker w pushes to at clock t is a function of (w, t), so that each knows what others did.
   const auto pushes_to = [](std::uint32_t worker, std::int64_t clock, Key key) {
     return (key * 7919 + static_cast<Key>(clock) * 31 + worker * 17) % 3 != 0;
@@ -44,14 +44,15 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
           }
           continue;
         }
-        // From everyone: all updates of clocks below `clock − staleness`. At most: all that can be made.
+        // From everyone: all updates of clocks below the min clock needed. At most: all that can be made.
         std::int64_t least = 0;
         std::int64_t most = 0;
         for (std::int64_t t = 0; t < clocks; ++t) {
           const std::int64_t made = pushes_to(worker, t, keys[i]) ? 2 : 0;
-          if (t < clock - staleness) least += made;
+          if (t < consistency::min_clock_needed(rules.read_bound, clock)) least += made;
           // BSP: nothing of clock ≥ `clock` from others. SSP: nobody is more than staleness + 1 ahead.
-          if (t < (exact ? clock : clock + staleness + 1)) most += made;
+          const std::int64_t ahead = rules.holds_updates_back ? 0 : rules.read_bound + 1;
+          if (!bounded || t < clock + ahead) most += made;
         }
         if (seen < least || seen > most) {
           return wrong("key " + std::to_string(keys[i]) + " of worker " + std::to_string(worker) +
@@ -99,7 +100,7 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
   }
   const StalenessHistogram& histogram = table.staleness();
   for (std::size_t lag = 0; lag < histogram.reads_by_lag.size(); ++lag) {
-    if (histogram.reads_by_lag[lag] > 0 && static_cast<std::int64_t>(lag) > staleness) {
+    if (bounded && histogram.reads_by_lag[lag] > 0 && static_cast<std::int64_t>(lag) > rules.read_bound) {
       return wrong("read with lag " + std::to_string(lag));
     }
   }

@@ -1,9 +1,8 @@
-#include "consistency/rules.hpp"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "consistency/model.hpp"
 #include "consistency/vector_clock.hpp"
 
 namespace verbena::consistency {
@@ -14,18 +13,36 @@ TEST(RulesTest, MinClockNeededIsTheDefinition) {
   for (std::uint32_t staleness = 0; staleness < 5; ++staleness) {
     for (Clock reader = 0; reader < 10; ++reader) {
       const Clock newest_promised = reader - static_cast<Clock>(staleness) - 1;
-      EXPECT_EQ(min_clock_needed(consistency::staleness(Ssp{staleness}), reader),
-                std::max<Clock>(0, newest_promised + 1));
-      EXPECT_EQ(consistency::staleness(Essp{staleness}), staleness);
+      for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{
+               Ssp{staleness}, Essp{staleness}, BoundedDelay{staleness}}) {
+        EXPECT_EQ(min_clock_needed(rules_of(model).read_bound, reader),
+                  std::max<Clock>(0, newest_promised + 1));
+      }
     }
   }
-  EXPECT_EQ(min_clock_needed(staleness(Bsp{}), 4), 4);
+  EXPECT_EQ(min_clock_needed(Bsp::rules().read_bound, 4), 4);
+  for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Asp{}, Sequential{}, Vap{}})
+    EXPECT_EQ(min_clock_needed(rules_of(model).read_bound, 1'000'000), 0) << to_string(model);
 }
 
+// The design's table of models, line by line.
 TEST(RulesTest, WhoWaitsAndWhatIsHeldBack) {
-  EXPECT_TRUE(holds_updates_back(Bsp{}) && waits_at_clock(Bsp{}) && !pushes_eagerly(Bsp{}));
-  EXPECT_TRUE(!holds_updates_back(Ssp{}) && !waits_at_clock(Ssp{}) && !pushes_eagerly(Ssp{}));
-  EXPECT_TRUE(!holds_updates_back(Essp{}) && !waits_at_clock(Essp{}) && pushes_eagerly(Essp{}));
+  EXPECT_EQ(Bsp::rules(), (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true}));
+  EXPECT_EQ(Ssp{3}.rules(), (Rules{.read_bound = 3}));
+  EXPECT_EQ(Essp{3}.rules(), (Rules{.read_bound = 3, .pushes_eagerly = true}));
+  EXPECT_EQ(BoundedDelay{3}.rules(), (Rules{.read_bound = 3, .clock_bound = 3}));
+  EXPECT_EQ(Asp::rules(), (Rules{.cache = CacheRule::kForOneClock}));
+  EXPECT_EQ(Sequential::rules(), (Rules{.cache = CacheRule::kNever, .pushes_at_once = true}));
+  EXPECT_EQ(Vap{2.5}.rules(), (Rules{.cache = CacheRule::kNever, .value_bound = 2.5}));
+  EXPECT_TRUE(Sequential::rules().acknowledges_at_once());
+  EXPECT_TRUE(Vap{2.5}.rules().acknowledges_at_once());
+  EXPECT_FALSE(Bsp::rules().acknowledges_at_once());
+}
+
+TEST(RulesTest, InTransitBoundIsShared) {
+  EXPECT_EQ(in_transit_bound(6, 3, 0), 2);
+  EXPECT_EQ(in_transit_bound(6, 3, 3), 1);
+  EXPECT_EQ(in_transit_bound(1, 1, 99), 0.1);
 }
 
 TEST(RulesTest, ClockDifferentialOfBspIsMinusOne) {

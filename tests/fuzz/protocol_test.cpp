@@ -61,9 +61,8 @@ TEST(ProtocolFuzz, ControlMessages) {
                                     .value_type = ValueType::kInt32,
                                     .rows = 1000,
                                     .width = 50,
-                                    .model = 2,
-                                    .staleness = 4,
-                                    .name = "topic words"}),
+                                    .name = "topic words",
+                                    .consistency = "essp:4"}),
                    encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
                    encode(Failed{.code = 14, .reason = "worker 2 is gone"})},
                   extreme_numbers());

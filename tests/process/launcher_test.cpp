@@ -258,7 +258,7 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
       {{"run", "counter", "--workers", "4096", "--servers", "4096"},
        "for the buffers between them; this host has"},
       {{"run", "counter", "--consistency", "ssp:-1"},
-       "unknown consistency \"ssp:-1\": expected bsp, ssp:S or essp:S"},
+       "unknown consistency \"ssp:-1\": expected bsp, ssp:S, essp:S"},
       {{"run", "counter", "--consistency", "eventual"}, "unknown consistency \"eventual\": expected bsp"},
       {{"run", "counter", "--transport", "pigeon"},
        "--transport: one of auto, shm, verbs is expected, not \"pigeon\""},

@@ -20,9 +20,8 @@ OpenTable open_table() {
           .value_type = ValueType::kInt32,
           .rows = 1000,
           .width = 50,
-          .model = 2,
-          .staleness = 4,
-          .name = "topic words"};
+          .name = "topic words",
+          .consistency = "essp:4"};
 }
 
 std::vector<ControlMessage> one_of_each() {
@@ -56,7 +55,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\1\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\2\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 

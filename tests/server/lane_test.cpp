@@ -10,6 +10,8 @@
 #include <optional>
 #include <random>
 
+#include "consistency/model.hpp"
+
 namespace verbena::server {
 namespace {
 
@@ -36,7 +38,7 @@ class LaneTest : public ::testing::Test {
                     .rows = kRows,
                     .width = kWidth,
                     .name = "rows"};
-    shard_.model = model;
+    shard_.rules = consistency::rules_of(model);
     shard_.stride_bytes = kStride;
     shard_.range = {kFirst, kFirst + kRows};
     shard_.lanes = protocol::RangePartition(kRows, 1);
@@ -138,10 +140,13 @@ class LaneTest : public ::testing::Test {
 };
 
 TEST(ShardTest, SubscriptionsThatDoNotFitAreAnError) {
+#ifdef VERBENA_SANITIZED
+  GTEST_SKIP() << "skipped: the address sanitizer ends a program that asks for too much";
+#endif
   Shard shard;
   shard.table.name = "huge";
-  shard.range = {0, Key{1} << 58};
-  const absl::Status status = shard.allocate_bits(1024);
+  shard.range = {0, protocol::kMaxRows};
+  const absl::Status status = shard.allocate_bits(protocol::kMaxWorkers);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_NE(std::string(status.message()).find("huge"), std::string::npos) << status;
 }

@@ -129,7 +129,7 @@ class Workload {
   struct AsyncPull {
     std::uint32_t table = 0;
     std::vector<Key> keys;
-    std::vector<std::size_t> own_before;
+    std::vector<Floor> floors;
     std::vector<std::byte> values;
     Pending pending;
   };
@@ -154,15 +154,18 @@ class Workload {
   [[nodiscard]] const TableShape& shape(std::uint32_t table) const { return job_.scenario().tables[table]; }
   /// An eager push on its way may be older than a row that was read meanwhile, and replaces it.
   [[nodiscard]] bool reads_are_monotone(std::uint32_t table) const {
-    return !job_.scenario().async_pulls && !consistency::pushes_eagerly(shape(table).model);
+    return !job_.scenario().async_pulls && !rules(table).pushes_eagerly;
   }
   [[nodiscard]] std::uint32_t some_table() {
     return static_cast<std::uint32_t>(below(random_, tables_.size()));
   }
-  [[nodiscard]] std::vector<std::size_t> own_pushes(std::uint32_t table, std::span<const Key> keys) {
-    std::vector<std::size_t> counts;
-    for (const Key key : keys) counts.push_back(job_.ledger().pushes(rank_, table, key));
-    return counts;
+  [[nodiscard]] consistency::Rules rules(std::uint32_t table) const {
+    return consistency::rules_of(shape(table).model);
+  }
+  [[nodiscard]] std::vector<Floor> floors(std::uint32_t table, std::span<const Key> keys) {
+    std::vector<Floor> floors;
+    for (const Key key : keys) floors.push_back(job_.ledger().floor(rank_, table, key));
+    return floors;
   }
 
   Job& job_;
@@ -255,7 +258,7 @@ absl::Status Workload::push() {
   });
   const std::uint32_t copies = shape(table).copies;
   return std::visit(
-      [&]<class Value>(Table<Value>* to) {
+      [&]<class Value>(Table<Value>* to) -> absl::Status {
         std::vector<Value> updates(keys.size() * width(table), 0);
         for (std::size_t i = 0; i < keys.size(); ++i) {
           Value* const row = &updates[i * width(table)];
@@ -268,7 +271,18 @@ absl::Status Workload::push() {
           if (shape(table).ordered) row[width(table) - 1] = static_cast<Value>(ordered);
           job_.ledger().push(rank_, table, keys[i], delta, static_cast<double>(ordered));
         }
-        return as_range ? to->push(range, updates) : to->push(keys, updates);
+        if (job_.scenario().async_pulls && chance(random_, 0.3)) {
+          // After all pulls so far, or side by side with them.
+          OperationOptions options;
+          if (chance(random_, 0.5)) {
+            for (const AsyncPull& pull : pulls_) options.after.push_back(pull.pending);
+          }
+          return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
+              .wait();
+        }
+        RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
+        for (const Key key : keys) job_.ledger().end_push(rank_, table, key);
+        return absl::OkStatus();
       },
       tables_[table]);
 }
@@ -282,7 +296,7 @@ absl::Status Workload::check(const Read& read, Key key, std::span<const double> 
 
 template <class Keys>
 absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys) {
-  const std::vector<std::size_t> own_before = own_pushes(table, keys);
+  const std::vector<Floor> floors = this->floors(table, keys);
   const Clock clock = session_.current_clock();
   return std::visit(
       [&]<class Value>(Table<Value>* from) -> absl::Status {
@@ -306,7 +320,7 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
           if (lag + 1 < static_cast<Clock>(lags.size())) read.claimed = clock - lag;
         }
         for (std::size_t i = 0; i < keys.size(); ++i) {
-          read.own_before = own_before[i];
+          read.floor = floors[i];
           const std::vector<double> row(values.begin() + static_cast<std::ptrdiff_t>(i * width(table)),
                                         values.begin() + static_cast<std::ptrdiff_t>((i + 1) * width(table)));
           RETURN_IF_ERROR(check(read, keys[i], row));
@@ -338,10 +352,11 @@ absl::Status Workload::start_pull() {
       [&]<class Value>(Table<Value>* from) {
         std::vector<std::byte> bytes(keys.size() * width(table) * sizeof(Value));
         const std::span<Value> values(reinterpret_cast<Value*>(bytes.data()), keys.size() * width(table));
-        Pending pending = from->pull_async(keys, values);
-        std::vector<std::size_t> own_before = own_pushes(table, keys);
-        pulls_.push_back(
-            {table, std::move(keys), std::move(own_before), std::move(bytes), std::move(pending)});
+        std::vector<Floor> floors = this->floors(table, keys);
+        OperationOptions options;
+        if (!pulls_.empty() && chance(random_, 0.3)) options.after = {pulls_.back().pending};
+        Pending pending = from->pull_async(keys, values, options);
+        pulls_.push_back({table, std::move(keys), std::move(floors), std::move(bytes), std::move(pending)});
       },
       tables_[table]);
   return absl::OkStatus();
@@ -362,7 +377,7 @@ absl::Status Workload::end_pulls() {
           for (std::size_t i = 0; i < pull.keys.size(); ++i) {
             const std::vector<double> row(values + i * width(pull.table),
                                           values + (i + 1) * width(pull.table));
-            read.own_before = pull.own_before[i];
+            read.floor = pull.floors[i];
             RETURN_IF_ERROR(check(read, pull.keys[i], row));
             pulled_[pull.table].insert(pull.keys[i]);
           }
@@ -382,6 +397,10 @@ absl::Status Workload::clock(bool barrier) {
                        barrier ? "barrier" : "clock");
   });
   RETURN_IF_ERROR(barrier ? session_.barrier() : session_.clock());
+  if (const auto wrong = job_.ledger().end_clock(rank_, session_.current_clock())) {
+    job_.fail(*wrong);
+    return absl::InternalError(*wrong);
+  }
   if (!barrier) return absl::OkStatus();
   barrier_clock_ = session_.current_clock();
   return pull_what_was_pushed_to_it();
@@ -392,7 +411,7 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
   const Scenario& scenario = job_.scenario();
   if (scenario.network.mapped) return absl::OkStatus();
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
-    if (!consistency::pushes_eagerly(shape(table).model) || shape(table).cache_rows < shape(table).rows ||
+    if (!rules(table).pushes_eagerly || shape(table).cache_rows < shape(table).rows ||
         pulled_[table].empty()) {
       continue;
     }

@@ -2,6 +2,7 @@
 // read checked. All of it is a function of the seed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,8 +14,10 @@
 namespace verbena::simulation {
 
 /// The model of the job's first table; further tables have random ones.
-enum class Model : std::uint8_t { kBsp, kSsp, kEssp };
-/// "bsp", "ssp", "essp"; INVALID_ARGUMENT for others.
+enum class Model : std::uint8_t { kBsp, kSsp, kEssp, kBoundedDelay, kAsp, kSequential, kVap };
+inline constexpr std::array kModels = {Model::kBsp, Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
+                                       Model::kAsp, Model::kSequential, Model::kVap};
+/// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
 

@@ -28,14 +28,53 @@ std::size_t count_below(const Pushes& pushes, Clock clock) {
 }  // namespace
 
 Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
-    : shapes_(std::move(tables)), workers_(workers), finished_(workers, 0) {
+    : shapes_(std::move(tables)), workers_(workers), finished_(workers, 0), clocks_(workers, 0) {
   for (const TableShape& shape : shapes_) {
-    assert(!shape.ordered || consistency::holds_updates_back(shape.model));
+    assert(!shape.ordered || consistency::rules_of(shape.model).holds_updates_back);
     Table& table = tables_.emplace_back();
     table.histories.resize(shape.rows * workers);
     if (shape.ordered) table.ordered.resize(shape.rows * workers);
     table.seen.resize(shape.rows * workers * workers * shape.copies);
+    table.ended.resize(shape.rows * workers);
+    table.seen_by_anybody.resize(shape.rows * workers * shape.copies);
   }
+}
+
+void Ledger::end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key) {
+  const std::size_t at = key * workers_ + worker;
+  tables_[table].ended[at] = tables_[table].histories[at].size();
+}
+
+std::optional<std::string> Ledger::end_clock(std::uint32_t worker, Clock clock) {
+  clocks_[worker] = clock;
+  const Clock slowest = *std::min_element(finished_.begin(), finished_.end());
+  for (const TableShape& shape : shapes_) {
+    const Clock needed = consistency::min_clock_needed(consistency::rules_of(shape.model).clock_bound, clock);
+    if (slowest < needed) {
+      return fmt::format("worker {} begins clock {} while another has finished {} clocks: {} allows {}",
+                         worker, clock, slowest, consistency::to_string(shape.model), needed);
+    }
+  }
+  return std::nullopt;
+}
+
+Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key) const {
+  const Table& of = tables_[table];
+  const TableShape& shape = shapes_[table];
+  const consistency::Rules rules = consistency::rules_of(shape.model);
+  Floor floor{.own = of.histories[key * workers_ + reader].size(), .pushes = {}, .sums = {}};
+  for (std::uint32_t worker = 0; worker < workers_; ++worker) {
+    const std::size_t at = key * workers_ + worker;
+    const std::size_t ended = of.ended[at];
+    for (std::uint32_t copy = 0; rules.pushes_at_once && copy < shape.copies; ++copy)
+      floor.pushes.push_back(std::max(ended, of.seen_by_anybody[at * shape.copies + copy]));
+    if (rules.value_bound > 0) {
+      floor.sums.push_back(
+          {.pushed = ended == 0 ? 0 : of.histories[at][ended - 1].sum,
+           .may_miss = consistency::in_transit_bound(rules.value_bound, workers_, clocks_[worker])});
+    }
+  }
+  return floor;
 }
 
 void Ledger::push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, std::int64_t delta,
@@ -94,18 +133,35 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
   std::size_t& seen =
       tables_[read.table]
           .seen[((key * workers_ + read.reader) * workers_ + worker) * shapes_[read.table].copies + copy];
+  const std::uint32_t copies = shapes_[read.table].copies;
+  std::size_t& seen_by_anybody =
+      tables_[read.table].seen_by_anybody[(key * workers_ + worker) * copies + copy];
+  seen_by_anybody = std::max(seen_by_anybody, held);
   if (worker == read.reader) {
-    if (held >= read.own_before) return std::nullopt;
-    return fmt::format("holds {} of the reader's own {} updates", held, read.own_before);
-  }
-  if (held > 0 && held < history.size() && history[held].clock == history[held - 1].clock) {
-    return fmt::format("holds a part of the updates of clock {} of worker {}", history[held].clock, worker);
+    if (held >= read.floor.own) return std::nullopt;
+    return fmt::format("holds {} of the reader's own {} updates", held, read.floor.own);
   }
   const consistency::ConsistencyModel& model = shapes_[read.table].model;
-  const Clock promised = std::max({read.clock - static_cast<Clock>(consistency::staleness(model)),
+  const consistency::Rules rules = consistency::rules_of(model);
+  if (!read.floor.pushes.empty() && held < read.floor.pushes[worker * copies + copy]) {
+    return fmt::format("holds {} updates of worker {}, {} had ended or been read when the pull began", held,
+                       worker, read.floor.pushes[worker * copies + copy]);
+  }
+  if (!read.floor.sums.empty()) {
+    const Floor::Sum& sum = read.floor.sums[worker];
+    if (const double missing = factor * static_cast<double>(sum.pushed) - number; missing > sum.may_miss)
+      return fmt::format("misses {} of worker {}, {} is allowed", missing, worker, sum.may_miss);
+  }
+  // Elsewhere a row's updates of one clock travel as one.
+  if (!rules.acknowledges_at_once() && held > 0 && held < history.size() &&
+      history[held].clock == history[held - 1].clock) {
+    return fmt::format("holds a part of the updates of clock {} of worker {}", history[held].clock, worker);
+  }
+  const Clock promised = std::max({consistency::min_clock_needed(rules.read_bound, read.clock),
                                    read.barrier_clock, read.claimed.value_or(0)});
-  const Clock allowed =
-      consistency::holds_updates_back(model) ? std::min(read.clock, finished_[worker]) : finished_[worker];
+  const Clock allowed = rules.acknowledges_at_once() ? kAll
+                        : rules.holds_updates_back   ? std::min(read.clock, finished_[worker])
+                                                     : finished_[worker];
   if (held < count_below(history, promised)) {
     return fmt::format("holds {} updates of worker {}, {} were made at clocks below {}{}", held, worker,
                        count_below(history, promised), promised,

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "consistency/rules.hpp"
+#include "consistency/model.hpp"
 #include "protocol/value_type.hpp"
 
 namespace verbena::simulation {
@@ -30,6 +30,19 @@ struct TableShape {
   }
 };
 
+/// What a row must hold when it is read from now on.
+struct Floor {
+  std::size_t own = 0;  ///< pushes of the reader
+  /// Where the model promises something of it: pushes, [worker · copies + copy].
+  std::vector<std::size_t> pushes;
+  /// Where the model bounds what is not seen: sums and how much of them may be missing, by worker.
+  struct Sum {
+    std::int64_t pushed = 0;
+    double may_miss = 0;
+  };
+  std::vector<Sum> sums;
+};
+
 struct Read {
   std::uint32_t reader = 0;
   std::uint32_t table = 0;
@@ -37,8 +50,8 @@ struct Read {
   consistency::Clock barrier_clock = 0;  ///< of the reader's last barrier
   /// Where the read says how fresh it is: it holds all updates of clocks below this.
   std::optional<consistency::Clock> claimed;
-  std::size_t own_before = 0;  ///< own pushes to the row when the pull began
-  bool monotone = true;        ///< nothing that an earlier read has seen is missing
+  Floor floor = {};      ///< when the pull began
+  bool monotone = true;  ///< nothing that an earlier read has seen is missing
 };
 
 class Ledger {
@@ -51,10 +64,13 @@ class Ledger {
   void finish_clock(std::uint32_t worker) { ++finished_[worker]; }
   /// The same, before the session ends.
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
+  /// A push has returned; it has been applied if the model promises that.
+  void end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key);
+  /// Session::clock() has returned: what is wrong with that.
+  std::optional<std::string> end_clock(std::uint32_t worker, consistency::Clock clock);
 
-  [[nodiscard]] std::size_t pushes(std::uint32_t worker, std::uint32_t table, std::uint64_t key) const {
-    return tables_[table].histories[key * workers_ + worker].size();
-  }
+  /// To be called when a pull begins.
+  [[nodiscard]] Floor floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key) const;
 
   /// What is wrong with the row that was read; nothing if it is as promised.
   std::optional<std::string> check(const Read& read, std::uint64_t key, std::span<const double> row);
@@ -81,6 +97,8 @@ class Ledger {
     std::vector<std::vector<OrderedUpdate>> ordered;
     std::vector<std::size_t>
         seen;  ///< [((row · workers + reader) · workers + worker) · copies + copy]: pushes
+    std::vector<std::size_t> ended;            ///< [row · workers + worker]: pushes that have returned
+    std::vector<std::size_t> seen_by_anybody;  ///< [(row · workers + worker) · copies + copy]: pushes
   };
 
   std::optional<std::string> check_column(const Read& read, std::uint64_t key, std::uint32_t worker,
@@ -91,6 +109,7 @@ class Ledger {
   const std::uint32_t workers_;
   std::vector<Table> tables_;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
+  std::vector<consistency::Clock> clocks_;    ///< by worker: at which it computes
   std::uint64_t numbers_checked_ = 0;
 };
 

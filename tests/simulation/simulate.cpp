@@ -55,7 +55,7 @@ bool run_one(Model model, std::uint64_t seed) {
 int main(int argc, char** argv) {
   CLI::App app("Simulates whole jobs in virtual time and checks every read against its model's promise.");
   Options options;
-  app.add_option("--model", options.model, "bsp, ssp, essp or all")->capture_default_str();
+  app.add_option("--model", options.model, "which model, or all")->capture_default_str();
   app.add_option("--seeds", options.seeds, "how many seeds of each model")->capture_default_str();
   app.add_option("--first", options.first, "the first of them")->capture_default_str();
   app.add_option("--seed", options.seed, "this one only, with a trace");
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   spdlog::set_level(spdlog::level::off);  // refusals and deaths are part of the plan
 
-  std::vector<Model> models{Model::kBsp, Model::kSsp, Model::kEssp};
+  std::vector<Model> models(verbena::simulation::kModels.begin(), verbena::simulation::kModels.end());
   if (options.model != "all") {
     const auto model = verbena::simulation::parse_model(options.model);
     if (!model.ok()) {
