@@ -108,6 +108,7 @@ enum class BulkKind : std::uint32_t {
   /// the min clock of the lane is `clock`, and each row last received from it holds all updates of clocks <
   /// `clock`.
   kRows = 4,
+  kUnsubscribe = 5,  ///< worker → server: as kSubscribe; these rows are no longer to be pushed
 };
 
 struct BulkHeader {
@@ -119,8 +120,10 @@ struct BulkHeader {
   /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied, and these rows hold,
   /// exactly.
   std::uint64_t applied = 0;
+  /// kRows: how many of this worker's kSubscribe and kUnsubscribe messages the lane had heeded.
+  std::uint64_t subscriptions = 0;
 };
-static_assert(sizeof(BulkHeader) == 32 && std::is_trivially_copyable_v<BulkHeader>);
+static_assert(sizeof(BulkHeader) == 40 && std::is_trivially_copyable_v<BulkHeader>);
 
 /// No bulk message is larger than this part of its ring, so that a ring holds several.
 constexpr std::size_t max_bulk_bytes(std::size_t ring_bytes) {

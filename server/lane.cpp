@@ -127,7 +127,9 @@ void Lane::mark_dirty(Table& table, protocol::Key key) {
 
 void Lane::subscribe(const LaneTask& task) {
   Table& table = tables_[task.message.header.table];
+  ++workers_[task.worker].subscriptions;
   if (!table.eager) return;
+  const bool ends = task.message.header.kind == protocol::BulkKind::kUnsubscribe;
   const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
     protocol::Key key;
@@ -135,6 +137,10 @@ void Lane::subscribe(const LaneTask& task) {
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;  // as in apply()
     const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;
+    if (ends) {
+      table.subscribed[at] &= ~bit;  // a push that is due still goes, and is not taken
+      continue;
+    }
     table.subscribed[at] |= bit;
     // The worker's copy is older than the subscription: one push brings it up to date.
     if ((table.dirty[at] & bit) == 0) {
@@ -191,7 +197,10 @@ bool Lane::tell(std::uint32_t index) {
 
 void Lane::fill(std::uint32_t index, PushBuffer& buffer) {
   Worker& worker = workers_[index];
-  protocol::BulkHeader header{.kind = protocol::BulkKind::kRows, .lane = index_, .applied = worker.applied};
+  protocol::BulkHeader header{.kind = protocol::BulkKind::kRows,
+                              .lane = index_,
+                              .applied = worker.applied,
+                              .subscriptions = worker.subscriptions};
   std::size_t used = sizeof header;
   while (worker.dirty_sent < worker.next.position) {
     const DirtyRow row = worker.dirty.front();

@@ -43,6 +43,7 @@ struct PushBuffer {
 };
 
 struct LaneTask {
+  /// kSubscribe: also its contrary, as the message says.
   enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
@@ -96,8 +97,9 @@ class Lane {
   };
   struct Worker {
     std::deque<DirtyRow> dirty;
-    std::uint64_t dirty_sent = 0;  ///< rows taken from the front of `dirty` so far
-    std::uint64_t applied = 0;     ///< kUpdates messages
+    std::uint64_t dirty_sent = 0;     ///< rows taken from the front of `dirty` so far
+    std::uint64_t applied = 0;        ///< kUpdates messages
+    std::uint64_t subscriptions = 0;  ///< kSubscribe and kUnsubscribe messages
     consistency::Clock told = 0;
     bool news = false;
     ClockNews next;    ///< the one being worked towards

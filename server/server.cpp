@@ -296,7 +296,8 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
       status = absl::InvalidArgumentError(
           fmt::format("updates of clock {} at clock {}", header.clock, peer.clock));
     }
-  } else if (header.kind == protocol::BulkKind::kSubscribe) {
+  } else if (header.kind == protocol::BulkKind::kSubscribe ||
+             header.kind == protocol::BulkKind::kUnsubscribe) {
     task.kind = LaneTask::Kind::kSubscribe;
     status = protocol::check_keys(*message, range);
   } else {

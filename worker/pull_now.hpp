@@ -49,8 +49,9 @@ std::size_t TableCore::pull_now(const Keys& keys, std::size_t from, std::byte* o
     if (part.reading.epoch != session_.epoch()) refresh(part);
     if (!part.reading.allowed) break;
     const std::size_t first = next;
-    next =
-        part.cache == nullptr ? pull_in_place(part, keys, first, out) : pull_cached(part, keys, first, out);
+    next = part.cache == nullptr      ? pull_in_place(part, keys, first, out)
+           : part.cache->is_bounded() ? pull_cached<true>(part, keys, first, out)
+                                      : pull_cached<false>(part, keys, first, out);
     if (next == first) break;
   }
   return next;
@@ -83,9 +84,9 @@ std::size_t TableCore::pull_in_place(Part& part, const Keys& keys, std::size_t i
 }
 
 /// As pull_in_place().
-template <class Keys>
+template <bool kBounded, class Keys>
 std::size_t TableCore::pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out) {
-  const RowCache& cache = *part.cache;
+  RowCache& cache = *part.cache;
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
   std::uint64_t fresh = 0;  // rows as good as the lane, all but a few
@@ -95,6 +96,7 @@ std::size_t TableCore::pull_cached(Part& part, const Keys& keys, std::size_t i, 
     if (i + kRowsAhead < keys.size()) cache.prefetch(keys[i + kRowsAhead]);
     const RowCache::Row& row = cache.at(key);
     if (row.clock() >= needed) {
+      if constexpr (kBounded) cache.touch(key);
       copy_row(out + i * row_bytes_, row.values(), row_bytes_);
       if (row.clock() >= min_clock) {
         ++fresh;

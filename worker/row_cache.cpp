@@ -21,6 +21,7 @@ std::uint32_t slab_shift_for(std::size_t row_bytes) {
 
 RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows)
     : keys_(keys),
+      most_rows_(most_rows),
       row_bytes_(sizeof(Row) + stride_bytes),
       slab_shift_(slab_shift_for(row_bytes_)),
       flat_(nullptr, &std::free),
@@ -32,17 +33,41 @@ RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint6
   }
 }
 
-RowCache::Row* RowCache::insert(protocol::Key key) {
-  if (flat_ != nullptr) return &at(key);
-  const std::uint32_t slot = rows_;
-  if ((slot >> slab_shift_) == slabs_.size()) {
+RowCache::Place RowCache::insert(protocol::Key key) {
+  if (flat_ != nullptr) return {.row = &at(key), .evicted = {}};
+  if (most_rows_ == 0) return {};
+  Place place;
+  std::uint32_t slot = rows_;
+  if (rows_ == most_rows_) {
+    slot = evict();
+    place.evicted = slots_[slot].key;
+  } else if ((slot >> slab_shift_) == slabs_.size()) {
     std::unique_ptr<std::byte[]> slab(new (std::nothrow) std::byte[row_bytes_ << slab_shift_]);
-    if (slab == nullptr) return nullptr;
+    if (slab == nullptr) return {};
     slabs_.push_back(std::move(slab));
   }
-  ++rows_;
+  if (slot == rows_) ++rows_;
   index_[key - keys_.first] = slot + 1;
-  return new (slab_row(slot)) Row{};
+  if (is_bounded()) {
+    if (slot == slots_.size()) slots_.emplace_back();
+    slots_[slot] = {.key = key};
+  }
+  place.row = new (slab_row(slot)) Row{};
+  return place;
+}
+
+/// A slot whose row is cached no more.
+std::uint32_t RowCache::evict() {
+  for (;; hand_ = (hand_ + 1) % rows_) {
+    if (slots_[hand_].touched) {
+      slots_[hand_].touched = false;
+      continue;
+    }
+    const std::uint32_t slot = hand_;
+    hand_ = (hand_ + 1) % rows_;
+    index_[slots_[slot].key - keys_.first] = 0;
+    return slot;
+  }
 }
 
 }  // namespace verbena::worker

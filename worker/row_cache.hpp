@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "consistency/rules.hpp"
@@ -11,8 +12,11 @@
 
 namespace verbena::worker {
 
+/// Where fewer rows may be cached than there are, a row that has been read since the hand last passed it gets a
+/// second chance (the CLOCK algorithm), and the next one makes room.
+///
 /// Invariant: a cached row holds all of this worker's own updates, shipped or not.
-/// Thread safety: none; one owner. A found row stays where it is as long as the cache lives.
+/// Thread safety: none; one owner. A found row stays where it is until the next insert().
 class RowCache {
  public:
   /// The clock of a row that eager pushes keep fresh: as good as the lane's min clock says.
@@ -32,8 +36,10 @@ class RowCache {
     consistency::Clock clock_ = 0;
   };
 
-  /// Nobody will insert more than `most_rows`.
   RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows);
+
+  /// Rows may be evicted.
+  [[nodiscard]] bool is_bounded() const { return most_rows_ < keys_.size(); }
 
   /// The row, or one whose clock is kAbsent and that must not be changed.
   [[nodiscard]] Row& at(protocol::Key key) const {
@@ -47,8 +53,14 @@ class RowCache {
     Row& row = at(key);
     return row.clock() == kAbsent ? nullptr : &row;
   }
-  /// A place for a row that is not cached yet; it is once its clock is set. nullptr: memory is short.
-  [[nodiscard]] Row* insert(protocol::Key key);
+  struct Place {
+    Row* row = nullptr;                    ///< nullptr: none to be had, or memory is short
+    std::optional<protocol::Key> evicted;  ///< not cached any more
+  };
+  /// A place for a row that is not cached yet; it is once its clock is set.
+  [[nodiscard]] Place insert(protocol::Key key);
+  /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
+  void touch(protocol::Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
 
   /// Asks the processor to fetch a row that at() is soon asked for.
   void prefetch(protocol::Key key) const {
@@ -61,11 +73,13 @@ class RowCache {
 
  private:
   static Row* row_at(std::byte* place) { return reinterpret_cast<Row*>(place); }
+  [[nodiscard]] std::uint32_t evict();
   [[nodiscard]] Row* slab_row(std::uint32_t slot) const {
     return row_at(slabs_[slot >> slab_shift_].get() + (slot & ((1U << slab_shift_) - 1)) * row_bytes_);
   }
 
   const protocol::KeyRange keys_;
+  const std::uint64_t most_rows_;
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
   /// Either a place for each row, which needs no lookup: where that is little memory, and allowed.
@@ -74,6 +88,12 @@ class RowCache {
   ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
+  struct Slot {
+    protocol::Key key = 0;
+    bool touched = false;
+  };
+  std::vector<Slot> slots_;  ///< of a bounded cache
+  std::uint32_t hand_ = 0;   ///< the slot to be looked at next
   mutable Row absent_;
 };
 

@@ -68,7 +68,7 @@ struct TableOptions {
   std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
   std::uint32_t width = 0;  ///< values a row
   ConsistencyModel consistency = Ssp{};
-  /// Rows the cache may hold; further rows are read from the server each time.
+  /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
   std::uint64_t cache_rows = UINT64_MAX;
 };
 

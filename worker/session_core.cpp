@@ -290,6 +290,10 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
                                                   static_cast<std::uint32_t>(header.kind), header.lane));
   }
   LaneView& view = link.lanes[header.lane];
+  if (header.subscriptions > view.subscriptions) {
+    return absl::InvalidArgumentError(fmt::format("heeded {} messages of subscription, {} were sent",
+                                                  header.subscriptions, view.subscriptions));
+  }
   if (header.clock < view.min_clock || header.applied < view.applied || header.applied > view.shipped) {
     return absl::InvalidArgumentError(fmt::format("sent clock {} after {}, {} updates applied after {} of {}",
                                                   header.clock, view.min_clock, header.applied, view.applied,

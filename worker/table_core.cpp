@@ -155,8 +155,17 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::make_buffer(const Part&
 }
 
 absl::Status TableCore::make_cache(Part& part) const {
+  // Its share of the rows that may be cached.
+  const auto below = [&](protocol::Key key) {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(options_.cache_rows) * key /
+                                      options_.rows);
+  };
+  const bool is_bounded = options_.cache_rows < options_.rows;
   try {
-    part.cache = std::make_unique<RowCache>(part.keys, stride_bytes_, options_.cache_rows);
+    part.cache = std::make_unique<RowCache>(
+        part.keys, stride_bytes_,
+        is_bounded ? below(part.keys.last) - below(part.keys.first) : options_.rows);
+    if (rules_.pushes_eagerly && part.cache->is_bounded()) part.subscribed.resize(part.keys.size());
   } catch (const std::bad_alloc&) {
     return no_memory(part);
   }
@@ -232,12 +241,17 @@ bool TableCore::has_unapplied(const Part& part, protocol::Key key) {
 RowCache::Row* TableCore::cache_row(Part& part, protocol::Key key) {
   if (part.cache == nullptr) return nullptr;
   if (RowCache::Row* const row = part.cache->find(key)) return row;
-  if (cached_rows_ >= options_.cache_rows) return nullptr;
-  RowCache::Row* const row = part.cache->insert(key);
-  if (row == nullptr) return nullptr;
-  ++cached_rows_;
-  if (rules_.pushes_eagerly) part.to_subscribe.push_back(key);
-  return row;
+  const RowCache::Place place = part.cache->insert(key);
+  if (rules_.pushes_eagerly && place.row != nullptr) note_change(part, key);
+  if (rules_.pushes_eagerly && place.evicted) note_change(part, *place.evicted);
+  return place.row;
+}
+
+void TableCore::note_change(Part& part, protocol::Key key) {
+  part.changed.push_back(key);
+  if (part.changed.size() <= 2 * part.keys.size()) return;
+  std::sort(part.changed.begin(), part.changed.end());
+  part.changed.erase(std::unique(part.changed.begin(), part.changed.end()), part.changed.end());
 }
 
 void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* values,
@@ -457,21 +471,57 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::take_buffer(Part& part)
 }
 
 absl::Status TableCore::send_subscriptions() {
-  constexpr std::size_t kKeysAMessage =
-      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(protocol::Key);
   for (const std::unique_ptr<Part>& part : parts_) {
-    for (std::size_t at = 0; at < part->to_subscribe.size(); at += kKeysAMessage) {
-      const std::span<const protocol::Key> keys =
-          std::span(part->to_subscribe).subspan(at, std::min(kKeysAMessage, part->to_subscribe.size() - at));
-      const protocol::BulkHeader header{.kind = protocol::BulkKind::kSubscribe,
-                                        .table = number_,
-                                        .lane = part->lane,
-                                        .count = static_cast<std::uint32_t>(keys.size())};
-      if (absl::Status status = session_.send_small(*part->link, header, keys); !status.ok()) return status;
+    std::vector<protocol::Key> changed;
+    part->changed.swap(changed);
+    std::vector<protocol::Key> left;
+    if (!part->subscribed.empty()) {
+      std::sort(changed.begin(), changed.end());
+      changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
+      const auto is_needed = [&](protocol::Key key) {
+        const RowCache::Row* const row = part->cache->find(key);
+        if (row == nullptr && part->subscribed[key - part->keys.first]) left.push_back(key);
+        return row != nullptr && row->clock() != RowCache::kLive;
+      };
+      std::erase_if(changed, [&](protocol::Key key) { return !is_needed(key); });
     }
-    part->to_subscribe.clear();
+    absl::Status status = send_subscriptions(*part, protocol::BulkKind::kUnsubscribe, left);
+    if (status.ok()) status = send_subscriptions(*part, protocol::BulkKind::kSubscribe, changed);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status TableCore::send_subscriptions(Part& part, protocol::BulkKind kind,
+                                           std::span<const protocol::Key> keys) {
+  constexpr std::size_t kKeysAMessage =
+      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(protocol::Key);
+  for (std::size_t at = 0; at < keys.size(); at += kKeysAMessage) {
+    const std::span<const protocol::Key> some = keys.subspan(at, std::min(kKeysAMessage, keys.size() - at));
+    const std::uint64_t message = ++part.view->subscriptions;
+    for (const protocol::Key key : some) {
+      if (part.subscribed.empty()) break;
+      const bool begins = kind == protocol::BulkKind::kSubscribe;
+      part.subscribed[key - part.keys.first] = begins;
+      part.awaiting.erase(key);
+      if (begins) part.awaiting.emplace(key, message);
+    }
+    const protocol::BulkHeader header{
+        .kind = kind, .table = number_, .lane = part.lane, .count = static_cast<std::uint32_t>(some.size())};
+    if (absl::Status status = session_.send_small(*part.link, header, some); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+/// What was pushed to a row counts only if it was after this worker's latest subscription to it.
+bool TableCore::is_subscribed(Part& part, protocol::Key key, std::uint64_t subscriptions) {
+  if (part.subscribed.empty()) return true;
+  if (!part.subscribed[key - part.keys.first]) return false;
+  const auto awaited = part.awaiting.find(key);
+  if (awaited == part.awaiting.end()) return true;
+  if (subscriptions < awaited->second) return false;
+  part.awaiting.erase(awaited);
+  return true;
 }
 
 absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message) {
@@ -480,7 +530,7 @@ absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message
   for (std::size_t i = 0; i < message.header.count; ++i) {
     const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
     RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;
-    if (row == nullptr) continue;
+    if (row == nullptr || !is_subscribed(part, key, message.header.subscriptions)) continue;
     std::memcpy(row->values(), protocol::record_values(message.payload, stride_bytes_, i), row_bytes_);
     // Read-my-writes: what the row does not hold of this worker's updates yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "transport/transport.hpp"
@@ -25,6 +26,7 @@ struct LaneView {
   consistency::Clock min_clock_at_start = 0;  ///< of this worker's clock
   std::uint64_t applied = 0;                  ///< of this worker's update messages
   std::uint64_t shipped = 0;                  ///< of this worker's update messages
+  std::uint64_t subscriptions = 0;            ///< messages of subscription that this worker has sent
 };
 
 /// The rows of one lane.
@@ -40,7 +42,13 @@ struct Part {
   std::vector<std::unique_ptr<UpdateBuffer>> spare;
   std::unique_ptr<RowCache>
       cache;  ///< nullptr: each read is of the server's row, in place where it is mapped
-  std::vector<protocol::Key> to_subscribe;
+  /// Of an eager table: rows that have come into the cache or left it since the last clock.
+  std::vector<protocol::Key> changed;
+  /// Where rows may leave the cache: which the server believes this worker to cache, by row; and for those that
+  /// have come since, the number of the message that says so. What was pushed before that message is not what
+  /// the subscription promises.
+  std::vector<bool> subscribed;
+  absl::flat_hash_map<protocol::Key, std::uint64_t> awaiting;
 
   /// What a read must know, worked out once for the many between two changes of the session's epoch.
   struct Reading {
@@ -183,13 +191,14 @@ class TableCore {
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
   Part* last_part_ = nullptr;
-  std::uint64_t cached_rows_ = 0;
   StalenessHistogram staleness_;  ///< of the reads so far
 
  private:
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part);
   absl::Status make_cache(Part& part) const;
+  void note_change(Part& part, protocol::Key key);
+  absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const protocol::Key> keys);
   absl::Status push_at_once(bool wait);
   [[nodiscard]] double in_transit_bound() const;
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
@@ -199,7 +208,7 @@ class TableCore {
   bool add_run(PullOperation& operation, std::size_t& staged_bytes);
   template <class Keys>
   std::size_t pull_in_place(Part& part, const Keys& keys, std::size_t i, std::byte* out);
-  template <class Keys>
+  template <bool kBounded, class Keys>
   std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
   bool fetch_mapped(Part& part, protocol::Key key, std::byte* out);
   [[nodiscard]] const std::byte* mapped_row(const Part& part, protocol::Key key) const {
@@ -208,6 +217,7 @@ class TableCore {
   /// Between the server's memory, where others write, and this worker's.
   void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void finish_runs(PullOperation& operation);
+  static bool is_subscribed(Part& part, protocol::Key key, std::uint64_t subscriptions);
 };
 
 std::unique_ptr<TableCore> make_table_core(SessionCore& session, std::uint32_t number,

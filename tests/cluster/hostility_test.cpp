@@ -304,6 +304,7 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"lane 9", welcome, bulk({.kind = BulkKind::kRows, .lane = 9})},
       {"clock -1", welcome, bulk({.kind = BulkKind::kRows, .clock = -1})},
       {"5 updates applied", welcome, bulk({.kind = BulkKind::kRows, .applied = 5})},
+      {"heeded 1 messages", welcome, bulk({.kind = BulkKind::kRows, .subscriptions = 1})},
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
   };
   for (const Case& one : cases) {

@@ -103,7 +103,8 @@ TEST(ProtocolFuzz, BulkMessages) {
   constexpr KeyRange kRange{100, 108};
   Mutator mutator(2,
                   {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0),
-                   bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kRows, 2, kStrideBytes, 106)},
+                   bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kUnsubscribe, 1, 0, 100),
+                   bulk(BulkKind::kRows, 2, kStrideBytes, 106)},
                   extreme_numbers());
   GuardedMemory memory;
   int records = 0;
@@ -115,7 +116,7 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kRows);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kUnsubscribe);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     if (check_records(*message, kStrideBytes, kRange).ok()) {
       ++records;

@@ -74,10 +74,10 @@ class LaneTest : public ::testing::Test {
                     .inbox = &messages_.back()});
   }
 
-  void subscribe(std::uint32_t worker, const std::vector<Key>& keys) {
+  void subscribe(std::uint32_t worker, const std::vector<Key>& keys, BulkKind kind = BulkKind::kSubscribe) {
     inbox_.emplace_back(keys.size() * sizeof(Key));
     std::memcpy(inbox_.back().data(), keys.data(), inbox_.back().size());
-    const BulkHeader header{.kind = BulkKind::kSubscribe, .count = static_cast<std::uint32_t>(keys.size())};
+    const BulkHeader header{.kind = kind, .count = static_cast<std::uint32_t>(keys.size())};
     lane_->enqueue(
         {.kind = LaneTask::Kind::kSubscribe, .worker = worker, .message = {header, inbox_.back()}});
   }
@@ -249,6 +249,32 @@ TEST_F(LaneTest, DirtySubscribedRowsGoBeforeTheClock) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].rows, (std::map<Key, float>{{105, 7}}));
   EXPECT_EQ(told[0].header.clock, 2);
+}
+
+TEST_F(LaneTest, WhatHasLeftTheCacheIsPushedNoMore) {
+  start(consistency::Essp{1}, 2);
+  subscribe(1, {100, 101});
+  clock(0, 1);
+  clock(1, 1);
+  std::vector<Told> told = poll(1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].header.subscriptions, 1U);
+  subscribe(1, {100}, BulkKind::kUnsubscribe);
+  updates(0, {{100, 1}, {101, 2}}, 1);
+  clock(0, 2);
+  clock(1, 2);
+  told = poll(1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].rows, (std::map<Key, float>{{101, 2}}));
+  EXPECT_EQ(told[0].header.subscriptions, 2U);
+  // Back again, it is pushed once although nobody changes it.
+  subscribe(1, {100});
+  clock(0, 3);
+  clock(1, 3);
+  told = poll(1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].rows, (std::map<Key, float>{{100, 1}}));
+  EXPECT_EQ(told[0].header.subscriptions, 3U);
 }
 
 TEST_F(LaneTest, ASlowWorkerGetsTheNewestRowsOnce) {

@@ -142,6 +142,7 @@ class Workload {
   absl::Status end_pulls();
   absl::Status clock(bool barrier);
   absl::Status pull_what_was_pushed_to_it();
+  absl::Status pull_what_came_back();
   absl::Status check_the_end();
   absl::Status check(const Read& read, Key key, std::span<const double> row);
   template <class Keys>
@@ -217,6 +218,7 @@ absl::Status Workload::run() {
     RETURN_IF_ERROR(this->clock(barrier));
   }
   RETURN_IF_ERROR(clock(/*barrier=*/true));
+  RETURN_IF_ERROR(pull_what_came_back());
   return check_the_end();
 }
 
@@ -424,6 +426,32 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
           reads, session_.current_clock(), table, consistency::to_string(shape(table).model)));
       return absl::InternalError("subscription lost");
     }
+  }
+  return absl::OkStatus();
+}
+
+/// ESSP with less cache than rows: a row that is cached now is pushed from the next clocks on, also if it was
+/// cached and evicted before.
+absl::Status Workload::pull_what_came_back() {
+  const Scenario& scenario = job_.scenario();
+  const auto is_meant = [&](std::uint32_t table) {
+    const std::uint64_t room_in_each_part = 2ULL * scenario.servers * scenario.lanes;
+    return rules(table).pushes_eagerly && shape(table).cache_rows < shape(table).rows &&
+           shape(table).cache_rows >= room_in_each_part && !scenario.network.mapped;
+  };
+  for (std::uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!is_meant(table)) continue;
+    const KeyRange one = {shape(table).rows / 2, shape(table).rows / 2 + 1};
+    RETURN_IF_ERROR(pull_and_check(table, one, keys_of(one)));
+    RETURN_IF_ERROR(clock(/*barrier=*/true));  // subscribes
+    RETURN_IF_ERROR(clock(/*barrier=*/true));
+    const std::uint64_t before = job_.worker(rank_).transport->reads();
+    RETURN_IF_ERROR(pull_and_check(table, one, keys_of(one)));
+    if (job_.worker(rank_).transport->reads() == before) continue;
+    job_.fail(fmt::format("worker {} had to read key {} of table {} ({}), which it caches, at clock {}",
+                          rank_, one.first, table, consistency::to_string(shape(table).model),
+                          session_.current_clock()));
+    return absl::InternalError("subscription lost on eviction");
   }
   return absl::OkStatus();
 }

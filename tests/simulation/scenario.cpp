@@ -129,6 +129,13 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
         below(random, scenario.disaster == Disaster::kServerDies ? scenario.servers : scenario.workers));
     scenario.disaster_delay = microseconds(small(random, 1500));
   }
+  // Drawn by itself, so that older seeds mean what they meant.
+  std::mt19937_64 evictions(seed + 0x5eed);
+  for (TableShape& table : scenario.tables) {
+    const std::uint64_t parts = std::uint64_t{scenario.servers} * scenario.lanes;
+    if (table.rows > 3 * parts && chance(evictions, 0.3))
+      table.cache_rows = 2 * parts + below(evictions, table.rows - 3 * parts);
+  }
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   return scenario;
