@@ -14,7 +14,7 @@ namespace verbena::worker {
 
 namespace {
 
-constexpr std::uint32_t kCallsUntilPoll = 128;
+constexpr std::uint64_t kRowsUntilPoll = 128;
 constexpr std::size_t kEventsPerPoll = 64;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// Until the servers have taken the reason why this worker gives up.
@@ -197,7 +197,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
 }
 
 bool SessionCore::poll() {
-  calls_until_poll_ = kCallsUntilPoll;
+  rows_until_poll_ = kRowsUntilPoll;
   std::array<transport::Event, kEventsPerPoll> events;
   const std::size_t count = transport_->poll(events);
   for (const transport::Event& event : std::span(events).first(count)) on_event(event);

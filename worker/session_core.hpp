@@ -69,9 +69,14 @@ class SessionCore {
   void give_up(const absl::Status& why);
 
   bool poll();
-  /// Called on hot paths: polls every now and then.
-  void poll_sometimes() {
-    if (--calls_until_poll_ == 0) poll();
+  /// Called on hot paths: polls every so many rows. A call for many polls at once: what has been pushed here since
+  /// the last one is as fresh as it gets.
+  void poll_sometimes(std::uint64_t rows) {
+    if (rows_until_poll_ <= rows) {
+      poll();
+    } else {
+      rows_until_poll_ -= rows;
+    }
   }
   /// Drives the session until `ready`. `what` completes "waited for …".
   absl::Status wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
@@ -132,7 +137,7 @@ class SessionCore {
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
   std::uint64_t epoch_ = 1;
-  std::uint32_t calls_until_poll_ = 1;
+  std::uint64_t rows_until_poll_ = 1;
   bool left_ = false;
   absl::Status status_;
   SessionStatistics counters_;

@@ -66,7 +66,7 @@ template <class Keys>
 absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<std::byte> out, std::size_t values) {
   const auto sequence = sequence_of(keys);
-  session.poll_sometimes();
+  session.poll_sometimes(sequence.size());
   const TableOptions& options = table.options();
   if (!session.status().ok() || values != sequence.size() * options.width ||
       !sequence.all_below(options.rows)) [[unlikely]] {
@@ -85,7 +85,7 @@ template <class Keys>
 absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<const std::byte> updates, std::size_t values, bool wait) {
   const KeySequence sequence(keys);
-  session.poll_sometimes();
+  session.poll_sometimes(sequence.size());
   if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
   return table.push(sequence, updates.data(), wait);
 }
