@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/conditions/slowdown.hpp"
 #include "worker/session.hpp"
 
 namespace CLI {
@@ -51,6 +52,7 @@ struct WorkerContext {
   ConsistencyModel consistency;  ///< for the application's tables
   Reporter& reporter;
   const std::atomic<bool>& stop;  ///< Ctrl-C: return CANCELLED at the next convenient place, writing nothing
+  Slowdown slowdown = {};         ///< to be told of each mini-batch and clock
 };
 
 struct BaselineContext {

@@ -258,7 +258,7 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   if (!rows.ok()) return rows.status();
   const absl::StatusOr<Table<std::int32_t>*> totals = open(TableCounts::kTotalsName, 1);
   if (!totals.ok()) return totals.status();
-  TableCounts counts(session, **rows, **totals);
+  TableCounts counts(session, **rows, **totals, context.slowdown);
   return train(*job, counts, context.reporter, context.stop);
 }
 

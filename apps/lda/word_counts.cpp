@@ -17,11 +17,13 @@ absl::Status LocalCounts::read(std::span<const Key> words, Counts rows) {
   return absl::OkStatus();
 }
 
-TableCounts::TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals)
+TableCounts::TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals,
+                         Slowdown& slowdown)
     : WordCounts(rows.width()),
       session_(session),
       rows_(rows),
       totals_table_(totals),
+      slowdown_(slowdown),
       pulled_totals_(rows.width(), 0) {}
 
 absl::StatusOr<WordCounts::Rows> TableCounts::open(std::span<const Key> words) {
@@ -31,10 +33,12 @@ absl::StatusOr<WordCounts::Rows> TableCounts::open(std::span<const Key> words) {
   if (absl::Status status = read_totals(); !status.ok()) return status;
   trained_ = pulled_;
   pulled_totals_ = totals_;
+  slowdown_.computing_begins();
   return Rows{trained_.data(), nullptr, topics_};
 }
 
 absl::Status TableCounts::close() {
+  slowdown_.computing_ends();
   changed_.clear();
   std::int32_t* updates = pulled_.data();  // the changed rows' differences, moved to the front
   for (std::size_t i = 0; i < words_.size(); ++i) {
@@ -51,6 +55,11 @@ absl::Status TableCounts::close() {
   }
   for (std::size_t k = 0; k < topics_; ++k) pulled_totals_[k] = totals_[k] - pulled_totals_[k];
   return totals_table_.push(KeyRange{0, 1}, pulled_totals_);
+}
+
+absl::Status TableCounts::clock() {
+  slowdown_.clock_ends();
+  return session_.clock();
 }
 
 }  // namespace verbena::apps::lda

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/conditions/slowdown.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps::lda {
@@ -77,11 +78,12 @@ class TableCounts final : public WordCounts {
   static constexpr const char* kRowsName = "lda.word_topics";
   static constexpr const char* kTotalsName = "lda.topics";
 
-  /// `rows`: [vocabulary, topics], `totals`: [1, topics].
-  TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals);
+  /// `rows`: [vocabulary, topics], `totals`: [1, topics]. What is done between open() and close() is what
+  /// `slowdown` slows.
+  TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals, Slowdown& slowdown);
   absl::StatusOr<Rows> open(std::span<const Key> words) override;
   absl::Status close() override;
-  absl::Status clock() override { return session_.clock(); }
+  absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
   absl::Status read(KeyRange words, Counts rows) override { return rows_.pull(words, rows); }
   absl::Status read(std::span<const Key> words, Counts rows) override { return rows_.pull(words, rows); }
@@ -91,6 +93,7 @@ class TableCounts final : public WordCounts {
   Session& session_;
   Table<std::int32_t>& rows_;
   Table<std::int32_t>& totals_table_;
+  Slowdown& slowdown_;
   std::span<const Key> words_;
   std::vector<std::int32_t> trained_;
   std::vector<std::int32_t> pulled_;

@@ -67,7 +67,7 @@ ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::si
 
 std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
                             std::size_t blocks) {
-  assert(blocks >= workers && rank < workers);
+  assert(blocks > 0 && rank < workers);
   const std::size_t start = std::size_t{rank} * blocks / workers;
   return (start + static_cast<std::size_t>(clock % blocks)) % blocks;
 }

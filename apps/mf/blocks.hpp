@@ -26,8 +26,8 @@ ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::si
 
 /// The block that worker `rank` trains at clock `clock`, from 0. Any two workers are at different blocks, and
 /// at least ⌊blocks / workers⌋ clocks lie between the visits of two workers to one block: with
-/// workers · (staleness + 1) blocks, what a visitor reads is complete even under SSP.
-/// REQUIRES: blocks ≥ workers.
+/// workers · (staleness + 1) blocks, what a visitor reads is complete even under SSP. Where there are fewer
+/// blocks than workers, some workers are at the same block.
 std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
                             std::size_t blocks);
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/conditions/slowdown.hpp"
 #include "apps/mf/model.hpp"
 #include "worker/table.hpp"
 
@@ -43,18 +44,21 @@ class LocalItems final : public ItemStore {
 /// Copies a slice at a time: one pull, training on the copy, one push of the difference.
 class TableItems final : public ItemStore {
  public:
-  /// `slice_rows` is the largest last − first that will be asked for.
-  TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows)
-      : session_(session), table_(table), rows_(slice_rows, format) {}
+  /// `slice_rows` is the largest last − first that will be asked for. What is done between open() and close()
+  /// is what `slowdown` slows.
+  TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
+             Slowdown& slowdown)
+      : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
   absl::Status close() override;
-  absl::Status clock() override { return session_.clock(); }
+  absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 
  private:
   Session& session_;
   Table<float>& table_;
   FactorRows rows_;
+  Slowdown& slowdown_;
   std::vector<float> packed_;  // as pulled
   KeyRange range_;
 };

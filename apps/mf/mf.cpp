@@ -127,7 +127,7 @@ class MatrixFactorization final : public Application {
   [[nodiscard]] RowFormat format() const {
     return {.rank = static_cast<std::size_t>(rank_), .biases = !no_biases_};
   }
-  absl::Status check_options(std::uint32_t workers) const;
+  absl::Status check_options() const;
   absl::Status check_data(std::uint32_t workers) const;
   [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
   [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t staleness) const;
@@ -164,8 +164,11 @@ void MatrixFactorization::add_options(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--no-biases", no_biases_, "no bias of a user or an item, only the mean and the factors");
   command
-      .add_option("--clocks-per-iteration", clocks_per_iteration_,
-                  "blocks of items, which the workers train in turns; 0: workers x (staleness + 1)")
+      .add_option(
+          "--clocks-per-iteration", clocks_per_iteration_,
+          "blocks of items, which the workers train in turns; 0: workers x (staleness + 1). With fewer "
+          "than workers, some train the same items at a time and what they learn is added up: that "
+          "needs a smaller --learning-rate")
       ->capture_default_str();
   command.add_option("--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
       ->capture_default_str();
@@ -178,7 +181,7 @@ void MatrixFactorization::add_options(CLI::App& command) {
       ->type_name("PREFIX");
 }
 
-absl::Status MatrixFactorization::check_options(std::uint32_t workers) const {
+absl::Status MatrixFactorization::check_options() const {
   const auto invalid = [](std::string_view expected, auto found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
@@ -202,13 +205,8 @@ absl::Status MatrixFactorization::check_options(std::uint32_t workers) const {
   if (training_.evaluate_every < 1) {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
-  if (clocks_per_iteration_ < 0 || (clocks_per_iteration_ > 0 && clocks_per_iteration_ < workers)) {
-    return invalid(
-        fmt::format(
-            "--clocks-per-iteration: expected 0, or at least the {} workers, so that no two train the "
-            "same items at a time",
-            workers),
-        clocks_per_iteration_);
+  if (clocks_per_iteration_ < 0) {
+    return invalid("--clocks-per-iteration: expected 0 or more", clocks_per_iteration_);
   }
   return absl::OkStatus();
 }
@@ -247,7 +245,7 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
 }
 
 absl::Status MatrixFactorization::check(std::uint32_t workers) {
-  if (absl::Status status = check_options(workers); !status.ok()) return status;
+  if (absl::Status status = check_options(); !status.ok()) return status;
   return check_data(workers);
 }
 
@@ -322,8 +320,8 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
 
   FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), session.rank(),
                                    session.workers());
-  TableItems store(session, **table, format,
-                   std::min(items, cache_sized(padded_rank(format.rank)).item_rows));
+  TableItems store(session, **table, format, std::min(items, cache_sized(padded_rank(format.rank)).item_rows),
+                   context.slowdown);
   const double squared_unit = job->scale.deviation * job->scale.deviation;
   status = Trainer(training_, job->data, users, store, squared_unit).run(context.reporter, context.stop);
   if (!status.ok() || output_.empty()) return status;
@@ -401,12 +399,12 @@ absl::Status with_enough_memory(const Run& run) {
 }
 
 absl::Status MatrixFactorization::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_options(context.session.workers()); !status.ok()) return status;
+  if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory([&] { return train_as_worker(context); });
 }
 
 absl::Status MatrixFactorization::run_baseline(BaselineContext& context) const {
-  if (absl::Status status = check_options(1); !status.ok()) return status;
+  if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory([&] { return train_alone(context); });
 }
 

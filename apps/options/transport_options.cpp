@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "apps/conditions/delayed_transport.hpp"
 #include "apps/options/validators.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "transport/verbs/verbs_transport.hpp"
@@ -33,7 +34,22 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
       ->group(group);
 }
 
+void add_network_option(CLI::App& command, TransportOptions& options, const std::string& group) {
+  command
+      .add_option("--network", options.network,
+                  "Over shm: let bytes take as long as over a network whose links have this latency, in each "
+                  "direction, and bandwidth, for instance latency=10us,bandwidth=10Gb/s. Rows are then read "
+                  "through the row cache (docs/experiments.md).")
+      ->type_name("latency=TIME,bandwidth=RATE")
+      ->check(CLI::Validator(
+          [](const std::string& text) { return std::string(parse_network(text).status().message()); }, ""))
+      ->group(group);
+}
+
 absl::Status check(const TransportOptions& options) {
+  if (options.transport == kVerbs && !options.network.empty()) {
+    return absl::InvalidArgumentError("--network is for --transport shm; over verbs there is a network");
+  }
   if (options.transport != kShm) return absl::OkStatus();
   if (!options.device.empty()) {
     return absl::InvalidArgumentError("--device is for --transport verbs; shm needs no device");
@@ -50,7 +66,13 @@ TransportOptions decided(TransportOptions options, const std::string& transport)
 }
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options) {
-  if (options.transport == kShm) return transport::make_shm_transport();
+  if (options.transport == kShm) {
+    absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport();
+    if (!shm.ok() || options.network.empty()) return shm;
+    const absl::StatusOr<NetworkCost> cost = parse_network(options.network);
+    if (!cost.ok()) return cost.status();
+    return std::make_unique<DelayedTransport>(*std::move(shm), *cost);
+  }
   absl::StatusOr<std::unique_ptr<transport::VerbsTransport>> verbs = transport::make_verbs_transport(
       {.device = options.device, .port = static_cast<std::uint8_t>(options.device_port)});
   if (verbs.ok()) return *std::move(verbs);

@@ -23,12 +23,16 @@ struct TransportOptions {
   std::string transport = kAuto;  ///< kAuto: to be decided by whoever knows where the peers are
   std::string device;             ///< of RDMA, such as "mlx5_0"; empty: the first that can be used
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
+  std::string network;            ///< shm only: what it is to cost, as for parse_network(); empty: nothing
 };
 
 /// --transport, --device, --device-port; `command` must not outlive `options`.
 void add_transport_options(CLI::App& command, TransportOptions& options, const std::string& group);
 
-/// INVALID_ARGUMENT where a device was chosen for shared memory.
+/// --network.
+void add_network_option(CLI::App& command, TransportOptions& options, const std::string& group);
+
+/// INVALID_ARGUMENT where a device was chosen for shared memory, or a network's cost for a network.
 absl::Status check(const TransportOptions& options);
 
 /// As on the command line, for a process that is started with the same; "auto" as `transport`, the decision.

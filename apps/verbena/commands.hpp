@@ -14,10 +14,20 @@ class App;
 
 namespace verbena::apps {
 
+class ApplicationOptions;
+struct RunOptions;
+
 using Run = std::function<int()>;
 using Applications = std::vector<std::unique_ptr<Application>>;
 
-void add_run_command(CLI::App& program, const Applications& applications, Run* run);
+/// What to do about a run that was asked for; returns the exit status.
+using CarryOutRun =
+    std::function<int(const RunOptions& run, Application& application, const ApplicationOptions& options)>;
+void add_run_command(CLI::App& program, const Applications& applications, const CarryOutRun& carry_out,
+                     Run* run);
+/// `verbena run` itself: here, or as one of the processes that mpirun or srun has started.
+int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options);
+
 void add_server_command(CLI::App& program, Run* run);
 void add_worker_command(CLI::App& program, const Applications& applications, Run* run);
 

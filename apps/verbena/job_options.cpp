@@ -20,11 +20,17 @@ namespace {
 
 constexpr const char* kConsistency = "Consistency";
 constexpr const char* kServers = "Servers";
+constexpr const char* kConditions = "Conditions";
 
 CLI::Validator consistency_model() {
   return CLI::Validator(
       [](const std::string& text) { return std::string(consistency::parse_model(text).status().message()); },
       "");
+}
+
+CLI::Validator slow_rule() {
+  return CLI::Validator(
+      [](const std::string& text) { return std::string(parse_slow(text).status().message()); }, "");
 }
 
 }  // namespace
@@ -123,6 +129,26 @@ void add_address_options(CLI::App& command, JobOptions& options) {
       ->group(kProcessOptions);
 }
 
+void add_network_option(CLI::App& command, JobOptions& options) {
+  add_network_option(command, options.transport, kConditions);
+}
+
+void add_condition_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--slow", options.slow,
+          "Slow workers down: worker=1,factor=3 makes each mini-batch of worker 1 last three times its "
+          "processor time, by sleeping; worker=all,pause=200ms,every=20 makes each worker pause before "
+          "one clock in 20, in turns. May be given several times; factors of one worker are multiplied "
+          "(docs/experiments.md).")
+      ->type_name("worker=R|all,…")
+      ->check(slow_rule())
+      ->expected(1)
+      ->take_all()
+      ->group(kConditions);
+  add_network_option(command, options);
+}
+
 void add_verbose_option(CLI::App& command, JobOptions& options) {
   command.add_flag("-v,--verbose", options.verbose, "Log the effective options, and what the processes do.")
       ->group("General");
@@ -134,11 +160,23 @@ absl::Status check(const JobOptions& options) {
     return absl::InvalidArgumentError(
         "--read-path in-place needs --transport shm: over verbs no server's memory is mapped here");
   }
+  if (!options.transport.network.empty() && options.read_path == "in-place") {
+    return absl::InvalidArgumentError(
+        "--read-path in-place is not over a network: --network goes with --read-path cached or auto");
+  }
   const std::uint64_t total = std::uint64_t{options.workers} * options.threads;
   if (total > protocol::kMaxWorkers) {
     return absl::InvalidArgumentError(
         fmt::format("--workers {} of --threads {} are {} workers in all; at most {} can be", options.workers,
                     options.threads, total, protocol::kMaxWorkers));
+  }
+  for (const std::string& text : options.slow) {
+    const absl::StatusOr<SlowRule> rule = parse_slow(text);
+    if (!rule.ok()) return rule.status();
+    if (rule->worker && *rule->worker >= total) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--slow {}: workers count from 0, it must be less than the {} workers in all", text, total));
+    }
   }
   return absl::OkStatus();
 }
@@ -236,6 +274,12 @@ ReadPath read_path_of(const JobOptions& options) {
   return options.read_path == "cached" ? ReadPath::kCached : ReadPath::kAuto;
 }
 
+std::vector<SlowRule> slow_rules(const JobOptions& options) {
+  std::vector<SlowRule> rules;
+  for (const std::string& text : options.slow) rules.push_back(*parse_slow(text));
+  return rules;
+}
+
 ApplicationOptions::ApplicationOptions(CLI::App& command, Application& application) {
   const std::vector<CLI::Option*> before = command.get_options();
   command.option_defaults()->group(fmt::format("Options of {}", application.name()));
@@ -282,11 +326,12 @@ std::string examples(const std::vector<std::string>& lines) {
 std::string effective(const JobOptions& options) {
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
-      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={}",
+      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={}{}{}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
       options.transport.transport, options.transport.device, options.transport.device_port,
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
-      absl::StrJoin(options.addresses, ","));
+      absl::StrJoin(options.addresses, ","), options.transport.network,
+      options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
 }
 
 }  // namespace verbena::apps

@@ -27,6 +27,8 @@ struct JobOptions {
   std::string consistency = "bsp";
   TransportOptions transport;
   std::string read_path = "auto";
+  // --- worse conditions than the host's, for experiments
+  std::vector<std::string> slow;  ///< parse_slow()
   // --- where the servers are, for processes started by hand; one of the two
   std::string job;                     ///< over shm: part of the servers' addresses
   std::vector<std::string> addresses;  ///< over verbs: HOST:PORT of each server, by rank
@@ -46,6 +48,8 @@ void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
 void add_server_options(CLI::App& command, JobOptions& options);       // run, server
 void add_address_options(CLI::App& command, JobOptions& options);      // worker, server
+void add_condition_options(CLI::App& command, JobOptions& options);    // run, worker
+void add_network_option(CLI::App& command, JobOptions& options);       // server; the others have it, too
 void add_verbose_option(CLI::App& command, JobOptions& options);       // all
 
 inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
@@ -67,6 +71,8 @@ std::string server_address(const std::string& job, std::uint32_t rank);
 std::string random_job_name();
 
 ReadPath read_path_of(const JobOptions& options);
+/// REQUIRES: check().
+std::vector<SlowRule> slow_rules(const JobOptions& options);
 
 /// The options that an application has added to a command, as given on the command line: "--name=value".
 class ApplicationOptions {

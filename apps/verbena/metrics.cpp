@@ -16,6 +16,8 @@ nlohmann::json settings_json(const RunSettings& settings) {
           {"threads", settings.threads},
           {"seed", settings.seed ? nlohmann::json(*settings.seed) : nlohmann::json()},
           {"baseline", settings.baseline},
+          {"network", settings.network.empty() ? nlohmann::json() : nlohmann::json(settings.network)},
+          {"slow", settings.slow},
           {"main_objective", settings.main_objective},
           {"throughput_unit", settings.throughput_unit}};
 }

@@ -104,7 +104,8 @@ absl::Status train(Application& application, const JobOptions& job, std::uint32_
   WorkerContext context{.session = **session,
                         .consistency = *consistency::parse_model(job.consistency),
                         .reporter = reporter,
-                        .stop = stop};
+                        .stop = stop,
+                        .slowdown = Slowdown(slow_rules(job), worker)};
   const double waited_before = (*session)->statistics().waited_seconds;  // for the servers to appear
   const Stopwatch stopwatch;
   absl::Status status = application.run_worker(context);

@@ -13,6 +13,12 @@ namespace verbena::apps {
 
 absl::Status check_all(Application& application, const RunOptions& run) {
   if (absl::Status status = check(run.job); !status.ok()) return status;
+  if (run.baseline && !run.job.slow.empty()) {
+    return absl::InvalidArgumentError("--slow is for workers; --baseline has none");
+  }
+  if (run.baseline && !run.job.transport.network.empty()) {
+    return absl::InvalidArgumentError("--network is for servers and workers; --baseline has none");
+  }
   for (const std::string& output : {run.metrics, run.report}) {
     if (output.empty()) continue;
     if (absl::Status status = OutputFile::check(output); !status.ok()) return status;

@@ -35,6 +35,8 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.servers = job.servers;
   settings.workers = job.workers;
   settings.threads = job.threads;
+  settings.network = job.transport.network;
+  settings.slow = job.slow;
   return settings;
 }
 

@@ -21,7 +21,10 @@ std::string headline(const RunSettings& settings) {
   std::string text = fmt::format("{}, {}, {} × {}", settings.model, settings.consistency,
                                  counted(settings.servers, "server"), counted(settings.workers, "worker"));
   if (settings.threads > 1) text += fmt::format(" of {} threads", settings.threads);
-  return text + fmt::format(", {}", settings.transport);
+  text += fmt::format(", {}", settings.transport);
+  if (!settings.network.empty()) text += fmt::format(", network: {}", settings.network);
+  for (const std::string& slow : settings.slow) text += fmt::format(", slow: {}", slow);
+  return text;
 }
 
 SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, double elapsed_seconds) {

@@ -27,6 +27,8 @@ struct RunSettings {
   std::uint32_t threads = 1;  ///< workers in each of them
   std::optional<std::uint64_t> seed;
   bool baseline = false;
+  std::string network;            ///< as on the command line; empty: as it is
+  std::vector<std::string> slow;  ///< workers that were slowed down, as on the command line
 };
 
 /// "lda, bsp, 2 servers × 2 workers"

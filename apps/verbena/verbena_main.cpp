@@ -85,7 +85,7 @@ int verbena_main(int argc, char** argv, const Applications& applications,
   program.get_version_ptr()->group("General");
   program.require_subcommand(1);
   Run run;
-  add_run_command(program, applications, &run);
+  add_run_command(program, applications, run_application, &run);
   add_server_command(program, &run);
   add_worker_command(program, applications, &run);
   for (const AddCommand& add : commands) add(program, &run);

@@ -80,6 +80,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     add_transport_options(*app, job.transport, kProcessOptions);
     add_address_options(*app, job);
     add_consistency_options(*app, job);
+    add_condition_options(*app, job);
     add_verbose_option(*app, job);
     add_launcher_options(*app, options->child);
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")

@@ -84,6 +84,19 @@ TEST(ScheduleTest, KeepsWorkersApart) {
   }
 }
 
+TEST(ScheduleTest, FewerBlocksThanWorkersAreShared) {
+  for (const std::size_t blocks : {1U, 3U}) {
+    for (std::uint32_t rank = 0; rank < 5; ++rank) {
+      std::set<std::size_t> visited;
+      for (std::uint64_t clock = 0; clock < blocks; ++clock) {
+        visited.insert(scheduled_block(clock, rank, 5, blocks));
+      }
+      EXPECT_EQ(visited.size(), blocks);
+      EXPECT_LT(*visited.rbegin(), blocks);
+    }
+  }
+}
+
 class BlocksTest : public ::testing::TestWithParam<std::tuple<std::size_t, TileLimits>> {};
 
 TEST_P(BlocksTest, CoverEveryRatingOnce) {

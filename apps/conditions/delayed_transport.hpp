@@ -1,0 +1,76 @@
+// A network's cost on one host: a transport over shared memory through which bytes arrive when a network of a given
+// latency and bandwidth would have brought them.
+//
+// Bytes are moved at once; what is late is that the other side learns of them. Each notification and message is
+// preceded by one that says when it is to arrive, by the clock that the processes of a host share; the receiver's
+// transport keeps it until then. So a sender that computes, and does not poll, sends as an adapter would. A
+// one-sided read completes late. No memory of a peer is mapped. A node sends one thing after the other at its link's
+// rate, and receives so; what is in between is no bottleneck. Setting a connection up costs nothing, nor do memory
+// grants.
+//
+// All processes of a job must use it. Waiting for what is to arrive blocks and uses no processor; a latency below some
+// 10 µs is lost in how late the host wakes a thread.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/transport.hpp"
+
+namespace verbena::apps {
+
+struct NetworkCost {
+  transport::Duration latency{0};  ///< of one direction
+  double bits_per_second = 0;      ///< of each node's link, in each direction; 0: no bound
+};
+
+/// "latency=10us,bandwidth=1Gb/s", or one of them. INVALID_ARGUMENT says what was expected.
+absl::StatusOr<NetworkCost> parse_network(std::string_view text);
+
+class DelayedConnection;
+
+class DelayedTransport final : public transport::Transport {
+ public:
+  DelayedTransport(std::unique_ptr<transport::Transport> wrapped, const NetworkCost& cost);
+  ~DelayedTransport() override;
+
+  absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(std::size_t bytes,
+                                                                           transport::Access access) override;
+  absl::Status listen(const std::string& address) override { return wrapped_->listen(address); }
+  absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& address,
+                                                                 transport::TimePoint deadline) override;
+  std::unique_ptr<transport::Connection> take_accepted() override;
+  [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override;
+  void wait(transport::TimePoint deadline) override;
+  void interrupt() override { wrapped_->interrupt(); }
+  [[nodiscard]] transport::TimePoint now() const override { return wrapped_->now(); }
+  [[nodiscard]] std::size_t max_message_bytes() const override { return wrapped_->max_message_bytes(); }
+  [[nodiscard]] std::string_view name() const override { return wrapped_->name(); }
+
+ private:
+  friend class DelayedConnection;
+
+  struct Accepted {
+    std::unique_ptr<DelayedConnection> connection;
+    bool announced = false;
+  };
+
+  /// How long a link is busy with so many bytes.
+  [[nodiscard]] transport::Duration on_the_link(std::size_t bytes) const;
+  void poll_wrapped();
+  std::size_t announce_accepted(std::span<transport::Event> events);
+
+  std::unique_ptr<transport::Transport> wrapped_;
+  const NetworkCost cost_;
+  transport::TimePoint sending_until_;    ///< the own link, outwards
+  transport::TimePoint receiving_until_;  ///< and inwards
+  std::vector<DelayedConnection*> connections_;
+  std::deque<Accepted> accepted_;
+  std::vector<std::string> messages_;  ///< of the events that the last poll() returned
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,139 @@
+#include "apps/conditions/slowdown.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <thread>
+#include <utility>
+
+#include "apps/conditions/fields.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr double kMostFactor = 1000;
+/// A paused worker does not answer its transport; longer pauses would look like its death.
+constexpr nanoseconds kLongestPause = std::chrono::seconds(10);
+
+template <class Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+absl::Status parse_field(std::string_view name, std::string_view value, SlowRule& rule) {
+  const auto expected = [&](std::string_view what) {
+    return absl::InvalidArgumentError(fmt::format("{}={}: {} is expected", name, value, what));
+  };
+  if (name == "worker") {
+    if (value == "all") return absl::OkStatus();
+    rule.worker = parse_whole<std::uint32_t>(value);
+    return rule.worker ? absl::OkStatus() : expected("a worker's rank, from 0, or all");
+  }
+  if (name == "factor") {
+    const std::optional<double> factor = parse_decimal(value);
+    if (!factor || !(*factor >= 1 && *factor <= kMostFactor)) {
+      return expected(fmt::format("a number from 1 to {}", kMostFactor));
+    }
+    rule.factor = *factor;
+    return absl::OkStatus();
+  }
+  if (name == "pause") {
+    const std::optional<nanoseconds> pause = parse_duration(value);
+    if (!pause || *pause <= nanoseconds::zero() || *pause > kLongestPause) {
+      return expected("a time such as 200ms, of at most 10s,");
+    }
+    rule.pause = *pause;
+    return absl::OkStatus();
+  }
+  if (name == "every") {
+    const std::optional<std::int64_t> every = parse_whole<std::int64_t>(value);
+    if (!every || *every < 1) return expected("a number of clocks, at least 1,");
+    rule.every = *every;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(fmt::format("there is no {}=", name));
+}
+
+nanoseconds read_clock(clockid_t clock) {
+  timespec time = {};
+  ::clock_gettime(clock, &time);
+  return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+}  // namespace
+
+absl::StatusOr<SlowRule> parse_slow(std::string_view text) {
+  constexpr std::string_view kForm = "worker=R|all,factor=F or worker=R|all,pause=TIME,every=CLOCKS";
+  const auto refuse = [&](std::string_view why) {
+    return absl::InvalidArgumentError(
+        fmt::format("\"{}\": {}{}{} is expected", text, why, why.empty() ? "" : "; ", kForm));
+  };
+  const auto fields = split_fields(text);
+  if (!fields) return refuse("");
+  SlowRule rule;
+  std::vector<std::string_view> seen;
+  for (const auto& [name, value] : *fields) {
+    if (absl::Status status = parse_field(name, value, rule); !status.ok()) {
+      return refuse(std::string(status.message()));
+    }
+    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+      return refuse(fmt::format("{}= comes twice", name));
+    }
+    seen.push_back(name);
+  }
+  const auto has = [&](std::string_view name) {
+    return std::find(seen.begin(), seen.end(), name) != seen.end();
+  };
+  if (!has("worker") || has("pause") != has("every") || (!has("factor") && !has("pause"))) return refuse("");
+  return rule;
+}
+
+SlowdownClock system_slowdown_clock() {
+  return {.now = [] { return read_clock(CLOCK_MONOTONIC); },
+          .processor_time = [] { return read_clock(CLOCK_THREAD_CPUTIME_ID); },
+          .sleep = [](nanoseconds time) { std::this_thread::sleep_for(time); }};
+}
+
+Slowdown::Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker, SlowdownClock clock)
+    : worker_(worker), clock_(std::move(clock)) {
+  for (const SlowRule& rule : rules) {
+    if (rule.worker && *rule.worker != worker) continue;
+    factor_ *= rule.factor;
+    if (rule.every > 0) pauses_.push_back({rule.pause, rule.every});
+  }
+}
+
+void Slowdown::computing_begins() {
+  if (factor_ <= 1) return;
+  began_ = clock_.now();
+  processor_time_began_ = clock_.processor_time();
+}
+
+void Slowdown::computing_ends() {
+  if (factor_ <= 1) return;
+  const Duration computed = clock_.processor_time() - processor_time_began_;
+  const Duration ended = clock_.now();
+  const auto wanted =
+      std::chrono::duration_cast<Duration>(factor_ * std::chrono::duration<double, std::nano>(computed));
+  owed_ += std::max(Duration::zero(), wanted - (ended - began_));
+  if (owed_ <= Duration::zero()) return;
+  // No sleep ends when it should; what it was too long the next one is shorter.
+  clock_.sleep(owed_);
+  owed_ -= clock_.now() - ended;
+}
+
+void Slowdown::clock_ends() {
+  if (pauses_.empty()) return;
+  ++clocks_;
+  for (const Pause& pause : pauses_) {
+    if ((clocks_ + worker_) % pause.every == 0) clock_.sleep(pause.length);
+  }
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,194 @@
+#include "apps/conditions/slowdown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "apps/conditions/fields.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A worker's time, which passes where the test says so.
+class Time {
+ public:
+  SlowdownClock clock() {
+    return {.now = [this] { return now_; },
+            .processor_time = [this] { return processor_time_; },
+            .sleep =
+                [this](nanoseconds time) {
+                  slept_.push_back(time);
+                  now_ += time + oversleep_;
+                }};
+  }
+  void compute(nanoseconds time) {
+    now_ += time;
+    processor_time_ += time;
+  }
+  /// Another process has the processor.
+  void lose_processor(nanoseconds time) { now_ += time; }
+  void set_oversleep(nanoseconds time) { oversleep_ = time; }
+  [[nodiscard]] const std::vector<nanoseconds>& slept() const { return slept_; }
+  [[nodiscard]] nanoseconds now() const { return now_; }
+
+ private:
+  nanoseconds now_{17};
+  nanoseconds processor_time_{5};
+  nanoseconds oversleep_{0};
+  std::vector<nanoseconds> slept_;
+};
+
+SlowRule factor(std::optional<std::uint32_t> worker, double times) {
+  return {.worker = worker, .factor = times};
+}
+
+TEST(SlowdownTest, AMiniBatchLastsItsFactorTimesItsProcessorTime) {
+  Time time;
+  Slowdown slowdown({factor(1, 3)}, 1, time.clock());
+  time.compute(milliseconds(7));  // outside
+  slowdown.computing_begins();
+  time.compute(milliseconds(2));
+  slowdown.computing_ends();
+  EXPECT_THAT(time.slept(), ElementsAre(milliseconds(4)));
+}
+
+TEST(SlowdownTest, OthersAreNotSlowed) {
+  Time time;
+  Slowdown other({factor(1, 3)}, 0, time.clock());
+  Slowdown nobody;
+  for (Slowdown* slowdown : {&other, &nobody}) {
+    slowdown->computing_begins();
+    time.compute(milliseconds(2));
+    slowdown->computing_ends();
+    slowdown->clock_ends();
+  }
+  EXPECT_THAT(time.slept(), IsEmpty());
+}
+
+TEST(SlowdownTest, FactorsOfOneWorkerAreMultiplied) {
+  Time time;
+  Slowdown slowdown({factor(std::nullopt, 4), factor(1, 3), factor(2, 5)}, 1, time.clock());
+  slowdown.computing_begins();
+  time.compute(milliseconds(1));
+  slowdown.computing_ends();
+  EXPECT_THAT(time.slept(), ElementsAre(milliseconds(11)));
+}
+
+TEST(SlowdownTest, WaitingForAProcessorIsPartOfTheTimeAndIsNotStretched) {
+  Time time;
+  Slowdown slowdown({factor(0, 3)}, 0, time.clock());
+  slowdown.computing_begins();
+  time.compute(milliseconds(1));
+  time.lose_processor(milliseconds(1));
+  slowdown.computing_ends();
+  slowdown.computing_begins();
+  time.compute(milliseconds(1));
+  time.lose_processor(milliseconds(50));
+  slowdown.computing_ends();
+  EXPECT_THAT(time.slept(), ElementsAre(milliseconds(1)));
+}
+
+TEST(SlowdownTest, WhatASleepIsTooLongTheNextIsShorter) {
+  Time time;
+  time.set_oversleep(microseconds(300));
+  Slowdown slowdown({factor(0, 2)}, 0, time.clock());
+  const nanoseconds start = time.now();
+  for (int batch = 0; batch < 100; ++batch) {
+    slowdown.computing_begins();
+    time.compute(microseconds(50));
+    slowdown.computing_ends();
+  }
+  EXPECT_GE(time.now() - start, microseconds(100 * 100));
+  EXPECT_LT(time.now() - start, microseconds(100 * 100 + 300));
+}
+
+TEST(SlowdownTest, ABeginningWithoutAnEndCountsForNothing) {
+  Time time;
+  Slowdown slowdown({factor(0, 2)}, 0, time.clock());
+  slowdown.computing_begins();
+  time.compute(milliseconds(9));
+  slowdown.computing_begins();
+  time.compute(milliseconds(1));
+  slowdown.computing_ends();
+  EXPECT_THAT(time.slept(), ElementsAre(milliseconds(1)));
+}
+
+TEST(SlowdownTest, WorkersPauseInTurns) {
+  const SlowRule rule{.pause = milliseconds(200), .every = 4};
+  std::vector<std::vector<int>> paused_at(4);
+  for (std::uint32_t worker = 0; worker < 4; ++worker) {
+    Time time;
+    Slowdown slowdown({rule}, worker, time.clock());
+    for (int clock = 1; clock <= 8; ++clock) {
+      const std::size_t before = time.slept().size();
+      slowdown.clock_ends();
+      if (time.slept().size() > before) paused_at[worker].push_back(clock);
+    }
+    for (const nanoseconds length : time.slept()) EXPECT_EQ(length, milliseconds(200));
+  }
+  EXPECT_THAT(paused_at,
+              ElementsAre(ElementsAre(4, 8), ElementsAre(3, 7), ElementsAre(2, 6), ElementsAre(1, 5)));
+}
+
+TEST(ParseSlowTest, ReadsBothKinds) {
+  const auto lasting = parse_slow("worker=1,factor=3");
+  ASSERT_TRUE(lasting.ok()) << lasting.status();
+  EXPECT_EQ(lasting->worker, 1U);
+  EXPECT_EQ(lasting->factor, 3);
+  EXPECT_EQ(lasting->every, 0);
+  const auto pauses = parse_slow("every=20,pause=1.5ms,worker=all");
+  ASSERT_TRUE(pauses.ok()) << pauses.status();
+  EXPECT_EQ(pauses->worker, std::nullopt);
+  EXPECT_EQ(pauses->factor, 1);
+  EXPECT_EQ(pauses->pause, microseconds(1500));
+  EXPECT_EQ(pauses->every, 20);
+}
+
+TEST(ParseSlowTest, SaysWhatWasExpected) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "worker=R|all,factor=F or"},
+      {"3", "worker=R|all,factor=F or"},
+      {"factor=3", "worker=R|all,factor=F or"},
+      {"worker=1", "worker=R|all,factor=F or"},
+      {"worker=1,pause=1s", "worker=R|all,factor=F or"},
+      {"worker=1,factor=2,every=3", "worker=R|all,factor=F or"},
+      {"worker=one,factor=2", "worker=one: a worker's rank"},
+      {"worker=-1,factor=2", "worker=-1: a worker's rank"},
+      {"worker=1,factor=0.5", "factor=0.5: a number from 1 to 1000"},
+      {"worker=1,factor=nan", "factor=nan: a number from 1"},
+      {"worker=1,factor=", "factor=: a number from 1"},
+      {"worker=1,pause=3,every=2", "pause=3: a time such as 200ms"},
+      {"worker=1,pause=0s,every=2", "pause=0s: a time"},
+      {"worker=1,pause=11s,every=2", "of at most 10s"},
+      {"worker=1,pause=1s,every=0", "every=0: a number of clocks"},
+      {"worker=1,factor=2,factor=3", "factor= comes twice"},
+      {"worker=1,speed=2", "there is no speed="},
+      {"worker=1,factor=2,", "worker=R|all,factor=F or"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const auto rule = parse_slow(text);
+    ASSERT_FALSE(rule.ok()) << text;
+    EXPECT_EQ(rule.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(rule.status().message()), HasSubstr(expected)) << text;
+  }
+}
+
+TEST(ParseDurationTest, WantsAUnit) {
+  EXPECT_EQ(parse_duration("10us"), microseconds(10));
+  EXPECT_EQ(parse_duration("2s"), std::chrono::seconds(2));
+  EXPECT_EQ(parse_duration("0.5ns"), nanoseconds(1));
+  for (const char* text : {"", "10", "us", "-1us", "1e30s", "10 us", "ms"}) {
+    EXPECT_EQ(parse_duration(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::apps
