@@ -2,6 +2,7 @@
 #include "apps/verbena/bench_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/doctor_command.hpp"
+#include "apps/verbena/experiment_command.hpp"
 #include "apps/verbena/generate_command.hpp"
 
 int main(int argc, char** argv) {
@@ -9,6 +10,7 @@ int main(int argc, char** argv) {
   return verbena_main(argc, argv, make_applications(),
                       {
                           add_generate_command,
+                          add_experiment_command,
                           add_bench_command,
                           add_doctor_command,
                       });

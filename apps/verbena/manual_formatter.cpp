@@ -57,11 +57,22 @@ std::vector<const CLI::App*> commands_of(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
+/// What they are: the group that they were put into, or else applications.
+std::string kind_of(const std::vector<const CLI::App*>& commands) {
+  static const std::string kUsual = CLI::App().get_group();
+  const std::string& group = commands.front()->get_group();
+  return group == kUsual ? "APPLICATIONS" : upper(group);
+}
+
 /// Options that must be given, by name; the rest as "[OPTION]…".
 std::string synopsis(const CLI::App* app) {
   std::string text = full_name(app);
   const std::vector<const CLI::App*> commands = commands_of(app);
-  if (!commands.empty()) text += app->get_parent() == nullptr ? " COMMAND" : " APP";
+  if (!commands.empty()) {
+    text += app->get_parent() == nullptr          ? " COMMAND"
+            : kind_of(commands) == "APPLICATIONS" ? " APP"
+                                                  : " NAME";
+  }
   for (const CLI::Option* option : app->get_options()) {
     if (option->get_required() && option->nonpositional()) {
       text += fmt::format(" {} {}", option->get_name(false, false), option->get_type_name());
@@ -123,7 +134,8 @@ std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/
   std::string commands;
   for (const CLI::App* command : commands_of(app)) commands += make_subcommand(command);
   if (!commands.empty()) {
-    out += fmt::format("\n{}\n{}", app->get_parent() == nullptr ? "COMMANDS" : "APPLICATIONS", commands);
+    out += fmt::format("\n{}\n{}", app->get_parent() == nullptr ? "COMMANDS" : kind_of(commands_of(app)),
+                       commands);
   }
   out += options_of(app, *this);
   if (!app->get_footer().empty()) out += "\n" + verbatim(app->get_footer(), 0);

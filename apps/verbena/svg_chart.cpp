@@ -44,7 +44,7 @@ struct Scale {
   }
 };
 
-std::string grid(const LineChart& chart, const std::vector<double>& x_ticks,
+std::string grid(const std::string& x_label, const std::vector<double>& x_ticks,
                  const std::vector<double>& y_ticks, const Scale& x, const Scale& y) {
   std::string out = "<g class=\"grid\">\n";
   for (const double tick : y_ticks) {
@@ -57,13 +57,53 @@ std::string grid(const LineChart& chart, const std::vector<double>& x_ticks,
                        number(tick));
   }
   for (const double tick : x_ticks) {
-    if (tick > x.high) continue;
+    if (tick < x.low || tick > x.high) continue;
     out += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", x(tick),
                        kHeight - kBottom + 18, number(tick));
   }
   out += fmt::format("<text class=\"label middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
-                     (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(chart.x_label));
+                     (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(x_label));
   return out + "</g>\n";
+}
+
+/// The names of curves below their frame, in as many rows as they need.
+struct Legend {
+  std::string markup;
+  double height = 0;
+};
+
+Legend legend_of(const std::vector<Series>& series) {
+  constexpr double kRowHeight = 22;
+  Legend legend{.height = kRowHeight};
+  double left = kLeft;
+  for (std::size_t index = 0; index < series.size(); ++index) {
+    const double width = 42 + 7.2 * static_cast<double>(series[index].label.size());
+    if (left > kLeft && left + width > kWidth) {
+      left = kLeft;
+      legend.height += kRowHeight;
+    }
+    const double middle = kHeight + legend.height - kRowHeight / 2;
+    legend.markup += fmt::format(
+        "<line class=\"series s{}{}\" x1=\"{:g}\" x2=\"{:g}\" y1=\"{:g}\" y2=\"{:g}\"/>\n",
+        index % kSeriesColours, series[index].dashed ? " dashed" : "", left, left + 20, middle, middle);
+    legend.markup += fmt::format("<text x=\"{:g}\" y=\"{:g}\">{}</text>\n", left + 25, middle + 4,
+                                 escape_markup(series[index].label));
+    left += width;
+  }
+  return legend;
+}
+
+std::vector<std::pair<double, double>> finite(const std::vector<std::pair<double, double>>& points) {
+  std::vector<std::pair<double, double>> left;
+  for (const auto& [x, y] : points) {
+    if (std::isfinite(x) && std::isfinite(y)) left.emplace_back(x, y);
+  }
+  return left;
+}
+
+std::string nothing_to_draw(std::string_view why) {
+  return fmt::format("<text class=\"middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n</svg>\n", kWidth / 2,
+                     kHeight / 2, why);
 }
 
 }  // namespace
@@ -115,15 +155,9 @@ std::vector<double> axis_ticks(double low, double high, std::size_t wanted) {
 }
 
 std::string to_svg(const LineChart& chart) {
-  std::vector<std::pair<double, double>> points;
-  for (const auto& point : chart.points) {
-    if (std::isfinite(point.first) && std::isfinite(point.second)) points.push_back(point);
-  }
+  const std::vector<std::pair<double, double>> points = finite(chart.points);
   std::string out = svg_begin(kHeight, fmt::format("{} by {}", chart.y_label, chart.x_label));
-  if (points.empty()) {
-    return out + fmt::format("<text class=\"middle\" x=\"{:g}\" y=\"{:g}\">not evaluated</text>\n</svg>\n",
-                             kWidth / 2, kHeight / 2);
-  }
+  if (points.empty()) return out + nothing_to_draw("not evaluated");
   const auto [least, most] =
       std::minmax_element(points.begin(), points.end(),
                           [](const auto& left, const auto& right) { return left.second < right.second; });
@@ -131,7 +165,7 @@ std::string to_svg(const LineChart& chart) {
   const std::vector<double> x_ticks = axis_ticks(0, points.back().first, 8);
   const Scale x{0, points.back().first > 0 ? points.back().first : 1, kLeft, kWidth - kRight};
   const Scale y{y_ticks.front(), y_ticks.back(), kHeight - kBottom, kTop};
-  out += grid(chart, x_ticks, y_ticks, x, y);
+  out += grid(chart.x_label, x_ticks, y_ticks, x, y);
   out += "<polyline class=\"curve\" points=\"";
   for (const auto& [at, value] : points) out += fmt::format("{:.1f},{:.1f} ", x(at), y(value));
   out += "\"/>\n<g class=\"dots\">\n";
@@ -144,6 +178,53 @@ std::string to_svg(const LineChart& chart) {
                        escape_markup(chart.y_label), number(value));
   }
   return out + "</g>\n</svg>\n";
+}
+
+std::string to_svg(const CurveChart& chart) {
+  constexpr std::size_t kMostDotsOfAll = 400;
+  std::vector<std::vector<std::pair<double, double>>> curves;
+  std::size_t all_points = 0;
+  double x_least = std::numeric_limits<double>::infinity();
+  double x_most = -x_least;
+  double y_least = x_least;
+  double y_most = x_most;
+  for (const Series& series : chart.series) {
+    curves.push_back(finite(series.points));
+    all_points += curves.back().size();
+    for (const auto& [at, value] : curves.back()) {
+      x_least = std::min(x_least, at);
+      x_most = std::max(x_most, at);
+      y_least = std::min(y_least, value);
+      y_most = std::max(y_most, value);
+    }
+  }
+  const Legend legend = legend_of(chart.series);
+  std::string out = svg_begin(kHeight + legend.height, fmt::format("{} by {}", chart.y_label, chart.x_label));
+  if (all_points == 0) return out + nothing_to_draw("not measured");
+  const std::vector<double> x_ticks = axis_ticks(x_least, x_most, 8);
+  const std::vector<double> y_ticks = axis_ticks(y_least, y_most, 5);
+  const bool point = x_least == x_most;
+  const Scale x{point ? x_ticks.front() : x_least, point ? x_ticks.back() : x_most, kLeft, kWidth - kRight};
+  const Scale y{y_ticks.front(), y_ticks.back(), kHeight - kBottom, kTop};
+  out += grid(chart.x_label, x_ticks, y_ticks, x, y);
+  const std::size_t every = (all_points + kMostDotsOfAll - 1) / kMostDotsOfAll;
+  for (std::size_t index = 0; index < curves.size(); ++index) {
+    const std::size_t colour = index % kSeriesColours;
+    out += fmt::format("<polyline class=\"series s{}{}\" points=\"", colour,
+                       chart.series[index].dashed ? " dashed" : "");
+    for (const auto& [at, value] : curves[index]) out += fmt::format("{:.1f},{:.1f} ", x(at), y(value));
+    out += "\"/>\n<g class=\"marks\">\n";
+    for (std::size_t i = 0; i < curves[index].size(); i += every) {
+      const auto& [at, value] = curves[index][i];
+      out += fmt::format(
+          "<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"><title>{}, {} {}: "
+          "{}</title></circle>\n",
+          colour, x(at), y(value), escape_markup(chart.series[index].label), escape_markup(chart.x_label),
+          number(at), number(value));
+    }
+    out += "</g>\n";
+  }
+  return out + legend.markup + "</svg>\n";
 }
 
 namespace {
@@ -185,8 +266,6 @@ std::string log_grid(const LogChart& chart, const std::set<double>& x_values, co
 }  // namespace
 
 std::string to_svg(const LogChart& chart) {
-  constexpr std::size_t kColours = 6;
-  constexpr double kLegendHeight = 22;
   std::set<double> x_values;
   double y_least = std::numeric_limits<double>::infinity();
   double y_most = -y_least;
@@ -199,21 +278,18 @@ std::string to_svg(const LogChart& chart) {
       if (x > 0) x_values.insert(x);
     }
   }
-  std::string out = svg_begin(kHeight + kLegendHeight, fmt::format("{} by {}", chart.y_label, chart.x_label));
-  if (y_least > y_most) {
-    return out + fmt::format("<text class=\"middle\" x=\"{:g}\" y=\"{:g}\">not measured</text>\n</svg>\n",
-                             kWidth / 2, kHeight / 2);
-  }
+  const Legend legend = legend_of(chart.series);
+  std::string out = svg_begin(kHeight + legend.height, fmt::format("{} by {}", chart.y_label, chart.x_label));
+  if (y_least > y_most) return out + nothing_to_draw("not measured");
   const double x_low = std::log10(*x_values.begin());
   const double x_high = std::log10(*x_values.rbegin());
   const Scale x{x_low, x_high > x_low ? x_high : x_low + 1, kLeft, kWidth - kRight};
   const double y_low = std::floor(y_least);
   const Scale y{y_low, std::max(std::ceil(y_most), y_low + 1), kHeight - kBottom, kTop};
   out += log_grid(chart, x_values, x, y);
-  double legend = kLeft;
   for (std::size_t index = 0; index < chart.series.size(); ++index) {
     const LogChart::Series& series = chart.series[index];
-    const std::size_t colour = index % kColours;
+    const std::size_t colour = index % kSeriesColours;
     const char* dashed = series.dashed ? " dashed" : "";
     out += fmt::format("<polyline class=\"series s{}{}\" points=\"", colour, dashed);
     const auto points = logarithms(series);
@@ -225,15 +301,9 @@ std::string to_svg(const LogChart& chart) {
           colour, x(log_x), y(log_y), escape_markup(series.label),
           escape_markup(chart.x_text(std::pow(10, log_x))), escape_markup(chart.y_text(std::pow(10, log_y))));
     }
-    const double middle = kHeight + kLegendHeight / 2;
-    out +=
-        fmt::format("</g>\n<line class=\"series s{}{}\" x1=\"{:g}\" x2=\"{:g}\" y1=\"{:g}\" y2=\"{:g}\"/>\n",
-                    colour, dashed, legend, legend + 20, middle, middle);
-    out += fmt::format("<text x=\"{:g}\" y=\"{:g}\">{}</text>\n", legend + 25, middle + 4,
-                       escape_markup(series.label));
-    legend += 42 + 7.2 * static_cast<double>(series.label.size());
+    out += "</g>\n";
   }
-  return out + "</svg>\n";
+  return out + legend.markup + "</svg>\n";
 }
 
 std::string to_svg(const BarChart& chart) {

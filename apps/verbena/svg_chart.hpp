@@ -25,18 +25,30 @@ struct LineChart {
 };
 std::string to_svg(const LineChart& chart);
 
+/// One of several curves. Six are told apart by colour; of more, the later ones are better dashed.
+struct Series {
+  std::string label;
+  std::vector<std::pair<double, double>> points;  ///< x ascending
+  bool dashed = false;
+};
+inline constexpr std::size_t kSeriesColours = 6;
+
+/// Several curves in one frame; values that are not finite are left out.
+struct CurveChart {
+  std::string x_label;
+  std::string y_label;
+  std::vector<Series> series;
+};
+std::string to_svg(const CurveChart& chart);
+
 /// Curves over sizes, both axes logarithmic; values that are not positive are left out.
 struct LogChart {
-  struct Series {
-    std::string label;
-    std::vector<std::pair<double, double>> points;  ///< x ascending
-    bool dashed = false;
-  };
+  using Series = apps::Series;
   std::string x_label;
   std::string y_label;
   std::function<std::string(double)> x_text;  ///< of a value
   std::function<std::string(double)> y_text;
-  std::vector<Series> series;  ///< at most 6 are told apart by colour
+  std::vector<Series> series;
 };
 std::string to_svg(const LogChart& chart);
 

@@ -1,0 +1,132 @@
+#include "apps/verbena/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "apps/verbena/format.hpp"
+
+namespace verbena::apps {
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kHeld:
+      return "held";
+    case Verdict::kDidNotHold:
+      return "DID NOT HOLD";
+    case Verdict::kNotSeen:
+      break;
+  }
+  return "not seen";
+}
+
+PlannedRun plan_run(const ExperimentOptions& options, std::string_view application,
+                    const std::string& model) {
+  PlannedRun run{
+      .label = fmt::format("{} {}", application, model),
+      .application = std::string(application),
+      .consistency = model,
+      .arguments = {std::string(application), fmt::format("--servers={}", options.servers),
+                    fmt::format("--workers={}", options.workers), fmt::format("--consistency={}", model),
+                    "--read-path=cached", fmt::format("--seed={}", options.seed)}};
+  const bool lda = application == "lda";
+  run.arguments.push_back(fmt::format("--data={}", lda ? options.documents : options.ratings));
+  if (options.pace > 1) run.arguments.push_back(fmt::format("--slow=worker=all,factor={:g}", options.pace));
+  if (!options.network.empty()) run.arguments.push_back(fmt::format("--network={}", options.network));
+  return run;
+}
+
+std::vector<std::string> models_of(const ExperimentOptions& options, std::vector<std::string> models) {
+  return options.models.empty() ? std::move(models) : options.models;
+}
+
+double pace_for(std::uint32_t workers, std::uint32_t servers, std::uint32_t cores) {
+  if (cores >= workers + servers) return 1;
+  return std::ceil(4.0 * workers / std::max(1U, cores));
+}
+
+namespace {
+
+template <class X>
+Points points_of(const RunFigures& run, const X& x) {
+  Points points;
+  for (const IterationRecord& iteration : run.iterations) {
+    const auto value = iteration.objectives.find(run.objective);
+    if (value != iteration.objectives.end() && std::isfinite(value->second)) {
+      points.emplace_back(x(iteration), value->second);
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+Points by_iteration(const RunFigures& run) {
+  return points_of(run, [](const IterationRecord& record) { return static_cast<double>(record.iteration); });
+}
+
+Points by_second(const RunFigures& run) {
+  return points_of(run, [](const IterationRecord& record) { return record.training_seconds; });
+}
+
+const RunFigures* find_run(const std::vector<RunFigures>& runs, std::string_view application,
+                           std::string_view model, double straggler) {
+  for (const RunFigures& run : runs) {
+    const PlannedRun& planned = run.planned;
+    if (planned.application == application && planned.consistency == model &&
+        planned.straggler == straggler) {
+      return run.failure.empty() ? &run : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Target> target_of(const RunFigures& run, double share) {
+  const Points points = by_iteration(run);
+  if (points.size() < 2) return std::nullopt;
+  const double way = points.back().second - points.front().second;
+  if (way == 0) return std::nullopt;
+  return Target{.objective = points.front().second + share * way, .way = way};
+}
+
+std::optional<double> seconds_to(const RunFigures& run, const Target& target) {
+  const double sign = target.way < 0 ? -1 : 1;
+  const Points points = by_second(run);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto& [seconds, objective] = points[i];
+    if (sign * (objective - target.objective) < 0) continue;
+    if (i == 0) return seconds;
+    const auto& [before_seconds, before] = points[i - 1];
+    return before_seconds + (seconds - before_seconds) * (target.objective - before) / (objective - before);
+  }
+  return std::nullopt;
+}
+
+std::optional<double> ahead_in_the_end(const RunFigures& run, const RunFigures& measure,
+                                       const Target& target) {
+  const Points own = by_iteration(run);
+  const Points measures = by_iteration(measure);
+  if (own.empty() || measures.empty()) return std::nullopt;
+  return (own.back().second - measures.back().second) / target.way;
+}
+
+std::optional<double> mean_clock_differential(const RunFigures& run) {
+  const StalenessHistogram reads{run.reads_by_lag};
+  const bool any = std::any_of(run.reads_by_lag.begin(), run.reads_by_lag.end(),
+                               [](std::uint64_t count) { return count > 0; });
+  return any ? std::optional(reads.mean_clock_differential()) : std::nullopt;
+}
+
+double share_of_reads(const RunFigures& run, std::size_t lag) {
+  const double all = static_cast<double>(
+      std::accumulate(run.reads_by_lag.begin(), run.reads_by_lag.end(), std::uint64_t{0}));
+  return all > 0 && lag < run.reads_by_lag.size() ? static_cast<double>(run.reads_by_lag[lag]) / all : 0;
+}
+
+std::string seconds_text(const std::optional<double>& seconds) {
+  return seconds ? format_seconds(*seconds) : "never";
+}
+
+}  // namespace verbena::apps

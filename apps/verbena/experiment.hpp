@@ -1,0 +1,150 @@
+// An experiment: expectations that are written down first, runs of the launcher one after another, and what was
+// found. What to run and what to make of it are functions of their arguments; experiment_command.cpp makes the
+// runs in between.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/verbena/run_record.hpp"
+
+namespace verbena::apps {
+
+struct ExperimentOptions {
+  std::string ratings;              ///< for mf
+  std::string documents;            ///< for lda
+  std::vector<std::string> models;  ///< as for --consistency; empty: those that the experiment is about
+  std::uint32_t servers = 2;
+  std::uint32_t workers = 4;
+  std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
+  std::uint64_t seed = 1;
+  /// Each worker computes so many times slower than it could, so that all together need no more than a quarter
+  /// of the host's cores and each goes as if it had one of its own (see slowdown.hpp). 0: by the cores at hand.
+  double pace = 0;
+  std::string network;  ///< as for --network; empty: as it is
+};
+
+/// A run to be made, as `verbena run` is told it.
+struct PlannedRun {
+  std::string label;  ///< unlike the experiment's others
+  std::string application;
+  std::string consistency;
+  double straggler = 1;                ///< so many times slower than the others is one worker; 1: none
+  std::vector<std::string> arguments;  ///< after `verbena run`
+};
+
+/// What an experiment sees of a run.
+struct RunFigures {
+  PlannedRun planned;
+  std::string failure;  ///< empty: it has succeeded; otherwise the rest is not there
+  std::string objective;
+  std::vector<IterationRecord> iterations;
+  double training_seconds = 0;
+  double throughput = 0;
+  double share_waited = 0;
+  std::vector<double> share_waited_by_worker;
+  std::vector<std::uint64_t> reads_by_lag;
+};
+
+enum class Verdict : std::uint8_t { kHeld, kDidNotHold, kNotSeen };
+std::string_view to_string(Verdict verdict);
+
+struct Finding {
+  std::string expectation;
+  std::string found;
+  Verdict verdict = Verdict::kNotSeen;
+};
+
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;  ///< as many cells as the head has
+};
+
+struct ReportChart {
+  std::string title;
+  std::string svg;
+  std::string note;
+};
+
+struct Judgement {
+  std::vector<Finding> findings;
+  std::vector<ReportTable> tables;
+  std::vector<ReportChart> charts;
+};
+
+/// The pace that lets `workers` share `cores`; 1 where they need not.
+double pace_for(std::uint32_t workers, std::uint32_t servers, std::uint32_t cores);
+
+class Experiment {
+ public:
+  virtual ~Experiment() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual std::string_view description() const = 0;  ///< one line, for --help
+  /// What is done, and why it shows what it is to show; a paragraph.
+  [[nodiscard]] virtual std::string_view method() const = 0;
+  [[nodiscard]] virtual bool needs_documents() const { return false; }
+  /// Whether it makes use of ExperimentOptions::models.
+  [[nodiscard]] virtual bool compares_models() const { return true; }
+  /// ExperimentOptions::pace where it was not given.
+  [[nodiscard]] virtual double usual_pace(std::uint32_t workers, std::uint32_t servers,
+                                          std::uint32_t cores) const {
+    return pace_for(workers, servers, cores);
+  }
+  [[nodiscard]] virtual std::vector<PlannedRun> plan(const ExperimentOptions& options) const = 0;
+  /// `runs` are those of plan(), in order.
+  [[nodiscard]] virtual Judgement judge(const std::vector<RunFigures>& runs) const = 0;
+};
+
+std::unique_ptr<Experiment> make_staleness_experiment();
+std::unique_ptr<Experiment> make_convergence_experiment();
+std::unique_ptr<Experiment> make_stragglers_experiment();
+
+// --- what experiments plan with
+
+/// Options that all runs of an experiment share. Rows are read through the row cache, as over a network: where
+/// they lie, on one host, all models would see the newest.
+PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model);
+/// The options' models, or else `models`.
+std::vector<std::string> models_of(const ExperimentOptions& options, std::vector<std::string> models);
+
+// --- what experiments judge by
+
+using Points = std::vector<std::pair<double, double>>;
+Points by_iteration(const RunFigures& run);  ///< its objective, where it was evaluated
+Points by_second(const RunFigures& run);     ///< of training
+
+/// Of the application and model, without a straggler unless one is named; nullptr if there is none or it failed.
+const RunFigures* find_run(const std::vector<RunFigures>& runs, std::string_view application,
+                           std::string_view model, double straggler = 1);
+
+/// An objective to reach, from a run that is the measure: `share` of the way from what it had when it was first
+/// evaluated to what it had in the end.
+struct Target {
+  double objective = 0;
+  double way = 0;  ///< from the first to the last; negative where the objective is to fall
+};
+std::optional<Target> target_of(const RunFigures& run, double share);
+
+/// Seconds of training until the target was reached; between two evaluations as if the objective moved evenly.
+/// Nothing if it never was.
+std::optional<double> seconds_to(const RunFigures& run, const Target& target);
+
+/// How much farther `run` ended than `measure`, in parts of the target's way: below 0 if it did worse.
+std::optional<double> ahead_in_the_end(const RunFigures& run, const RunFigures& measure,
+                                       const Target& target);
+
+/// Of its reads, by clock differential; nothing if there were none.
+std::optional<double> mean_clock_differential(const RunFigures& run);
+double share_of_reads(const RunFigures& run, std::size_t lag);
+
+/// "1.23 s", "never".
+std::string seconds_text(const std::optional<double>& seconds);
+
+}  // namespace verbena::apps

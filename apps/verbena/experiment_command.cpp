@@ -1,0 +1,298 @@
+#include "apps/verbena/experiment_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "apps/conditions/delayed_transport.hpp"
+#include "apps/data/generate_ratings.hpp"
+#include "apps/data/output_file.hpp"
+#include "apps/options/validators.hpp"
+#include "apps/verbena/exit_status.hpp"
+#include "apps/verbena/experiment.hpp"
+#include "apps/verbena/experiment_report.hpp"
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/host_run.hpp"
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kBundledDocuments = "data/kjv-chapters.tsv.gz";
+
+struct CommandOptions {
+  ExperimentOptions experiment;
+  std::string output;
+  bool quiet = false;
+};
+
+/// How one of the experiment's runs ended.
+struct RunEnd {
+  absl::Status status;
+  int signal = 0;
+};
+
+RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, const RunRecord& record) {
+  RunFigures figures{.planned = planned,
+                     .objective = settings.main_objective,
+                     .iterations = record.iterations(),
+                     .training_seconds = record.training_seconds(),
+                     .throughput = record.throughput(),
+                     .share_waited = record.share_waited(),
+                     .reads_by_lag = record.staleness().reads_by_lag};
+  for (const WorkerRecord& worker : record.workers()) {
+    figures.share_waited_by_worker.push_back(worker.share_waited());
+  }
+  return figures;
+}
+
+/// As `verbena run` does it, its figures kept instead of printed.
+RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
+  RunEnd end;
+  const CarryOutRun carry_out = [&](const RunOptions& given, Application& application,
+                                    const ApplicationOptions& options) {
+    RunOptions run = given;
+    end.status = prepare_host_run(run, application);
+    if (!end.status.ok()) return kExitFailed;
+    const RunSettings settings = run_settings(application, options, run.job, false);
+    RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
+    Display display(settings, Display::mode_for(stderr, quiet), stdout, stderr);
+    RunMonitor monitor(record, display, nullptr);
+    HostRunEnd ended = carry_out_host_run(run, application, options, monitor);
+    end = {std::move(ended.status), ended.signal};
+    figures = figures_of(planned, settings, record);
+    return kExitOk;
+  };
+  CLI::App program("", "verbena");
+  const Applications applications = make_applications();
+  Run run;
+  add_run_command(program, applications, carry_out, &run);
+  std::vector<std::string> arguments = planned.arguments;
+  arguments.insert(arguments.begin(), "run");
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    program.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    end.status = absl::InvalidArgumentError(error.what());
+    return end;
+  }
+  run();
+  return end;
+}
+
+absl::Status make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && std::filesystem::is_directory(path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--output {}: cannot create the folder: {}", path, error ? error.message() : "is a file"));
+}
+
+absl::Status write_file(const std::string& path, std::string_view text) {
+  absl::StatusOr<OutputFile> file = OutputFile::create(path);
+  if (!file.ok()) return file.status();
+  file->write(text);
+  return file->commit();
+}
+
+/// Decides what was left open, and makes the ratings if none were given.
+absl::Status prepare(const Experiment& experiment, CommandOptions& options) {
+  ExperimentOptions& chosen = options.experiment;
+  if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
+  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  if (chosen.pace == 0) chosen.pace = experiment.usual_pace(chosen.workers, chosen.servers, cores);
+  if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
+    return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
+  }
+  if (absl::Status status = make_folder(options.output); !status.ok()) return status;
+  if (!chosen.ratings.empty()) return absl::OkStatus();
+  chosen.ratings = options.output + "/ratings.tsv";
+  if (!options.quiet) fmt::print(stderr, "writing {}, as `verbena generate mf` does\n", chosen.ratings);
+  return generate_ratings({}, chosen.ratings);
+}
+
+absl::Status write_all(const Experiment& experiment, const CommandOptions& options,
+                       const std::vector<RunFigures>& runs) {
+  const std::string how =
+      circumstances(options.experiment, std::max(1U, std::thread::hardware_concurrency()));
+  const Judgement judgement = experiment.judge(runs);
+  const std::string text = experiment_text(experiment, how, judgement, runs);
+  fmt::print("{}", text);
+  const std::pair<std::string, std::string> files[] = {
+      {"table.txt", text},
+      {"numbers.json", experiment_json(experiment, how, judgement, runs).dump(1) + "\n"},
+      {"report.html", experiment_html(experiment, how, judgement, runs)}};
+  for (const auto& [name, contents] : files) {
+    if (absl::Status status = write_file(options.output + "/" + name, contents); !status.ok()) return status;
+  }
+  fmt::print("\n{0}/table.txt, {0}/numbers.json, {0}/report.html\n", options.output);
+  return absl::OkStatus();
+}
+
+std::string outcome_text(const RunFigures& run) {
+  if (!run.failure.empty()) return run.failure;
+  const Points points = by_iteration(run);
+  const std::string objective =
+      points.empty() ? "not evaluated"
+                     : fmt::format("{} {}", run.objective, format_objective(points.back().second));
+  return fmt::format("{} in {} of training", objective, format_seconds(run.training_seconds));
+}
+
+int run_experiment(const Experiment& experiment, CommandOptions options) {
+  if (absl::Status status = prepare(experiment, options); !status.ok()) return report_error(status);
+  const std::vector<PlannedRun> plan = experiment.plan(options.experiment);
+  std::vector<RunFigures> runs;
+  bool any_failed = false;
+  const auto start = std::chrono::steady_clock::now();
+  for (const PlannedRun& planned : plan) {
+    RunFigures figures{.planned = planned};
+    const RunEnd end = make_run(planned, options.quiet, figures);
+    if (end.signal != 0) {
+      fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(end.signal));
+      return kExitSignalBase + end.signal;
+    }
+    if (!end.status.ok()) {
+      // The first run shows whether the input is any good; later on, failing is a result.
+      if (runs.empty()) return report_error(end.status);
+      figures.failure = std::string(end.status.message());
+      any_failed = true;
+    }
+    runs.push_back(std::move(figures));
+    if (options.quiet) continue;
+    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto done = static_cast<double>(runs.size());
+    const double left = elapsed / done * static_cast<double>(plan.size() - runs.size());
+    fmt::print(stderr, "{}/{} {}: {}; {} left\n", runs.size(), plan.size(), planned.label,
+               outcome_text(runs.back()), format_clock(left));
+  }
+  if (absl::Status status = write_all(experiment, options, runs); !status.ok()) {
+    report_error(status);
+    return kExitFailed;
+  }
+  return any_failed ? kExitFailed : kExitOk;
+}
+
+CLI::Validator model_name() {
+  return CLI::Validator(
+      [](const std::string& text) { return std::string(consistency::parse_model(text).status().message()); },
+      "");
+}
+
+CLI::Validator network_cost() {
+  return CLI::Validator(
+      [](const std::string& text) { return std::string(parse_network(text).status().message()); }, "");
+}
+
+void add_options(CLI::App& command, const Experiment& experiment, CommandOptions& options) {
+  constexpr const char* kInput = "Input";
+  constexpr const char* kProcesses = "Processes";
+  ExperimentOptions& chosen = options.experiment;
+  chosen.documents = kBundledDocuments;
+  command
+      .add_option(
+          "--data", chosen.ratings,
+          "Ratings, in any format that `verbena run mf` reads. By default made anew, as `verbena generate "
+          "mf` does, in the output folder.")
+      ->type_name("FILE")
+      ->group(kInput);
+  if (experiment.needs_documents()) {
+    command
+        .add_option("--documents", chosen.documents, "Documents, in any format that `verbena run lda` reads.")
+        ->type_name("FILE")
+        ->group(kInput)
+        ->capture_default_str();
+  }
+  command.add_option("--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
+  command
+      .add_option("--iterations", chosen.iterations,
+                  "Of each run; by default as many as the experiment needs.")
+      ->type_name("N")
+      ->check(whole_number(1, 1'000'000))
+      ->group(kInput);
+  if (experiment.compares_models()) {
+    command
+        .add_option(
+            "--models", chosen.models,
+            "Run these, as for --consistency of `verbena run`, instead of those that the experiment is "
+            "about; what is missing cannot be judged.")
+        ->type_name("MODEL,…")
+        ->delimiter(',')
+        ->check(model_name())
+        ->group(kProcesses);
+  }
+  command.add_option("--servers", chosen.servers, "Server processes of each run.")
+      ->type_name("S")
+      ->check(whole_number(1, protocol::kMaxWorkers))
+      ->group(kProcesses)
+      ->capture_default_str();
+  command.add_option("--workers", chosen.workers, "Worker processes of each run.")
+      ->type_name("W")
+      ->check(whole_number(2, protocol::kMaxWorkers))
+      ->group(kProcesses)
+      ->capture_default_str();
+  command
+      .add_option("--pace", chosen.pace,
+                  "Slow every worker down so many times, so that workers that share a core go as if each had "
+                  "its own (docs/experiments.md); 1: not at all. By default as much as the cores at hand ask "
+                  "for.")
+      ->type_name("FACTOR")
+      ->check(CLI::Range(1.0, 100.0))
+      ->group(kProcesses);
+  command
+      .add_option(
+          "--network", chosen.network,
+          "What the network is to cost, as for `verbena run`, for instance latency=10us,bandwidth=1Gb/s; by "
+          "default nothing.")
+      ->type_name("latency=TIME,bandwidth=RATE")
+      ->check(network_cost())
+      ->group(kProcesses);
+  command
+      .add_option("--output", options.output,
+                  "Where table.txt, numbers.json and report.html are written; made if it is not there. By "
+                  "default experiment-NAME.")
+      ->type_name("FOLDER")
+      ->group("Output");
+  command.add_flag("-q,--quiet", options.quiet, "No progress; the table at the end only.")->group("Output");
+}
+
+void add_experiment(CLI::App& command, std::shared_ptr<Experiment> experiment, Run* run) {
+  auto options = std::make_shared<CommandOptions>();
+  CLI::App* app =
+      command.add_subcommand(std::string(experiment->name()),
+                             fmt::format("{}\n\n{}", experiment->description(), experiment->method()));
+  app->group("Experiments");
+  add_options(*app, *experiment, *options);
+  const std::string name(experiment->name());
+  app->footer(examples({fmt::format("verbena experiment {}", name),
+                        fmt::format("verbena experiment {} --data FILE --output FOLDER", name)}));
+  app->callback([options, experiment, run] {
+    *run = [options, experiment] { return run_experiment(*experiment, *options); };
+  });
+}
+
+}  // namespace
+
+void add_experiment_command(CLI::App& program, Run* run) {
+  CLI::App* command = program.add_subcommand(
+      "experiment",
+      "measure the consistency models against what is expected of them\n\nMakes several runs one after "
+      "another, "
+      "as `verbena run` does, and writes a table, the numbers and a page with curves. Each expectation is "
+      "stated first, then what was found; an expectation that did not hold is no failure. "
+      "docs/experiments.md "
+      "says what each experiment shows.");
+  command->require_subcommand(1);
+  for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment}) {
+    add_experiment(*command, make(), run);
+  }
+}
+
+}  // namespace verbena::apps

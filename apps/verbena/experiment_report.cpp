@@ -1,0 +1,182 @@
+#include "apps/verbena/experiment_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_join.h"
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/html_page.hpp"
+#include "apps/verbena/metrics.hpp"
+#include "apps/verbena/svg_chart.hpp"
+
+namespace verbena::apps {
+namespace {
+
+/// Of UTF-8 text on a terminal; what we write has no wide letters and none that combine.
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+  }));
+}
+
+std::string table_text(const ReportTable& table) {
+  std::vector<std::size_t> widths(table.head.size(), 0);
+  const auto widen = [&](const std::vector<std::string>& cells) {
+    for (std::size_t i = 0; i < cells.size(); ++i) widths[i] = std::max(widths[i], columns_of(cells[i]));
+  };
+  widen(table.head);
+  for (const auto& row : table.rows) widen(row);
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string out;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      // Names to the left, numbers to the right.
+      const std::string room(widths[i] - columns_of(cells[i]), ' ');
+      const bool name = i < 2;
+      out += "  " + (name ? cells[i] + room : room + cells[i]);
+    }
+    return out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
+  };
+  std::string out = fmt::format("{}\n\n{}", table.title, line(table.head));
+  for (const auto& row : table.rows) out += line(row);
+  return out;
+}
+
+std::string table_row(const std::vector<std::string>& cells) {
+  std::string out = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    out += fmt::format("<{0}>{1}</{0}>", i == 0 ? "th" : "td", escape_markup(cells[i]));
+  }
+  return out + "</tr>\n";
+}
+
+std::string table_card(const ReportTable& table) {
+  std::string body = "<div class=\"scroll\"><table>\n" + table_row(table.head);
+  for (const auto& row : table.rows) body += table_row(row);
+  return html_card(table.title, body + "</table></div>\n", "", true);
+}
+
+/// How many of the findings there are of each verdict, the bad ones first.
+std::string tally(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const auto& [verdict, words] : {std::pair(Verdict::kDidNotHold, "did not hold"),
+                                       {Verdict::kNotSeen, "not seen"},
+                                       {Verdict::kHeld, "held"}}) {
+    const auto count = std::count_if(findings.begin(), findings.end(),
+                                     [&](const Finding& finding) { return finding.verdict == verdict; });
+    if (count > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, words);
+  }
+  return out;
+}
+
+std::string findings_card(const std::vector<Finding>& findings) {
+  std::string body = "<table>\n";
+  for (const Finding& finding : findings) {
+    body += fmt::format("<tr><th>{}<br/>{}</th><td><b>{}</b></td></tr>\n",
+                        escape_markup("expected: " + finding.expectation),
+                        escape_markup("found: " + finding.found), to_string(finding.verdict));
+  }
+  return html_card("Expected and found", body + "</table>\n",
+                   "The expectations are part of the program: they were there before the runs.", true);
+}
+
+std::string commands_card(const std::vector<RunFigures>& runs) {
+  std::string body = "<pre>";
+  for (const RunFigures& run : runs) {
+    body += escape_markup(command_line(run.planned)) + "\n";
+    if (!run.failure.empty()) body += escape_markup("  failed: " + run.failure) + "\n";
+  }
+  return html_card("The runs, one by one", body + "</pre>\n", "", true);
+}
+
+}  // namespace
+
+std::string circumstances(const ExperimentOptions& options, std::uint32_t cores) {
+  std::string text = fmt::format("{} workers and {} servers on {} cores, seed {}", options.workers,
+                                 options.servers, cores, options.seed);
+  if (options.pace > 1) {
+    text += fmt::format("; every worker slowed down {:g} times, so that each goes as if it had a core",
+                        options.pace);
+  }
+  text += options.network.empty() ? std::string("; shared memory as it is, read through the row cache")
+                                  : fmt::format("; network of {}", options.network);
+  return text;
+}
+
+std::string command_line(const PlannedRun& run) {
+  return "verbena run " + absl::StrJoin(run.arguments, " ");
+}
+
+std::string experiment_text(const Experiment& experiment, const std::string& circumstances,
+                            const Judgement& judgement, const std::vector<RunFigures>& runs) {
+  std::string out =
+      fmt::format("experiment {}: {}\n{}\n", experiment.name(), experiment.description(), circumstances);
+  for (const ReportTable& table : judgement.tables) out += "\n" + table_text(table);
+  out += "\n";
+  for (const Finding& finding : judgement.findings) {
+    out += fmt::format("{:<12}  expected: {}\n{:<12}  found:    {}\n", to_string(finding.verdict),
+                       finding.expectation, "", finding.found);
+  }
+  for (const RunFigures& run : runs) {
+    if (!run.failure.empty()) out += fmt::format("\nfailed: {}: {}\n", run.planned.label, run.failure);
+  }
+  return out + fmt::format("\n{} expectations: {}\n", judgement.findings.size(), tally(judgement.findings));
+}
+
+nlohmann::json experiment_json(const Experiment& experiment, const std::string& circumstances,
+                               const Judgement& judgement, const std::vector<RunFigures>& runs) {
+  nlohmann::json json = {{"kind", "experiment"},
+                         {"schema", kExperimentSchema},
+                         {"name", experiment.name()},
+                         {"circumstances", circumstances},
+                         {"findings", nlohmann::json::array()},
+                         {"runs", nlohmann::json::array()}};
+  for (const Finding& finding : judgement.findings) {
+    json["findings"].push_back({{"expected", finding.expectation},
+                                {"found", finding.found},
+                                {"verdict", to_string(finding.verdict)}});
+  }
+  for (const RunFigures& run : runs) {
+    nlohmann::json entry = {{"label", run.planned.label},
+                            {"model", run.planned.application},
+                            {"consistency", run.planned.consistency},
+                            {"straggler", run.planned.straggler},
+                            {"command", command_line(run.planned)}};
+    if (!run.failure.empty()) {
+      entry["failure"] = run.failure;
+    } else {
+      const auto mean = mean_clock_differential(run);
+      entry["main_objective"] = run.objective;
+      entry["training_seconds"] = run.training_seconds;
+      entry["throughput"] = run.throughput;
+      entry["share_waited"] = run.share_waited;
+      entry["share_waited_by_worker"] = run.share_waited_by_worker;
+      entry["mean_clock_differential"] = mean ? nlohmann::json(*mean) : nlohmann::json();
+      entry["reads_by_lag"] = run.reads_by_lag;
+      entry["iterations"] = nlohmann::json::array();
+      for (const IterationRecord& iteration : run.iterations) {
+        entry["iterations"].push_back(iteration_json(iteration));
+      }
+    }
+    json["runs"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+std::string experiment_html(const Experiment& experiment, const std::string& circumstances,
+                            const Judgement& judgement, const std::vector<RunFigures>& runs) {
+  std::string body =
+      "<div class=\"figures\">\n" +
+      html_figure(tally(judgement.findings), fmt::format("of {} expectations", judgement.findings.size())) +
+      html_figure(std::to_string(runs.size()), "runs") + "</div>\n<div class=\"cards\">\n";
+  body += html_card("What is done", fmt::format("<p>{}</p>\n", escape_markup(experiment.method())), "", true);
+  body += findings_card(judgement.findings);
+  for (const ReportChart& chart : judgement.charts) body += html_card(chart.title, chart.svg, chart.note);
+  for (const ReportTable& table : judgement.tables) body += table_card(table);
+  body += commands_card(runs);
+  return html_page(fmt::format("verbena experiment {}", experiment.name()), experiment.name(),
+                   fmt::format("{}; {}", experiment.description(), circumstances), body + "</div>\n");
+}
+
+}  // namespace verbena::apps

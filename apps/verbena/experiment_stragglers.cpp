@@ -1,0 +1,239 @@
+// `verbena experiment stragglers`: what one slow worker costs all, and which model helps against it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "apps/verbena/experiment.hpp"
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/svg_chart.hpp"
+#include "consistency/model.hpp"
+
+namespace verbena::apps {
+namespace {
+
+/// Those that this program has are run. The measure of all others comes first.
+constexpr std::array kModels = {"bsp", "a-bsp", "ssp:4", "essp:4"};
+constexpr std::array<double, 4> kSlower = {1, 2, 3, 4};
+constexpr std::uint32_t kSlowWorker = 1;
+/// A worker that now and then stands still, each in its turn, instead of one that is always slow.
+constexpr double kPauses = 0;
+constexpr const char* kPause = "worker=all,pause=30ms,every=8";
+
+constexpr double kGoal = 0.9;  // of the way of BSP without a straggler
+constexpr double kABspGain = 2;
+constexpr double kABspAt = 3;
+
+class Stragglers final : public Experiment {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "stragglers"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "time to an objective with one slow worker, or with pauses of all in turns";
+  }
+  [[nodiscard]] std::string_view method() const override {
+    return "Matrix factorization; worker 1 computes 2, 3 and 4 times slower than the others. The goal is the "
+           "same for all: 90 % of the way that BSP's objective goes without a straggler. Seconds are those "
+           "of "
+           "training, without evaluation. In the last runs no worker is slow, but each in its turn stands "
+           "still for 30 ms before one of its clocks in 8; there workers meet for evaluation only every "
+           "fourth iteration. In the factorization workers take turns with as many blocks of items as there "
+           "are workers.";
+  }
+  /// What is not slowed down, moving rows, is to be little beside what is.
+  [[nodiscard]] double usual_pace(std::uint32_t workers, std::uint32_t servers,
+                                  std::uint32_t cores) const override {
+    return 4 * Experiment::usual_pace(workers, servers, cores);
+  }
+  [[nodiscard]] std::vector<PlannedRun> plan(const ExperimentOptions& options) const override;
+  [[nodiscard]] Judgement judge(const std::vector<RunFigures>& runs) const override;
+};
+
+std::vector<std::string> known_models() {
+  std::vector<std::string> models;
+  for (const char* model : kModels) {
+    if (consistency::parse_model(model).ok()) models.emplace_back(model);
+  }
+  return models;
+}
+
+PlannedRun plan_one(const ExperimentOptions& options, const std::string& model, double slower) {
+  PlannedRun run = plan_run(options, "mf", model);
+  run.straggler = slower;
+  const auto add = [&](std::string argument) { run.arguments.push_back(std::move(argument)); };
+  add(fmt::format("--iterations={}", options.iterations > 0 ? options.iterations : 24));
+  add(fmt::format("--clocks-per-iteration={}", options.workers));
+  // Something to compute between two clocks, and steps that bear being added up by all workers.
+  add("--rank=64");
+  add("--learning-rate=0.01");
+  add("--decay=1");
+  if (slower == kPauses) {
+    run.label += " with pauses";
+    add(fmt::format("--slow={}", kPause));
+    add("--evaluate-every=4");
+  } else if (slower > 1) {
+    run.label += fmt::format(", {:g}× slower", slower);
+    add(fmt::format("--slow=worker={},factor={:g}", kSlowWorker, slower));
+  }
+  return run;
+}
+
+std::vector<PlannedRun> Stragglers::plan(const ExperimentOptions& options) const {
+  const std::vector<std::string> models = models_of(options, known_models());
+  std::vector<PlannedRun> runs;
+  for (const double slower : kSlower) {
+    for (const std::string& model : models) runs.push_back(plan_one(options, model, slower));
+  }
+  for (const std::string& model : models) runs.push_back(plan_one(options, model, kPauses));
+  return runs;
+}
+
+/// All runs, by model and slowness, and their times to one goal.
+struct Times {
+  const std::vector<RunFigures>& runs;
+  std::optional<Target> goal;
+  std::vector<std::string> models;
+
+  [[nodiscard]] std::optional<double> of(const std::string& model, double slower) const {
+    const RunFigures* run = find_run(runs, "mf", model, slower);
+    return run == nullptr || !goal ? std::nullopt : seconds_to(*run, *goal);
+  }
+  /// How many times sooner than BSP it is there.
+  [[nodiscard]] std::optional<double> gain(const std::string& model, double slower) const {
+    const auto own = of(model, slower);
+    const auto bsp = of("bsp", slower);
+    return own && bsp && *own > 0 ? std::optional(*bsp / *own) : std::nullopt;
+  }
+};
+
+Times times_of(const std::vector<RunFigures>& runs) {
+  Times times{.runs = runs, .goal = std::nullopt, .models = {}};
+  if (const RunFigures* measure = find_run(runs, "mf", "bsp")) times.goal = target_of(*measure, kGoal);
+  for (const RunFigures& run : runs) {
+    const std::string& model = run.planned.consistency;
+    if (std::find(times.models.begin(), times.models.end(), model) == times.models.end()) {
+      times.models.push_back(model);
+    }
+  }
+  return times;
+}
+
+std::string gain_text(const std::optional<double>& gain) {
+  return gain ? fmt::format("{:.2f}×", *gain) : "–";
+}
+
+/// Whether `gain` is at least `least`, and at most `most`.
+void judge_gain(Finding& finding, const std::optional<double>& gain, double least, double most) {
+  if (!gain) {
+    finding.found = "there is no such run, or it failed, or it did not reach the goal";
+    return;
+  }
+  finding.found = gain_text(gain);
+  finding.verdict = *gain >= least && *gain <= most ? Verdict::kHeld : Verdict::kDidNotHold;
+}
+
+std::vector<Finding> findings_of(const Times& times) {
+  constexpr double kAny = 1e9;
+  std::vector<Finding> findings;
+  for (const double slower : kSlower) {
+    if (slower == 1) continue;
+    Finding& finding = findings.emplace_back();
+    finding.expectation = fmt::format(
+        "BSP goes with its slowest worker: {0:g}× slower, it needs about {0:g} times as long (0.75 to 1.25 "
+        "of "
+        "that)",
+        slower);
+    const auto with = times.of("bsp", slower);
+    const auto without = times.of("bsp", 1);
+    const auto ratio = with && without ? std::optional(*with / *without) : std::nullopt;
+    judge_gain(finding, ratio, 0.75 * slower, 1.25 * slower);
+  }
+  Finding& a_bsp = findings.emplace_back();
+  a_bsp.expectation = fmt::format(
+      "A-BSP is at the goal at least {:g} times sooner than BSP with one worker of four {:g}× slower (its "
+      "paper "
+      "has up to 2.36)",
+      kABspGain, kABspAt);
+  judge_gain(a_bsp, times.gain("a-bsp", kABspAt), kABspGain, kAny);
+  for (const char* model : {"ssp:4", "essp:4"}) {
+    Finding& lasting = findings.emplace_back();
+    lasting.expectation = fmt::format(
+        "{} does not help against a worker that is always {:g}× slower: its bound is soon used up (0.8 to "
+        "1.5 "
+        "times BSP's speed)",
+        model, kABspAt);
+    judge_gain(lasting, times.gain(model, kABspAt), 0.8, 1.5);
+    Finding& pauses = findings.emplace_back();
+    pauses.expectation = fmt::format(
+        "{} hides pauses: at the goal at least 1.3 times sooner than BSP when workers pause in turns", model);
+    judge_gain(pauses, times.gain(model, kPauses), 1.3, kAny);
+  }
+  return findings;
+}
+
+std::string slowness_text(double slower) {
+  if (slower == kPauses) return "pauses";
+  return slower == 1 ? "none" : fmt::format("{:g}× slower", slower);
+}
+
+ReportTable table_of(const Times& times) {
+  ReportTable table{.title = "Time to the goal",
+                    .head = {"straggler", "model", "to the goal", "sooner than BSP", "training", "waited",
+                             "the straggler waited", "examples an iteration"},
+                    .rows = {}};
+  for (const RunFigures& run : times.runs) {
+    if (!run.failure.empty()) continue;
+    const PlannedRun& planned = run.planned;
+    double items = 0;
+    for (const IterationRecord& iteration : run.iterations) items += iteration.items;
+    const auto iterations = static_cast<double>(std::max<std::size_t>(run.iterations.size(), 1));
+    const bool lasting = planned.straggler > 1 && run.share_waited_by_worker.size() > kSlowWorker;
+    table.rows.push_back({slowness_text(planned.straggler), planned.consistency,
+                          seconds_text(times.of(planned.consistency, planned.straggler)),
+                          gain_text(times.gain(planned.consistency, planned.straggler)),
+                          format_seconds(run.training_seconds), format_share(run.share_waited),
+                          lasting ? format_share(run.share_waited_by_worker[kSlowWorker]) : "–",
+                          format_count(items / iterations)});
+  }
+  return table;
+}
+
+void add_charts(const Times& times, Judgement& judgement) {
+  CurveChart seconds{.x_label = "times slower", .y_label = "seconds to the goal", .series = {}};
+  for (const std::string& model : times.models) {
+    Series series{.label = model, .points = {}};
+    for (const double slower : kSlower) {
+      if (const auto time = times.of(model, slower)) series.points.emplace_back(slower, *time);
+    }
+    seconds.series.push_back(std::move(series));
+  }
+  judgement.charts.push_back({"Time to the goal, one worker slower", to_svg(seconds), ""});
+  for (const double slower : {kABspAt, kPauses}) {
+    CurveChart curves{.x_label = "seconds of training", .y_label = "objective", .series = {}};
+    for (const std::string& model : times.models) {
+      const RunFigures* run = find_run(times.runs, "mf", model, slower);
+      if (run == nullptr) continue;
+      curves.y_label = run->objective;
+      curves.series.push_back({.label = model, .points = by_second(*run)});
+    }
+    judgement.charts.push_back({slower == kPauses ? std::string("Workers that pause in turns")
+                                                  : fmt::format("One worker {:g}× slower", slower),
+                                to_svg(curves), ""});
+  }
+}
+
+Judgement Stragglers::judge(const std::vector<RunFigures>& runs) const {
+  const Times times = times_of(runs);
+  Judgement judgement;
+  judgement.findings = findings_of(times);
+  judgement.tables.push_back(table_of(times));
+  add_charts(times, judgement);
+  return judgement;
+}
+
+}  // namespace
+
+std::unique_ptr<Experiment> make_stragglers_experiment() {
+  return std::make_unique<Stragglers>();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,106 @@
+// An experiment on a tiny data set: all of it but its figures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class ExperimentTest : public ::testing::Test {
+ protected:
+  ExperimentTest() {
+    std::string ratings;
+    for (int user = 0; user < 40; ++user) {
+      for (int item = 0; item < 20; ++item) {
+        if ((user + item) % 3 == 0) continue;
+        ratings += std::to_string(user) + '\t' + std::to_string(item) + '\t' +
+                   std::to_string((user * item) % 5) + '\n';
+      }
+    }
+    verbena::testing::write_file(folder_.path("ratings"), ratings);
+  }
+  [[nodiscard]] Ended experiment(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        "experiment", name, "--data", folder_.path("ratings"), "--output", folder_.path("results")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(VERBENA_PROGRAM, arguments, folder_.path());
+  }
+  [[nodiscard]] std::string result(const std::string& name) const {
+    return verbena::testing::contents(folder_.path("results/" + name));
+  }
+
+  verbena::testing::TemporaryFolder folder_;
+};
+
+TEST_F(ExperimentTest, LeavesTableNumbersAndPage) {
+  const Ended ended = experiment("staleness", {"--iterations", "3", "--workers", "2", "--servers", "1"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/8 mf ssp:1: test_rmse "), HasSubstr("8/8 mf essp:8: ")));
+  EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
+  EXPECT_THAT(ended.out, HasSubstr("expected: s = 4: ESSP's mean clock differential"));
+  EXPECT_THAT(result("report.html"),
+              AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("Expected and found"), HasSubstr("<svg")));
+  const json numbers = json::parse(result("numbers.json"));
+  EXPECT_EQ(numbers.at("name"), "staleness");
+  ASSERT_EQ(numbers.at("runs").size(), 8U);
+  for (const json& made : numbers.at("runs")) {
+    EXPECT_EQ(made.at("iterations").size(), 3U);
+    EXPECT_FALSE(made.contains("failure"));
+    EXPECT_THAT(std::string(made.at("command")), StartsWith("verbena run mf --servers=1 --workers=2 "));
+  }
+}
+
+TEST_F(ExperimentTest, StopsWhenItIsToldTo) {
+  Program program(VERBENA_PROGRAM,
+                  {"experiment", "staleness", "--data", folder_.path("ratings"), "--output",
+                   folder_.path("results"), "--iterations", "1000000", "--workers", "2"},
+                  folder_.path());
+  ASSERT_TRUE(program.wait_for_children("worker", 2));
+  program.signal(SIGINT);
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_THAT(ended.err, HasSubstr("verbena: stopped by SIGINT"));
+  EXPECT_EQ(result("report.html"), "");
+}
+
+TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
+  verbena::testing::write_file(folder_.path("file"), "");
+  verbena::testing::write_file(folder_.path("bad"), "1\t2\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"experiment", "nonesuch"}, "nonesuch (see verbena experiment --help)"},
+      {{"experiment", "staleness", "--workers", "1"}, "--workers: a whole number from 2"},
+      {{"experiment", "staleness", "--iterations", "0"}, "--iterations: a whole number from 1"},
+      {{"experiment", "stragglers", "--models", "bsp,best"}, "unknown consistency \"best\""},
+      {{"experiment", "staleness", "--output", folder_.path("file")}, "cannot create the folder: "},
+      {{"experiment", "staleness", "--data", folder_.path("none"), "--output", folder_.path("results")},
+       folder_.path("none") + ": cannot be read"},
+      {{"experiment", "staleness", "--data", folder_.path("bad"), "--output", folder_.path("results")},
+       folder_.path("bad") + ":1: expected"},
+      {{"experiment", "convergence", "--documents", folder_.path("none")}, "there is no such file"},
+  };
+  for (const auto& [arguments, error] : cases) {
+    const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_THAT(ended.err, AllOf(StartsWith("verbena: error: "), HasSubstr(error)));
+  }
+}
+
+TEST_F(ExperimentTest, HelpNamesThem) {
+  const Ended help = run(VERBENA_PROGRAM, {"experiment", "--help"}, folder_.path());
+  EXPECT_THAT(help.out, AllOf(HasSubstr("verbena experiment NAME [OPTION]…"), HasSubstr("\nEXPERIMENTS\n"),
+                              HasSubstr("staleness  "), HasSubstr("stragglers ")));
+  EXPECT_THAT(run(VERBENA_PROGRAM, {"run", "--help"}, folder_.path()).out, HasSubstr("\nAPPLICATIONS\n"));
+}
+
+}  // namespace
+}  // namespace verbena::process_test
