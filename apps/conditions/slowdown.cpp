@@ -101,11 +101,15 @@ SlowdownClock system_slowdown_clock() {
 }
 
 Slowdown::Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker, SlowdownClock clock)
-    : worker_(worker), clock_(std::move(clock)) {
+    : clock_(std::move(clock)) {
   for (const SlowRule& rule : rules) {
     if (rule.worker && *rule.worker != worker) continue;
     factor_ *= rule.factor;
-    if (rule.every > 0) pauses_.push_back({rule.pause, rule.every});
+    if (rule.every == 0) continue;
+    // The golden ratio spreads any number of workers.
+    constexpr double kGolden = 0.618033988749895;
+    const auto shift = static_cast<std::int64_t>(kGolden * worker * static_cast<double>(rule.every));
+    pauses_.push_back({rule.pause, rule.every, shift});
   }
 }
 
@@ -132,7 +136,7 @@ void Slowdown::clock_ends() {
   if (pauses_.empty()) return;
   ++clocks_;
   for (const Pause& pause : pauses_) {
-    if ((clocks_ + worker_) % pause.every == 0) clock_.sleep(pause.length);
+    if ((clocks_ + pause.shift) % pause.every == 0) clock_.sleep(pause.length);
   }
 }
 

@@ -44,9 +44,9 @@ SlowdownClock system_slowdown_clock();
 class Slowdown {
  public:
   Slowdown() = default;
-  /// The factors of all rules that are about `worker` are multiplied, all their pauses made. Workers whose
-  /// pauses come from one rule make them in turns: the k-th clock() of worker w is one where k + w is a
-  /// multiple of `every`.
+  /// The factors of all rules that are about `worker` are multiplied, all their pauses made. Pauses that
+  /// several workers have from one rule are spread: worker w's are before each k-th clock() where
+  /// k + ⌊0.618 · w · every⌋ is a multiple of `every`.
   Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker,
            SlowdownClock clock = system_slowdown_clock());
 
@@ -62,11 +62,11 @@ class Slowdown {
   struct Pause {
     Duration length;
     std::int64_t every;
+    std::int64_t shift;
   };
 
   double factor_ = 1;
   std::vector<Pause> pauses_;
-  std::uint32_t worker_ = 0;
   SlowdownClock clock_;
   Duration began_{0};
   Duration processor_time_began_{0};

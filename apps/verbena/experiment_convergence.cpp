@@ -12,15 +12,27 @@
 namespace verbena::apps {
 namespace {
 
-/// The measure of all others comes first.
-constexpr std::array kModels = {"bsp", "ssp:1", "essp:1"};
+struct Trained {
+  std::string_view application;
+  /// The measure of all others comes first. VAP's bound is in the application's own numbers.
+  std::vector<std::string> models;
+};
+const std::vector<Trained>& trained() {
+  static const std::vector<Trained> kTrained = {
+      {"mf", {"bsp", "ssp:1", "essp:1", "bounded-delay:1", "asp", "sequential", "vap:1"}},
+      {"lda", {"bsp", "ssp:1", "essp:1", "bounded-delay:1", "asp", "sequential", "vap:10000"}},
+  };
+  return kTrained;
+}
 constexpr std::array<std::uint32_t, 3> kLargeStaleness = {4, 16, 64};
-constexpr std::array kApplications = {"mf", "lda"};
+/// Of items: where workers are no more than 4 clocks apart, no two train an item without having seen each other.
+constexpr std::uint32_t kBlocksPerWorker = 5;
 
-constexpr double kGoal = 0.95;             // of BSP's way
-constexpr double kNoise = 1.1;             // of a time: what two runs of one kind differ by
-constexpr double kSameObjective = 0.05;    // of BSP's way
-constexpr double kSameRobustness = 0.005;  // of BSP's way: what two runs of one kind differ by
+constexpr double kGoal = 0.95;  // of BSP's way
+// What two runs of one kind differ by:
+constexpr double kNoiseOfTimes = 0.1;
+constexpr double kNoiseOfEnds = 0.02;    // of BSP's way
+constexpr double kSameObjective = 0.05;  // of BSP's way
 
 class Convergence final : public Experiment {
  public:
@@ -32,8 +44,9 @@ class Convergence final : public Experiment {
     return "Each model trains the same factorization and the same topics from the same start, as many "
            "iterations as BSP. The goal is 95 % of the way that BSP's objective goes from its first "
            "evaluation to its last. Seconds are those of training, without evaluation. All workers meet at "
-           "each evaluation, whatever the model. In the factorization workers take turns with as many blocks "
-           "of items as there are workers, so that a clock is the same for every s.";
+           "each evaluation, whatever the model: every 4 iterations in mf, 5 in lda. In mf an iteration is "
+           "20 clocks of four workers, "
+           "for every model and s; in lda it is as many as there are workers, times s + 1.";
   }
   [[nodiscard]] bool needs_documents() const override { return true; }
   [[nodiscard]] std::vector<PlannedRun> plan(const ExperimentOptions& options) const override;
@@ -48,8 +61,12 @@ PlannedRun plan_one(const ExperimentOptions& options, std::string_view applicati
     add(fmt::format("--iterations={}", options.iterations > 0 ? options.iterations : usual));
   };
   if (application == "mf") {
-    iterations(20);
-    add(fmt::format("--clocks-per-iteration={}", options.workers));
+    iterations(40);
+    add("--evaluate-every=4");
+    add(fmt::format("--clocks-per-iteration={}", kBlocksPerWorker * options.workers));
+    add("--rank=64");
+    add("--learning-rate=0.01");
+    add("--decay=1");
   } else {
     iterations(100);
     add("--evaluate-every=5");
@@ -66,8 +83,8 @@ std::vector<std::string> eager_and_lazy(std::uint32_t staleness) {
 
 std::vector<PlannedRun> Convergence::plan(const ExperimentOptions& options) const {
   std::vector<PlannedRun> runs;
-  for (const std::string_view application : kApplications) {
-    for (const std::string& model : models_of(options, {kModels.begin(), kModels.end()})) {
+  for (const auto& [application, models] : trained()) {
+    for (const std::string& model : models_of(options, models)) {
       runs.push_back(plan_one(options, application, model));
     }
     if (!options.models.empty()) continue;  // asked for certain models only
@@ -133,16 +150,18 @@ Finding judge_time(const Compared& runs, std::uint32_t staleness) {
   const auto lazy_seconds = seconds_to(*lazy, *runs.goal);
   const auto eager_seconds = seconds_to(*eager, *runs.goal);
   finding.found = fmt::format("ESSP {}, SSP {} (differences of {:.0f} % are noise)",
-                              seconds_text(eager_seconds), seconds_text(lazy_seconds), 100 * (kNoise - 1));
+                              seconds_text(eager_seconds), seconds_text(lazy_seconds), 100 * kNoiseOfTimes);
   if (!lazy_seconds && !eager_seconds) return finding;
-  const bool held = eager_seconds && (!lazy_seconds || *eager_seconds <= kNoise * *lazy_seconds);
+  const bool held = eager_seconds && (!lazy_seconds || *eager_seconds <= (1 + kNoiseOfTimes) * *lazy_seconds);
   finding.verdict = held ? Verdict::kHeld : Verdict::kDidNotHold;
   return finding;
 }
 
 Finding judge_robustness(const Compared& runs, std::uint32_t staleness) {
-  Finding finding{.expectation = fmt::format("{}, s = {}: ESSP ends no farther behind BSP than SSP does",
-                                             runs.application, staleness)};
+  Finding finding{
+      .expectation = fmt::format(
+          "{}, s = {}: ESSP ends no farther behind BSP than SSP does ({:.0f} % of the way are noise)",
+          runs.application, staleness, 100 * kNoiseOfEnds)};
   const std::vector<std::string> models = eager_and_lazy(staleness);
   const RunFigures* lazy = runs.of(models[0]);
   const RunFigures* eager = runs.of(models[1]);
@@ -167,7 +186,7 @@ Finding judge_robustness(const Compared& runs, std::uint32_t staleness) {
   }
   finding.found =
       fmt::format("of BSP's way: ESSP {:+.2f} %, SSP {:+.2f} %", 100 * *eager_ahead, 100 * *lazy_ahead);
-  finding.verdict = *eager_ahead >= *lazy_ahead - kSameRobustness ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = *eager_ahead >= *lazy_ahead - kNoiseOfEnds ? Verdict::kHeld : Verdict::kDidNotHold;
   return finding;
 }
 
@@ -230,7 +249,7 @@ Judgement Convergence::judge(const std::vector<RunFigures>& runs) const {
                     .head = {"", "model", "objective", "ahead of BSP", "to the goal", "training",
                              "mean differential", "waited"},
                     .rows = {}};
-  for (const std::string_view application : kApplications) {
+  for (const auto& [application, models] : trained()) {
     const Compared compared = compare(runs, application);
     for (const RunFigures& run : runs) {
       const bool measured = run.planned.application == application && run.planned.consistency != "bsp";

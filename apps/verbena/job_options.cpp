@@ -139,7 +139,7 @@ void add_condition_options(CLI::App& command, JobOptions& options) {
           "--slow", options.slow,
           "Slow workers down: worker=1,factor=3 makes each mini-batch of worker 1 last three times its "
           "processor time, by sleeping; worker=all,pause=200ms,every=20 makes each worker pause before "
-          "one clock in 20, in turns. May be given several times; factors of one worker are multiplied "
+          "one clock in 20. May be given several times; factors of one worker are multiplied "
           "(docs/experiments.md).")
       ->type_name("worker=R|all,…")
       ->check(slow_rule())

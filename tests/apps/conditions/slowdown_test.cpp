@@ -121,13 +121,13 @@ TEST(SlowdownTest, ABeginningWithoutAnEndCountsForNothing) {
   EXPECT_THAT(time.slept(), ElementsAre(milliseconds(1)));
 }
 
-TEST(SlowdownTest, WorkersPauseInTurns) {
-  const SlowRule rule{.pause = milliseconds(200), .every = 4};
+TEST(SlowdownTest, PausesAreSpread) {
+  const SlowRule rule{.pause = milliseconds(200), .every = 20};
   std::vector<std::vector<int>> paused_at(4);
   for (std::uint32_t worker = 0; worker < 4; ++worker) {
     Time time;
     Slowdown slowdown({rule}, worker, time.clock());
-    for (int clock = 1; clock <= 8; ++clock) {
+    for (int clock = 1; clock <= 40; ++clock) {
       const std::size_t before = time.slept().size();
       slowdown.clock_ends();
       if (time.slept().size() > before) paused_at[worker].push_back(clock);
@@ -135,7 +135,7 @@ TEST(SlowdownTest, WorkersPauseInTurns) {
     for (const nanoseconds length : time.slept()) EXPECT_EQ(length, milliseconds(200));
   }
   EXPECT_THAT(paused_at,
-              ElementsAre(ElementsAre(4, 8), ElementsAre(3, 7), ElementsAre(2, 6), ElementsAre(1, 5)));
+              ElementsAre(ElementsAre(20, 40), ElementsAre(8, 28), ElementsAre(16, 36), ElementsAre(3, 23)));
 }
 
 TEST(ParseSlowTest, ReadsBothKinds) {
