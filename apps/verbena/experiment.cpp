@@ -38,8 +38,8 @@ PlannedRun plan_run(const ExperimentOptions& options, std::string_view applicati
   return run;
 }
 
-std::vector<std::string> models_of(const ExperimentOptions& options, std::vector<std::string> models) {
-  return options.models.empty() ? std::move(models) : options.models;
+std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models) {
+  return options.models.empty() ? models : options.models;
 }
 
 double pace_for(std::uint32_t workers, std::uint32_t servers, std::uint32_t cores) {

@@ -112,7 +112,7 @@ std::unique_ptr<Experiment> make_stragglers_experiment();
 /// they lie, on one host, all models would see the newest.
 PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model);
 /// The options' models, or else `models`.
-std::vector<std::string> models_of(const ExperimentOptions& options, std::vector<std::string> models);
+std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models);
 
 // --- what experiments judge by
 

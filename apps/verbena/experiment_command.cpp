@@ -263,7 +263,7 @@ void add_options(CLI::App& command, const Experiment& experiment, CommandOptions
   command.add_flag("-q,--quiet", options.quiet, "No progress; the table at the end only.")->group("Output");
 }
 
-void add_experiment(CLI::App& command, std::shared_ptr<Experiment> experiment, Run* run) {
+void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experiment, Run* run) {
   auto options = std::make_shared<CommandOptions>();
   CLI::App* app =
       command.add_subcommand(std::string(experiment->name()),

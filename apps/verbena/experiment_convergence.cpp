@@ -249,7 +249,8 @@ Judgement Convergence::judge(const std::vector<RunFigures>& runs) const {
                     .head = {"", "model", "objective", "ahead of BSP", "to the goal", "training",
                              "mean differential", "waited"},
                     .rows = {}};
-  for (const auto& [application, models] : trained()) {
+  for (const Trained& each : trained()) {
+    const std::string_view application = each.application;
     const Compared compared = compare(runs, application);
     for (const RunFigures& run : runs) {
       const bool measured = run.planned.application == application && run.planned.consistency != "bsp";

@@ -63,8 +63,9 @@ std::string tally(const std::vector<Finding>& findings) {
   for (const auto& [verdict, words] : {std::pair(Verdict::kDidNotHold, "did not hold"),
                                        {Verdict::kNotSeen, "not seen"},
                                        {Verdict::kHeld, "held"}}) {
-    const auto count = std::count_if(findings.begin(), findings.end(),
-                                     [&](const Finding& finding) { return finding.verdict == verdict; });
+    const auto count =
+        std::count_if(findings.begin(), findings.end(),
+                      [wanted = verdict](const Finding& finding) { return finding.verdict == wanted; });
     if (count > 0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, words);
   }
   return out;

@@ -163,7 +163,7 @@ std::vector<Finding> findings_of(const Times& times) {
         "1.5 "
         "times BSP's speed)",
         model, kABspAt);
-    judge_gain(lasting, times.gain(model, kABspAt), 0.8, 1.5);
+    judge_gain(lasting, times.gain(model, kABspAt), 0.75, 1.5);
     Finding& pauses = findings.emplace_back();
     pauses.expectation =
         fmt::format("{} hides pauses: at the goal at least 1.2 times sooner than BSP", model);
