@@ -159,9 +159,8 @@ std::vector<Finding> findings_of(const Times& times) {
   for (const char* model : {"ssp:4", "essp:4"}) {
     Finding& lasting = findings.emplace_back();
     lasting.expectation = fmt::format(
-        "{} does not help against a worker that is always {:g}× slower: its bound is soon used up (0.8 to "
-        "1.5 "
-        "times BSP's speed)",
+        "{} does not help against a worker that is always {:g}× slower: its bound is soon used up (0.75 "
+        "to 1.5 times BSP's speed)",
         model, kABspAt);
     judge_gain(lasting, times.gain(model, kABspAt), 0.75, 1.5);
     Finding& pauses = findings.emplace_back();
