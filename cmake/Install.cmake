@@ -6,7 +6,9 @@ include(CMakePackageConfigHelpers)
 # The library's public headers, closed under inclusion (the install test compiles each from the installed tree).
 set(public_headers
     worker/session.hpp
+    worker/data_cursor.hpp
     worker/table.hpp
+    consistency/a_bsp.hpp
     consistency/asp.hpp
     consistency/bounded_delay.hpp
     consistency/bsp.hpp

@@ -14,8 +14,8 @@ namespace {
 
 absl::Status bad_model(std::string_view text) {
   return absl::InvalidArgumentError(fmt::format(
-      "unknown consistency \"{}\": expected bsp, ssp:S, essp:S, bounded-delay:S with 0 ≤ S ≤ {}, asp, "
-      "sequential or vap:V with V > 0",
+      "unknown consistency \"{}\": expected bsp, ssp:S, essp:S, bounded-delay:S with 0 ≤ S ≤ {}, a-bsp, "
+      "a-bsp:means, asp, sequential or vap:V with V > 0",
       text, kMaxStaleness));
 }
 
@@ -30,6 +30,7 @@ std::optional<Number> number_in(std::string_view text) {
 
 std::optional<ConsistencyModel> model_of(std::string_view name) {
   if (name == "bsp") return Bsp{};
+  if (name == "a-bsp") return ABsp{};
   if (name == "ssp") return Ssp{};
   if (name == "essp") return Essp{};
   if (name == "bounded-delay") return BoundedDelay{};
@@ -42,6 +43,9 @@ std::optional<ConsistencyModel> model_of(std::string_view name) {
 /// A model's name and its number, of which it has one or none.
 struct Name {
   std::string operator()(const Bsp&) const { return "bsp"; }
+  std::string operator()(const ABsp& a_bsp) const {
+    return a_bsp.updates == Updates::kMeans ? "a-bsp:means" : "a-bsp";
+  }
   std::string operator()(const Ssp& ssp) const { return fmt::format("ssp:{}", ssp.staleness); }
   std::string operator()(const Essp& essp) const { return fmt::format("essp:{}", essp.staleness); }
   std::string operator()(const BoundedDelay& delay) const {
@@ -68,6 +72,7 @@ NumberOf number_of(ConsistencyModel& model) {
 }  // namespace
 
 absl::StatusOr<ConsistencyModel> parse_model(std::string_view text) {
+  if (text == to_string(ABsp{Updates::kMeans})) return ABsp{Updates::kMeans};
   const std::size_t colon = text.find(':');
   std::optional<ConsistencyModel> model = model_of(text.substr(0, colon));
   if (!model) return bad_model(text);

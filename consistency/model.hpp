@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "consistency/a_bsp.hpp"
 #include "consistency/asp.hpp"
 #include "consistency/bounded_delay.hpp"
 #include "consistency/bsp.hpp"
@@ -21,9 +22,9 @@ namespace verbena::consistency {
 /// A worker a million clocks ahead is not bounded by anything; such a number is a slip of the hand.
 inline constexpr std::uint32_t kMaxStaleness = 1'000'000;
 
-using ConsistencyModel = std::variant<Bsp, Ssp, Essp, BoundedDelay, Asp, Sequential, Vap>;
+using ConsistencyModel = std::variant<Bsp, ABsp, Ssp, Essp, BoundedDelay, Asp, Sequential, Vap>;
 
-/// Reads "bsp", "ssp:2", "essp:2", "bounded-delay:2" (the number may be left out: 1), "asp", "sequential",
+/// Reads "bsp", "a-bsp", "a-bsp:means", "ssp:2", "essp:2", "bounded-delay:2" (the number may be left out: 1), "asp", "sequential",
 /// "vap:0.5". INVALID_ARGUMENT says what was expected.
 absl::StatusOr<ConsistencyModel> parse_model(std::string_view text);
 /// The inverse, with the number; exact.

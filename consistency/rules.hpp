@@ -32,6 +32,10 @@ struct Rules {
   /// Updates of a clock wait on the server until every worker has finished it, then are applied in the order
   /// of workers.
   bool holds_updates_back = false;
+  /// The first worker to finish its examples of a clock ends the iteration for all.
+  bool ends_early = false;
+  /// Held-back updates are means over examples, and weigh what these do (a_bsp.hpp).
+  bool weighs_means = false;
   /// The server pushes dirty subscribed rows each time m advances.
   bool pushes_eagerly = false;
   CacheRule cache = CacheRule::kUntilTooStale;

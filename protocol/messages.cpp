@@ -8,7 +8,15 @@ namespace verbena::protocol {
 
 namespace {
 
-enum class ControlKind : std::uint32_t { kHello = 1, kWelcome, kOpenTable, kTableOpened, kGoodbye, kFailed };
+enum class ControlKind : std::uint32_t {
+  kHello = 1,
+  kWelcome,
+  kOpenTable,
+  kTableOpened,
+  kGoodbye,
+  kFailed,
+  kEndIteration
+};
 
 class Writer {
  public:
@@ -122,6 +130,11 @@ struct Encoder {
     out.text(std::string_view(failed.reason).substr(0, kMaxReasonBytes));
     return out.take();
   }
+  std::string operator()(const EndIteration& end) const {
+    Writer out(ControlKind::kEndIteration);
+    out.u64(static_cast<std::uint64_t>(end.clock));
+    return out.take();
+  }
 };
 
 Hello read_hello(Reader& in) {
@@ -186,6 +199,8 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return Goodbye{};
     case ControlKind::kFailed:
       return read_failed(in);
+    case ControlKind::kEndIteration:
+      return EndIteration{static_cast<std::int64_t>(in.u64())};
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
@@ -213,6 +228,8 @@ absl::Status check(const ControlMessage& message) {
     }
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
     if (failed->code == 0) return absl::InvalidArgumentError("failure with the code of OK");
+  } else if (const auto* end = std::get_if<EndIteration>(&message)) {
+    if (end->clock < 0) return absl::InvalidArgumentError(fmt::format("end of clock {}", end->clock));
   }
   return absl::OkStatus();
 }
@@ -288,6 +305,21 @@ absl::Status check_keys(const BulkMessage& message, KeyRange range) {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message) {
+  ExampleCounts counts;
+  if (message.header.count > 1 || message.payload.size() != message.header.count * sizeof counts) {
+    return absl::InvalidArgumentError(fmt::format("a clock with {} times example counts in {} bytes",
+                                                  message.header.count, message.payload.size()));
+  }
+  if (message.header.count == 0) return counts;
+  std::memcpy(&counts, message.payload.data(), sizeof counts);
+  if (counts.processed > counts.planned || counts.planned > kMaxExamples) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} of {} examples processed", counts.processed, counts.planned));
+  }
+  return counts;
 }
 
 }  // namespace verbena::protocol

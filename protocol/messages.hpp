@@ -2,7 +2,7 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// Goodbye, Failed. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
+// Goodbye, Failed, EndIteration. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
 // server; rows and clocks to the worker. Every decode function takes bytes that anyone may have written and
 // checks all of them: INVALID_ARGUMENT.
 #pragma once
@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -34,6 +34,7 @@ constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxWidth = 1 << 20;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
+constexpr std::uint64_t kMaxExamples = std::uint64_t{1} << 48;  ///< of one worker
 
 /// A transport's RemoteDescriptor as it travels; the protocol does not look inside.
 struct Descriptor {
@@ -92,7 +93,13 @@ struct Failed {
   std::string reason;
 };
 
-using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed>;
+/// Worker → server: it has finished its examples in its clock `clock`. Server → the other workers: one of them
+/// has, which ends the iteration of that clock under A-BSP.
+struct EndIteration {
+  std::int64_t clock = 0;
+};
+
+using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration>;
 
 [[nodiscard]] std::string encode(const ControlMessage& message);
 absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
@@ -101,8 +108,10 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
 // --------------------------------------------------------------------------------------------------------
 
 enum class BulkKind : std::uint32_t {
-  kUpdates = 1,    ///< worker → server: `count` records of `table` in `lane`, made at clock `clock`
-  kClock = 2,      ///< worker → server: has finished all clocks below `clock`
+  kUpdates = 1,  ///< worker → server: `count` records of `table` in `lane`, made at clock `clock`
+  /// worker → server: has finished all clocks below `clock`. `count` is 1 where ExampleCounts of the last of
+  /// them follow, 0 where nothing does.
+  kClock = 2,
   kSubscribe = 3,  ///< worker → server: `count` rows of `table` in `lane`, each a Key
   /// server → worker: `count` records of `table` in `lane`; 0 where there is only a clock to tell. After them
   /// the min clock of the lane is `clock`, and each row last received from it holds all updates of clocks <
@@ -125,6 +134,13 @@ struct BulkHeader {
 };
 static_assert(sizeof(BulkHeader) == 40 && std::is_trivially_copyable_v<BulkHeader>);
 
+/// With kClock: what the worker has done of its examples in the clock that it has finished.
+struct ExampleCounts {
+  std::uint64_t processed = 0;
+  std::uint64_t planned = 0;
+};
+static_assert(sizeof(ExampleCounts) == 16 && std::is_trivially_copyable_v<ExampleCounts>);
+
 /// No bulk message is larger than this part of its ring, so that a ring holds several.
 constexpr std::size_t max_bulk_bytes(std::size_t ring_bytes) {
   return ring_bytes / 8 / 8 * 8;
@@ -143,7 +159,7 @@ struct BulkMessage {
   std::span<const std::byte> payload;
 };
 
-/// Splits off the header. Lengths are checked by the two functions below, once the table is known.
+/// Splits off the header. Lengths are checked by the functions below, once the table is known.
 absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
 
 /// `count` records whose keys lie all in `range`. REQUIRES: stride_bytes is a multiple of 8.
@@ -151,6 +167,9 @@ absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes,
 
 /// `count` keys that lie all in `range`.
 absl::Status check_keys(const BulkMessage& message, KeyRange range);
+
+/// The counts that go with a kClock; zeros where none do.
+absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message);
 
 inline Key record_key(std::span<const std::byte> payload, std::size_t stride_bytes, std::size_t record) {
   Key key;

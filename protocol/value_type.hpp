@@ -33,6 +33,10 @@ constexpr std::size_t value_bytes(ValueType type) {
   return 0;
 }
 
+constexpr bool is_whole(ValueType type) {
+  return type == ValueType::kInt32 || type == ValueType::kInt64;
+}
+
 /// Calls visit.template operator()<Value>() with the C++ type that `type` names.
 template <class Visitor>
 decltype(auto) visit_value_type(ValueType type, Visitor&& visit) {

@@ -51,7 +51,7 @@ void Lane::run(const LaneTask& task) {
       subscribe(task);
       break;
     case LaneTask::Kind::kClock:
-      finish_clock(task.worker, task.clock);
+      finish_clock(task.worker, task.clock, task.examples);
       break;
   }
   // Release: the receiver may overwrite the inbox once it sees this.
@@ -64,6 +64,7 @@ void Lane::open(const Shard& shard) {
   table.shard = &shard;
   table.range = shard.lane_range(index_);
   table.held_back = shard.rules.holds_updates_back;
+  table.weighted = shard.rules.weighs_means;
   table.eager = shard.rules.pushes_eagerly;
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   if (table.eager) {
@@ -150,7 +151,9 @@ void Lane::subscribe(const LaneTask& task) {
   }
 }
 
-void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock) {
+void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,
+                        const consistency::ExampleCounts& examples) {
+  if (examples.planned > 0) workers_[worker].examples.push_back({clock - 1, examples});
   const bool advanced = clocks_.advance(worker, clock);
   if (advanced) apply_held();
   for (std::uint32_t other = 0; other < workers_.size(); ++other) {
@@ -172,14 +175,44 @@ void Lane::apply_held() {
     for (const Worker& worker : workers_) {
       if (!worker.held.empty()) oldest = std::min(oldest, worker.held.front().header.clock);
     }
+    consistency::ExampleCounts all;
+    for (Worker& worker : workers_) all += examples_of(worker, oldest);
     if (oldest == clocks_.min()) return;
     for (Worker& worker : workers_) {
       while (!worker.held.empty() && worker.held.front().header.clock == oldest) {
-        apply(worker.held.front().header, worker.held.front().bytes, worker);
+        HeldUpdates& next = worker.held.front();
+        if (tables_[next.header.table].weighted) {
+          weigh(next, consistency::weight_of_means(examples_of(worker, oldest), all));
+        }
+        apply(next.header, next.bytes, worker);
         worker.held.pop_front();
       }
     }
   }
+}
+
+/// Those of older clocks are forgotten.
+consistency::ExampleCounts Lane::examples_of(Worker& worker, consistency::Clock clock) {
+  while (!worker.examples.empty() && worker.examples.front().clock < clock) worker.examples.pop_front();
+  const bool has = !worker.examples.empty() && worker.examples.front().clock == clock;
+  return has ? worker.examples.front().counts : consistency::ExampleCounts{};
+}
+
+void Lane::weigh(HeldUpdates& held, double weight) const {
+  if (weight == 1) return;  // bit for bit as under BSP
+  if (weight == 0) {
+    held.header.count = 0;  // a mean of nothing, which may be no number
+    return;
+  }
+  const Shard& shard = *tables_[held.header.table].shard;
+  protocol::visit_value_type(shard.table.value_type, [&]<class Value>() {
+    for (std::size_t i = 0; i < held.header.count; ++i) {
+      std::byte* const at =
+          held.bytes.data() + i * protocol::record_bytes(shard.stride_bytes) + sizeof(protocol::Key);
+      const std::span<Value> values(reinterpret_cast<Value*>(at), shard.table.width);
+      for (Value& value : values) value = static_cast<Value>(static_cast<double>(value) * weight);
+    }
+  });
 }
 
 bool Lane::tell(std::uint32_t index) {

@@ -8,8 +8,8 @@
 //  2. A message to worker w says in `applied` how many of w's updates the lane has applied, and the rows in
 //     it hold exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
 //  3. The clock m goes to w only behind all rows that were dirty for w when m was reached.
-//  4. Under BSP a row changes only when the min clock advances, in the order (clock, worker, order of
-//     pushing).
+//  4. Under BSP and A-BSP a row changes only when the min clock advances, in the order (clock, worker, order
+//     of pushing). Means are weighted at that moment: then all workers' counts of examples are known.
 //  5. Memory: at most one dirty entry for each row and worker; kPushBuffers buffers for each worker;
 //     held-back updates of at most one clock for each worker ahead.
 //
@@ -22,6 +22,7 @@
 #include <deque>
 #include <vector>
 
+#include "consistency/a_bsp.hpp"
 #include "consistency/vector_clock.hpp"
 #include "protocol/messages.hpp"
 #include "server/shard.hpp"
@@ -47,10 +48,11 @@ struct LaneTask {
   enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
-  const Shard* shard = nullptr;        ///< kOpen
-  protocol::BulkMessage message = {};  ///< kUpdates, kSubscribe: checked against the shard
-  InboxMessage* inbox = nullptr;       ///< one user less when `message` is no longer needed
-  consistency::Clock clock = 0;        ///< kClock
+  const Shard* shard = nullptr;              ///< kOpen
+  protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
+  InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
+  consistency::Clock clock = 0;              ///< kClock
+  consistency::ExampleCounts examples = {};  ///< kClock: of the clock before
 };
 
 class Lane {
@@ -76,6 +78,7 @@ class Lane {
     const Shard* shard = nullptr;
     protocol::KeyRange range;
     bool held_back = false;
+    bool weighted = false;
     bool eager = false;
     bool acknowledged_at_once = false;
     /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
@@ -95,6 +98,10 @@ class Lane {
     std::vector<std::byte> bytes;
     protocol::BulkHeader header;
   };
+  struct FinishedExamples {
+    consistency::Clock clock = 0;
+    consistency::ExampleCounts counts;
+  };
   struct Worker {
     std::deque<DirtyRow> dirty;
     std::uint64_t dirty_sent = 0;     ///< rows taken from the front of `dirty` so far
@@ -105,6 +112,7 @@ class Lane {
     ClockNews next;    ///< the one being worked towards
     ClockNews latest;  ///< the newest
     std::deque<HeldUpdates> held;
+    std::deque<FinishedExamples> examples;  ///< of clocks not below the min clock, the oldest first
     tbb::concurrent_queue<PushBuffer*> free;
   };
 
@@ -112,9 +120,12 @@ class Lane {
   void open(const Shard& shard);
   void updates(const LaneTask& task);
   void subscribe(const LaneTask& task);
-  void finish_clock(std::uint32_t worker, consistency::Clock clock);
+  void finish_clock(std::uint32_t worker, consistency::Clock clock,
+                    const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
   void apply_held();
+  [[nodiscard]] static consistency::ExampleCounts examples_of(Worker& worker, consistency::Clock clock);
+  void weigh(HeldUpdates& held, double weight) const;
   void tell_applied(Worker& worker);
   void mark_dirty(Table& table, protocol::Key key);
   bool tell(std::uint32_t worker);

@@ -45,6 +45,7 @@ struct Server::Peer {
   bool closed = false;               ///< to be dropped
   transport::MessageOutbox control;
   consistency::Clock clock = 0;
+  consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
   std::uint32_t tables_opened = 0;
   std::unique_ptr<transport::RingReceiver> inbox;
   std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
@@ -155,6 +156,8 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       status = on_open_table(peer, *open);
     } else if (std::holds_alternative<protocol::Goodbye>(*message)) {
       on_goodbye(peer);
+    } else if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
+      status = on_end_iteration(peer, end->clock);
     } else if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
       fail(absl::AbortedError(fmt::format("{} gave up: {}", peer.connection->peer_name(), failed->reason)));
     } else {
@@ -202,6 +205,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                                 .lanes = options_.lanes,
                                 .inbox = to_wire(peer.inbox->descriptor()),
                                 .push_credit = to_wire(peer.push_ring->credit_descriptor())});
+  if (ended_ >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
 }
 
@@ -280,7 +284,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   if (!message.ok()) return message.status();
   const protocol::BulkHeader& header = message->header;
   InboxMessage& inbox = peer.in_inbox.emplace_back();
-  if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, header.clock, inbox);
+  if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, *message, inbox);
   if (header.table >= peer.tables_opened || header.lane >= lanes_.size()) {
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
@@ -310,18 +314,49 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   return status;
 }
 
-absl::Status Server::on_clock(Peer& peer, consistency::Clock clock, InboxMessage& inbox) {
+absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
+  const consistency::Clock clock = message.header.clock;
   if (clock != peer.clock + 1) {
     return absl::InvalidArgumentError(fmt::format("clock {} after clock {}", clock, peer.clock));
   }
+  const absl::StatusOr<protocol::ExampleCounts> examples = protocol::decode_example_counts(message);
+  if (!examples.ok()) return examples.status();
   peer.clock = clock;
   // The message keeps its place in the inbox until the last lane has heard of it: a worker cannot run ahead of
   // the lanes without bound, even with nothing but clocks.
   inbox.users = static_cast<std::uint32_t>(lanes_.size());
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    enqueue(lane, {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .inbox = &inbox, .clock = clock});
+    enqueue(lane, {.kind = LaneTask::Kind::kClock,
+                   .worker = peer.worker,
+                   .inbox = &inbox,
+                   .clock = clock,
+                   .examples = {examples->processed, examples->planned}});
   }
   return absl::OkStatus();
+}
+
+absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
+  // It may have finished the clock since.
+  if (clock > peer.clock || clock <= peer.ended) {
+    return absl::InvalidArgumentError(fmt::format(
+        "ends the iteration of clock {} at clock {}, after that of {}", clock, peer.clock, peer.ended));
+  }
+  peer.ended = clock;
+  // The first to say so ends it. One that has run ahead of the others, as no worker under A-BSP can, ends nothing,
+  // so that no more than one message for each clock that all have reached waits for a worker.
+  const bool all_reached = std::all_of(workers_.begin(), workers_.end(), [&](const Peer* other) {
+    return clock <= (other == nullptr ? 0 : other->left ? clock : other->clock);
+  });
+  if (clock <= ended_ || !all_reached) return absl::OkStatus();
+  ended_ = clock;
+  for (Peer* const other : workers_) {
+    if (other != nullptr && other != &peer) tell_end_of_iteration(*other);
+  }
+  return absl::OkStatus();
+}
+
+void Server::tell_end_of_iteration(Peer& peer) {
+  if (!peer.left && !peer.closed) reply(peer, protocol::EndIteration{ended_});
 }
 
 void Server::on_goodbye(Peer& peer) {

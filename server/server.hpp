@@ -63,9 +63,11 @@ class Server {
   absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
   void on_goodbye(Peer& peer);
+  absl::Status on_end_iteration(Peer& peer, consistency::Clock clock);
+  void tell_end_of_iteration(Peer& peer);
   absl::Status on_notification(Peer& peer, std::uint32_t notification);
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
-  absl::Status on_clock(Peer& peer, consistency::Clock clock, InboxMessage& inbox);
+  absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
 
   absl::Status create_push_buffers(Peer& peer);
@@ -85,8 +87,9 @@ class Server {
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
-  std::uint32_t left_ = 0;      ///< workers that said goodbye
+  std::vector<Peer*> workers_;     ///< by rank; nullptr before hello
+  std::uint32_t left_ = 0;         ///< workers that said goodbye
+  consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;
 };

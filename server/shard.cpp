@@ -24,9 +24,14 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", table.name, std::string(model.status().message())));
   }
+  const consistency::Rules rules = consistency::rules_of(*model);
+  if (rules.weighs_means && protocol::is_whole(table.value_type)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "table \"{}\": whole numbers cannot be weighted, as {} does", table.name, table.consistency));
+  }
   auto shard = std::make_unique<Shard>();
   shard->table = table;
-  shard->rules = consistency::rules_of(*model);
+  shard->rules = rules;
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
   shard->range = protocol::RangePartition(table.rows, servers).range(server);
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);

@@ -23,6 +23,7 @@
 
 namespace verbena {
 
+using consistency::ABsp;
 using consistency::Asp;
 using consistency::BoundedDelay;
 using consistency::Bsp;
@@ -30,6 +31,7 @@ using consistency::ConsistencyModel;
 using consistency::Essp;
 using consistency::Sequential;
 using consistency::Ssp;
+using consistency::Updates;
 using consistency::Vap;
 using protocol::Key;
 using protocol::KeyRange;
@@ -116,7 +118,8 @@ class Session {
   template <class Value>
   absl::StatusOr<Table<Value>*> table(const TableOptions& options);
 
-  /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so.
+  /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what a
+  /// clock has to do with a pass over the data see worker/data_cursor.hpp.
   absl::Status clock();
 
   /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it
@@ -133,6 +136,7 @@ class Session {
   [[nodiscard]] SessionStatistics statistics() const;
 
  private:
+  friend class DataCursor;
   explicit Session(std::unique_ptr<worker::SessionCore> core);
   std::unique_ptr<worker::SessionCore> core_;
   std::vector<std::shared_ptr<void>> tables_;

@@ -51,6 +51,11 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", options.name, std::string(status.message())));
   }
+  if (consistency::rules_of(options.consistency).weighs_means && protocol::is_whole(type)) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": whole numbers cannot be weighted, as {} does", options.name,
+                    consistency::to_string(options.consistency)));
+  }
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
         fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));
@@ -266,6 +271,15 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     }
     return absl::OkStatus();
   }
+  if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
+    // Others may have begun the next clock before this worker has told all servers of it.
+    if (end->clock > clock_ + 1) {
+      return absl::InvalidArgumentError(
+          fmt::format("ended the iteration of clock {}, this worker is at {}", end->clock, clock_));
+    }
+    ended_clock_ = std::max(ended_clock_, end->clock);
+    return absl::OkStatus();
+  }
   if (std::holds_alternative<protocol::Goodbye>(*message) && left_) {
     link.said_goodbye = true;
     return absl::OkStatus();
@@ -405,15 +419,15 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
 }
 
 absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeader& header,
-                                     std::span<const protocol::Key> keys) {
+                                     std::span<const std::uint64_t> words) {
   std::span<std::byte> slot;
   absl::Status status =
       wait_until([&] { return !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
                  [&] { return fmt::format("{} to take messages", link.connection->peer_name()); });
   if (!status.ok()) return status;
   std::memcpy(slot.data(), &header, sizeof header);
-  if (!keys.empty()) std::memcpy(slot.data() + sizeof header, keys.data(), keys.size_bytes());
-  status = send(link, slot.first(sizeof header + keys.size_bytes()), link.small.region());
+  if (!words.empty()) std::memcpy(slot.data() + sizeof header, words.data(), words.size_bytes());
+  status = send(link, slot.first(sizeof header + words.size_bytes()), link.small.region());
   link.small.sent(link.inbox->sent_position());
   return status;
 }
@@ -426,6 +440,43 @@ absl::Status SessionCore::ship_all() {
   return absl::OkStatus();
 }
 
+bool SessionCore::any_table(bool consistency::Rules::*rule) const {
+  return std::any_of(tables_.begin(), tables_.end(), [&](const auto& table) { return table->rules().*rule; });
+}
+
+/// Tells all servers that this clock is finished, and of what examples its updates are, where that matters.
+absl::Status SessionCore::send_clock() {
+  const bool tell =
+      iteration_clock_ == clock_ && examples_.planned > 0 && any_table(&consistency::Rules::weighs_means);
+  const std::array<std::uint64_t, 2> counts = {examples_.processed, examples_.planned};
+  static_assert(sizeof counts == sizeof(protocol::ExampleCounts));
+  const protocol::BulkHeader header{
+      .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock_ + 1};
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    absl::Status status =
+        send_small(*link, header, std::span<const std::uint64_t>(counts).first(tell ? counts.size() : 0));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionCore::begin_iteration(std::uint64_t examples) {
+  if (iteration_clock_ == clock_) {
+    return absl::FailedPreconditionError(
+        fmt::format("two data cursors in clock {}: an iteration is a clock, and has one", clock_));
+  }
+  iteration_clock_ = clock_;
+  examples_ = {.planned = examples};
+  return absl::OkStatus();
+}
+
+void SessionCore::end_iteration() {
+  if (iteration_ended() || !any_table(&consistency::Rules::ends_early)) return;
+  ended_clock_ = clock_;
+  // Before the updates, so that the others need not wait for them to hear of it. One server tells all.
+  control(*links_.front(), protocol::EndIteration{clock_});
+}
+
 absl::Status SessionCore::clock() {
   // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
   while (!running_.empty()) {
@@ -434,10 +485,7 @@ absl::Status SessionCore::clock() {
   }
   if (!status_.ok()) return status_;
   if (absl::Status status = ship_all(); !status.ok()) return status;
-  for (const std::unique_ptr<ServerLink>& link : links_) {
-    const protocol::BulkHeader header{.kind = protocol::BulkKind::kClock, .clock = clock_ + 1};
-    if (absl::Status status = send_small(*link, header, {}); !status.ok()) return status;
-  }
+  if (absl::Status status = send_clock(); !status.ok()) return status;
   ++clock_;
   poll();
   consistency::Clock needed = 0;
@@ -502,6 +550,10 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
   if (absl::Status status = ship_all(); !status.ok()) return status;
+  // Its last updates weigh what its examples do, though the clock was not finished.
+  if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {
+    if (absl::Status status = send_clock(); !status.ok()) return status;
+  }
   left_ = true;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});
   const auto parted = [&] {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "consistency/a_bsp.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "transport/message_outbox.hpp"
@@ -84,10 +85,19 @@ class SessionCore {
   absl::Status wait_for(PullOperation& operation);
   void start(std::shared_ptr<PullOperation> operation, TableCore& table);
 
+  // --- for data cursors
+  /// A cursor over so many examples begins in this clock. FAILED_PRECONDITION: it is not the first to do so.
+  absl::Status begin_iteration(std::uint64_t examples);
+  void count_processed(std::uint64_t examples) { examples_.processed += examples; }
+  /// Under A-BSP: somebody has finished his examples of this clock.
+  [[nodiscard]] bool iteration_ended() const { return ended_clock_ >= clock_; }
+  /// This worker has finished its own. Says it, under A-BSP, if nobody has before.
+  void end_iteration();
+
   absl::Status send(ServerLink& link, std::span<const std::byte> message,
                     const transport::MemoryRegion& region);
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
-                          std::span<const protocol::Key> keys);
+                          std::span<const std::uint64_t> words);
 
   [[nodiscard]] const SessionOptions& options() const { return options_; }
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
@@ -122,6 +132,8 @@ class SessionCore {
   [[nodiscard]] std::string slowest_lane() const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock);
   absl::Status ship_all();
+  absl::Status send_clock();
+  [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
   const SessionOptions options_;
   std::shared_ptr<transport::Transport> transport_;
@@ -136,6 +148,9 @@ class SessionCore {
   std::vector<LocalSpan> staging_;
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
+  consistency::Clock ended_clock_ = -1;      ///< the newest whose iteration a worker has ended
+  consistency::Clock iteration_clock_ = -1;  ///< the newest in which a data cursor has begun
+  consistency::ExampleCounts examples_;      ///< in that clock
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
   bool left_ = false;

@@ -75,11 +75,13 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
   command
       .add_option(
           "--consistency", options.consistency,
-          "bsp: every iteration sees exactly the one before; reproducible. ssp:S: a read may miss the last S "
-          "iterations of others; a fast worker waits only when it is further ahead. essp:S: the same bound, "
-          "and servers push fresh rows to those who read them. bounded-delay:S: as ssp:S, but the wait is at "
-          "the end of an iteration. asp: nobody waits, nothing is promised. sequential: each push is applied "
-          "before it returns. vap:V: what others may miss is at most V / sqrt(iteration) in every number.")
+          "bsp: every iteration sees exactly the one before; reproducible. a-bsp: the same, but an iteration "
+          "ends for all when the first worker is through its data, and what others left comes first in the "
+          "next. ssp:S: a read may miss the last S iterations of others; a fast worker waits only when it is "
+          "further ahead. essp:S: the same bound, and servers push fresh rows to those who read them. "
+          "bounded-delay:S: as ssp:S, but the wait is at the end of an iteration. asp: nobody waits, nothing "
+          "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
+          "at most V / sqrt(iteration) in every number.")
       ->type_name("MODEL")
       ->check(consistency_model())
       ->group(kConsistency)

@@ -226,6 +226,16 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"clock 3", bulk({.kind = BulkKind::kUpdates, .count = 1, .clock = 3}, record(3))},
       {"clock 2 after", bulk({.kind = BulkKind::kClock, .clock = 2})},
       {"clock -1 after", bulk({.kind = BulkKind::kClock, .clock = -1})},
+      {"example counts in 8 bytes", bulk({.kind = BulkKind::kClock, .count = 1, .clock = 1}, key_bytes(10))},
+      {"5 of 4 examples",
+       bulk({.kind = BulkKind::kClock, .count = 1, .clock = 1}, key_bytes(5) + key_bytes(4))},
+      {"end of clock -1", control(protocol::EndIteration{-1})},
+      {"ends the iteration of clock 1 at clock 0", control(protocol::EndIteration{1})},
+      {"ends the iteration of clock 0 at clock 0, after that of 0",
+       [](Peer& peer) {
+         peer.say(protocol::EndIteration{0});
+         peer.say(protocol::EndIteration{0});
+       }},
       {"key 10", bulk({.kind = BulkKind::kSubscribe, .count = 1}, key_bytes(10))},
       {"expected 2 keys", bulk({.kind = BulkKind::kSubscribe, .count = 2}, key_bytes(3))},
   };
@@ -294,6 +304,7 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"only a worker sends", [](Peer& peer) { peer.say(protocol::Hello{.workers = 1, .servers = 1}); }, {}},
       {"code of OK", [](Peer& peer) { peer.say(protocol::Failed{.code = 0, .reason = "x"}); }, {}},
       {"two welcomes", welcome, welcome},
+      {"ended the iteration of clock 2", welcome, [](Peer& peer) { peer.say(protocol::EndIteration{2}); }},
       {"nobody asked for", welcome, [](Peer& peer) { peer.say(protocol::TableOpened{.table = 5}); }},
       {"8 bytes for 10 rows", welcome,
        [](Peer& peer) {

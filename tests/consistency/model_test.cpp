@@ -10,8 +10,8 @@ namespace {
 
 TEST(ModelTest, ReadsWhatItWrites) {
   for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{
-           Bsp{}, Ssp{0}, Ssp{7}, Essp{2}, Essp{1'000'000}, BoundedDelay{3}, Asp{}, Sequential{}, Vap{0.1},
-           Vap{1e-300}, Vap{1.0 / 3}}) {
+           Bsp{}, ABsp{}, ABsp{Updates::kMeans}, Ssp{0}, Ssp{7}, Essp{2}, Essp{1'000'000}, BoundedDelay{3},
+           Asp{}, Sequential{}, Vap{0.1}, Vap{1e-300}, Vap{1.0 / 3}}) {
     const absl::StatusOr<ConsistencyModel> read = parse_model(to_string(model));
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(*read, model) << to_string(model);
@@ -46,7 +46,10 @@ TEST(ModelTest, RefusesWhatIsNoModel) {
                            "vap:1e999",
                            "sequential:2",
                            "bounded-delay:-1",
-                           "bounded delay"}) {
+                           "bounded delay",
+                           "a-bsp:",
+                           "a-bsp:1",
+                           "a-bsp:mean"}) {
     const absl::StatusOr<ConsistencyModel> model = parse_model(text);
     ASSERT_FALSE(model.ok()) << text;
     EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);

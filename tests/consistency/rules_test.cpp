@@ -28,6 +28,13 @@ TEST(RulesTest, MinClockNeededIsTheDefinition) {
 // The design's table of models, line by line.
 TEST(RulesTest, WhoWaitsAndWhatIsHeldBack) {
   EXPECT_EQ(Bsp::rules(), (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true}));
+  EXPECT_EQ(ABsp{}.rules(),
+            (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true, .ends_early = true}));
+  EXPECT_EQ(ABsp{Updates::kMeans}.rules(), (Rules{.read_bound = 0,
+                                                  .clock_bound = 0,
+                                                  .holds_updates_back = true,
+                                                  .ends_early = true,
+                                                  .weighs_means = true}));
   EXPECT_EQ(Ssp{3}.rules(), (Rules{.read_bound = 3}));
   EXPECT_EQ(Essp{3}.rules(), (Rules{.read_bound = 3, .pushes_eagerly = true}));
   EXPECT_EQ(BoundedDelay{3}.rules(), (Rules{.read_bound = 3, .clock_bound = 3}));
@@ -43,6 +50,30 @@ TEST(RulesTest, InTransitBoundIsShared) {
   EXPECT_EQ(in_transit_bound(6, 3, 0), 2);
   EXPECT_EQ(in_transit_bound(6, 3, 3), 1);
   EXPECT_EQ(in_transit_bound(1, 1, 99), 0.1);
+}
+
+TEST(RulesTest, MeansWeighWhatTheirExamplesDo) {
+  // n_p/Σn over D_p/ΣD: 30 of 40 examples, of 100 as planned 60 and 40.
+  EXPECT_DOUBLE_EQ(weight_of_means({.processed = 10, .planned = 60}, {.processed = 40, .planned = 100}),
+                   (10.0 / 40) / (60.0 / 100));
+  EXPECT_DOUBLE_EQ(weight_of_means({.processed = 30, .planned = 40}, {.processed = 40, .planned = 100}),
+                   (30.0 / 40) / (40.0 / 100));
+  EXPECT_EQ(weight_of_means({.processed = 0, .planned = 40}, {.processed = 40, .planned = 100}), 0);
+}
+
+TEST(RulesTest, EqualSharesWeighExactlyOne) {
+  for (std::uint64_t planned = 1; planned < 50; ++planned) {
+    const ExampleCounts all{.processed = 3 * planned + 77, .planned = 3 * planned + 77};
+    EXPECT_EQ(weight_of_means({.processed = planned, .planned = planned}, all), 1);
+    EXPECT_EQ(
+        weight_of_means({.processed = planned, .planned = 3 * planned}, {.processed = 49, .planned = 3 * 49}),
+        1);
+  }
+  EXPECT_EQ(weight_of_means({.processed = kMaxExamples, .planned = kMaxExamples},
+                            {.processed = 4096 * kMaxExamples, .planned = 4096 * kMaxExamples}),
+            1);
+  EXPECT_EQ(weight_of_means({}, {.processed = 3, .planned = 9}), 1) << "no part";
+  EXPECT_EQ(weight_of_means({.planned = 9}, {.planned = 18}), 1) << "nobody has processed anything";
 }
 
 TEST(RulesTest, ClockDifferentialOfBspIsMinusOne) {

@@ -16,8 +16,9 @@ using verbena::testing::Mutator;
 constexpr int kRounds = verbena::testing::rounds(200'000);
 
 TEST(NamesFuzz, ConsistencyModels) {
-  Mutator mutator(1, {"bsp", "ssp", "ssp:1", "essp:2", "essp:1000000", "bounded-delay:3", "asp", "sequential",
-                   "vap:0.5", "vap:1e-30"},
+  Mutator mutator(1,
+                  {"bsp", "ssp", "ssp:1", "essp:2", "essp:1000000", "bounded-delay:3", "asp", "sequential",
+                   "vap:0.5", "vap:1e-30", "a-bsp", "a-bsp:means"},
                   {":", "s", "e", "0", "-1", "+", ".5", " ", "999999999999", std::string(1, '\0')});
   GuardedMemory memory;
   int accepted = 0;

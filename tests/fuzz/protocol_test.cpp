@@ -51,21 +51,23 @@ struct PossibleFields {
   }
   void operator()(const TableOpened& /*opened*/) const {}
   void operator()(const Goodbye& /*goodbye*/) const {}
+  void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
 };
 
 TEST(ProtocolFuzz, ControlMessages) {
-  Mutator mutator(1,
-                  {encode(Hello{.worker = 1, .workers = 4, .pid = 99, .servers = 2, .inbox_bytes = 4096}),
-                   encode(Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}}),
-                   encode(OpenTable{.table = 3,
-                                    .value_type = ValueType::kInt32,
-                                    .rows = 1000,
-                                    .width = 50,
-                                    .name = "topic words",
-                                    .consistency = "essp:4"}),
-                   encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
-                   encode(Failed{.code = 14, .reason = "worker 2 is gone"})},
-                  extreme_numbers());
+  Mutator mutator(
+      1,
+      {encode(Hello{.worker = 1, .workers = 4, .pid = 99, .servers = 2, .inbox_bytes = 4096}),
+       encode(Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}}),
+       encode(OpenTable{.table = 3,
+                        .value_type = ValueType::kInt32,
+                        .rows = 1000,
+                        .width = 50,
+                        .name = "topic words",
+                        .consistency = "essp:4"}),
+       encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
+       encode(Failed{.code = 14, .reason = "worker 2 is gone"}), encode(EndIteration{.clock = 9})},
+      extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};
   for (int round = 0; round < kRounds; ++round) {
@@ -98,17 +100,25 @@ std::string bulk(BulkKind kind, std::uint32_t count, std::size_t stride_bytes, K
   return bytes;
 }
 
+std::string example_counts(std::uint64_t processed, std::uint64_t planned) {
+  const BulkHeader header{.kind = BulkKind::kClock, .count = 1, .clock = 7};
+  const ExampleCounts counts{.processed = processed, .planned = planned};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  return bytes.append(reinterpret_cast<const char*>(&counts), sizeof counts);
+}
+
 TEST(ProtocolFuzz, BulkMessages) {
   constexpr std::size_t kStrideBytes = 16;
   constexpr KeyRange kRange{100, 108};
   Mutator mutator(2,
                   {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0),
-                   bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kUnsubscribe, 1, 0, 100),
-                   bulk(BulkKind::kRows, 2, kStrideBytes, 106)},
+                   example_counts(3, 9), bulk(BulkKind::kSubscribe, 5, 0, 103),
+                   bulk(BulkKind::kUnsubscribe, 1, 0, 100), bulk(BulkKind::kRows, 2, kStrideBytes, 106)},
                   extreme_numbers());
   GuardedMemory memory;
   int records = 0;
   int keys = 0;
+  int example_counts_seen = 0;
   for (int round = 0; round < kRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     const absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
@@ -128,6 +138,11 @@ TEST(ProtocolFuzz, BulkMessages) {
         ASSERT_TRUE(values >= bytes.data() && values + kStrideBytes <= bytes.data() + bytes.size());
       }
     }
+    if (const auto counts = decode_example_counts(*message); counts.ok() && counts->planned > 0) {
+      ++example_counts_seen;
+      ASSERT_LE(counts->processed, counts->planned);
+      ASSERT_LE(counts->planned, kMaxExamples);
+    }
     if (check_keys(*message, kRange).ok()) {
       ++keys;
       ASSERT_EQ(message->payload.size(), message->header.count * sizeof(Key));
@@ -139,6 +154,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   }
   EXPECT_GT(records, kRounds / 100);
   EXPECT_GT(keys, kRounds / 100);
+  EXPECT_GT(example_counts_seen, kRounds / 1000);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ class LauncherTest : public ::testing::Test {
 // --- good days
 
 TEST_F(LauncherTest, TrainsUnderEachModelAndReadPath) {
-  for (const std::string model : {"bsp", "ssp:1", "essp:2"}) {
+  for (const std::string model : {"bsp", "a-bsp", "ssp:1", "essp:2"}) {
     for (const std::string read_path : {"in-place", "cached"}) {
       const Ended ended =
           run_counter({"--consistency", model, "--read-path", read_path, "--output", path("count.txt")});

@@ -37,7 +37,8 @@ std::vector<ControlMessage> one_of_each() {
           open_table(),
           TableOpened{.table = 3, .shard = {14, 15, 16}},
           Goodbye{},
-          Failed{.code = 14, .reason = "worker 2 is gone"}};
+          Failed{.code = 14, .reason = "worker 2 is gone"},
+          EndIteration{.clock = 77}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -55,7 +56,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\2\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\3\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -85,6 +86,7 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = kMaxWorkers + 1, .servers = 1}));
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .server = 1, .servers = 1}));
   EXPECT_TRUE(refused(Welcome{.lanes = 0}));
+  EXPECT_TRUE(refused(EndIteration{.clock = -1}));
   EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));
   for (OpenTable open : {open_table(), open_table(), open_table(), open_table()}) {
     static int field = 0;
@@ -139,6 +141,26 @@ TEST(BulkMessageTest, KeysAreChecked) {
   EXPECT_TRUE(check_keys(fill(0, 4, 2), {0, 5}).ok());
   EXPECT_FALSE(check_keys(fill(0, 5, 2), {0, 5}).ok());
   EXPECT_FALSE(check_keys(fill(0, 1, 1), {0, 5}).ok());
+}
+
+TEST(BulkMessageTest, ExampleCountsAreChecked) {
+  std::vector<std::byte> bytes(sizeof(BulkHeader) + sizeof(ExampleCounts));
+  const auto decoded = [&](std::uint32_t count, std::size_t payload, const ExampleCounts& counts = {}) {
+    const BulkHeader header{.kind = BulkKind::kClock, .count = count, .clock = 1};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, &counts, sizeof counts);
+    return decode_example_counts(*decode_bulk(std::span(bytes).first(sizeof header + payload)));
+  };
+  EXPECT_EQ(decoded(0, 0)->planned, 0U);
+  const auto counts = decoded(1, sizeof(ExampleCounts), {.processed = 3, .planned = kMaxExamples});
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  EXPECT_EQ(counts->processed, 3U);
+  EXPECT_EQ(counts->planned, kMaxExamples);
+  EXPECT_FALSE(decoded(0, sizeof(ExampleCounts)).ok());
+  EXPECT_FALSE(decoded(1, 0).ok());
+  EXPECT_FALSE(decoded(2, sizeof(ExampleCounts)).ok());
+  EXPECT_FALSE(decoded(1, sizeof(ExampleCounts), {.processed = 3, .planned = 2}).ok());
+  EXPECT_FALSE(decoded(1, sizeof(ExampleCounts), {.processed = 3, .planned = kMaxExamples + 1}).ok());
 }
 
 TEST(BulkMessageTest, HeaderIsChecked) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <list>
 #include <map>
 #include <optional>
@@ -82,8 +83,9 @@ class LaneTest : public ::testing::Test {
         {.kind = LaneTask::Kind::kSubscribe, .worker = worker, .message = {header, inbox_.back()}});
   }
 
-  void clock(std::uint32_t worker, consistency::Clock clock) {
-    lane_->enqueue({.kind = LaneTask::Kind::kClock, .worker = worker, .clock = clock});
+  void clock(std::uint32_t worker, consistency::Clock clock,
+             const consistency::ExampleCounts& examples = {}) {
+    lane_->enqueue({.kind = LaneTask::Kind::kClock, .worker = worker, .clock = clock, .examples = examples});
   }
 
   /// Drives the lane until idle. The buffers go back at once unless `keep`.
@@ -204,6 +206,65 @@ TEST_F(LaneTest, BspAppliesInWorkerOrderWhateverTheArrival) {
     poll(0);
     EXPECT_EQ(row(105), 0.0F);
   }
+}
+
+TEST_F(LaneTest, MeansWeighWhatTheirExamplesDo) {
+  start(consistency::ABsp{consistency::Updates::kMeans}, 3);
+  // Worker 0 has processed all of its examples, worker 1 a quarter, worker 2 takes no part.
+  updates(0, {{100, 8}, {101, 8}});
+  updates(1, {{101, 16}});
+  updates(2, {{100, 100}, {101, 100}});
+  clock(0, 1, {.processed = 300, .planned = 300});
+  clock(1, 1, {.processed = 100, .planned = 400});
+  poll(0);
+  EXPECT_EQ(row(101), 0);
+  clock(2, 1);
+  poll(0);
+  // Of 400 examples of 700: 300 of 300 and 100 of 400.
+  EXPECT_FLOAT_EQ(row(100), 8 * 1.75F + 100);
+  EXPECT_FLOAT_EQ(row(101), 8 * 1.75F + 16 * 0.4375F + 100);
+}
+
+TEST_F(LaneTest, EachClockHasItsOwnWeights) {
+  start(consistency::ABsp{consistency::Updates::kMeans}, 2);
+  for (consistency::Clock t = 0; t < 3; ++t)
+    updates(0, {{100, 1}}, t), clock(0, t + 1, {.processed = 10, .planned = 10});
+  poll(0);
+  EXPECT_EQ(row(100), 0);
+  clock(1, 1, {.processed = 10, .planned = 10});
+  poll(0);
+  EXPECT_EQ(row(100), 1) << "all of both: nothing is multiplied";
+  updates(1, {{101, std::numeric_limits<float>::quiet_NaN()}}, 1);
+  clock(1, 2, {.processed = 0, .planned = 10});
+  poll(0);
+  EXPECT_EQ(row(100), 3) << "the other half is missing";
+  EXPECT_EQ(row(101), 0) << "a mean of nothing";
+  clock(1, 3);
+  poll(0);
+  EXPECT_EQ(row(100), 4) << "alone";
+}
+
+TEST_F(LaneTest, SumsAreNotWeighted) {
+  start(consistency::ABsp{}, 2);
+  updates(0, {{100, 8}});
+  updates(1, {{100, 1}});
+  clock(0, 1, {.processed = 300, .planned = 300});
+  clock(1, 1, {.processed = 1, .planned = 400});
+  poll(0);
+  EXPECT_EQ(row(100), 9);
+}
+
+/// The last updates of one that leaves amid an iteration have counts, too.
+TEST_F(LaneTest, OneThatLeavesIsWeighted) {
+  start(consistency::ABsp{consistency::Updates::kMeans}, 2);
+  updates(0, {{100, 4}});
+  clock(0, 1, {.processed = 10, .planned = 40});
+  clock(0, consistency::VectorClock::kLeft);
+  updates(1, {{101, 4}});
+  clock(1, 1, {.processed = 30, .planned = 40});
+  poll(0);
+  EXPECT_EQ(row(100), 2);
+  EXPECT_EQ(row(101), 6);
 }
 
 TEST_F(LaneTest, EachAdvanceIsToldWithWhatIsApplied) {

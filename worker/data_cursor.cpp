@@ -1,0 +1,42 @@
+#include "worker/data_cursor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "worker/session_core.hpp"
+
+namespace verbena {
+
+DataCursor::DataCursor(Session& session, const Options& options)
+    : session_(session.core_.get()), options_(options) {}
+
+absl::StatusOr<ExampleRange> DataCursor::next() {
+  if (options_.mini_batch == 0 || options_.examples > consistency::kMaxExamples) {
+    return absl::InvalidArgumentError(
+        fmt::format("a data cursor over {} examples in mini-batches of {}: expected at most {} examples, and "
+                    "mini-batches of 1 or more",
+                    options_.examples, options_.mini_batch, consistency::kMaxExamples));
+  }
+  session_->poll();  // for news
+  if (!session_->status().ok()) return session_->status();
+  if (session_->current_clock() != clock_) {
+    if (absl::Status status = session_->begin_iteration(options_.examples); !status.ok()) return status;
+    clock_ = session_->current_clock();
+    left_ = options_.examples;
+  }
+  if (left_ == 0) {
+    // Without examples it has not finished first, but has nothing to do.
+    if (options_.examples > 0) session_->end_iteration();
+    return ExampleRange{};
+  }
+  const bool has_begun = left_ < options_.examples;
+  if (has_begun && session_->iteration_ended()) return ExampleRange{};
+  const ExampleRange batch{next_, std::min(next_ + std::min(options_.mini_batch, left_), options_.examples)};
+  left_ -= batch.size();
+  next_ = batch.last == options_.examples ? 0 : batch.last;
+  session_->count_processed(batch.size());
+  return batch;
+}
+
+}  // namespace verbena
