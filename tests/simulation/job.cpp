@@ -15,7 +15,9 @@
 
 #include "server/driver.hpp"
 #include "server/server.hpp"
+#include "tests/simulation/iterations.hpp"
 #include "tests/simulation/scenario.hpp"
+#include "worker/data_cursor.hpp"
 #include "worker/session.hpp"
 #include "worker/table.hpp"
 
@@ -32,6 +34,8 @@ constexpr std::uint64_t kMaxSteps = 3'000'000;
 constexpr auto kMaxTime = seconds(120);  // of the virtual kind
 /// A wait that takes longer than this has no reason: all pauses of a job are shorter together.
 constexpr std::uint32_t kTimeoutMs = 20'000;
+/// In which everybody has heard of the end of an iteration, if nobody pauses.
+constexpr auto kEndOfIterationTime = milliseconds(20);
 /// In which everybody must have heard of a disaster.
 constexpr auto kNewsTime = seconds(5);
 
@@ -71,6 +75,7 @@ class Job {
         scheduler_(scenario.scheduler),
         network_(scheduler_, scenario.network),
         ledger_(scenario.tables, scenario.workers),
+        iterations_(scenario.examples, iteration_options(scenario)),
         servers_(scenario.servers),
         workers_(scenario.workers) {}
 
@@ -79,6 +84,8 @@ class Job {
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
   Scheduler& scheduler() { return scheduler_; }
   Ledger& ledger() { return ledger_; }
+  Iterations& iterations() { return iterations_; }
+  void set_final_rows(std::uint64_t digest) { final_rows_ = digest; }
   WorkerNode& worker(std::uint32_t rank) { return workers_[rank]; }
   /// Tells `line()`, if anybody listens.
   template <class Line>
@@ -93,6 +100,14 @@ class Job {
   }
 
  private:
+  static Iterations::Options iteration_options(const Scenario& scenario) {
+    const bool end_early =
+        std::any_of(scenario.tables.begin(), scenario.tables.end(),
+                    [](const TableShape& table) { return consistency::rules_of(table.model).ends_early; });
+    Iterations::Options options{.mini_batch = scenario.mini_batch, .end_early = end_early, .news_time = {}};
+    if (scenario.scheduler.pause_probability == 0) options.news_time = kEndOfIterationTime;
+    return options;
+  }
   void run_server(std::uint32_t rank);
   void drive_with_lane_tasks(ServerNode& node);
   void run_lane(ServerNode& node, std::uint32_t lane);
@@ -107,6 +122,8 @@ class Job {
   Scheduler scheduler_;
   Network network_;
   Ledger ledger_;
+  Iterations iterations_;
+  std::uint64_t final_rows_ = 0;
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> struck_;
@@ -121,7 +138,11 @@ class Workload {
         session_(session),
         rank_(session.rank()),
         random_(job.scenario().seed * 1009 + rank_ + 1),
-        pulled_(job.scenario().tables.size()) {}
+        pulled_(job.scenario().tables.size()) {
+    const Scenario& scenario = job.scenario();
+    if (!scenario.examples.empty())
+      cursor_.emplace(session, DataCursor::Options{scenario.examples[rank_], scenario.mini_batch});
+  }
 
   absl::Status run();
 
@@ -136,6 +157,8 @@ class Workload {
 
   absl::Status open_tables();
   absl::Status do_something();
+  absl::Status iterate(std::uint64_t most_mini_batches);
+  absl::StatusOr<ExampleRange> next_mini_batch();
   absl::Status push();
   absl::Status pull();
   absl::Status start_pull();
@@ -174,6 +197,7 @@ class Workload {
   const std::uint32_t rank_;
   std::mt19937_64 random_;
   std::vector<AnyTable> tables_;
+  std::optional<DataCursor> cursor_;
   std::deque<AsyncPull> pulls_;
   std::vector<std::set<Key>> pulled_;  ///< by table
   Clock barrier_clock_ = 0;
@@ -208,8 +232,13 @@ absl::Status Workload::run() {
   job_.worker(rank_).joined = true;
   const Scenario& scenario = job_.scenario();
   for (Clock clock = 0; clock < scenario.clocks; ++clock) {
-    for (std::uint64_t more = below(random_, 8); more > 0; --more) RETURN_IF_ERROR(do_something());
-    if (clock == scenario.leaves_at[rank_]) {
+    const bool leaves = clock == scenario.leaves_at[rank_];
+    if (cursor_) {
+      RETURN_IF_ERROR(iterate(leaves ? below(random_, 4) : UINT64_MAX));
+    } else {
+      for (std::uint64_t more = below(random_, 8); more > 0; --more) RETURN_IF_ERROR(do_something());
+    }
+    if (leaves) {
       RETURN_IF_ERROR(end_pulls());
       job_.trace([&] { return fmt::format("worker {} leaves at clock {}", rank_, clock); });
       return absl::OkStatus();
@@ -236,6 +265,37 @@ absl::Status Workload::do_something() {
     default:
       return chance(random_, 0.7) ? start_pull() : end_pulls();
   }
+}
+
+absl::Status Workload::iterate(std::uint64_t most_mini_batches) {
+  for (std::uint64_t i = 0; i < most_mini_batches; ++i) {
+    const absl::StatusOr<ExampleRange> batch = next_mini_batch();
+    RETURN_IF_ERROR(batch.status());
+    if (batch->empty()) break;
+    job_.scheduler().compute(job_.scenario().mini_batch_time);
+    for (std::uint64_t more = below(random_, 3); more > 0; --more) RETURN_IF_ERROR(do_something());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExampleRange> Workload::next_mini_batch() {
+  Iterations& iterations = job_.iterations();
+  const Clock clock = session_.current_clock();
+  iterations.ask(rank_, clock, job_.scheduler().now());
+  absl::StatusOr<ExampleRange> batch = cursor_->next();
+  RETURN_IF_ERROR(batch.status());
+  job_.trace([&] {
+    return batch->empty() ? fmt::format("worker {} at clock {}: the iteration is over, {} examples are left",
+                                        rank_, clock, cursor_->left())
+                          : fmt::format("worker {} at clock {} takes examples {} to below {}", rank_, clock,
+                                        batch->first, batch->last);
+  });
+  if (const auto wrong = iterations.check(rank_, *batch, job_.scheduler().now())) {
+    job_.fail(*wrong);
+    return absl::InternalError(*wrong);
+  }
+  job_.ledger().set_examples(rank_, clock, iterations.counts(rank_, clock));
+  return batch;
 }
 
 std::vector<Key> Workload::some_keys(std::uint32_t table) {
@@ -457,11 +517,15 @@ absl::Status Workload::pull_what_came_back() {
 }
 
 absl::Status Workload::check_the_end() {
+  std::uint64_t digest = 0;
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     const absl::Status status = std::visit(
         [&]<class Value>(Table<Value>* from) -> absl::Status {
           std::vector<Value> values(shape(table).rows * width(table));
           RETURN_IF_ERROR(from->pull(KeyRange{0, shape(table).rows}, values));
+          const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
+                                       values.size() * sizeof(Value));
+          digest = digest * 31 + std::hash<std::string_view>()(bytes);
           for (Key key = 0; key < shape(table).rows; ++key) {
             const auto first = values.begin() + static_cast<std::ptrdiff_t>(key * width(table));
             const std::vector<double> row(first, first + static_cast<std::ptrdiff_t>(width(table)));
@@ -475,6 +539,7 @@ absl::Status Workload::check_the_end() {
         tables_[table]);
     RETURN_IF_ERROR(status);
   }
+  job_.set_final_rows(digest);
   return absl::OkStatus();
 }
 
@@ -630,6 +695,7 @@ void Job::check_ends() {
 }
 
 JobResult Job::run() {
+  const TimePoint start = scheduler_.now();
   trace([&] { return fmt::format("{}", to_string(scenario_)); });
   for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
     for (std::uint32_t lane = 0; scenario_.lane_tasks && lane < scenario_.lanes; ++lane) {
@@ -659,14 +725,20 @@ JobResult Job::run() {
   return {.failure = failure_,
           .numbers_checked = ledger_.numbers_checked(),
           .steps = scheduler_.steps(),
-          .digest = scheduler_.digest()};
+          .digest = scheduler_.digest(),
+          .time = scheduler_.now() - start,
+          .final_rows = final_rows_,
+          .ended_early = iterations_.ended_early()};
 }
 
 }  // namespace
 
-JobResult run_job(Model model, std::uint64_t seed, const std::function<void(const std::string&)>& trace) {
-  const Scenario scenario = make_scenario(model, seed);
+JobResult run_job(const Scenario& scenario, const std::function<void(const std::string&)>& trace) {
   return Job(scenario, trace).run();
+}
+
+JobResult run_job(Model model, std::uint64_t seed, const std::function<void(const std::string&)>& trace) {
+  return run_job(make_scenario(model, seed), trace);
 }
 
 }  // namespace verbena::simulation

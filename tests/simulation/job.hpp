@@ -10,13 +10,14 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "transport/transport.hpp"
 
 namespace verbena::simulation {
 
 /// The model of the job's first table; further tables have random ones.
-enum class Model : std::uint8_t { kBsp, kSsp, kEssp, kBoundedDelay, kAsp, kSequential, kVap };
+enum class Model : std::uint8_t { kBsp, kSsp, kEssp, kBoundedDelay, kAsp, kSequential, kVap, kABsp };
 inline constexpr std::array kModels = {Model::kBsp, Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
-                                       Model::kAsp, Model::kSequential, Model::kVap};
+                                       Model::kAsp, Model::kSequential, Model::kVap,  Model::kABsp};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -26,8 +27,13 @@ struct JobResult {
   std::uint64_t numbers_checked = 0;   ///< in rows that were read
   std::uint64_t steps = 0;             ///< of all tasks
   std::uint64_t digest = 0;            ///< of the whole schedule: equal if two runs were
+  transport::Duration time{0};         ///< virtual
+  std::uint64_t final_rows = 0;        ///< digest of the tables at the end
+  std::uint64_t ended_early = 0;       ///< iterations of a worker
 };
 
+struct Scenario;
+JobResult run_job(const Scenario& scenario, const std::function<void(const std::string&)>& trace = nullptr);
 /// `trace`, if set, is told line by line what happens.
 JobResult run_job(Model model, std::uint64_t seed,
                   const std::function<void(const std::string&)>& trace = nullptr);

@@ -28,7 +28,11 @@ std::size_t count_below(const Pushes& pushes, Clock clock) {
 }  // namespace
 
 Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
-    : shapes_(std::move(tables)), workers_(workers), finished_(workers, 0), clocks_(workers, 0) {
+    : shapes_(std::move(tables)),
+      workers_(workers),
+      finished_(workers, 0),
+      clocks_(workers, 0),
+      examples_(workers) {
   for (const TableShape& shape : shapes_) {
     assert(!shape.ordered || consistency::rules_of(shape.model).holds_updates_back);
     Table& table = tables_.emplace_back();
@@ -101,6 +105,11 @@ std::optional<std::string> Ledger::check(const Read& read, std::uint64_t key, st
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     for (std::uint32_t copy = 0; copy < shape.copies; ++copy) {
       ++numbers_checked_;
+      if (consistency::rules_of(shape.model).weighs_means) {
+        if (auto what = check_weighted_column(read, key, worker, row[worker * shape.copies + copy], copy))
+          return wrong(*what);
+        continue;
+      }
       if (auto what = check_column(read, key, worker, row[worker * shape.copies + copy], copy))
         return wrong(*what);
     }
@@ -177,6 +186,54 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
   return std::nullopt;
 }
 
+double Ledger::weighted(std::uint32_t table, std::uint32_t worker, Clock clock, double update) const {
+  if (!consistency::rules_of(shapes_[table].model).weighs_means) return update;
+  const auto counts_of = [&](std::uint32_t one) {
+    const auto found = examples_[one].find(clock);
+    return found == examples_[one].end() ? consistency::ExampleCounts{} : found->second;
+  };
+  consistency::ExampleCounts all;
+  for (std::uint32_t one = 0; one < workers_; ++one) all += counts_of(one);
+  const double product = update * consistency::weight_of_means(counts_of(worker), all);
+  return shapes_[table].type == protocol::ValueType::kFloat ? static_cast<float>(product) : product;
+}
+
+double Ledger::weighted_sum(std::uint32_t table, std::uint64_t key, std::uint32_t worker, std::uint32_t copy,
+                            Clock below) const {
+  const std::vector<Push>& history = tables_[table].histories[key * workers_ + worker];
+  double sum = 0;
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < history.size() && history[i].clock < below; ++i) {
+    // The updates of a clock are added up before they travel.
+    if (i + 1 < history.size() && history[i + 1].clock == history[i].clock) continue;
+    const auto update = static_cast<double>((history[i].sum - before) * (copy + 1));
+    sum = add(shapes_[table].type, sum, weighted(table, worker, history[i].clock, update));
+    before = history[i].sum;
+  }
+  return sum;
+}
+
+std::optional<std::string> Ledger::check_weighted_column(const Read& read, std::uint64_t key,
+                                                         std::uint32_t worker, double number,
+                                                         std::uint32_t copy) const {
+  constexpr double kRounding = 1e-4;  // of sums of some floats in any order
+  const double settled = weighted_sum(read.table, key, worker, copy, read.clock);
+  // Its own updates of this clock the reader sees as it has made them.
+  const std::vector<Push>& history = tables_[read.table].histories[key * workers_ + worker];
+  const std::size_t before = count_below(history, read.clock);
+  const auto sum_of = [&](std::size_t pushes) {
+    const std::int64_t earlier = before == 0 ? 0 : history[before - 1].sum;
+    return pushes <= before ? 0.0 : static_cast<double>((history[pushes - 1].sum - earlier) * (copy + 1));
+  };
+  const bool own = worker == read.reader && history.size() > before;
+  const double least = settled + (own ? sum_of(read.floor.own) : 0);
+  const double most = settled + (own ? sum_of(history.size()) : 0);
+  const double rounding = own ? kRounding * (1 + most) : 0;
+  if (number >= least - rounding && number <= most + rounding) return std::nullopt;
+  return fmt::format("the weighted updates of worker {} (copy {}) are {}, expected {} to {}", worker, copy,
+                     number, least, most);
+}
+
 double Ledger::ordered_sum(std::uint32_t table, std::uint64_t key, Clock below) const {
   double sum = 0;
   std::vector<std::size_t> next(workers_, 0);
@@ -192,7 +249,8 @@ double Ledger::ordered_sum(std::uint32_t table, std::uint64_t key, Clock below) 
     if (oldest == below) return sum;
     for (std::uint32_t worker = 0; worker < workers_; ++worker) {
       if (next[worker] == updates(worker).size() || updates(worker)[next[worker]].clock != oldest) continue;
-      sum = add(shapes_[table].type, sum, updates(worker)[next[worker]++].value);
+      sum = add(shapes_[table].type, sum,
+                weighted(table, worker, oldest, updates(worker)[next[worker]++].value));
     }
   }
 }
@@ -203,7 +261,10 @@ std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     const std::vector<Push>& history = tables_[table].histories[key * workers_ + worker];
     for (std::uint32_t copy = 0; copy < shape.copies; ++copy) {
-      const double expected = history.empty() ? 0 : static_cast<double>(history.back().sum) * (copy + 1);
+      const double expected = consistency::rules_of(shape.model).weighs_means
+                                  ? weighted_sum(table, key, worker, copy, kAll)
+                              : history.empty() ? 0
+                                                : static_cast<double>(history.back().sum) * (copy + 1);
       if (row[worker * shape.copies + copy] == expected) continue;
       return fmt::format("at the end key {} of table {} holds {} of worker {}, which has pushed {}", key,
                          table, row[worker * shape.copies + copy], worker, expected);

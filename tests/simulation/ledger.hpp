@@ -3,10 +3,12 @@
 //
 // Column w · copies + j of a row belongs to worker w: each of its pushes adds (j + 1) · delta there, delta
 // being a positive whole number. So a number read says how many of w's pushes it holds. Where updates are
-// applied in a promised order, a last column takes numbers of all workers whose sum tells the order.
+// applied in a promised order, a last column takes numbers of all workers whose sum tells the order. Where means
+// are weighted, the ledger adds up what is to be added, and compares.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,7 +24,7 @@ struct TableShape {
   protocol::ValueType type = protocol::ValueType::kInt64;
   std::uint64_t rows = 1;
   std::uint32_t copies = 1;
-  bool ordered = false;  ///< has the last column. REQUIRES: BSP, float or double
+  bool ordered = false;  ///< has the last column. REQUIRES: BSP or A-BSP, float or double
   std::uint64_t cache_rows = UINT64_MAX;
 
   [[nodiscard]] std::uint32_t width(std::uint32_t workers) const {
@@ -62,6 +64,11 @@ class Ledger {
   void push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, std::int64_t delta, double ordered);
   /// To be called before Session::clock(): others may see everything that was pushed until now.
   void finish_clock(std::uint32_t worker) { ++finished_[worker]; }
+  /// What the worker has done of its examples in a clock; to be called whenever that changes.
+  void set_examples(std::uint32_t worker, consistency::Clock clock,
+                    const consistency::ExampleCounts& counts) {
+    examples_[worker][clock] = counts;
+  }
   /// The same, before the session ends.
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
   /// A push has returned; it has been applied if the model promises that.
@@ -103,6 +110,14 @@ class Ledger {
 
   std::optional<std::string> check_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                           double number, std::uint32_t copy);
+  std::optional<std::string> check_weighted_column(const Read& read, std::uint64_t key, std::uint32_t worker,
+                                                   double number, std::uint32_t copy) const;
+  /// What is to be added for an update that a worker has made at a clock.
+  [[nodiscard]] double weighted(std::uint32_t table, std::uint32_t worker, consistency::Clock clock,
+                                double update) const;
+  /// Of a column of `worker`, from clocks below `below`.
+  [[nodiscard]] double weighted_sum(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
+                                    std::uint32_t copy, consistency::Clock below) const;
   [[nodiscard]] double ordered_sum(std::uint32_t table, std::uint64_t key, consistency::Clock below) const;
 
   const std::vector<TableShape> shapes_;
@@ -110,6 +125,7 @@ class Ledger {
   std::vector<Table> tables_;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
   std::vector<consistency::Clock> clocks_;    ///< by worker: at which it computes
+  std::vector<std::map<consistency::Clock, consistency::ExampleCounts>> examples_;  ///< by worker
   std::uint64_t numbers_checked_ = 0;
 };
 

@@ -23,6 +23,8 @@ std::string_view to_string(Model model) {
       return "bsp";
     case Model::kSsp:
       return "ssp";
+    case Model::kABsp:
+      return "a-bsp";
     case Model::kEssp:
       return "essp";
     case Model::kBoundedDelay:
@@ -51,6 +53,8 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
       return Bsp{};
     case Model::kSsp:
       return Ssp{staleness};
+    case Model::kABsp:
+      return ABsp{staleness % 2 == 0 ? Updates::kSums : Updates::kMeans};
     case Model::kEssp:
       return Essp{staleness};
     case Model::kBoundedDelay:
@@ -68,10 +72,11 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
 TableShape make_table(Model model, std::mt19937_64& random) {
   TableShape table;
   table.model = with_staleness(model, random);
-  table.type = static_cast<protocol::ValueType>(1 + below(random, 4));
+  const bool weighted = consistency::rules_of(table.model).weighs_means;  // no whole numbers
+  table.type = static_cast<protocol::ValueType>(1 + below(random, weighted ? 2 : 4));
   table.rows = 1 + small(random, 60);
   table.copies = 1 + static_cast<std::uint32_t>(small(random, 3));
-  table.ordered = model == Model::kBsp &&
+  table.ordered = consistency::rules_of(table.model).holds_updates_back &&
                   (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
   if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
   return table;
@@ -88,6 +93,16 @@ NetworkOptions make_network(std::mt19937_64& random) {
   network.queue_depth = chance(random, 0.3) ? 4 : 64;
   network.mapped = chance(random, 0.4);
   return network;
+}
+
+void add_data_cursors(Scenario& scenario, std::mt19937_64& random) {
+  scenario.mini_batch = 1 + small(random, 5);
+  scenario.mini_batch_time = microseconds(100 + small(random, 900));
+  const std::uint64_t most = 1 + below(random, 40);
+  for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
+    scenario.examples.push_back(chance(random, 0.1)   ? 0
+                                : chance(random, 0.5) ? most
+                                                      : 1 + below(random, most));
 }
 
 }  // namespace
@@ -138,6 +153,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   }
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
+  if (model == Model::kABsp) add_data_cursors(scenario, random);
   return scenario;
 }
 
@@ -160,6 +176,11 @@ std::string to_string(const Scenario& scenario) {
     text += fmt::format("; table {}, {} rows of {} values", consistency::to_string(table.model), table.rows,
                         table.width(scenario.workers));
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
+  }
+  if (!scenario.examples.empty()) {
+    for (const std::uint64_t examples : scenario.examples) text += fmt::format(", {} examples", examples);
+    text += fmt::format(" in mini-batches of {}, {} us each", scenario.mini_batch,
+                        std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
   switch (scenario.disaster) {
     case Disaster::kNone:

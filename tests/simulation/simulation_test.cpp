@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "tests/simulation/fiber.hpp"
+#include "tests/simulation/iterations.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
+#include "tests/simulation/scenario.hpp"
 #include "tests/simulation/scheduler.hpp"
 
 namespace verbena::simulation {
@@ -61,6 +63,71 @@ INSTANTIATE_TEST_SUITE_P(Models, SimulationTest, ::testing::ValuesIn(kModels), [
   std::erase(name, '-');
   return name;
 });
+
+TEST(ABspSimulationTest, IterationsEndEarly) {
+  spdlog::set_level(spdlog::level::off);
+  std::uint64_t ended_early = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) ended_early += run_job(Model::kABsp, seed).ended_early;
+  EXPECT_GT(ended_early, 100U);
+}
+
+/// One worker of four is three times slower: BSP goes at its pace, A-BSP at that of the others.
+TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
+  spdlog::set_level(spdlog::level::off);
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Scenario scenario = make_scenario(Model::kABsp, seed);
+    scenario.scheduler.pause_probability = 0;
+    scenario.disaster = Disaster::kNone;
+    scenario.workers = 4;
+    scenario.slowness = {1, 3, 1, 1};
+    scenario.leaves_at.assign(scenario.workers, scenario.clocks);
+    scenario.examples.assign(scenario.workers, 30);
+    scenario.mini_batch = 1;
+    scenario.mini_batch_time = milliseconds(10);
+    scenario.tables.resize(1);
+    const JobResult a_bsp = run_job(scenario);
+    EXPECT_FALSE(a_bsp.failure) << "seed " << seed << ": " << *a_bsp.failure;
+    scenario.tables[0].model = Bsp{};
+    const JobResult bsp = run_job(scenario);
+    EXPECT_FALSE(bsp.failure) << "seed " << seed << ": " << *bsp.failure;
+    EXPECT_GT(a_bsp.ended_early, static_cast<std::uint64_t>(scenario.clocks) - 1);
+    // 10 of 30 mini-batches at most, and the one that it is at.
+    EXPECT_LT(a_bsp.time, bsp.time * 12 / 30) << "seed " << seed;
+  }
+}
+
+/// Workers of one speed and as many examples each: nobody is stopped, and the tables are BSP's to the last bit.
+TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
+  spdlog::set_level(spdlog::level::off);
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Scenario scenario = make_scenario(Model::kABsp, seed);
+    scenario.scheduler.pause_probability = 0;
+    scenario.disaster = Disaster::kNone;
+    scenario.slowness.assign(scenario.workers, 1);
+    scenario.leaves_at.assign(scenario.workers, scenario.clocks);  // nor before its last mini-batch
+    scenario.examples.assign(scenario.workers, 1 + seed % 20);
+    scenario.mini_batch_time = milliseconds(50);  // much longer than anything else, but for pushes that wait
+    std::erase_if(scenario.tables, [](const TableShape& table) {
+      return consistency::rules_of(table.model).acknowledges_at_once();
+    });
+    for (TableShape& table : scenario.tables) {
+      const bool a_bsp = consistency::rules_of(table.model).ends_early;
+      if (seed % 2 == 0 && a_bsp && !protocol::is_whole(table.type)) {
+        table.model = ABsp{Updates::kMeans};
+      }
+    }
+    const JobResult a_bsp = run_job(scenario);
+    EXPECT_FALSE(a_bsp.failure) << "seed " << seed << ": " << *a_bsp.failure;
+    EXPECT_EQ(a_bsp.ended_early, 0U) << "seed " << seed;
+    for (TableShape& table : scenario.tables) {
+      if (consistency::rules_of(table.model).ends_early) table.model = Bsp{};
+    }
+    const JobResult bsp = run_job(scenario);
+    EXPECT_FALSE(bsp.failure) << "seed " << seed << ": " << *bsp.failure;
+    EXPECT_EQ(a_bsp.final_rows, bsp.final_rows) << "seed " << seed;
+    EXPECT_NE(bsp.final_rows, 0U);
+  }
+}
 
 /// Seeds that have found something.
 TEST(SimulationRegressionTest, SeedsThatFailedOnce) {
@@ -228,6 +295,85 @@ TEST_F(LedgerTest, BspSumsInTheOrderOfClocksAndWorkers) {
   const Read read{.reader = 0, .clock = 2, .floor = {.own = 2, .pushes = {}, .sums = {}}};
   EXPECT_FALSE(ledger.check(read, 0, std::vector<double>{2, 1, 1}).has_value());
   EXPECT_TRUE(ledger.check(read, 0, std::vector<double>{2, 1, 0}).has_value());
+}
+
+TEST_F(LedgerTest, MeansAreWeighted) {
+  Ledger ledger = make(consistency::ABsp{consistency::Updates::kMeans});
+  ledger.push(1, 0, 0, 8, 0);
+  ledger.set_examples(0, 0, {.processed = 30, .planned = 40});
+  ledger.set_examples(1, 0, {.processed = 10, .planned = 40});
+  ledger.finish_clock(0);
+  ledger.finish_clock(1);
+  EXPECT_TRUE(fine(ledger, 1, {0, 4}));
+  EXPECT_FALSE(fine(ledger, 1, {0, 8}));
+  EXPECT_FALSE(ledger.check_final(0, 0, std::vector<double>{0, 4}).has_value());
+  EXPECT_TRUE(ledger.check_final(0, 0, std::vector<double>{0, 8}).has_value());
+  ledger.push(0, 0, 0, 3, 0);
+  const Read own{.reader = 0, .clock = 1, .floor = {.own = 1, .pushes = {}, .sums = {}}};
+  EXPECT_FALSE(ledger.check(own, 0, std::vector<double>{3, 4}).has_value());
+  EXPECT_TRUE(ledger.check(own, 0, std::vector<double>{0, 4}).has_value());
+}
+
+class IterationsTest : public ::testing::Test {
+ protected:
+  /// What is wrong with a mini-batch that a worker has got after so many milliseconds.
+  bool fine(std::uint32_t worker, consistency::Clock clock, const ExampleRange& batch, int at_ms = 0) {
+    const transport::TimePoint now = transport::TimePoint(milliseconds(at_ms));
+    iterations_->ask(worker, clock, now);
+    return !iterations_->check(worker, batch, now).has_value();
+  }
+  void start(bool end_early) {
+    iterations_.emplace(
+        std::vector<std::uint64_t>{10, 4},
+        Iterations::Options{.mini_batch = 4, .end_early = end_early, .news_time = milliseconds(20)});
+  }
+  void SetUp() override { start(/*end_early=*/true); }
+  std::optional<Iterations> iterations_;
+};
+
+TEST_F(IterationsTest, ExamplesGoAround) {
+  EXPECT_TRUE(fine(0, 0, {0, 4}));
+  EXPECT_FALSE(fine(0, 0, {0, 4}));
+  EXPECT_FALSE(fine(0, 0, {4, 10}));
+  EXPECT_TRUE(fine(0, 0, {4, 8}));
+  EXPECT_TRUE(fine(0, 1, {8, 10}));
+  EXPECT_TRUE(fine(0, 1, {0, 4}));
+  EXPECT_TRUE(fine(0, 1, {4, 8}));
+  EXPECT_FALSE(fine(0, 1, {8, 10}));
+  EXPECT_TRUE(fine(0, 1, {}));
+  EXPECT_FALSE(fine(0, 1, {8, 10})) << "over is over";
+  EXPECT_EQ(iterations_->counts(0, 0).processed, 8U);
+  EXPECT_EQ(iterations_->counts(0, 1).processed, 10U);
+  EXPECT_EQ(iterations_->counts(0, 1).planned, 10U);
+  EXPECT_EQ(iterations_->counts(1, 0).planned, 0U);
+}
+
+TEST_F(IterationsTest, AnIterationEndsWhenTheFirstHasFinished) {
+  EXPECT_TRUE(fine(0, 0, {0, 4}));
+  EXPECT_FALSE(fine(0, 0, {}));
+  EXPECT_TRUE(fine(1, 0, {0, 4}));
+  EXPECT_FALSE(fine(0, 0, {})) << "it has not been asked again";
+  EXPECT_TRUE(fine(1, 0, {}, 5));
+  EXPECT_TRUE(fine(0, 0, {}, 6));
+  EXPECT_EQ(iterations_->ended_early(), 1U);
+  EXPECT_FALSE(fine(0, 1, {})) << "one mini-batch is everyone's";
+}
+
+TEST_F(IterationsTest, OtherModelsHaveNoEarlyEnd) {
+  start(/*end_early=*/false);
+  EXPECT_TRUE(fine(1, 0, {0, 4}));
+  EXPECT_TRUE(fine(1, 0, {}));
+  EXPECT_TRUE(fine(0, 0, {0, 4}));
+  EXPECT_FALSE(fine(0, 0, {}));
+  EXPECT_TRUE(fine(0, 0, {4, 8}, 100));
+}
+
+TEST_F(IterationsTest, NewsTravelInTime) {
+  EXPECT_TRUE(fine(1, 0, {0, 4}));
+  EXPECT_TRUE(fine(1, 0, {}, 5));
+  EXPECT_TRUE(fine(0, 0, {0, 4}, 100)) << "the first one is never too late";
+  EXPECT_FALSE(fine(0, 0, {4, 8}, 101));
+  EXPECT_TRUE(fine(0, 0, {}, 101));
 }
 
 TEST_F(LedgerTest, AtTheEndEachUpdateIsThereOnce) {
