@@ -73,7 +73,9 @@ class Lda final : public Application {
   absl::StatusOr<Job> load(const Part& part, std::size_t blocks, Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const;
   absl::Status train_alone(BaselineContext& context) const;
-  absl::Status train(Job& job, WordCounts& counts, Reporter& reporter, const std::atomic<bool>& stop) const;
+  absl::Status train(Job& job, WordCounts& counts, std::vector<DataCursor> cursors, Reporter& reporter,
+                     const std::atomic<bool>& stop) const;
+  [[nodiscard]] std::vector<DataCursor> cursors_of(const TrainingData& data, Session& session) const;
   absl::Status present(const Job& job, WordCounts& counts, Reporter& reporter) const;
 
   std::string data_;
@@ -231,9 +233,21 @@ absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& re
   return Job{.corpus = *std::move(corpus), .part = part, .random = random, .data = std::move(data)};
 }
 
-absl::Status Lda::train(Job& job, WordCounts& counts, Reporter& reporter,
+/// A clock is a block, so that each has a cursor: the words that a worker has not sampled of a block, it samples
+/// first when the block's turn comes again.
+std::vector<DataCursor> Lda::cursors_of(const TrainingData& data, Session& session) const {
+  std::vector<DataCursor> cursors;
+  for (std::size_t block = 0; block + 1 < data.blocks.size(); ++block) {
+    cursors.emplace_back(session, DataCursor::Options{.examples = data.blocks[block + 1] - data.blocks[block],
+                                                      .mini_batch = rows_at_once(topics())});
+  }
+  return cursors;
+}
+
+absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cursors, Reporter& reporter,
                         const std::atomic<bool>& stop) const {
-  Trainer trainer(training_, job.corpus.vocabulary.size(), job.part, job.random, job.data, counts);
+  Trainer trainer(training_, job.corpus.vocabulary.size(), job.part, job.random, job.data, counts,
+                  std::move(cursors));
   if (absl::Status status = trainer.count_topics(); !status.ok()) return status;
   if (absl::Status status = trainer.run(reporter, stop); !status.ok()) return status;
   return job.part.rank == 0 ? present(job, counts, reporter) : absl::OkStatus();
@@ -259,14 +273,14 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   const absl::StatusOr<Table<std::int32_t>*> totals = open(TableCounts::kTotalsName, 1);
   if (!totals.ok()) return totals.status();
   TableCounts counts(session, **rows, **totals, context.slowdown);
-  return train(*job, counts, context.reporter, context.stop);
+  return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
 }
 
 absl::Status Lda::train_alone(BaselineContext& context) const {
   absl::StatusOr<Job> job = load({}, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalCounts counts(job->corpus.vocabulary.size(), topics());
-  return train(*job, counts, context.reporter, context.stop);
+  return train(*job, counts, {}, context.reporter, context.stop);
 }
 
 /// Top words and the model file; all workers have finished training.

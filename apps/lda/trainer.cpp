@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "protocol/partition.hpp"
 
@@ -21,7 +22,8 @@ std::size_t rows_at_once(std::size_t topics) {
 }
 
 Trainer::Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part,
-                 const Random& random, TrainingData& data, WordCounts& counts)
+                 const Random& random, TrainingData& data, WordCounts& counts,
+                 std::vector<DataCursor> cursors)
     : options_(options),
       vocabulary_(vocabulary),
       part_(part),
@@ -29,31 +31,30 @@ Trainer::Trainer(const TrainingOptions& options, std::size_t vocabulary, const P
       counts_(counts),
       sampler_(counts.topics(), vocabulary, options.priors(), random),
       likelihood_(counts.topics(), vocabulary, options.alpha, options.beta),
-      held_out_(vocabulary, options.priors()) {}
+      held_out_(vocabulary, options.priors()),
+      cursors_(std::move(cursors)) {}
 
 template <class Use>
-absl::Status Trainer::for_each_word(std::size_t block, const std::atomic<bool>& stop, const Use& use) {
-  const std::size_t at_once = rows_at_once(counts_.topics());
-  const std::size_t end = data_.blocks[block + 1];
-  for (std::size_t first = data_.blocks[block]; first < end; first += at_once) {
-    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-    const auto words = std::span(data_.words).subspan(first, std::min(at_once, end - first));
-    const absl::StatusOr<WordCounts::Rows> rows = counts_.open(words);
-    if (!rows.ok()) return rows.status();
-    sampler_.set_totals(counts_.totals());
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      const std::uint64_t begin = data_.begin[first + i];
-      const std::uint64_t size = data_.begin[first + i + 1] - begin;
-      use((*rows)[i], Sampler::Tokens{std::span(data_.documents).subspan(begin, size),
-                                      std::span(data_.topics).subspan(begin, size)});
-    }
-    if (absl::Status status = counts_.close(); !status.ok()) return status;
+absl::Status Trainer::for_each_word(std::size_t block, const ExampleRange& batch, const Use& use) {
+  const std::size_t first = data_.blocks[block] + batch.first;
+  const auto words = std::span(data_.words).subspan(first, batch.size());
+  const absl::StatusOr<WordCounts::Rows> rows = counts_.open(words);
+  if (!rows.ok()) return rows.status();
+  sampler_.set_totals(counts_.totals());
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::uint64_t begin = data_.begin[first + i];
+    const std::uint64_t size = data_.begin[first + i + 1] - begin;
+    use((*rows)[i], Sampler::Tokens{std::span(data_.documents).subspan(begin, size),
+                                    std::span(data_.topics).subspan(begin, size)});
   }
-  return absl::OkStatus();
+  return counts_.close();
+}
+
+ExampleRange Trainer::batch_after(std::size_t block, std::uint64_t done) const {
+  return {done, std::min<std::uint64_t>(done + rows_at_once(counts_.topics()), words_of(block))};
 }
 
 absl::Status Trainer::count_topics() {
-  const std::atomic<bool> never = false;
   const Counts totals = counts_.totals();
   const auto count = [&](std::int32_t* row, const Sampler::Tokens& tokens) {
     for (const std::uint16_t topic : tokens.topics) {
@@ -62,23 +63,43 @@ absl::Status Trainer::count_topics() {
     }
   };
   for (std::size_t block = 0; block + 1 < data_.blocks.size(); ++block) {
-    if (absl::Status status = for_each_word(block, never, count); !status.ok()) return status;
+    ExampleRange batch = batch_after(block, 0);
+    for (; !batch.empty(); batch = batch_after(block, batch.last)) {
+      if (absl::Status status = for_each_word(block, batch, count); !status.ok()) return status;
+    }
   }
   return counts_.barrier();
 }
 
-absl::Status Trainer::train(const std::atomic<bool>& stop) {
+absl::StatusOr<std::uint64_t> Trainer::train(const std::atomic<bool>& stop) {
   const std::size_t blocks = data_.blocks.size() - 1;
   const std::size_t start = blocks * part_.rank / part_.workers;
+  std::uint64_t sampled = 0;
   for (std::size_t i = 0; i < blocks; ++i) {
     if (absl::Status status = i == 0 ? absl::OkStatus() : counts_.clock(); !status.ok()) return status;
-    absl::Status status =
-        for_each_word((start + i) % blocks, stop, [&](std::int32_t* row, const Sampler::Tokens& tokens) {
-          sampler_.sample(row, tokens, data_.document_topics);
-        });
-    if (!status.ok()) return status;
+    const absl::StatusOr<std::uint64_t> of_block = train_block((start + i) % blocks, stop);
+    if (!of_block.ok()) return of_block.status();
+    sampled += *of_block;
   }
-  return absl::OkStatus();
+  return sampled;
+}
+
+absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const std::atomic<bool>& stop) {
+  std::uint64_t sampled = 0;
+  const auto sample = [&](std::int32_t* row, const Sampler::Tokens& tokens) {
+    sampler_.sample(row, tokens, data_.document_topics);
+    sampled += tokens.topics.size();
+  };
+  std::uint64_t done = 0;
+  for (;;) {
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    const absl::StatusOr<ExampleRange> batch =
+        cursors_.empty() ? batch_after(block, done) : cursors_[block].next();
+    if (!batch.ok()) return batch.status();
+    if (batch->empty()) return sampled;
+    if (absl::Status status = for_each_word(block, *batch, sample); !status.ok()) return status;
+    done = batch->last;
+  }
 }
 
 absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
@@ -108,11 +129,11 @@ absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
 absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
   for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
     const auto start = std::chrono::steady_clock::now();
-    if (absl::Status status = train(stop); !status.ok()) return status;
+    const absl::StatusOr<std::uint64_t> sampled = train(stop);
+    if (!sampled.ok()) return sampled.status();
     if (absl::Status status = counts_.clock(); !status.ok()) return status;
-    IterationReport report{.iteration = iteration,
-                           .items = static_cast<double>(data_.topics.size()),
-                           .seconds = seconds_since(start)};
+    IterationReport report{
+        .iteration = iteration, .items = static_cast<double>(*sampled), .seconds = seconds_since(start)};
     const bool last = iteration == options_.iterations;
     if (last || iteration % options_.evaluate_every == 0) {
       if (absl::Status status = evaluate(report.sums); !status.ok()) return status;

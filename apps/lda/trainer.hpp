@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "apps/application.hpp"
 #include "apps/lda/held_out.hpp"
 #include "apps/lda/kernel.hpp"
 #include "apps/lda/likelihood.hpp"
 #include "apps/lda/training_data.hpp"
 #include "apps/lda/word_counts.hpp"
+#include "worker/data_cursor.hpp"
 
 namespace verbena::apps::lda {
 
@@ -44,25 +47,32 @@ std::size_t rows_at_once(std::size_t topics);
 
 class Trainer {
  public:
-  /// `options`, `data` and `counts` must outlive the trainer. `random`: of this worker.
+  /// `options`, `data` and `counts` must outlive the trainer. `random`: of this worker. `cursors`: over the words
+  /// of each block, rows_at_once() in a mini-batch, for a worker; the plain loop has none and samples all.
   Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part, const Random& random,
-          TrainingData& data, WordCounts& counts);
+          TrainingData& data, WordCounts& counts, std::vector<DataCursor> cursors = {});
 
   /// Counts the first topics; all workers' are counted when it returns.
   absl::Status count_topics();
   /// All iterations. CANCELLED when `stop` is set.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
-  /// Samples each token once, with a clock() between blocks of words and none at the end. Workers train the
-  /// blocks in turns.
-  absl::Status train(const std::atomic<bool>& stop);
+  /// Samples each token once, or fewer where a clock ends early, with a clock() between blocks of words and none
+  /// at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
+  absl::StatusOr<std::uint64_t> train(const std::atomic<bool>& stop);
   /// Adds this worker's parts of the objectives. Collective; all updates are seen.
   absl::Status evaluate(std::map<std::string, double>& sums);
 
  private:
-  /// Calls use(row, tokens) for each word of a block, some rows open at a time.
+  /// Calls use(row, tokens) for each word of a mini-batch, whose rows are open meanwhile.
   template <class Use>
-  absl::Status for_each_word(std::size_t block, const std::atomic<bool>& stop, const Use& use);
+  absl::Status for_each_word(std::size_t block, const ExampleRange& words, const Use& use);
+  [[nodiscard]] std::size_t words_of(std::size_t block) const {
+    return data_.blocks[block + 1] - data_.blocks[block];
+  }
+  /// The mini-batch after the first `done` words of the block; empty at its end.
+  [[nodiscard]] ExampleRange batch_after(std::size_t block, std::uint64_t done) const;
+  absl::StatusOr<std::uint64_t> train_block(std::size_t block, const std::atomic<bool>& stop);
 
   const TrainingOptions& options_;
   std::size_t vocabulary_;
@@ -72,6 +82,7 @@ class Trainer {
   Sampler sampler_;
   Likelihood likelihood_;
   HeldOutEvaluator held_out_;
+  std::vector<DataCursor> cursors_;  ///< by block
 };
 
 }  // namespace verbena::apps::lda

@@ -56,6 +56,12 @@ struct Slice {
 struct RatingBlocks {
   std::vector<Rating> ratings;
   std::vector<std::vector<Slice>> blocks;  ///< slices without ratings are left out
+  /// All ratings of a block, which lie together.
+  [[nodiscard]] Tile whole(std::size_t block) const {
+    const std::vector<Slice>& slices = blocks[block];
+    return slices.empty() ? Tile{0, 0}
+                          : Tile{slices.front().tiles.front().begin, slices.back().tiles.back().end};
+  }
   [[nodiscard]] std::span<const Rating> of(const Tile& tile) const {
     return std::span(ratings).subspan(tile.begin, tile.end - tile.begin);
   }

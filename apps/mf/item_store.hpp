@@ -19,6 +19,8 @@ class ItemStore {
   virtual ~ItemStore() = default;
   /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
+  /// A mini-batch of the open rows has been trained.
+  virtual void mini_batch_ends() {}
   /// Adds what was trained since open() of the same rows.
   virtual absl::Status close() = 0;
   /// This worker has finished a block.
@@ -45,11 +47,12 @@ class LocalItems final : public ItemStore {
 class TableItems final : public ItemStore {
  public:
   /// `slice_rows` is the largest last − first that will be asked for. What is done between open() and close()
-  /// is what `slowdown` slows.
+  /// is what `slowdown` slows, mini-batch by mini-batch.
   TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
              Slowdown& slowdown)
       : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
+  void mini_batch_ends() override;
   absl::Status close() override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }

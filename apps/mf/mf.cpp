@@ -93,6 +93,18 @@ absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint3
   return absl::OkStatus();
 }
 
+/// A clock is a block, so that each has a cursor: what a worker has not trained of a block, it trains first when
+/// the block's turn comes again.
+std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, Session& session) {
+  std::vector<DataCursor> cursors;
+  for (std::size_t block = 0; block < ratings.blocks.size(); ++block) {
+    const Tile whole = ratings.whole(block);
+    cursors.emplace_back(
+        session, DataCursor::Options{.examples = whole.end - whole.begin, .mini_batch = Trainer::kMiniBatch});
+  }
+  return cursors;
+}
+
 /// Memory is the first thing to run out: with too many rows the machine would swap, not fail.
 absl::Status check_memory(double bytes) {
   const double available =
@@ -323,7 +335,8 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
   TableItems store(session, **table, format, std::min(items, cache_sized(padded_rank(format.rank)).item_rows),
                    context.slowdown);
   const double squared_unit = job->scale.deviation * job->scale.deviation;
-  status = Trainer(training_, job->data, users, store, squared_unit).run(context.reporter, context.stop);
+  status = Trainer(training_, job->data, users, store, squared_unit, cursors_of(job->data.train, session))
+               .run(context.reporter, context.stop);
   if (!status.ok() || output_.empty()) return status;
   return save_from_tables(session, context.consistency, *job, users, **table);
 }

@@ -2,10 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace verbena::apps::mf {
+
+Trainer::Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users,
+                 ItemStore& items, double squared_unit, std::vector<DataCursor> cursors)
+    : options_(options),
+      shape_(users.format().shape()),
+      data_(data),
+      users_(users),
+      items_(items),
+      squared_unit_(squared_unit),
+      cursors_(std::move(cursors)),
+      tiles_(data.train.blocks.size()) {
+  for (std::size_t block = 0; block < tiles_.size(); ++block) {
+    for (const Slice& slice : data.train.blocks[block]) {
+      for (const Tile& tile : slice.tiles) tiles_[block].push_back({tile, &slice});
+    }
+  }
+}
 
 absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
   for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
@@ -21,11 +40,13 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   const Step step{.learning_rate = static_cast<float>(learning_rate),
                   .regularization = static_cast<float>(options_.regularization)};
   const std::size_t blocks = data_.train.blocks.size();
-  IterationReport report{.iteration = iteration, .items = static_cast<double>(data_.train.ratings.size())};
+  IterationReport report{.iteration = iteration};
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t clock = 0; clock < blocks; ++clock) {
     const std::size_t block = scheduled_block(clock, data_.rank, data_.workers, blocks);
-    if (absl::Status status = train_block(data_.train.blocks[block], step, stop); !status.ok()) return status;
+    const absl::StatusOr<std::uint64_t> trained = train_block(block, step, stop);
+    if (!trained.ok()) return trained.status();
+    report.items += static_cast<double>(*trained);
     if (absl::Status status = items_.clock(); !status.ok()) return status;
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -41,15 +62,54 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   return absl::OkStatus();
 }
 
-absl::Status Trainer::train_block(const std::vector<Slice>& block, const Step& step,
-                                  const std::atomic<bool>& stop) {
-  for (const Slice& slice : block) {
+absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step& step,
+                                                   const std::atomic<bool>& stop) {
+  std::uint64_t trained = 0;
+  for (;;) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-    const absl::StatusOr<Rows> items = items_.open(slice.first_row, slice.last_row);
-    if (!items.ok()) return items.status();
-    for (const Tile& tile : slice.tiles) train(data_.train.of(tile), users_.rows(), *items, shape_, step);
+    const absl::StatusOr<ExampleRange> batch = next_batch(block, trained);
+    if (!batch.ok()) return batch.status();
+    if (batch->empty()) break;
+    if (absl::Status status = train_batch(block, *batch, step); !status.ok()) return status;
+    trained += batch->size();
+  }
+  if (absl::Status status = open(nullptr); !status.ok()) return status;
+  return trained;
+}
+
+absl::StatusOr<ExampleRange> Trainer::next_batch(std::size_t block, std::uint64_t trained) {
+  if (!cursors_.empty()) return cursors_[block].next();
+  const Tile whole = data_.train.whole(block);
+  return ExampleRange{trained, std::min<std::uint64_t>(trained + kMiniBatch, whole.end - whole.begin)};
+}
+
+/// A slice stays open from one mini-batch to the next: it is pulled and pushed once.
+absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, const Step& step) {
+  const std::size_t start = data_.train.whole(block).begin;
+  const Tile wanted{start + batch.first, start + batch.last};
+  const std::vector<PlacedTile>& tiles = tiles_[block];
+  auto place = std::partition_point(tiles.begin(), tiles.end(),
+                                    [&](const PlacedTile& one) { return one.tile.end <= wanted.begin; });
+  for (; place != tiles.end() && place->tile.begin < wanted.end; ++place) {
+    if (absl::Status status = open(place->slice); !status.ok()) return status;
+    const Tile part{std::max(place->tile.begin, wanted.begin), std::min(place->tile.end, wanted.end)};
+    train(data_.train.of(part), users_.rows(), open_items_, shape_, step);
+  }
+  items_.mini_batch_ends();
+  return absl::OkStatus();
+}
+
+/// Closes the one that is open. nullptr: only that.
+absl::Status Trainer::open(const Slice* slice) {
+  if (slice == open_) return absl::OkStatus();
+  if (open_ != nullptr) {
     if (absl::Status status = items_.close(); !status.ok()) return status;
   }
+  open_ = slice;
+  if (slice == nullptr) return absl::OkStatus();
+  const absl::StatusOr<Rows> items = items_.open(slice->first_row, slice->last_row);
+  if (!items.ok()) return items.status();
+  open_items_ = *items;
   return absl::OkStatus();
 }
 

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "apps/application.hpp"
 #include "apps/mf/blocks.hpp"
 #include "apps/mf/item_store.hpp"
 #include "apps/mf/model.hpp"
+#include "worker/data_cursor.hpp"
 
 namespace verbena::apps::mf {
 
@@ -39,23 +42,30 @@ inline constexpr const char* kTestRatings = "test_ratings";
 
 class Trainer {
  public:
+  /// So many ratings are trained between two looks at what goes on outside.
+  static constexpr std::size_t kMiniBatch = 1024;
+
   /// All arguments must outlive the trainer. `squared_unit`: what a squared error of 1 is in the input's
-  /// units.
+  /// units. `cursors`: over the ratings of each block, for a worker; the plain loop has none and trains all.
   Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users, ItemStore& items,
-          double squared_unit)
-      : options_(options),
-        shape_(users.format().shape()),
-        data_(data),
-        users_(users),
-        items_(items),
-        squared_unit_(squared_unit) {}
+          double squared_unit, std::vector<DataCursor> cursors = {});
 
   /// All iterations. CANCELLED when `stop` is set; INVALID_ARGUMENT when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  private:
   absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
-  absl::Status train_block(const std::vector<Slice>& block, const Step& step, const std::atomic<bool>& stop);
+  struct PlacedTile {
+    Tile tile;
+    const Slice* slice = nullptr;
+  };
+
+  /// How many ratings were trained: all, unless the clock has ended early.
+  absl::StatusOr<std::uint64_t> train_block(std::size_t block, const Step& step,
+                                            const std::atomic<bool>& stop);
+  absl::StatusOr<ExampleRange> next_batch(std::size_t block, std::uint64_t trained);
+  absl::Status train_batch(std::size_t block, const ExampleRange& batch, const Step& step);
+  absl::Status open(const Slice* slice);
   absl::Status evaluate(std::map<std::string, double>& sums);
   absl::StatusOr<double> squared_error_of(const RatingBlocks& ratings);
 
@@ -65,6 +75,10 @@ class Trainer {
   FactorRows& users_;
   ItemStore& items_;
   double squared_unit_;
+  std::vector<DataCursor> cursors_;             ///< by block
+  std::vector<std::vector<PlacedTile>> tiles_;  ///< by block, in the order of the ratings
+  const Slice* open_ = nullptr;                 ///< the slice whose items are being trained
+  Rows open_items_;
 };
 
 }  // namespace verbena::apps::mf

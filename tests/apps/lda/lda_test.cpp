@@ -114,8 +114,8 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
   const auto application = parsed(kPlanted);
   ASSERT_TRUE(run_baseline(*application, recorder).ok());
   const double alone = application->objectives(recorder.reports.back().sums).at("log_likelihood_per_token");
-  for (const ConsistencyModel& model :
-       {ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{2})}) {
+  for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{}),
+                                        ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{2})}) {
     for (const std::uint32_t workers : {1U, 3U}) {
       SCOPED_TRACE(fmt::format("{} {}", consistency::to_string(model), workers));
       const auto objectives = run_job(kPlanted, workers, model, recorder);
@@ -133,9 +133,11 @@ TEST_F(LdaTest, OneWorkerIsThePlainLoop) {
   ASSERT_TRUE(run_baseline(*parsed(arguments), recorder).ok());
   const std::vector<std::string> lines = recorder.lines;
   arguments.back() = path("worker");
-  run_job(arguments, 1, Essp{1}, recorder);
-  EXPECT_EQ(contents(path("alone")), contents(path("worker")));
-  EXPECT_EQ(recorder.lines, lines);
+  for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Essp{1}, ABsp{}}) {
+    run_job(arguments, 1, model, recorder);
+    EXPECT_EQ(contents(path("alone")), contents(path("worker")));
+    EXPECT_EQ(recorder.lines, lines);
+  }
 }
 
 TEST_F(LdaTest, TwoRunsUnderBspAreEqual) {
@@ -261,9 +263,11 @@ TEST_F(LdaTest, SaysWhereInputIsMalformed) {
 TEST_F(LdaTest, WorksWithFewerDocumentsThanWorkers) {
   std::ofstream(data()) << "one document of seven words it is\n";
   Recorder recorder;
-  const auto objectives = run_job({"--topics", "3", "--iterations", "3"}, 3, Ssp{1}, recorder);
-  EXPECT_LT(objectives.at("log_likelihood_per_token"), 0);
-  EXPECT_EQ(recorder.summaries.at("tokens"), 7);
+  for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Ssp{1}, ABsp{}}) {
+    const auto objectives = run_job({"--topics", "3", "--iterations", "3"}, 3, model, recorder);
+    EXPECT_LT(objectives.at("log_likelihood_per_token"), 0);
+    EXPECT_EQ(recorder.summaries.at("tokens"), 7);
+  }
 }
 
 TEST(TrainingDataTest, LaysTokensOutByWord) {

@@ -1,0 +1,78 @@
+// mf as workers of a real job.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "apps/data/generate_ratings.hpp"
+#include "apps/mf/mf.hpp"
+#include "tests/apps/application_fixture.hpp"
+#include "tests/cluster/cluster.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr double kRatings = 40'000;
+constexpr int kIterations = 20;
+
+class MfWorkersTest : public ::testing::Test {
+ protected:
+  MfWorkersTest() {
+    const GenerateRatingsOptions options{.users = 400, .items = 300, .ratings = 40'000, .rank = 3};
+    const absl::Status status = generate_ratings(options, folder_.path("ratings"));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+
+  /// Trains; what was saved.
+  std::string train(const ConsistencyModel& model, std::uint32_t workers) {
+    const std::string prefix = folder_.path(consistency::to_string(model));
+    const auto application =
+        with_options(make_mf(), {"--data", folder_.path("ratings"), "--rank", "3", "--iterations",
+                                 std::to_string(kIterations), "--output", prefix});
+    recorders_ = std::vector<Recorder>(workers);
+    const testing::ClusterResult result =
+        testing::run_cluster({.servers = 2, .workers = workers}, [&](Session& session) {
+          Recorder& recorder = recorders_[session.rank()];
+          WorkerContext context{session, model, recorder, recorder.stop};
+          return application->run_worker(context);
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    std::map<std::string, double> sums;
+    for (const Recorder& recorder : recorders_) {
+      for (const auto& [name, value] : recorder.reports.back().sums) sums[name] += value;
+    }
+    objectives_ = application->objectives(sums);
+    return testing::contents(prefix + ".users.tsv") + testing::contents(prefix + ".items.tsv");
+  }
+
+  testing::TemporaryFolder folder_;
+  std::vector<Recorder> recorders_;
+  std::map<std::string, double> objectives_;
+};
+
+TEST_F(MfWorkersTest, AloneABspIsBsp) {
+  const std::string bsp = train(Bsp{}, 1);
+  EXPECT_GT(bsp.size(), 1000U);
+  EXPECT_EQ(train(ABsp{}, 1), bsp);
+}
+
+TEST_F(MfWorkersTest, TrainsThoughIterationsEndEarly) {
+  train(Bsp{}, 3);
+  const double bsp = objectives_.at("test_rmse");
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    double items = 0;
+    for (const Recorder& recorder : recorders_)
+      items += recorder.reports[static_cast<std::size_t>(iteration)].items;
+    EXPECT_NEAR(items, 0.9 * kRatings, 500) << "without the test ratings";
+  }
+  train(ABsp{}, 3);
+  for (const Recorder& recorder : recorders_) {
+    for (const IterationReport& report : recorder.reports) EXPECT_GT(report.items, 0);
+  }
+  // However late a worker is, each of its blocks moves on by a mini-batch.
+  EXPECT_LT(objectives_.at("test_rmse"), 1.5 * bsp);
+}
+
+}  // namespace
+}  // namespace verbena::apps
