@@ -23,6 +23,8 @@ class ItemStore {
   virtual void mini_batch_ends() {}
   /// Adds what was trained since open() of the same rows.
   virtual absl::Status close() = 0;
+  /// Between open() and close(): a mini-batch has been trained, another may come.
+  virtual void mini_batch_ended() {}
   /// This worker has finished a block.
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
@@ -54,6 +56,8 @@ class TableItems final : public ItemStore {
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
   void mini_batch_ends() override;
   absl::Status close() override;
+  /// A slow worker is slow all over the clock: where it ends early, what is left is left.
+  void mini_batch_ended() override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 

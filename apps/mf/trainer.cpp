@@ -71,6 +71,7 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step
     if (!batch.ok()) return batch.status();
     if (batch->empty()) break;
     if (absl::Status status = train_batch(block, *batch, step); !status.ok()) return status;
+    items_.mini_batch_ended();
     trained += batch->size();
   }
   if (absl::Status status = open(nullptr); !status.ok()) return status;

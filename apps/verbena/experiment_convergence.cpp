@@ -19,8 +19,8 @@ struct Trained {
 };
 const std::vector<Trained>& trained() {
   static const std::vector<Trained> kTrained = {
-      {"mf", {"bsp", "ssp:1", "essp:1", "bounded-delay:1", "asp", "sequential", "vap:1"}},
-      {"lda", {"bsp", "ssp:1", "essp:1", "bounded-delay:1", "asp", "sequential", "vap:10000"}},
+      {"mf", {"bsp", "ssp:1", "essp:1", "bounded-delay:1", "a-bsp", "asp", "sequential", "vap:1"}},
+      {"lda", {"bsp", "ssp:1", "essp:1", "bounded-delay:1", "a-bsp", "asp", "sequential", "vap:10000"}},
   };
   return kTrained;
 }

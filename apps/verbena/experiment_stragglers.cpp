@@ -7,12 +7,11 @@
 #include "apps/verbena/experiment.hpp"
 #include "apps/verbena/format.hpp"
 #include "apps/verbena/svg_chart.hpp"
-#include "consistency/model.hpp"
 
 namespace verbena::apps {
 namespace {
 
-/// Those that this program has are run. The measure of all others comes first.
+/// The measure of all others comes first.
 constexpr std::array kModels = {"bsp", "a-bsp", "ssp:4", "essp:4"};
 constexpr std::array<double, 4> kSlower = {1, 2, 3, 4};
 constexpr std::uint32_t kSlowWorker = 1;
@@ -51,14 +50,6 @@ class Stragglers final : public Experiment {
   [[nodiscard]] Judgement judge(const std::vector<RunFigures>& runs) const override;
 };
 
-std::vector<std::string> known_models() {
-  std::vector<std::string> models;
-  for (const char* model : kModels) {
-    if (consistency::parse_model(model).ok()) models.emplace_back(model);
-  }
-  return models;
-}
-
 PlannedRun plan_one(const ExperimentOptions& options, const std::string& model, double slower) {
   PlannedRun run = plan_run(options, "mf", model);
   run.straggler = slower;
@@ -80,7 +71,7 @@ PlannedRun plan_one(const ExperimentOptions& options, const std::string& model, 
 }
 
 std::vector<PlannedRun> Stragglers::plan(const ExperimentOptions& options) const {
-  const std::vector<std::string> models = models_of(options, known_models());
+  const std::vector<std::string> models = models_of(options, {kModels.begin(), kModels.end()});
   std::vector<PlannedRun> runs;
   for (const double slower : kSlower) {
     for (const std::string& model : models) runs.push_back(plan_one(options, model, slower));
