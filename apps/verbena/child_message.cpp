@@ -38,6 +38,8 @@ struct Encoder {
             {"rows_pulled", message.statistics.rows_pulled},
             {"rows_pushed", message.statistics.rows_pushed},
             {"rows_eagerly_received", message.statistics.rows_eagerly_received},
+            {"value_bound_waits", message.statistics.value_bound_waits},
+            {"value_bound_waited_seconds", message.statistics.value_bound_waited_seconds},
             {"reads_by_lag", message.statistics.staleness.reads_by_lag}};
   }
   json operator()(const FailedMessage& message) const {
@@ -86,6 +88,8 @@ FinishedMessage finished(const json& object) {
   statistics.rows_pulled = whole_number<std::uint64_t>(object.at("rows_pulled"));
   statistics.rows_pushed = whole_number<std::uint64_t>(object.at("rows_pushed"));
   statistics.rows_eagerly_received = whole_number<std::uint64_t>(object.at("rows_eagerly_received"));
+  statistics.value_bound_waits = whole_number<std::uint64_t>(object.at("value_bound_waits"));
+  statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
   for (const json& reads : object.at("reads_by_lag")) {
     statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
   }

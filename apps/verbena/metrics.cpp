@@ -56,6 +56,8 @@ nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record) {
           {"rows_pulled", finished.statistics.rows_pulled},
           {"rows_pushed", finished.statistics.rows_pushed},
           {"rows_eagerly_received", finished.statistics.rows_eagerly_received},
+          {"value_bound_waits", finished.statistics.value_bound_waits},
+          {"value_bound_waited_seconds", finished.statistics.value_bound_waited_seconds},
           {"reads_by_lag", finished.statistics.staleness.reads_by_lag}};
 }
 
