@@ -237,7 +237,7 @@ void add_rows(const Compared& runs, ReportTable& table) {
     const auto mean = mean_clock_differential(run);
     table.rows.push_back({run.planned.application, run.planned.consistency,
                           points.empty() ? "–" : format_objective(points.back().second),
-                          ahead ? fmt::format("{:+.2f} %", 100 * *ahead) : "–", seconds_text(seconds),
+                          ahead ? fmt::format("{:+.2f} %", 100 * *ahead + 0.0) : "–", seconds_text(seconds),
                           format_seconds(run.training_seconds), mean ? fmt::format("{:.2f}", *mean) : "–",
                           format_share(run.share_waited)});
   }

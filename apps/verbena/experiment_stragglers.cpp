@@ -198,7 +198,8 @@ void add_charts(const Times& times, Judgement& judgement) {
     }
     seconds.series.push_back(std::move(series));
   }
-  judgement.charts.push_back({"Time to the goal, one worker slower", to_svg(seconds), ""});
+  judgement.charts.push_back(
+      {"Time to the goal, one worker slower", to_svg(seconds), "Seconds of training until the goal."});
   for (const double slower : {kABspAt, kPauses}) {
     CurveChart curves{.x_label = "seconds of training", .y_label = "objective", .series = {}};
     for (const std::string& model : times.models) {

@@ -65,6 +65,40 @@ TYPED_TEST(ValueTypeTest, SetsAndRangesOfRows) {
   }
 }
 
+TEST(SessionTest, APullOfManyRowsTakesInWhatWasPushed) {
+  constexpr std::uint64_t kRows = 256;
+  constexpr int kMostPulls = 100;
+  std::atomic<bool> clocked = false;
+  const ClusterResult result =
+      run_cluster({.servers = 1, .read_path = ReadPath::kCached}, [&](Session& session) -> absl::Status {
+        auto opened = session.table<float>(
+            {.name = "rows", .rows = kRows, .width = 1, .consistency = Essp{.staleness = 5}});
+        RETURN_IF_ERROR(opened.status());
+        Table<float>& table = **opened;
+        std::vector<float> values(kRows);
+        RETURN_IF_ERROR(session.barrier());
+        RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));  // subscribes
+        RETURN_IF_ERROR(session.barrier());
+        if (session.rank() == 1) {
+          RETURN_IF_ERROR(table.push(KeyRange{0, 1}, std::vector<float>{1}));
+          RETURN_IF_ERROR(session.clock());
+          clocked = true;
+          return session.barrier();
+        }
+        RETURN_IF_ERROR(session.clock());
+        while (!clocked) std::this_thread::yield();
+        // No pull has to wait for anything: whether it looks is its own affair.
+        int pulls = 0;
+        do {
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));
+        } while (values[0] == 0 && ++pulls < kMostPulls);
+        EXPECT_EQ(values[0], 1) << "after " << pulls << " pulls";
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
   const ClusterResult result = run_cluster({.workers = 1}, [](Session& session) -> absl::Status {
     auto opened = session.table<float>({.name = "rows", .rows = 10, .width = 2});
