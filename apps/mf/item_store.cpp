@@ -11,11 +11,6 @@ absl::StatusOr<Rows> TableItems::open(std::uint32_t first, std::uint32_t last) {
   return rows_.rows();
 }
 
-void TableItems::mini_batch_ends() {
-  slowdown_.computing_ends();
-  slowdown_.computing_begins();
-}
-
 absl::Status TableItems::close() {
   slowdown_.computing_ends();
   rows_.difference(packed_);

@@ -19,8 +19,6 @@ class ItemStore {
   virtual ~ItemStore() = default;
   /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
-  /// A mini-batch of the open rows has been trained.
-  virtual void mini_batch_ends() {}
   /// Adds what was trained since open() of the same rows.
   virtual absl::Status close() = 0;
   /// Between open() and close(): a mini-batch has been trained, another may come.
@@ -54,7 +52,6 @@ class TableItems final : public ItemStore {
              Slowdown& slowdown)
       : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
-  void mini_batch_ends() override;
   absl::Status close() override;
   /// A slow worker is slow all over the clock: where it ends early, what is left is left.
   void mini_batch_ended() override;

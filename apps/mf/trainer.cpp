@@ -96,7 +96,6 @@ absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, 
     const Tile part{std::max(place->tile.begin, wanted.begin), std::min(place->tile.end, wanted.end)};
     train(data_.train.of(part), users_.rows(), open_items_, shape_, step);
   }
-  items_.mini_batch_ends();
   return absl::OkStatus();
 }
 
