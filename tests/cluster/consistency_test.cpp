@@ -25,6 +25,7 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   const std::vector<std::pair<std::string, ConsistencyModel>> models{{"Bsp", Bsp{}},
+                                                                     {"ABsp", ABsp{}},
                                                                      {"Ssp0", Ssp{0}},
                                                                      {"Ssp1", Ssp{1}},
                                                                      {"Ssp3", Ssp{3}},
