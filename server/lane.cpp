@@ -109,7 +109,8 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
 void Lane::tell_applied(Worker& worker) {
   if (worker.news) return;  // the next message says it anyhow
-  worker.latest = {clocks_.min(), worker.dirty_sent};
+  // Not the min clock: while held-back updates are applied it has advanced, and their rows are still to be sent.
+  worker.latest = {worker.told, worker.dirty_sent};
   worker.next = worker.latest;
   worker.news = true;
 }
