@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "transport/shm/shm_transport.hpp"
@@ -15,7 +14,6 @@ namespace verbena::worker {
 namespace {
 
 constexpr std::uint64_t kRowsUntilPoll = 128;
-constexpr std::size_t kEventsPerPoll = 64;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// Until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
@@ -203,9 +201,8 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
 
 bool SessionCore::poll() {
   rows_until_poll_ = kRowsUntilPoll;
-  std::array<transport::Event, kEventsPerPoll> events;
-  const std::size_t count = transport_->poll(events);
-  for (const transport::Event& event : std::span(events).first(count)) on_event(event);
+  const std::size_t count = transport_->poll(events_);
+  for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   for (const std::unique_ptr<ServerLink>& link : links_) {
     link->control.flush(*link->connection);
     if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed

@@ -3,6 +3,7 @@
 // Step-driven: poll() does a bounded piece of work. The blocking calls drive poll() and wait in between.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <list>
@@ -153,6 +154,8 @@ class SessionCore {
   consistency::ExampleCounts examples_;      ///< in that clock
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
+  std::array<transport::Event, 64>
+      events_;  ///< of one poll(); here, since making them takes longer than most polls
   bool left_ = false;
   absl::Status status_;
   SessionStatistics counters_;
