@@ -197,7 +197,11 @@ TEST_P(UnboundedTest, NobodyWaitsForAnotherWorker) {
 
 INSTANTIATE_TEST_SUITE_P(Models, UnboundedTest,
                          ::testing::Values(ConsistencyModel(Asp{}), ConsistencyModel(Sequential{}),
-                                           ConsistencyModel(Vap{1})));
+                                           ConsistencyModel(Vap{1})),
+                         [](const auto& test) {
+                           const std::string name = consistency::to_string(test.param);
+                           return name.substr(0, name.find(':'));
+                         });
 
 TEST(BoundedDelayTest, AClockBeginsWhenThoseBeforeTheDelayHaveFinished) {
   std::atomic<std::int64_t> slow_clock = 0;

@@ -1,0 +1,495 @@
+#include "tests/simulation/workload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "worker/data_cursor.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::simulation {
+
+using consistency::Clock;
+using std::chrono::microseconds;
+
+namespace {
+
+#define RETURN_IF_ERROR(expression) \
+  if (absl::Status status_ = (expression); !status_.ok()) return status_
+
+using AnyTable = std::variant<Table<float>*, Table<double>*, Table<std::int32_t>*, Table<std::int64_t>*>;
+
+template <class Values>
+std::string list(const Values& values) {
+  std::string text;
+  for (const auto& value : values)
+    fmt::format_to(std::back_inserter(text), "{}{}", text.empty() ? "" : " ", value);
+  return text;
+}
+
+/// What a worker does: random pulls, pushes and pauses between its clocks.
+class Workload {
+ public:
+  Workload(World& world, const Scenario& scenario, Session& session)
+      : world_(world),
+        scenario_(scenario),
+        session_(session),
+        rank_(session.rank()),
+        random_(scenario.seed * 1009 + rank_ + 1),
+        pulled_(scenario.tables.size()) {
+    if (!scenario_.examples.empty())
+      cursor_.emplace(session, DataCursor::Options{scenario_.examples[rank_], scenario_.mini_batch});
+  }
+
+  absl::Status run();
+
+ private:
+  /// What a pull of some keys must hold, by key; known once the history has come to the beginning of the pull.
+  using Floors = std::shared_ptr<std::vector<Floor>>;
+  struct AsyncPull {
+    std::uint32_t table = 0;
+    std::vector<Key> keys;
+    Floors floors;
+    std::vector<std::byte> values;
+    Pending pending;
+  };
+
+  absl::Status open_tables();
+  absl::Status do_something();
+  absl::Status iterate(std::uint64_t most_mini_batches);
+  absl::StatusOr<ExampleRange> next_mini_batch();
+  absl::Status push();
+  absl::Status pull();
+  absl::Status start_pull();
+  absl::Status end_pulls();
+  absl::Status clock(bool barrier);
+  absl::Status pull_what_was_pushed_to_it();
+  absl::Status pull_what_came_back();
+  absl::Status check_the_end();
+  absl::Status note_wrong(const std::string& what) {
+    return note([what](History& /*history*/, TimePoint /*now*/) -> World::Wrong { return what; });
+  }
+  template <class Value>
+  absl::Status check_rows(const Read& read, const Floors& floors, std::span<const Key> keys,
+                          std::span<const Value> values);
+  absl::Status note(World::Event event) { return world_.note(std::move(event)); }
+  template <class Line>
+  void trace(Line line) {
+    if (world_.traces()) world_.trace(line());
+  }
+  template <class Keys>
+  absl::Status pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys);
+  [[nodiscard]] std::vector<Key> some_keys(std::uint32_t table);
+  [[nodiscard]] KeyRange some_range(std::uint32_t table);
+  [[nodiscard]] std::size_t width(std::uint32_t table) const {
+    return shape(table).width(session_.workers());
+  }
+  [[nodiscard]] const TableShape& shape(std::uint32_t table) const { return scenario_.tables[table]; }
+  /// An eager push on its way may be older than a row that was read meanwhile, and replaces it.
+  [[nodiscard]] bool reads_are_monotone(std::uint32_t table) const {
+    return !scenario_.async_pulls && !rules(table).pushes_eagerly;
+  }
+  [[nodiscard]] std::uint32_t some_table() {
+    return static_cast<std::uint32_t>(below(random_, tables_.size()));
+  }
+  [[nodiscard]] consistency::Rules rules(std::uint32_t table) const {
+    return consistency::rules_of(shape(table).model);
+  }
+  /// To be called when a pull begins.
+  absl::StatusOr<Floors> floors(std::uint32_t table, std::span<const Key> keys) {
+    auto floors = std::make_shared<std::vector<Floor>>();
+    RETURN_IF_ERROR(note([floors, rank = rank_, table, keys = std::vector<Key>(keys.begin(), keys.end())](
+                             History& history, TimePoint /*now*/) -> World::Wrong {
+      for (const Key key : keys) floors->push_back(history.ledger.floor(rank, table, key));
+      return {};
+    }));
+    return floors;
+  }
+
+  World& world_;
+  const Scenario& scenario_;
+  Session& session_;
+  const std::uint32_t rank_;
+  std::mt19937_64 random_;
+  std::vector<AnyTable> tables_;
+  std::optional<DataCursor> cursor_;
+  std::deque<AsyncPull> pulls_;
+  std::vector<std::set<Key>> pulled_;  ///< by table
+  Clock barrier_clock_ = 0;
+};
+
+std::vector<Key> keys_of(KeyRange range) {
+  std::vector<Key> keys;
+  for (Key key = range.first; key < range.last; ++key) keys.push_back(key);
+  return keys;
+}
+
+absl::Status Workload::open_tables() {
+  for (std::uint32_t table = 0; table < pulled_.size(); ++table) {
+    const TableOptions options{.name = fmt::format("table {}", table),
+                               .rows = shape(table).rows,
+                               .width = static_cast<std::uint32_t>(width(table)),
+                               .consistency = shape(table).model,
+                               .cache_rows = shape(table).cache_rows};
+    absl::Status status;
+    protocol::visit_value_type(shape(table).type, [&]<class Value>() {
+      auto opened = session_.table<Value>(options);
+      status = opened.status();
+      if (opened.ok()) tables_.push_back(*opened);
+    });
+    RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Workload::run() {
+  RETURN_IF_ERROR(open_tables());
+  world_.joined(rank_);
+  for (Clock clock = 0; clock < scenario_.clocks; ++clock) {
+    const bool leaves = clock == scenario_.leaves_at[rank_];
+    if (cursor_) {
+      RETURN_IF_ERROR(iterate(leaves ? below(random_, 4) : UINT64_MAX));
+    } else {
+      for (std::uint64_t more = below(random_, 8); more > 0; --more) RETURN_IF_ERROR(do_something());
+    }
+    if (leaves) {
+      RETURN_IF_ERROR(end_pulls());
+      trace([&] { return fmt::format("worker {} leaves at clock {}", rank_, clock); });
+      return absl::OkStatus();
+    }
+    const bool barrier = scenario_.barrier_every > 0 && (clock + 1) % scenario_.barrier_every == 0;
+    RETURN_IF_ERROR(this->clock(barrier));
+  }
+  RETURN_IF_ERROR(clock(/*barrier=*/true));
+  RETURN_IF_ERROR(pull_what_came_back());
+  return check_the_end();
+}
+
+absl::Status Workload::do_something() {
+  switch (below(random_, scenario_.async_pulls ? 6 : 5)) {
+    case 0:
+    case 1:
+      return push();
+    case 2:
+    case 3:
+      return pull();
+    case 4:
+      world_.compute(microseconds(below(random_, 200)));
+      return absl::OkStatus();
+    default:
+      return chance(random_, 0.7) ? start_pull() : end_pulls();
+  }
+}
+
+absl::Status Workload::iterate(std::uint64_t most_mini_batches) {
+  for (std::uint64_t i = 0; i < most_mini_batches; ++i) {
+    const absl::StatusOr<ExampleRange> batch = next_mini_batch();
+    RETURN_IF_ERROR(batch.status());
+    if (batch->empty()) break;
+    world_.compute(scenario_.mini_batch_time);
+    for (std::uint64_t more = below(random_, 3); more > 0; --more) RETURN_IF_ERROR(do_something());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExampleRange> Workload::next_mini_batch() {
+  const Clock clock = session_.current_clock();
+  RETURN_IF_ERROR(note([rank = rank_, clock](History& history, TimePoint now) -> World::Wrong {
+    history.iterations.ask(rank, clock, now);
+    return {};
+  }));
+  absl::StatusOr<ExampleRange> batch = cursor_->next();
+  RETURN_IF_ERROR(batch.status());
+  trace([&] {
+    return batch->empty() ? fmt::format("worker {} at clock {}: the iteration is over, {} examples are left",
+                                        rank_, clock, cursor_->left())
+                          : fmt::format("worker {} at clock {} takes examples {} to below {}", rank_, clock,
+                                        batch->first, batch->last);
+  });
+  RETURN_IF_ERROR(
+      note([rank = rank_, clock, taken = *batch](History& history, TimePoint now) -> World::Wrong {
+        if (World::Wrong wrong = history.iterations.check(rank, taken, now)) return wrong;
+        history.ledger.set_examples(rank, clock, history.iterations.counts(rank, clock));
+        return {};
+      }));
+  return batch;
+}
+
+std::vector<Key> Workload::some_keys(std::uint32_t table) {
+  std::vector<Key> keys(1 + below(random_, chance(random_, 0.4) ? 1 : 20));
+  for (Key& key : keys) key = below(random_, shape(table).rows);
+  return keys;
+}
+
+KeyRange Workload::some_range(std::uint32_t table) {
+  const Key first = below(random_, shape(table).rows);
+  return {first, first + 1 + below(random_, shape(table).rows - first)};
+}
+
+absl::Status Workload::push() {
+  const std::uint32_t table = some_table();
+  const bool as_range = chance(random_, 0.5);
+  const KeyRange range = some_range(table);
+  const std::vector<Key> keys = as_range ? keys_of(range) : some_keys(table);
+  trace([&] {
+    return fmt::format("worker {} at clock {} pushes to keys {} of table {}", rank_, session_.current_clock(),
+                       list(keys), table);
+  });
+  const std::uint32_t copies = shape(table).copies;
+  return std::visit(
+      [&]<class Value>(Table<Value>* to) -> absl::Status {
+        std::vector<Value> updates(keys.size() * width(table), 0);
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+          Value* const row = &updates[i * width(table)];
+          const auto delta = static_cast<std::int64_t>(1 + below(random_, 9));
+          for (std::uint32_t copy = 0; copy < copies; ++copy)
+            row[rank_ * copies + copy] = static_cast<Value>(delta * (copy + 1));
+          // Of such different size that sums in different orders differ.
+          const float ordered = std::ldexp(static_cast<float>(1 + below(random_, 100003)),
+                                           static_cast<int>(below(random_, 60)) - 30);
+          if (shape(table).ordered) row[width(table) - 1] = static_cast<Value>(ordered);
+          RETURN_IF_ERROR(note([rank = rank_, table, key = keys[i], delta, ordered](
+                                   History& history, TimePoint /*now*/) -> World::Wrong {
+            history.ledger.push(rank, table, key, delta, static_cast<double>(ordered));
+            return {};
+          }));
+        }
+        if (scenario_.async_pulls && chance(random_, 0.3)) {
+          // After all pulls so far, or side by side with them.
+          OperationOptions options;
+          if (chance(random_, 0.5)) {
+            for (const AsyncPull& pull : pulls_) options.after.push_back(pull.pending);
+          }
+          return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
+              .wait();
+        }
+        RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
+        return note([rank = rank_, table, keys](History& history, TimePoint /*now*/) -> World::Wrong {
+          for (const Key key : keys) history.ledger.end_push(rank, table, key);
+          return {};
+        });
+      },
+      tables_[table]);
+}
+
+template <class Value>
+absl::Status Workload::check_rows(const Read& read, const Floors& floors, std::span<const Key> keys,
+                                  std::span<const Value> values) {
+  pulled_[read.table].insert(keys.begin(), keys.end());
+  return note([read, floors, keys = std::vector<Key>(keys.begin(), keys.end()),
+               rows = std::vector<double>(values.begin(), values.end())](History& history,
+                                                                         TimePoint /*now*/) -> World::Wrong {
+    const std::size_t width = rows.size() / keys.size();
+    Read each = read;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      each.floor = (*floors)[i];
+      if (auto wrong = history.ledger.check(each, keys[i], std::span(rows).subspan(i * width, width)))
+        return wrong;
+    }
+    return {};
+  });
+}
+
+template <class Keys>
+absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys) {
+  const absl::StatusOr<Floors> floors = this->floors(table, keys);
+  RETURN_IF_ERROR(floors.status());
+  const Clock clock = session_.current_clock();
+  return std::visit(
+      [&]<class Value>(Table<Value>* from) -> absl::Status {
+        std::vector<Value> values(keys.size() * width(table));
+        const std::vector<std::uint64_t> lags = from->staleness().reads_by_lag;
+        RETURN_IF_ERROR(from->pull(asked, values));
+        trace([&] {
+          return fmt::format("worker {} at clock {} has pulled keys {} of table {}: {}", rank_, clock,
+                             list(keys), table, list(values));
+        });
+        Read read{.reader = rank_,
+                  .table = table,
+                  .clock = clock,
+                  .barrier_clock = barrier_clock_,
+                  .monotone = reads_are_monotone(table)};
+        // Pulls under way count in the same histogram.
+        if (keys.size() == 1 && pulls_.empty()) {
+          const std::vector<std::uint64_t>& now = from->staleness().reads_by_lag;
+          const auto differs = std::mismatch(lags.begin(), lags.end(), now.begin()).first;
+          const auto lag = static_cast<Clock>(differs - lags.begin());
+          if (lag + 1 < static_cast<Clock>(lags.size())) read.claimed = clock - lag;
+        }
+        return check_rows<Value>(read, *floors, keys, values);
+      },
+      tables_[table]);
+}
+
+absl::Status Workload::pull() {
+  const std::uint32_t table = some_table();
+  if (chance(random_, 0.5)) {
+    const KeyRange range = some_range(table);
+    return pull_and_check(table, range, keys_of(range));
+  }
+  const std::vector<Key> keys = some_keys(table);
+  return pull_and_check(table, std::span<const Key>(keys), keys);
+}
+
+absl::Status Workload::start_pull() {
+  const std::uint32_t table = some_table();
+  std::vector<Key> keys = some_keys(table);
+  trace([&] {
+    return fmt::format("worker {} at clock {} begins to pull keys {} of table {}", rank_,
+                       session_.current_clock(), list(keys), table);
+  });
+  return std::visit(
+      [&]<class Value>(Table<Value>* from) -> absl::Status {
+        std::vector<std::byte> bytes(keys.size() * width(table) * sizeof(Value));
+        const std::span<Value> values(reinterpret_cast<Value*>(bytes.data()), keys.size() * width(table));
+        absl::StatusOr<Floors> floors = this->floors(table, keys);
+        RETURN_IF_ERROR(floors.status());
+        OperationOptions options;
+        if (!pulls_.empty() && chance(random_, 0.3)) options.after = {pulls_.back().pending};
+        Pending pending = from->pull_async(keys, values, options);
+        pulls_.push_back({table, std::move(keys), *std::move(floors), std::move(bytes), std::move(pending)});
+        return absl::OkStatus();
+      },
+      tables_[table]);
+}
+
+absl::Status Workload::end_pulls() {
+  for (; !pulls_.empty(); pulls_.pop_front()) {
+    AsyncPull& pull = pulls_.front();
+    RETURN_IF_ERROR(pull.pending.wait());
+    const Read read{.reader = rank_,
+                    .table = pull.table,
+                    .clock = session_.current_clock(),
+                    .barrier_clock = barrier_clock_,
+                    .monotone = false};
+    const absl::Status status = std::visit(
+        [&]<class Value>(Table<Value>*) -> absl::Status {
+          const std::span<const Value> values(reinterpret_cast<const Value*>(pull.values.data()),
+                                              pull.values.size() / sizeof(Value));
+          return check_rows<Value>(read, pull.floors, pull.keys, values);
+        },
+        tables_[pull.table]);
+    RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Workload::clock(bool barrier) {
+  RETURN_IF_ERROR(end_pulls());
+  RETURN_IF_ERROR(note([rank = rank_](History& history, TimePoint /*now*/) -> World::Wrong {
+    history.ledger.finish_clock(rank);
+    return {};
+  }));
+  trace([&] {
+    return fmt::format("worker {} at clock {}: {}", rank_, session_.current_clock(),
+                       barrier ? "barrier" : "clock");
+  });
+  RETURN_IF_ERROR(barrier ? session_.barrier() : session_.clock());
+  RETURN_IF_ERROR(note([rank = rank_, clock = session_.current_clock()](History& history, TimePoint /*now*/) {
+    return history.ledger.end_clock(rank, clock);
+  }));
+  if (!barrier) return absl::OkStatus();
+  barrier_clock_ = session_.current_clock();
+  return pull_what_was_pushed_to_it();
+}
+
+/// ESSP: what a worker has read is pushed to it, so that after a barrier it reads it without asking.
+absl::Status Workload::pull_what_was_pushed_to_it() {
+  if (!world_.reads(rank_)) return absl::OkStatus();
+  for (std::uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!rules(table).pushes_eagerly || shape(table).cache_rows < shape(table).rows ||
+        pulled_[table].empty()) {
+      continue;
+    }
+    const std::vector<Key> keys(pulled_[table].begin(), pulled_[table].end());
+    const std::uint64_t before = *world_.reads(rank_);
+    RETURN_IF_ERROR(pull_and_check(table, std::span<const Key>(keys), keys));
+    if (const std::uint64_t reads = *world_.reads(rank_) - before; reads > 0) {
+      return note_wrong(fmt::format(
+          "worker {} needed {} reads at clock {} for rows of table {} ({}) to which it has subscribed", rank_,
+          reads, session_.current_clock(), table, consistency::to_string(shape(table).model)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// ESSP with less cache than rows: a row that is cached now is pushed from the next clocks on, also if it was
+/// cached and evicted before.
+absl::Status Workload::pull_what_came_back() {
+  const auto is_meant = [&](std::uint32_t table) {
+    const std::uint64_t room_in_each_part = 2ULL * scenario_.servers * scenario_.lanes;
+    return rules(table).pushes_eagerly && shape(table).cache_rows < shape(table).rows &&
+           shape(table).cache_rows >= room_in_each_part && world_.reads(rank_).has_value();
+  };
+  for (std::uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!is_meant(table)) continue;
+    const KeyRange one = {shape(table).rows / 2, shape(table).rows / 2 + 1};
+    RETURN_IF_ERROR(pull_and_check(table, one, keys_of(one)));
+    RETURN_IF_ERROR(clock(/*barrier=*/true));  // subscribes
+    RETURN_IF_ERROR(clock(/*barrier=*/true));
+    const std::uint64_t before = *world_.reads(rank_);
+    RETURN_IF_ERROR(pull_and_check(table, one, keys_of(one)));
+    if (*world_.reads(rank_) == before) continue;
+    return note_wrong(
+        fmt::format("worker {} had to read key {} of table {} ({}), which it caches, at clock {}", rank_,
+                    one.first, table, consistency::to_string(shape(table).model), session_.current_clock()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Workload::check_the_end() {
+  std::uint64_t digest = 0;
+  for (std::uint32_t table = 0; table < tables_.size(); ++table) {
+    const absl::Status status = std::visit(
+        [&]<class Value>(Table<Value>* from) -> absl::Status {
+          std::vector<Value> values(shape(table).rows * width(table));
+          RETURN_IF_ERROR(from->pull(KeyRange{0, shape(table).rows}, values));
+          const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
+                                       values.size() * sizeof(Value));
+          digest = digest * 31 + std::hash<std::string_view>()(bytes);
+          return note([table, width = width(table), rows = std::vector<double>(values.begin(), values.end())](
+                          History& history, TimePoint /*now*/) -> World::Wrong {
+            for (Key key = 0; key < rows.size() / width; ++key) {
+              if (auto wrong =
+                      history.ledger.check_final(table, key, std::span(rows).subspan(key * width, width)))
+                return wrong;
+            }
+            return {};
+          });
+        },
+        tables_[table]);
+    RETURN_IF_ERROR(status);
+  }
+  world_.final_rows(digest);
+  return absl::OkStatus();
+}
+
+/// In which everybody has heard of the end of an iteration, if nobody pauses.
+constexpr auto kEndOfIterationTime = std::chrono::milliseconds(20);
+
+Iterations::Options iteration_options(const Scenario& scenario) {
+  const bool end_early =
+      std::any_of(scenario.tables.begin(), scenario.tables.end(),
+                  [](const TableShape& table) { return consistency::rules_of(table.model).ends_early; });
+  Iterations::Options options{.mini_batch = scenario.mini_batch, .end_early = end_early, .news_time = {}};
+  if (scenario.scheduler.pause_probability == 0) options.news_time = kEndOfIterationTime;
+  return options;
+}
+
+}  // namespace
+
+History::History(const Scenario& scenario)
+    : ledger(scenario.tables, scenario.workers), iterations(scenario.examples, iteration_options(scenario)) {}
+
+absl::Status run_workload(World& world, const Scenario& scenario, Session& session) {
+  return Workload(world, scenario, session).run();
+}
+
+}  // namespace verbena::simulation
