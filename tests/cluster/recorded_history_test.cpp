@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tests/cluster/cluster.hpp"
-#include "tests/simulation/job.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/workload.hpp"
 
