@@ -19,24 +19,30 @@ absl::Status bad_model(std::string_view text) {
       text, kMaxStaleness));
 }
 
-/// The number behind a model's name, in the spelling of `Number`.
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number{};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return number;
+/// A model whose number may be written behind its name, in the spelling of `Number`.
+template <class Model, class Number>
+std::optional<ConsistencyModel> with_number(Number Model::*number, std::optional<std::string_view> written) {
+  Model model;
+  if (written) {
+    const char* const end = written->data() + written->size();
+    const auto [stop, error] = std::from_chars(written->data(), end, model.*number);
+    if (error != std::errc() || stop != end) return std::nullopt;
+  }
+  return model;
 }
 
-std::optional<ConsistencyModel> model_of(std::string_view name) {
+std::optional<ConsistencyModel> model_of(std::string_view name, std::optional<std::string_view> written) {
+  if (name == "ssp") return with_number(&Ssp::staleness, written);
+  if (name == "essp") return with_number(&Essp::staleness, written);
+  if (name == "bounded-delay") return with_number(&BoundedDelay::delay, written);
+  // Nobody can guess how large a model's values are.
+  if (name == "vap" && written) return with_number(&Vap::value_bound, written);
+  if (name == "a-bsp" && written == "means") return ABsp{Updates::kMeans};
+  if (written) return std::nullopt;
   if (name == "bsp") return Bsp{};
   if (name == "a-bsp") return ABsp{};
-  if (name == "ssp") return Ssp{};
-  if (name == "essp") return Essp{};
-  if (name == "bounded-delay") return BoundedDelay{};
   if (name == "asp") return Asp{};
   if (name == "sequential") return Sequential{};
-  if (name == "vap") return Vap{};
   return std::nullopt;
 }
 
@@ -56,42 +62,15 @@ struct Name {
   std::string operator()(const Vap& vap) const { return fmt::format("vap:{}", vap.value_bound); }
 };
 
-/// Where a number is to be written, by type.
-struct NumberOf {
-  std::uint32_t* whole = nullptr;
-  double* real = nullptr;
-};
-NumberOf number_of(ConsistencyModel& model) {
-  if (auto* const ssp = std::get_if<Ssp>(&model)) return {.whole = &ssp->staleness};
-  if (auto* const essp = std::get_if<Essp>(&model)) return {.whole = &essp->staleness};
-  if (auto* const delay = std::get_if<BoundedDelay>(&model)) return {.whole = &delay->delay};
-  if (auto* const vap = std::get_if<Vap>(&model)) return {.real = &vap->value_bound};
-  return {};
-}
-
 }  // namespace
 
 absl::StatusOr<ConsistencyModel> parse_model(std::string_view text) {
-  if (text == to_string(ABsp{Updates::kMeans})) return ABsp{Updates::kMeans};
   const std::size_t colon = text.find(':');
-  std::optional<ConsistencyModel> model = model_of(text.substr(0, colon));
-  if (!model) return bad_model(text);
-  const NumberOf number = number_of(*model);
-  if (colon != std::string_view::npos) {
-    const std::string_view written = text.substr(colon + 1);
-    const auto whole = number_in<std::uint32_t>(written);
-    const auto real = number_in<double>(written);
-    if (number.whole != nullptr && whole) {
-      *number.whole = *whole;
-    } else if (number.real != nullptr && real) {
-      *number.real = *real;
-    } else {
-      return bad_model(text);
-    }
-  } else if (number.real != nullptr) {
-    return bad_model(text);  // nobody can guess how large a model's values are
-  }
-  return check(*model).ok() ? absl::StatusOr<ConsistencyModel>(*model) : bad_model(text);
+  std::optional<std::string_view> written;
+  if (colon != std::string_view::npos) written = text.substr(colon + 1);
+  const std::optional<ConsistencyModel> model = model_of(text.substr(0, colon), written);
+  if (!model || !check(*model).ok()) return bad_model(text);
+  return *model;
 }
 
 std::string to_string(const ConsistencyModel& model) {
@@ -99,11 +78,10 @@ std::string to_string(const ConsistencyModel& model) {
 }
 
 absl::Status check(const ConsistencyModel& model) {
-  const Rules rules = rules_of(model);
-  const bool staleness_is_sane = staleness(model) <= kMaxStaleness;
   const auto* const vap = std::get_if<Vap>(&model);
-  const bool value_is_sane = vap == nullptr || (rules.value_bound > 0 && std::isfinite(rules.value_bound));
-  return staleness_is_sane && value_is_sane ? absl::OkStatus() : bad_model(to_string(model));
+  const bool is_sane = vap == nullptr ? staleness(model) <= kMaxStaleness
+                                      : vap->value_bound > 0 && std::isfinite(vap->value_bound);
+  return is_sane ? absl::OkStatus() : bad_model(to_string(model));
 }
 
 std::uint32_t staleness(const ConsistencyModel& model) {

@@ -24,8 +24,8 @@ inline constexpr std::uint32_t kMaxStaleness = 1'000'000;
 
 using ConsistencyModel = std::variant<Bsp, ABsp, Ssp, Essp, BoundedDelay, Asp, Sequential, Vap>;
 
-/// Reads "bsp", "a-bsp", "a-bsp:means", "ssp:2", "essp:2", "bounded-delay:2" (the number may be left out: 1), "asp", "sequential",
-/// "vap:0.5". INVALID_ARGUMENT says what was expected.
+/// Reads "bsp", "a-bsp", "a-bsp:means", "ssp:2", "essp:2", "bounded-delay:2" (the number may be left out: 1),
+/// "asp", "sequential", "vap:0.5". INVALID_ARGUMENT says what was expected.
 absl::StatusOr<ConsistencyModel> parse_model(std::string_view text);
 /// The inverse, with the number; exact.
 std::string to_string(const ConsistencyModel& model);
