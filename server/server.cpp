@@ -15,6 +15,8 @@ namespace verbena::server {
 namespace {
 
 constexpr std::size_t kEventsPerPoll = 64;
+// What the protocol lets through, the weights can take.
+static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
   return {descriptor.address, descriptor.length_bytes, descriptor.key};

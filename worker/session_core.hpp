@@ -154,8 +154,8 @@ class SessionCore {
   consistency::ExampleCounts examples_;      ///< in that clock
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
-  std::array<transport::Event, 64>
-      events_;  ///< of one poll(); here, since making them takes longer than most polls
+  /// Of one poll(); here, since making them takes longer than most polls. Nothing that an event causes polls.
+  std::array<transport::Event, 64> events_;
   bool left_ = false;
   absl::Status status_;
   SessionStatistics counters_;

@@ -41,8 +41,7 @@ void add_network_option(CLI::App& command, TransportOptions& options, const std:
                   "direction, and bandwidth, for instance latency=10us,bandwidth=10Gb/s. Rows are then read "
                   "through the row cache (docs/experiments.md).")
       ->type_name("latency=TIME,bandwidth=RATE")
-      ->check(CLI::Validator(
-          [](const std::string& text) { return std::string(parse_network(text).status().message()); }, ""))
+      ->check(accepted_by([](const std::string& text) { return parse_network(text).status(); }))
       ->group(group);
 }
 

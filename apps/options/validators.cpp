@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 
@@ -31,6 +32,11 @@ CLI::Validator one_of(const std::vector<std::string>& choices) {
                      : fmt::format("one of {} is expected, not \"{}\"", absl::StrJoin(choices, ", "), text);
       },
       "");
+}
+
+CLI::Validator accepted_by(std::function<absl::Status(const std::string&)> check) {
+  return CLI::Validator(
+      [check = std::move(check)](const std::string& text) { return std::string(check(text).message()); }, "");
 }
 
 }  // namespace verbena::apps

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "absl/status/status.h"
 
 namespace CLI {
 class Validator;
@@ -13,5 +16,7 @@ namespace verbena::apps {
 
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 CLI::Validator one_of(const std::vector<std::string>& choices);
+/// What `check` finds fault with is refused, with its message.
+CLI::Validator accepted_by(std::function<absl::Status(const std::string&)> check);
 
 }  // namespace verbena::apps

@@ -180,17 +180,6 @@ int run_experiment(const Experiment& experiment, CommandOptions options) {
   return any_failed ? kExitFailed : kExitOk;
 }
 
-CLI::Validator model_name() {
-  return CLI::Validator(
-      [](const std::string& text) { return std::string(consistency::parse_model(text).status().message()); },
-      "");
-}
-
-CLI::Validator network_cost() {
-  return CLI::Validator(
-      [](const std::string& text) { return std::string(parse_network(text).status().message()); }, "");
-}
-
 void add_options(CLI::App& command, const Experiment& experiment, CommandOptions& options) {
   constexpr const char* kInput = "Input";
   constexpr const char* kProcesses = "Processes";
@@ -225,7 +214,7 @@ void add_options(CLI::App& command, const Experiment& experiment, CommandOptions
             "about; what is missing cannot be judged.")
         ->type_name("MODEL,…")
         ->delimiter(',')
-        ->check(model_name())
+        ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
         ->group(kProcesses);
   }
   command.add_option("--servers", chosen.servers, "Server processes of each run.")
@@ -252,7 +241,7 @@ void add_options(CLI::App& command, const Experiment& experiment, CommandOptions
           "What the network is to cost, as for `verbena run`, for instance latency=10us,bandwidth=1Gb/s; by "
           "default nothing.")
       ->type_name("latency=TIME,bandwidth=RATE")
-      ->check(network_cost())
+      ->check(accepted_by([](const std::string& text) { return parse_network(text).status(); }))
       ->group(kProcesses);
   command
       .add_option("--output", options.output,

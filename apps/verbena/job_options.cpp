@@ -22,17 +22,6 @@ constexpr const char* kConsistency = "Consistency";
 constexpr const char* kServers = "Servers";
 constexpr const char* kConditions = "Conditions";
 
-CLI::Validator consistency_model() {
-  return CLI::Validator(
-      [](const std::string& text) { return std::string(consistency::parse_model(text).status().message()); },
-      "");
-}
-
-CLI::Validator slow_rule() {
-  return CLI::Validator(
-      [](const std::string& text) { return std::string(parse_slow(text).status().message()); }, "");
-}
-
 }  // namespace
 
 std::uint32_t JobOptions::chosen_server_threads() const {
@@ -83,7 +72,7 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
           "at most V / sqrt(iteration) in every number.")
       ->type_name("MODEL")
-      ->check(consistency_model())
+      ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
       ->group(kConsistency)
       ->capture_default_str();
   command
@@ -144,7 +133,7 @@ void add_condition_options(CLI::App& command, JobOptions& options) {
           "one clock in 20. May be given several times; factors of one worker are multiplied "
           "(docs/experiments.md).")
       ->type_name("worker=R|all,…")
-      ->check(slow_rule())
+      ->check(accepted_by([](const std::string& text) { return parse_slow(text).status(); }))
       ->expected(1)
       ->take_all()
       ->group(kConditions);

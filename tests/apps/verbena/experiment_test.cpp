@@ -223,9 +223,9 @@ TEST(ExperimentTest, WhatFailedIsNoVerdict) {
 }
 
 /// An experiment that finds what it is told.
-class Stub final : public Experiment {
+class OneExpectation final : public Experiment {
  public:
-  [[nodiscard]] std::string_view name() const override { return "stub"; }
+  [[nodiscard]] std::string_view name() const override { return "one-expectation"; }
   [[nodiscard]] std::string_view description() const override { return "nothing & more"; }
   [[nodiscard]] std::string_view method() const override { return "by <hand>"; }
   [[nodiscard]] std::vector<PlannedRun> plan(const ExperimentOptions& /*options*/) const override {
@@ -241,21 +241,21 @@ class Stub final : public Experiment {
 };
 
 TEST(ExperimentReportTest, SaysPlainlyWhatDidNotHold) {
-  const Stub stub;
+  const OneExpectation experiment;
   const std::vector<RunFigures> runs = {falling(planned("mf", "bsp"), 10)};
-  const Judgement judgement = stub.judge(runs);
-  const std::string text = experiment_text(stub, "here", judgement, runs);
+  const Judgement judgement = experiment.judge(runs);
+  const std::string text = experiment_text(experiment, "here", judgement, runs);
   EXPECT_THAT(text, HasSubstr("DID NOT HOLD  expected: down\n              found:    2\n"));
   EXPECT_THAT(text, HasSubstr("held          expected: up\n"));
   EXPECT_THAT(text, HasSubstr("3 expectations: 1 did not hold, 1 not seen, 1 held\n"));
   EXPECT_THAT(text, HasSubstr("  ×     model    time\n  −1    bsp    1.00 s\n  long  a         2 s\n"));
 
-  const std::string page = experiment_html(stub, "here", judgement, runs);
+  const std::string page = experiment_html(experiment, "here", judgement, runs);
   EXPECT_THAT(page, AllOf(HasSubstr("nothing &amp; more"), HasSubstr("by &lt;hand&gt;"),
                           HasSubstr("found: 1 &lt; 2"), HasSubstr("<b>DID NOT HOLD</b>"),
                           HasSubstr("&lt;a&gt;"), HasSubstr("verbena run mf"), Not(HasSubstr("<script"))));
 
-  const nlohmann::json json = experiment_json(stub, "here", judgement, runs);
+  const nlohmann::json json = experiment_json(experiment, "here", judgement, runs);
   EXPECT_EQ(json.at("schema"), 1);
   EXPECT_EQ(json.at("findings").at(1).at("verdict"), "DID NOT HOLD");
   EXPECT_EQ(json.at("runs").at(0).at("iterations").size(), 11U);
