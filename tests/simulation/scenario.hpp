@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/simulation/scheduler.hpp"
+#include "apps/simulation/simulated_transport.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
-#include "tests/simulation/scheduler.hpp"
-#include "tests/simulation/simulated_transport.hpp"
 #include "worker/session.hpp"
 
 namespace verbena::simulation {

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "tests/simulation/fiber.hpp"
+#include "apps/simulation/fiber.hpp"
+#include "apps/simulation/scheduler.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
 #include "tests/simulation/scenario.hpp"
-#include "tests/simulation/scheduler.hpp"
 
 namespace verbena::simulation {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "tests/simulation/simulated_transport.hpp"
+#include "apps/simulation/simulated_transport.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/faulty_transport.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"

@@ -1,4 +1,4 @@
-#include "tests/simulation/scheduler.hpp"
+#include "apps/simulation/scheduler.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,4 @@
-#include "tests/simulation/simulated_transport.hpp"
+#include "apps/simulation/simulated_transport.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "tests/simulation/fiber.hpp"
+#include "apps/simulation/fiber.hpp"
 
 #include <sys/mman.h>
 

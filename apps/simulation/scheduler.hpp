@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/simulation/fiber.hpp"
-#include "tests/simulation/simulated_transport.hpp"
+#include "apps/simulation/fiber.hpp"
+#include "apps/simulation/simulated_transport.hpp"
 
 namespace verbena::simulation {
 
