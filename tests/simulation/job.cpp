@@ -68,7 +68,7 @@ class Job final : public World {
 
   // What a workload sees of it.
   absl::Status note(Event event) override {
-    const Wrong wrong = event(history_, scheduler_.now());
+    const std::optional<std::string> wrong = history_.hear(event, scheduler_.now());
     if (!wrong) return absl::OkStatus();
     fail(*wrong);
     return absl::InternalError(*wrong);
@@ -197,7 +197,7 @@ void Job::run_worker(std::uint32_t rank) {
   if (session.ok()) {
     node.status = run_workload(*this, scenario_, **session);
     if (!node.status.ok()) (*session)->give_up(node.status);
-    history_.ledger.leave(rank);
+    static_cast<void>(note(WorkerLeaves{rank}));
     const TimePoint left = scheduler_.now();
     session->reset();
     if (!struck_ && scheduler_.now() - left >= milliseconds(kTimeoutMs))
@@ -299,12 +299,12 @@ JobResult Job::run() {
     }
   }
   return {.failure = failure_,
-          .numbers_checked = history_.ledger.numbers_checked(),
+          .numbers_checked = history_.numbers_checked(),
           .steps = scheduler_.steps(),
           .digest = scheduler_.digest(),
           .time = scheduler_.now() - start,
           .final_rows = final_rows_,
-          .ended_early = history_.iterations.ended_early()};
+          .ended_early = history_.ended_early()};
 }
 
 }  // namespace

@@ -51,12 +51,10 @@ class Workload {
   absl::Status run();
 
  private:
-  /// What a pull of some keys must hold, by key; known once the history has come to the beginning of the pull.
-  using Floors = std::shared_ptr<std::vector<Floor>>;
   struct AsyncPull {
+    std::uint64_t number = 0;
     std::uint32_t table = 0;
     std::vector<Key> keys;
-    Floors floors;
     std::vector<std::byte> values;
     Pending pending;
   };
@@ -73,13 +71,13 @@ class Workload {
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
   absl::Status check_the_end();
-  absl::Status note_wrong(const std::string& what) {
-    return note([what](History& /*history*/, TimePoint /*now*/) -> World::Wrong { return what; });
-  }
+  absl::Status note(Event event) { return world_.note(std::move(event)); }
+  absl::Status note_wrong(const std::string& what) { return note(Complaint{what}); }
+  /// Notes that a pull begins; its number.
+  absl::StatusOr<std::uint64_t> begin_pull(std::uint32_t table, std::span<const Key> keys);
+  /// `pull` has its number, its table and what is known of its read.
   template <class Value>
-  absl::Status check_rows(const Read& read, const Floors& floors, std::span<const Key> keys,
-                          std::span<const Value> values);
-  absl::Status note(World::Event event) { return world_.note(std::move(event)); }
+  absl::Status end_pull(PullEnded pull, std::span<const Key> keys, std::span<const Value> values);
   template <class Line>
   void trace(Line line) {
     if (world_.traces()) world_.trace(line());
@@ -102,16 +100,6 @@ class Workload {
   [[nodiscard]] consistency::Rules rules(std::uint32_t table) const {
     return consistency::rules_of(shape(table).model);
   }
-  /// To be called when a pull begins.
-  absl::StatusOr<Floors> floors(std::uint32_t table, std::span<const Key> keys) {
-    auto floors = std::make_shared<std::vector<Floor>>();
-    RETURN_IF_ERROR(note([floors, rank = rank_, table, keys = std::vector<Key>(keys.begin(), keys.end())](
-                             History& history, TimePoint /*now*/) -> World::Wrong {
-      for (const Key key : keys) floors->push_back(history.ledger.floor(rank, table, key));
-      return {};
-    }));
-    return floors;
-  }
 
   World& world_;
   const Scenario& scenario_;
@@ -121,6 +109,7 @@ class Workload {
   std::vector<AnyTable> tables_;
   std::optional<DataCursor> cursor_;
   std::deque<AsyncPull> pulls_;
+  std::uint64_t pulls_begun_ = 0;
   std::vector<std::set<Key>> pulled_;  ///< by table
   Clock barrier_clock_ = 0;
 };
@@ -201,10 +190,7 @@ absl::Status Workload::iterate(std::uint64_t most_mini_batches) {
 
 absl::StatusOr<ExampleRange> Workload::next_mini_batch() {
   const Clock clock = session_.current_clock();
-  RETURN_IF_ERROR(note([rank = rank_, clock](History& history, TimePoint now) -> World::Wrong {
-    history.iterations.ask(rank, clock, now);
-    return {};
-  }));
+  RETURN_IF_ERROR(note(ExamplesAsked{rank_, clock}));
   absl::StatusOr<ExampleRange> batch = cursor_->next();
   RETURN_IF_ERROR(batch.status());
   trace([&] {
@@ -213,12 +199,7 @@ absl::StatusOr<ExampleRange> Workload::next_mini_batch() {
                           : fmt::format("worker {} at clock {} takes examples {} to below {}", rank_, clock,
                                         batch->first, batch->last);
   });
-  RETURN_IF_ERROR(
-      note([rank = rank_, clock, taken = *batch](History& history, TimePoint now) -> World::Wrong {
-        if (World::Wrong wrong = history.iterations.check(rank, taken, now)) return wrong;
-        history.ledger.set_examples(rank, clock, history.iterations.counts(rank, clock));
-        return {};
-      }));
+  RETURN_IF_ERROR(note(ExamplesTaken{rank_, clock, batch->first, batch->last}));
   return batch;
 }
 
@@ -255,11 +236,7 @@ absl::Status Workload::push() {
           const float ordered = std::ldexp(static_cast<float>(1 + below(random_, 100003)),
                                            static_cast<int>(below(random_, 60)) - 30);
           if (shape(table).ordered) row[width(table) - 1] = static_cast<Value>(ordered);
-          RETURN_IF_ERROR(note([rank = rank_, table, key = keys[i], delta, ordered](
-                                   History& history, TimePoint /*now*/) -> World::Wrong {
-            history.ledger.push(rank, table, key, delta, static_cast<double>(ordered));
-            return {};
-          }));
+          RETURN_IF_ERROR(note(PushBegins{rank_, table, keys[i], delta, static_cast<double>(ordered)}));
         }
         if (scenario_.async_pulls && chance(random_, 0.3)) {
           // After all pulls so far, or side by side with them.
@@ -271,36 +248,31 @@ absl::Status Workload::push() {
               .wait();
         }
         RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
-        return note([rank = rank_, table, keys](History& history, TimePoint /*now*/) -> World::Wrong {
-          for (const Key key : keys) history.ledger.end_push(rank, table, key);
-          return {};
-        });
+        return note(PushEnded{rank_, table, keys});
       },
       tables_[table]);
 }
 
+absl::StatusOr<std::uint64_t> Workload::begin_pull(std::uint32_t table, std::span<const Key> keys) {
+  const std::uint64_t number = pulls_begun_++;
+  RETURN_IF_ERROR(note(PullBegins{rank_, number, table, {keys.begin(), keys.end()}}));
+  return number;
+}
+
 template <class Value>
-absl::Status Workload::check_rows(const Read& read, const Floors& floors, std::span<const Key> keys,
-                                  std::span<const Value> values) {
-  pulled_[read.table].insert(keys.begin(), keys.end());
-  return note([read, floors, keys = std::vector<Key>(keys.begin(), keys.end()),
-               rows = std::vector<double>(values.begin(), values.end())](History& history,
-                                                                         TimePoint /*now*/) -> World::Wrong {
-    const std::size_t width = rows.size() / keys.size();
-    Read each = read;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      each.floor = (*floors)[i];
-      if (auto wrong = history.ledger.check(each, keys[i], std::span(rows).subspan(i * width, width)))
-        return wrong;
-    }
-    return {};
-  });
+absl::Status Workload::end_pull(PullEnded pull, std::span<const Key> keys, std::span<const Value> values) {
+  pulled_[pull.table].insert(keys.begin(), keys.end());
+  pull.worker = rank_;
+  pull.barrier_clock = barrier_clock_;
+  pull.keys.assign(keys.begin(), keys.end());
+  pull.rows.assign(values.begin(), values.end());
+  return note(std::move(pull));
 }
 
 template <class Keys>
 absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys) {
-  const absl::StatusOr<Floors> floors = this->floors(table, keys);
-  RETURN_IF_ERROR(floors.status());
+  const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
+  RETURN_IF_ERROR(number.status());
   const Clock clock = session_.current_clock();
   return std::visit(
       [&]<class Value>(Table<Value>* from) -> absl::Status {
@@ -311,19 +283,16 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
           return fmt::format("worker {} at clock {} has pulled keys {} of table {}: {}", rank_, clock,
                              list(keys), table, list(values));
         });
-        Read read{.reader = rank_,
-                  .table = table,
-                  .clock = clock,
-                  .barrier_clock = barrier_clock_,
-                  .monotone = reads_are_monotone(table)};
+        PullEnded pull{
+            .pull = *number, .table = table, .clock = clock, .monotone = reads_are_monotone(table)};
         // Pulls under way count in the same histogram.
         if (keys.size() == 1 && pulls_.empty()) {
           const std::vector<std::uint64_t>& now = from->staleness().reads_by_lag;
           const auto differs = std::mismatch(lags.begin(), lags.end(), now.begin()).first;
           const auto lag = static_cast<Clock>(differs - lags.begin());
-          if (lag + 1 < static_cast<Clock>(lags.size())) read.claimed = clock - lag;
+          if (lag + 1 < static_cast<Clock>(lags.size())) pull.claimed = clock - lag;
         }
-        return check_rows<Value>(read, *floors, keys, values);
+        return end_pull<Value>(std::move(pull), keys, values);
       },
       tables_[table]);
 }
@@ -349,12 +318,12 @@ absl::Status Workload::start_pull() {
       [&]<class Value>(Table<Value>* from) -> absl::Status {
         std::vector<std::byte> bytes(keys.size() * width(table) * sizeof(Value));
         const std::span<Value> values(reinterpret_cast<Value*>(bytes.data()), keys.size() * width(table));
-        absl::StatusOr<Floors> floors = this->floors(table, keys);
-        RETURN_IF_ERROR(floors.status());
+        const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
+        RETURN_IF_ERROR(number.status());
         OperationOptions options;
         if (!pulls_.empty() && chance(random_, 0.3)) options.after = {pulls_.back().pending};
         Pending pending = from->pull_async(keys, values, options);
-        pulls_.push_back({table, std::move(keys), *std::move(floors), std::move(bytes), std::move(pending)});
+        pulls_.push_back({*number, table, std::move(keys), std::move(bytes), std::move(pending)});
         return absl::OkStatus();
       },
       tables_[table]);
@@ -364,16 +333,13 @@ absl::Status Workload::end_pulls() {
   for (; !pulls_.empty(); pulls_.pop_front()) {
     AsyncPull& pull = pulls_.front();
     RETURN_IF_ERROR(pull.pending.wait());
-    const Read read{.reader = rank_,
-                    .table = pull.table,
-                    .clock = session_.current_clock(),
-                    .barrier_clock = barrier_clock_,
-                    .monotone = false};
+    const PullEnded ended{
+        .pull = pull.number, .table = pull.table, .clock = session_.current_clock(), .monotone = false};
     const absl::Status status = std::visit(
         [&]<class Value>(Table<Value>*) -> absl::Status {
           const std::span<const Value> values(reinterpret_cast<const Value*>(pull.values.data()),
                                               pull.values.size() / sizeof(Value));
-          return check_rows<Value>(read, pull.floors, pull.keys, values);
+          return end_pull<Value>(ended, pull.keys, values);
         },
         tables_[pull.table]);
     RETURN_IF_ERROR(status);
@@ -383,18 +349,13 @@ absl::Status Workload::end_pulls() {
 
 absl::Status Workload::clock(bool barrier) {
   RETURN_IF_ERROR(end_pulls());
-  RETURN_IF_ERROR(note([rank = rank_](History& history, TimePoint /*now*/) -> World::Wrong {
-    history.ledger.finish_clock(rank);
-    return {};
-  }));
+  RETURN_IF_ERROR(note(ClockBegins{rank_}));
   trace([&] {
     return fmt::format("worker {} at clock {}: {}", rank_, session_.current_clock(),
                        barrier ? "barrier" : "clock");
   });
   RETURN_IF_ERROR(barrier ? session_.barrier() : session_.clock());
-  RETURN_IF_ERROR(note([rank = rank_, clock = session_.current_clock()](History& history, TimePoint /*now*/) {
-    return history.ledger.end_clock(rank, clock);
-  }));
+  RETURN_IF_ERROR(note(ClockEnded{rank_, session_.current_clock()}));
   if (!barrier) return absl::OkStatus();
   barrier_clock_ = session_.current_clock();
   return pull_what_was_pushed_to_it();
@@ -454,15 +415,7 @@ absl::Status Workload::check_the_end() {
           const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(Value));
           digest = digest * 31 + std::hash<std::string_view>()(bytes);
-          return note([table, width = width(table), rows = std::vector<double>(values.begin(), values.end())](
-                          History& history, TimePoint /*now*/) -> World::Wrong {
-            for (Key key = 0; key < rows.size() / width; ++key) {
-              if (auto wrong =
-                      history.ledger.check_final(table, key, std::span(rows).subspan(key * width, width)))
-                return wrong;
-            }
-            return {};
-          });
+          return note(TableAtTheEnd{table, {values.begin(), values.end()}});
         },
         tables_[table]);
     RETURN_IF_ERROR(status);
@@ -471,22 +424,7 @@ absl::Status Workload::check_the_end() {
   return absl::OkStatus();
 }
 
-/// In which everybody has heard of the end of an iteration, if nobody pauses.
-constexpr auto kEndOfIterationTime = std::chrono::milliseconds(20);
-
-Iterations::Options iteration_options(const Scenario& scenario) {
-  const bool end_early =
-      std::any_of(scenario.tables.begin(), scenario.tables.end(),
-                  [](const TableShape& table) { return consistency::rules_of(table.model).ends_early; });
-  Iterations::Options options{.mini_batch = scenario.mini_batch, .end_early = end_early, .news_time = {}};
-  if (scenario.scheduler.pause_probability == 0) options.news_time = kEndOfIterationTime;
-  return options;
-}
-
 }  // namespace
-
-History::History(const Scenario& scenario)
-    : ledger(scenario.tables, scenario.workers), iterations(scenario.examples, iteration_options(scenario)) {}
 
 absl::Status run_workload(World& world, const Scenario& scenario, Session& session) {
   return Workload(world, scenario, session).run();

@@ -1,0 +1,105 @@
+#include "tests/simulation/history.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+
+namespace verbena::simulation {
+namespace {
+
+/// In which everybody has heard of the end of an iteration, if nobody pauses.
+constexpr auto kEndOfIterationTime = std::chrono::milliseconds(20);
+
+Iterations::Options iteration_options(const Scenario& scenario) {
+  const bool end_early =
+      std::any_of(scenario.tables.begin(), scenario.tables.end(),
+                  [](const TableShape& table) { return consistency::rules_of(table.model).ends_early; });
+  Iterations::Options options{.mini_batch = scenario.mini_batch, .end_early = end_early, .news_time = {}};
+  if (scenario.scheduler.pause_probability == 0) options.news_time = kEndOfIterationTime;
+  return options;
+}
+
+}  // namespace
+
+History::History(const Scenario& scenario)
+    : ledger_(scenario.tables, scenario.workers),
+      iterations_(scenario.examples, iteration_options(scenario)) {}
+
+std::optional<std::string> History::hear(const Event& event, TimePoint now) {
+  return std::visit([&](const auto& one) { return hear_one(one, now); }, event);
+}
+
+History::Wrong History::hear_one(const PushBegins& event, TimePoint /*now*/) {
+  ledger_.push(event.worker, event.table, event.key, event.delta, event.ordered);
+  return {};
+}
+
+History::Wrong History::hear_one(const PushEnded& event, TimePoint /*now*/) {
+  for (const Key key : event.keys) ledger_.end_push(event.worker, event.table, key);
+  return {};
+}
+
+History::Wrong History::hear_one(const PullBegins& event, TimePoint /*now*/) {
+  std::vector<Floor>& floors = floors_[{event.worker, event.pull}];
+  for (const Key key : event.keys) floors.push_back(ledger_.floor(event.worker, event.table, key));
+  return {};
+}
+
+History::Wrong History::hear_one(const PullEnded& event, TimePoint /*now*/) {
+  const auto begun = floors_.extract({event.worker, event.pull});
+  if (begun.empty() || begun.mapped().size() != event.keys.size()) return "a pull ended that had not begun";
+  const std::size_t width = event.rows.size() / event.keys.size();
+  for (std::size_t i = 0; i < event.keys.size(); ++i) {
+    const Read read{.reader = event.worker,
+                    .table = event.table,
+                    .clock = event.clock,
+                    .barrier_clock = event.barrier_clock,
+                    .claimed = event.claimed,
+                    .floor = begun.mapped()[i],
+                    .monotone = event.monotone};
+    if (auto wrong = ledger_.check(read, event.keys[i], std::span(event.rows).subspan(i * width, width)))
+      return wrong;
+  }
+  return {};
+}
+
+History::Wrong History::hear_one(const ClockBegins& event, TimePoint /*now*/) {
+  ledger_.finish_clock(event.worker);
+  return {};
+}
+
+History::Wrong History::hear_one(const ClockEnded& event, TimePoint /*now*/) {
+  return ledger_.end_clock(event.worker, event.clock);
+}
+
+History::Wrong History::hear_one(const ExamplesAsked& event, TimePoint now) {
+  iterations_.ask(event.worker, event.clock, now);
+  return {};
+}
+
+History::Wrong History::hear_one(const ExamplesTaken& event, TimePoint now) {
+  if (Wrong wrong = iterations_.check(event.worker, {event.first, event.last}, now)) return wrong;
+  ledger_.set_examples(event.worker, event.clock, iterations_.counts(event.worker, event.clock));
+  return {};
+}
+
+History::Wrong History::hear_one(const TableAtTheEnd& event, TimePoint /*now*/) {
+  const std::uint64_t rows = ledger_.shapes()[event.table].rows;
+  const std::size_t width = event.rows.size() / rows;
+  for (Key key = 0; key < rows; ++key) {
+    if (auto wrong = ledger_.check_final(event.table, key, std::span(event.rows).subspan(key * width, width)))
+      return wrong;
+  }
+  return {};
+}
+
+History::Wrong History::hear_one(const WorkerLeaves& event, TimePoint /*now*/) {
+  ledger_.leave(event.worker);
+  return {};
+}
+
+History::Wrong History::hear_one(const Complaint& event, TimePoint /*now*/) {
+  return event.what;
+}
+
+}  // namespace verbena::simulation
