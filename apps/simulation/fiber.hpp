@@ -35,12 +35,12 @@ class Fiber {
   ucontext_t resumer_{};
   bool started_ = false;
   bool ended_ = false;
-  // What the sanitizers need to follow.
-  void* fake_stack_ = nullptr;
-  const void* resumer_stack_ = nullptr;
-  std::size_t resumer_stack_bytes_ = 0;
-  void* thread_fiber_ = nullptr;
-  void* thread_resumer_ = nullptr;
+  // What each sanitizer needs to follow.
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] const void* resumer_stack_ = nullptr;
+  [[maybe_unused]] std::size_t resumer_stack_bytes_ = 0;
+  [[maybe_unused]] void* thread_fiber_ = nullptr;
+  [[maybe_unused]] void* thread_resumer_ = nullptr;
 };
 
 }  // namespace verbena::simulation
