@@ -13,27 +13,28 @@ TaskId Scheduler::spawn(std::function<void()> body, double slowness) {
   task.fiber = std::make_unique<Fiber>(std::move(body));
   task.slowness = slowness;
   task.due = now_ + draw(Duration(0), std::chrono::microseconds(20));
-  return static_cast<TaskId>(tasks_.size() - 1);
+  const auto number = static_cast<TaskId>(tasks_.size() - 1);
+  due_.emplace(task.due, number);
+  return number;
 }
 
 Duration Scheduler::draw(Duration least, Duration most) {
   return Duration(std::uniform_int_distribution<Duration::rep>(least.count(), most.count())(random_));
 }
 
-TaskId Scheduler::first_due() const {
-  const auto first = std::min_element(tasks_.begin(), tasks_.end(), [](const Task& a, const Task& b) {
-    return (a.fiber->ended() ? TimePoint::max() : a.due) < (b.fiber->ended() ? TimePoint::max() : b.due);
-  });
-  return static_cast<TaskId>(first - tasks_.begin());
+void Scheduler::set_due(TaskId task, TimePoint due) {
+  auto entry = due_.extract({tasks_[task].due, task});
+  entry.value().first = tasks_[task].due = due;
+  due_.insert(std::move(entry));
 }
 
 Scheduler::Outcome Scheduler::run(Network& network, TimePoint limit, std::uint64_t max_steps) {
   network_ = &network;
   const std::uint64_t last_step = steps_ + max_steps;
   for (;;) {
-    const TaskId next = first_due();
+    if (due_.empty()) return Outcome::kAllEnded;
+    const TaskId next = due_.begin()->second;
     Task& task = tasks_[next];
-    if (task.fiber->ended()) return Outcome::kAllEnded;
     // What the network does may make another task due.
     if (const TimePoint action = network.next(); action <= task.due) {
       now_ = std::max(now_, action);
@@ -47,6 +48,7 @@ Scheduler::Outcome Scheduler::run(Network& network, TimePoint limit, std::uint64
     digest_ = (digest_ ^ static_cast<std::uint64_t>(now_.time_since_epoch().count()) ^ next) * 0x100000001b3;
     task.blocked = false;
     task.fiber->resume();
+    if (tasks_[next].fiber->ended()) due_.erase({tasks_[next].due, next});
   }
 }
 
@@ -55,14 +57,14 @@ void Scheduler::yield() {
 }
 
 void Scheduler::compute(Duration duration) {
-  Task& task = tasks_[running_];
-  task.due = now_ + std::chrono::duration_cast<Duration>(duration * task.slowness);
+  set_due(running_, now_ + std::chrono::duration_cast<Duration>(duration * tasks_[running_].slowness));
   yield();
 }
 
 void Scheduler::step(TaskId task) {
   // Outside of run(), while a job is built, nobody else can go on.
   if (network_ == nullptr || task != running_) return;
+  if (options_.max_step == Duration::zero() && options_.pause_probability == 0) return;
   const bool pauses =
       options_.pause_probability > 0 && std::bernoulli_distribution(options_.pause_probability)(random_);
   compute(pauses ? draw(options_.max_step, options_.max_pause) : draw(options_.min_step, options_.max_step));
@@ -70,14 +72,14 @@ void Scheduler::step(TaskId task) {
 
 void Scheduler::block(TaskId task, TimePoint until) {
   assert(task == running_);
-  tasks_[task].due = std::max(until, now_);
+  set_due(task, std::max(until, now_));
   tasks_[task].blocked = true;
   yield();
 }
 
 void Scheduler::wake(TaskId task) {
   if (!tasks_[task].blocked) return;
-  tasks_[task].due = std::min(tasks_[task].due, now_ + draw(Duration(0), options_.max_step));
+  set_due(task, std::min(tasks_[task].due, now_ + draw(Duration(0), options_.max_step)));
 }
 
 }  // namespace verbena::simulation

@@ -1,15 +1,18 @@
 // Runs the tasks of a simulated cluster in one thread and in virtual time. Always the task runs that is due
-// first; how long its steps take, and where it pauses, is drawn from the seed.
+// first; how long its steps take, and where it pauses, is drawn from the seed. With steps that take no time and no
+// pauses, time passes only where tasks say so: compute() and sleep().
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/simulation/fiber.hpp"
-#include "apps/simulation/simulated_transport.hpp"
+#include "apps/simulation/network.hpp"
 
 namespace verbena::simulation {
 
@@ -56,12 +59,13 @@ class Scheduler final : public Pacer {
   };
 
   [[nodiscard]] Duration draw(Duration least, Duration most);
-  [[nodiscard]] TaskId first_due() const;
+  void set_due(TaskId task, TimePoint due);
   void yield();
 
   const SchedulerOptions options_;
   std::mt19937_64 random_;
   std::vector<Task> tasks_;
+  std::set<std::pair<TimePoint, TaskId>> due_;  ///< of those that have not ended
   TaskId running_ = 0;
   Network* network_ = nullptr;
   TimePoint now_ = TimePoint(std::chrono::seconds(1));

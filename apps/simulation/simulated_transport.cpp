@@ -4,12 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
-#include <cassert>
-#include <limits>
-#include <thread>
 
-#include "transport/shm/transfer.hpp"
+#include "apps/simulation/link.hpp"
 
 namespace verbena::simulation {
 
@@ -17,542 +13,64 @@ using transport::Access;
 using transport::Connection;
 using transport::Event;
 using transport::MemoryRegion;
-using transport::Opcode;
 using transport::OperationResult;
 using transport::RemoteDescriptor;
 using transport::WorkRequest;
 
-namespace {
-
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kLineBytes = 64;
-constexpr std::uint32_t kMaxLots = 4;
-constexpr std::size_t kMaxMessageBytes = 4096;
-/// How long a peer's death stays unnoticed, at most.
-constexpr Duration kMaxDetection = std::chrono::milliseconds(5);
-
-bool is_write(Opcode opcode) {
-  return opcode == Opcode::kWrite || opcode == Opcode::kWriteNotify;
+SimulatedRegion::~SimulatedRegion() {
+  const std::lock_guard lock(network_.mutex_);
+  memory_->alive = false;
 }
 
-}  // namespace
+// ---- a connection
+// ----------------------------------------------------------------------------------------------
 
-/// Pages of a node. They stay as long as somebody maps them.
-struct Memory {
-  Memory(std::byte* memory, std::size_t size, Access rights) : data(memory), bytes(size), access(rights) {}
-  ~Memory() { ::munmap(data, bytes == 0 ? kPageBytes : bytes); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const {
-    const auto start = reinterpret_cast<std::uintptr_t>(data);
-    return address >= start && address - start <= bytes && size <= bytes - (address - start);
-  }
-
-  std::byte* const data;
-  const std::size_t bytes;
-  const Access access;
-  bool alive = true;
-};
-
-struct Request {
-  WorkRequest work;
-  std::uint64_t number = 0;
-  std::shared_ptr<Memory> local;   ///< nullptr for messages
-  std::shared_ptr<Memory> remote;  ///< once it has begun
-  std::vector<std::byte> copy;     ///< of the local memory, once the request has left it
-  std::uint32_t lots = 0;
-  std::vector<std::uint8_t> lot_of_line;
-  TimePoint arrival;
-  bool copied = false;
-  bool completed = false;  ///< its completion is raised, if it has one
-  bool arrived = false;    ///< all its bytes are where they belong
-};
-
-class SimulatedRegion final : public MemoryRegion {
- public:
-  SimulatedRegion(Network& network, std::shared_ptr<Memory> memory)
-      : MemoryRegion({memory->data, memory->bytes}, memory->access),
-        network_(network),
-        memory_(std::move(memory)) {}
-  ~SimulatedRegion() override {
-    const std::lock_guard lock(network_.mutex_);
-    memory_->alive = false;
-  }
-  [[nodiscard]] const std::shared_ptr<Memory>& memory() const { return memory_; }
-
- private:
-  Network& network_;
-  std::shared_ptr<Memory> memory_;
-};
-
-struct Grant {
-  std::uint64_t key = 0;
-  std::shared_ptr<Memory> memory;
-};
-
-/// One side's half of a link.
-struct End {
-  SimulatedTransport* node = nullptr;         ///< nullptr: closed
-  SimulatedConnection* connection = nullptr;  ///< nullptr: not taken yet, or closed
-  bool failed = false;
-  OperationResult failure = OperationResult::kOk;
-  const char* reason = "";
-  bool refused = false;                         ///< has taken fewer requests than it was given
-  std::vector<Grant> grants;                    ///< to the peer
-  std::vector<std::shared_ptr<Memory>> mapped;  ///< of the peer
-  std::deque<Request> requests;                 ///< by number
-  std::uint64_t next_number = 0;
-  TimePoint last_begin, last_completion;
-  TimePoint last_arrival;  ///< nothing posted later arrives before
-  TimePoint last_read;     ///< no write posted later shows before: a read posted earlier must not see it
-  std::deque<std::pair<Event, std::string>> held;  ///< events of a connection that is not taken yet
-
-  [[nodiscard]] bool closed() const { return node == nullptr; }
-  Request* find(std::uint64_t number) {
-    if (requests.empty() || number < requests.front().number) return nullptr;
-    const auto index = static_cast<std::size_t>(number - requests.front().number);
-    return index < requests.size() ? &requests[index] : nullptr;
-  }
-};
-
-struct Link {
-  std::array<End, 2> ends;  ///< [0] has connected, [1] has listened
-  bool broken = false;      ///< nothing moves any more
-  [[nodiscard]] bool leads_to(std::uint8_t side) const {
-    return !broken && !ends[side].closed() && !ends[side].failed;
-  }
-};
-
-class SimulatedConnection final : public Connection {
- public:
-  SimulatedConnection(Network& network, std::shared_ptr<Link> link, std::uint8_t side, TaskId task)
-      : network_(network), link_(std::move(link)), side_(side), task_(task) {}
-  ~SimulatedConnection() override {
-    const std::lock_guard lock(network_.mutex_);
-    network_.close(link_, side_);
-  }
-
-  absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override {
-    const std::lock_guard lock(network_.mutex_);
-    if (refresh()) return status_;
-    if (region.access() == Access::kLocal)
-      return absl::InvalidArgumentError("a local region cannot be granted");
-    const auto& memory = static_cast<const SimulatedRegion&>(region).memory();
-    end().grants.push_back({++network_.keys_, memory});
-    return RemoteDescriptor{reinterpret_cast<std::uintptr_t>(memory->data), memory->bytes, network_.keys_};
-  }
-
-  std::size_t post(std::span<const WorkRequest> requests) override {
-    network_.pacer_.step(task_);
-    const std::lock_guard lock(network_.mutex_);
-    network_.run_due_locked();
-    const std::size_t taken = network_.post(link_, side_, requests);
-    refresh();
-    return taken;
-  }
-
-  const std::byte* mapped(const RemoteDescriptor& remote) override {
-    const std::lock_guard lock(network_.mutex_);
-    if (!network_.options_.mapped || end().failed) return nullptr;
-    for (const Grant& grant : link_->ends[1 - side_].grants) {
-      if (grant.key != remote.key) continue;
-      if (!grant.memory->alive || grant.memory->access != Access::kRemoteRead ||
-          !grant.memory->holds(remote.address, remote.length_bytes)) {
-        return nullptr;
-      }
-      end().mapped.push_back(grant.memory);
-      return grant.memory->data + (remote.address - reinterpret_cast<std::uintptr_t>(grant.memory->data));
-    }
-    return nullptr;
-  }
-
-  [[nodiscard]] const absl::Status& status() const override { return status_; }
-
-  /// What has happened to the link meanwhile becomes the owner's knowledge: true if it has failed.
-  bool refresh() {
-    const End& mine = end();
-    if (!mine.failed || !status_.ok()) return mine.failed;
-    status_ = absl::Status(mine.failure == OperationResult::kPeerGone ? absl::StatusCode::kUnavailable
-                                                                      : absl::StatusCode::kInternal,
-                           fmt::format("{}: {}", peer_name(), mine.reason));
-    return true;
-  }
-
- private:
-  End& end() { return link_->ends[side_]; }
-
-  Network& network_;
-  std::shared_ptr<Link> link_;
-  const std::uint8_t side_;
-  const TaskId task_;
-  absl::Status status_;
-};
-
-void WallClock::block(TaskId /*task*/, TimePoint until) {
-  // In slices: others wake nobody here.
-  std::this_thread::sleep_until(std::min(until, now() + std::chrono::milliseconds(1)));
+SimulatedConnection::~SimulatedConnection() {
+  const std::lock_guard lock(network_.mutex_);
+  network_.close(link_, side_);
 }
 
-// ---- the network
-// ---------------------------------------------------------------------------------------------
-
-Network::Network(Pacer& pacer, const NetworkOptions& options)
-    : pacer_(pacer), options_(options), random_(options.seed) {}
-
-Network::~Network() = default;
-
-std::unique_ptr<SimulatedTransport> Network::make_transport(TaskId task, std::string name) {
-  return std::unique_ptr<SimulatedTransport>(new SimulatedTransport(*this, task, std::move(name)));
+absl::StatusOr<RemoteDescriptor> SimulatedConnection::grant(const MemoryRegion& region) {
+  const std::lock_guard lock(network_.mutex_);
+  if (refresh()) return status_;
+  if (region.access() == Access::kLocal)
+    return absl::InvalidArgumentError("a local region cannot be granted");
+  const auto& memory = static_cast<const SimulatedRegion&>(region).memory();
+  end().grants.push_back({++network_.keys_, memory});
+  return RemoteDescriptor{reinterpret_cast<std::uintptr_t>(memory->data), memory->bytes, network_.keys_};
 }
 
-Duration Network::latency() {
-  return between(TimePoint(options_.min_latency), TimePoint(options_.max_latency)).time_since_epoch();
-}
-
-TimePoint Network::between(TimePoint first, TimePoint last) {
-  if (last <= first) return first;
-  return first + Duration(below(static_cast<std::uint64_t>((last - first).count()) + 1));
-}
-
-bool Network::chance(double probability) {
-  return probability > 0 && std::bernoulli_distribution(probability)(random_);
-}
-
-std::uint64_t Network::below(std::uint64_t bound) {
-  return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random_);
-}
-
-TimePoint Network::next() const {
-  const std::lock_guard lock(mutex_);
-  return actions_.empty() ? TimePoint::max() : actions_.front().at;
-}
-
-void Network::run_due() {
-  const std::lock_guard lock(mutex_);
-  run_due_locked();
-}
-
-void Network::run_due_locked() {
-  const TimePoint now = pacer_.now();
-  while (!actions_.empty() && actions_.front().at <= now) {
-    std::pop_heap(actions_.begin(), actions_.end(), Later());
-    const Action action = std::move(actions_.back());
-    actions_.pop_back();
-    run(action);
-  }
-}
-
-void Network::at(TimePoint time, Action::Kind kind, const std::shared_ptr<Link>& link, std::uint8_t side,
-                 std::uint64_t request, std::uint32_t lot) {
-  actions_.push_back({time, ++sequence_, kind, side, lot, request, link});
-  std::push_heap(actions_.begin(), actions_.end(), Later());
-}
-
-void Network::run(const Action& action) {
-  const bool of_a_request =
-      action.kind != Action::Kind::kAnnounce && action.kind != Action::Kind::kDisconnect;
-  // Where the way has ended, the disconnection to come tells what has become of the request.
-  if (of_a_request && !action.link->leads_to(1 - action.side)) return;
-  switch (action.kind) {
-    case Action::Kind::kBegin:
-      return begin(action.link, action.side, action.request);
-    case Action::Kind::kLot:
-      return move_lot(action.link, action.side, action.request, action.lot);
-    case Action::Kind::kLeave:
-      return leave(action.link, action.side, action.request);
-    case Action::Kind::kArrive:
-      return arrive(action.link, action.side, action.request);
-    case Action::Kind::kAnnounce:
-      return announce(action.link);
-    case Action::Kind::kDisconnect:
-      return fail(action.link, action.side, OperationResult::kPeerGone, "it is gone");
-  }
-}
-
-std::size_t Network::post(const std::shared_ptr<Link>& link, std::uint8_t side,
-                          std::span<const WorkRequest> requests) {
-  End& end = link->ends[side];
-  std::size_t taken = 0;
-  for (const WorkRequest& request : requests) {
-    if (end.failed) break;
-    if (end.requests.size() >= options_.queue_depth) {
-      end.refused = true;
-      break;
-    }
-    if (chance(options_.partial_post_probability)) {
-      end.node->unblocked_ = true;
-      break;
-    }
-    schedule(link, side, request);
-    ++taken;
-  }
+std::size_t SimulatedConnection::post(std::span<const WorkRequest> requests) {
+  network_.pacer_.step(task_);
+  const std::lock_guard lock(network_.mutex_);
+  network_.run_due_locked();
+  const std::size_t taken = network_.post(link_, side_, requests);
+  refresh();
   return taken;
 }
 
-/// Draws the times at which a request begins, moves, leaves and arrives.
-void Network::schedule(const std::shared_ptr<Link>& link, std::uint8_t side, const WorkRequest& work) {
-  End& end = link->ends[side];
-  const TimePoint now = pacer_.now();
-  Request& request = end.requests.emplace_back();
-  request.work = work;
-  request.number = end.next_number++;
-  const std::size_t size = work.local.size();
-  if (work.opcode == Opcode::kSend) {
-    request.copy.assign(work.local.begin(), work.local.end());
-    request.copied = true;
-  } else if (work.region != nullptr) {
-    request.local = static_cast<const SimulatedRegion*>(work.region)->memory();
-  }
-  if (work.opcode == Opcode::kRead) ++end.node->reads_;
-
-  const TimePoint begins = end.last_begin = std::max(now, end.last_begin);
-  const Duration carried =
-      latency() + Duration(static_cast<std::int64_t>(static_cast<double>(size) / options_.bytes_per_ns));
-  at(begins, Action::Kind::kBegin, link, side, request.number);
-  TimePoint first_visible = std::max(begins, end.last_read);
-  TimePoint arrives = std::max(begins + carried, end.last_arrival);
-  TimePoint completes;
-  if (work.opcode == Opcode::kRead) {
-    // It sees all writes before it, and none after it.
-    first_visible = std::max(begins + latency(), end.last_arrival);
-    arrives = first_visible + carried;
-    end.last_read = arrives;
-    completes = std::max(arrives + latency(), end.last_completion);
-  } else {
-    for (const Request& other : end.requests) {
-      // Where writes overlap, the last one wins.
-      if (!other.arrived && other.number != request.number && is_write(other.work.opcode) &&
-          other.work.remote.address < work.remote.address + size &&
-          work.remote.address < other.work.remote.address + other.work.local.size()) {
-        first_visible = std::max(first_visible, other.arrival);
-      }
+const std::byte* SimulatedConnection::mapped(const RemoteDescriptor& remote) {
+  const std::lock_guard lock(network_.mutex_);
+  if (!network_.options_.mapped || end().failed) return nullptr;
+  for (const Grant& grant : link_->ends[1 - side_].grants) {
+    if (grant.key != remote.key) continue;
+    if (!grant.memory->alive || grant.memory->access != Access::kRemoteRead ||
+        !grant.memory->holds(remote.address, remote.length_bytes)) {
+      return nullptr;
     }
-    completes = std::max(between(begins, arrives), end.last_completion);
-    arrives = std::max(arrives, first_visible);
+    end().mapped.push_back(grant.memory);
+    return grant.memory->data + (remote.address - reinterpret_cast<std::uintptr_t>(grant.memory->data));
   }
-  end.last_arrival = request.arrival = arrives;
-  end.last_completion = completes;
-
-  if (work.opcode != Opcode::kSend && size > 0) {
-    const std::size_t lines = (work.remote.address % kLineBytes + size + kLineBytes - 1) / kLineBytes;
-    request.lots = lines > 1 && chance(options_.split_probability)
-                       ? static_cast<std::uint32_t>(std::min<std::size_t>(kMaxLots, lines))
-                       : 1;
-    if (request.lots > 1) {
-      request.lot_of_line.resize(lines);
-      for (std::uint8_t& lot : request.lot_of_line) lot = static_cast<std::uint8_t>(below(request.lots));
-    }
-    for (std::uint32_t lot = 0; lot < request.lots; ++lot) {
-      at(between(first_visible, arrives), Action::Kind::kLot, link, side, request.number, lot);
-    }
-  }
-  if (work.opcode != Opcode::kRead) at(completes, Action::Kind::kLeave, link, side, request.number);
-  at(arrives, Action::Kind::kArrive, link, side, request.number);
-  if (work.opcode == Opcode::kRead) at(completes, Action::Kind::kLeave, link, side, request.number);
+  return nullptr;
 }
 
-/// Checks rights.
-void Network::begin(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
-  End& end = link->ends[side];
-  const End& peer = link->ends[1 - side];
-  Request* const request = end.find(number);
-  if (request == nullptr) return;
-  const WorkRequest& work = request->work;
-  if (work.opcode == Opcode::kSend) {
-    if (request->copy.size() > kMaxMessageBytes)
-      fail(link, side, OperationResult::kDeviceError, "a message is too long");
-    return;
-  }
-  const auto start = reinterpret_cast<std::uintptr_t>(work.local.data());
-  const Access right = work.opcode == Opcode::kRead ? Access::kRemoteRead : Access::kRemoteWrite;
-  const auto granted = std::find_if(peer.grants.begin(), peer.grants.end(),
-                                    [&](const Grant& grant) { return grant.key == work.remote.key; });
-  const bool local_is_right =
-      request->local && (work.local.empty() || request->local->holds(start, work.local.size()));
-  const bool remote_is_right = granted != peer.grants.end() && granted->memory->alive &&
-                               granted->memory->access == right &&
-                               work.remote.length_bytes >= work.local.size() &&
-                               granted->memory->holds(work.remote.address, work.local.size());
-  if (!local_is_right || !remote_is_right) {
-    return fail(link, side, OperationResult::kAccessDenied,
-                "an access outside of what is registered and granted");
-  }
-  request->remote = granted->memory;
-}
-
-void Network::move_lot(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number,
-                       std::uint32_t lot) {
-  End& end = link->ends[side];
-  Request* const request = end.find(number);
-  if (request == nullptr || request->remote == nullptr) return;
-  const WorkRequest& work = request->work;
-  if (!request->remote->alive) {
-    return fail(link, side, OperationResult::kAccessDenied, "the region is gone");
-  }
-  std::byte* const remote =
-      request->remote->data + (work.remote.address - reinterpret_cast<std::uintptr_t>(request->remote->data));
-  std::byte* const local = request->copied ? request->copy.data() : work.local.data();
-  const auto move = [&](std::size_t offset, std::size_t bytes) {
-    if (work.opcode == Opcode::kRead) {
-      transport::shm::transfer(local + offset, remote + offset, bytes);
-    } else {
-      transport::shm::transfer(remote + offset, local + offset, bytes);
-    }
-  };
-  if (request->lots == 1) return move(0, work.local.size());
-  std::size_t offset = 0;
-  for (const std::uint8_t each : request->lot_of_line) {
-    const std::size_t to_boundary = kLineBytes - (work.remote.address + offset) % kLineBytes;
-    const std::size_t bytes = std::min(to_boundary, work.local.size() - offset);
-    if (each == lot) move(offset, bytes);
-    offset += bytes;
-  }
-}
-
-/// The local memory is the owner's again.
-void Network::leave(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
-  End& end = link->ends[side];
-  Request* const request = end.find(number);
-  if (request == nullptr || request->completed) return;
-  if (!request->arrived && !request->copied) {
-    request->copy.assign(request->work.local.begin(), request->work.local.end());
-    request->copied = true;
-  }
-  request->completed = true;
-  if (request->work.signaled) raise(*link, side, {.kind = Event::Kind::kCompletion, .id = request->work.id});
-  tell_of_room(end);
-}
-
-/// A waiter whose requests were refused may try again.
-void Network::tell_of_room(End& end) {
-  if (!end.refused || end.closed()) return;
-  end.refused = false;
-  end.node->unblocked_ = true;
-  pacer_.wake(end.node->task_);
-}
-
-void Network::arrive(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
-  End& end = link->ends[side];
-  Request* const request = end.find(number);
-  if (request == nullptr) return;
-  const WorkRequest& work = request->work;
-  request->arrived = true;
-  if (work.opcode == Opcode::kWriteNotify) {
-    raise(*link, 1 - side, {.kind = Event::Kind::kNotification, .notification = work.notification});
-  } else if (work.opcode == Opcode::kSend) {
-    raise(*link, 1 - side, {.kind = Event::Kind::kMessage},
-          std::string(reinterpret_cast<const char*>(request->copy.data()), request->copy.size()));
-  }
-  tell_of_room(end);
-}
-
-void Network::announce(const std::shared_ptr<Link>& link) {
-  End& end = link->ends[1];
-  if (end.closed()) return;
-  for (SimulatedTransport::Incoming& incoming : end.node->incoming_) {
-    if (incoming.link != link) continue;
-    incoming.announced = true;
-    end.node->pending_.push_back({.event = {.kind = Event::Kind::kAccepted}});
-    pacer_.wake(end.node->task_);
-  }
-}
-
-void Network::raise(Link& link, std::uint8_t side, Event event, std::string message) {
-  End& end = link.ends[side];
-  if (end.closed() || end.failed) return;
-  if (end.connection == nullptr) {
-    end.held.emplace_back(event, std::move(message));
-    return;
-  }
-  event.connection = end.connection;
-  end.node->pending_.push_back({event, std::move(message), &link, side});
-  pacer_.wake(end.node->task_);
-}
-
-/// The end of one side: completes everything outstanding, the first request with `result`.
-void Network::fail(const std::shared_ptr<Link>& link, std::uint8_t side, OperationResult result,
-                   const char* reason) {
-  End& end = link->ends[side];
-  if (end.failed) return;
-  Event completion{.kind = Event::Kind::kCompletion, .result = result};
-  // What has left arrives; the rest never does.
-  const auto first = std::find_if(end.requests.begin(), end.requests.end(),
-                                  [](const Request& request) { return !request.completed; });
-  for (auto request = first; request != end.requests.end(); ++request) {
-    completion.id = request->work.id;
-    raise(*link, side, completion);
-    completion.result = OperationResult::kFlushed;
-  }
-  end.requests.erase(first, end.requests.end());
-  if (result == OperationResult::kPeerGone) end.requests.clear();
-  raise(*link, side, {.kind = Event::Kind::kDisconnected});
-  end.failed = true;
-  end.failure = result;
-  end.reason = reason;
-  at(std::max(pacer_.now() + latency(), end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
-  if (!end.closed()) pacer_.wake(end.node->task_);
-}
-
-void Network::close(const std::shared_ptr<Link>& link, std::uint8_t side) {
-  End& end = link->ends[side];
-  if (end.closed()) return;
-  // What was posted is on its way; but nobody waits for a read any more, and its memory may go.
-  for (Request& request : end.requests) {
-    if (!request.copied && request.local != nullptr) {
-      request.copy.assign(request.work.local.begin(), request.work.local.end());
-      request.copied = true;
-    }
-    request.work.signaled = false;
-  }
-  std::erase_if(end.node->pending_, [&](const SimulatedTransport::Pending& pending) {
-    return pending.link == link.get() && pending.side == side;
-  });
-  end.held.clear();
-  end.mapped.clear();
-  end.grants.clear();
-  end.connection = nullptr;
-  end.node = nullptr;
-  at(std::max(pacer_.now() + latency(), end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
-}
-
-/// Nothing moves any more; both sides learn of it some time later.
-void Network::break_link(const std::shared_ptr<Link>& link) {
-  link->broken = true;
-  for (std::uint8_t side = 0; side < 2; ++side) {
-    at(between(pacer_.now(), pacer_.now() + kMaxDetection), Action::Kind::kDisconnect, link, side);
-  }
-}
-
-void Network::kill(SimulatedTransport& node) {
-  const std::lock_guard lock(mutex_);
-  node.dead_ = true;
-  std::erase_if(listeners_, [&](const auto& listener) { return listener.second == &node; });
-  for (const std::shared_ptr<Link>& link : links_) {
-    for (std::uint8_t side = 0; side < 2; ++side) {
-      if (link->ends[side].node != &node) continue;
-      break_link(link);
-      fail(link, side, OperationResult::kPeerGone, "this node is dead");
-      break;
-    }
-  }
-}
-
-bool Network::cut_a_link(const SimulatedTransport& node) {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Link>> mine;
-  for (const std::shared_ptr<Link>& link : links_) {
-    if (link->ends[0].node == &node || link->ends[1].node == &node) mine.push_back(link);
-  }
-  if (mine.empty()) return false;
-  break_link(mine[below(mine.size())]);
+bool SimulatedConnection::refresh() {
+  const End& mine = end();
+  if (!mine.failed || !status_.ok()) return mine.failed;
+  status_ = absl::Status(mine.failure == OperationResult::kPeerGone ? absl::StatusCode::kUnavailable
+                                                                    : absl::StatusCode::kInternal,
+                         fmt::format("{}: {}", peer_name(), mine.reason));
   return true;
-}
-
-void Network::forget_ended_links() {
-  std::erase_if(links_, [](const std::shared_ptr<Link>& link) {
-    return link->ends[0].closed() && link->ends[1].closed();
-  });
 }
 
 // ---- a node
@@ -633,6 +151,7 @@ std::unique_ptr<Connection> SimulatedTransport::take_accepted() {
   auto connection = std::make_unique<SimulatedConnection>(network_, link, 1, task_);
   End& end = link->ends[1];
   end.connection = connection.get();
+  if (end.failed) network_.touch(link, 1);
   for (auto& [event, message] : end.held) {
     event.connection = connection.get();
     pending_.push_back({event, std::move(message), link.get(), 1});
@@ -645,14 +164,14 @@ std::size_t SimulatedTransport::poll(std::span<Event> events) {
   network_.pacer_.step(task_);
   const std::lock_guard lock(network_.mutex_);
   network_.run_due_locked();
-  for (const std::shared_ptr<Link>& link : network_.links_) {
-    for (End& end : link->ends) {
-      if (end.node != this) continue;
-      if (end.connection != nullptr) end.connection->refresh();
-      while (!end.requests.empty() && end.requests.front().completed && end.requests.front().arrived)
-        end.requests.pop_front();
-    }
+  for (const auto& [link, side] : touched_) {
+    End& end = link->ends[side];
+    if (end.connection != nullptr) end.connection->refresh();
+    while (!end.requests.empty() && end.requests.front().completed && end.requests.front().arrived)
+      end.requests.pop_front();
+    end.touched = false;
   }
+  touched_.clear();
   unblocked_ = false;
   messages_.clear();
   messages_.reserve(events.size());  // events hold spans into the strings

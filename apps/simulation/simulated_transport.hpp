@@ -1,148 +1,17 @@
-// A transport for many nodes in one process, whose network keeps the transport's contract and nothing beyond
-// it: every transfer takes its time, its lines become visible in random order before its notification or
-// completion, connections overtake each other, queues fill, links break, nodes die.
-//
-// Everything that happens is a function of the seed and of the order of calls. Time comes from a Pacer: the
-// scheduler's virtual time for simulations (scheduler.hpp), the wall clock for the contract tests.
+// A node's transport over a simulated network.
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "apps/simulation/network.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::simulation {
-
-using transport::Duration;
-using transport::TimePoint;
-
-using TaskId = std::uint32_t;
-
-/// Where time comes from, and what a task does while it waits.
-class Pacer {
- public:
-  virtual ~Pacer() = default;
-  [[nodiscard]] virtual TimePoint now() const = 0;
-  /// The task has called the network: others may go on first.
-  virtual void step(TaskId task) = 0;
-  /// Returns after wake(task), at `until`, or earlier for nothing.
-  virtual void block(TaskId task, TimePoint until) = 0;
-  /// From any thread and from signal handlers. Does not call back.
-  virtual void wake(TaskId task) = 0;
-};
-
-/// Real time, for tests with real threads.
-class WallClock final : public Pacer {
- public:
-  [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
-  void step(TaskId /*task*/) override {}
-  void block(TaskId task, TimePoint until) override;
-  void wake(TaskId /*task*/) override {}
-};
-
-struct NetworkOptions {
-  std::uint64_t seed = 0;
-  Duration min_latency = std::chrono::microseconds(1);
-  Duration max_latency = std::chrono::microseconds(30);
-  double bytes_per_ns = 4;
-  double split_probability = 0.5;  ///< of a transfer: its lines move in several lots
-  double partial_post_probability = 0;
-  std::size_t queue_depth = 64;  ///< requests that a connection takes; messages find room beyond
-  bool mapped = true;            ///< false: no peer's memory can be addressed
-  std::size_t memory_bytes = std::size_t{1} << 36;  ///< the largest region
-};
-
-class SimulatedTransport;
-class SimulatedConnection;
-struct End;
-struct Link;
-
-/// All nodes' connections and what is under way between them. Thread-safe.
-class Network {
- public:
-  Network(Pacer& pacer, const NetworkOptions& options);
-  ~Network();
-
-  /// A node's transport; `task` is the one that waits in it. The network must outlive it.
-  std::unique_ptr<SimulatedTransport> make_transport(TaskId task, std::string name);
-
-  /// The node is dead: its connections fail at once, its peers learn of it some time later, what was under
-  /// way is lost.
-  void kill(SimulatedTransport& node);
-  /// Cuts a random connection of the node; false if it has none.
-  bool cut_a_link(const SimulatedTransport& node);
-
-  /// When something is to happen next; TimePoint::max() if nothing is under way.
-  [[nodiscard]] TimePoint next() const;
-  /// Lets everything happen that is due.
-  void run_due();
-
- private:
-  friend class SimulatedTransport;
-  friend class SimulatedConnection;
-  friend class SimulatedRegion;
-
-  /// What happens at a time: a step of a request, or of a side of a link.
-  struct Action {
-    enum class Kind : std::uint8_t { kBegin, kLot, kLeave, kArrive, kAnnounce, kDisconnect };
-    TimePoint at;
-    std::uint64_t sequence = 0;
-    Kind kind = Kind::kBegin;
-    std::uint8_t side = 0;
-    std::uint32_t lot = 0;
-    std::uint64_t request = 0;
-    std::shared_ptr<Link> link;
-  };
-  struct Later {
-    bool operator()(const Action& a, const Action& b) const {
-      return a.at != b.at ? a.at > b.at : a.sequence > b.sequence;
-    }
-  };
-
-  void run_due_locked();
-  void run(const Action& action);
-  void at(TimePoint time, Action::Kind kind, const std::shared_ptr<Link>& link, std::uint8_t side,
-          std::uint64_t request = 0, std::uint32_t lot = 0);
-  std::size_t post(const std::shared_ptr<Link>& link, std::uint8_t side,
-                   std::span<const transport::WorkRequest> requests);
-  void schedule(const std::shared_ptr<Link>& link, std::uint8_t side, const transport::WorkRequest& work);
-  void begin(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
-  void move_lot(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number,
-                std::uint32_t lot);
-  void leave(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
-  void arrive(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
-  void announce(const std::shared_ptr<Link>& link);
-  void raise(Link& link, std::uint8_t side, transport::Event event, std::string message = {});
-  void fail(const std::shared_ptr<Link>& link, std::uint8_t side, transport::OperationResult result,
-            const char* reason);
-  void close(const std::shared_ptr<Link>& link, std::uint8_t side);
-  void break_link(const std::shared_ptr<Link>& link);
-  void tell_of_room(End& end);
-  void forget_ended_links();
-
-  [[nodiscard]] Duration latency();
-  [[nodiscard]] TimePoint between(TimePoint first, TimePoint last);
-  [[nodiscard]] bool chance(double probability);
-  [[nodiscard]] std::uint64_t below(std::uint64_t bound);
-
-  Pacer& pacer_;
-  const NetworkOptions options_;
-  mutable std::mutex mutex_;
-  std::mt19937_64 random_;
-  std::uint64_t sequence_ = 0;
-  std::uint64_t keys_ = 0;
-  std::vector<Action> actions_;  ///< a heap, the next one first
-  std::map<std::string, SimulatedTransport*> listeners_;
-  std::vector<std::shared_ptr<Link>> links_;
-};
 
 class SimulatedTransport final : public transport::Transport {
  public:
@@ -188,6 +57,8 @@ class SimulatedTransport final : public transport::Transport {
   const std::string name_;
   std::deque<Pending> pending_;
   std::deque<Incoming> incoming_;
+  /// Of its links, those to which something has happened since the last poll().
+  std::vector<std::pair<std::shared_ptr<Link>, std::uint8_t>> touched_;
   std::vector<std::string> messages_;  ///< of the events that the last poll() returned
   std::atomic<bool> interrupted_ = false;
   bool unblocked_ = false;  ///< a connection that has refused requests has room again

@@ -1,0 +1,134 @@
+// What lies between two nodes: memory, requests under way, both ends of a link. Of the simulated network's own
+// sources only.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/simulation/network.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::simulation {
+
+inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::size_t kMaxMessageBytes = 4096;
+
+/// Pages of a node. They stay as long as somebody maps them.
+struct Memory {
+  Memory(std::byte* memory, std::size_t size, transport::Access rights)
+      : data(memory), bytes(size), access(rights) {}
+  ~Memory() { ::munmap(data, bytes == 0 ? kPageBytes : bytes); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const {
+    const auto start = reinterpret_cast<std::uintptr_t>(data);
+    return address >= start && address - start <= bytes && size <= bytes - (address - start);
+  }
+
+  std::byte* const data;
+  const std::size_t bytes;
+  const transport::Access access;
+  bool alive = true;
+};
+
+struct Request {
+  transport::WorkRequest work;
+  std::uint64_t number = 0;
+  std::shared_ptr<Memory> local;   ///< nullptr for messages
+  std::shared_ptr<Memory> remote;  ///< once it has begun
+  std::vector<std::byte> copy;     ///< of the local memory, once the request has left it
+  std::uint32_t lots = 0;
+  std::vector<std::uint8_t> lot_of_line;
+  TimePoint arrival;
+  bool copied = false;
+  bool completed = false;  ///< its completion is raised, if it has one
+  bool arrived = false;    ///< all its bytes are where they belong
+};
+
+struct Grant {
+  std::uint64_t key = 0;
+  std::shared_ptr<Memory> memory;
+};
+
+/// One side's half of a link.
+struct End {
+  SimulatedTransport* node = nullptr;         ///< nullptr: closed
+  SimulatedConnection* connection = nullptr;  ///< nullptr: not taken yet, or closed
+  bool failed = false;
+  transport::OperationResult failure = transport::OperationResult::kOk;
+  const char* reason = "";
+  bool refused = false;                         ///< has taken fewer requests than it was given
+  bool touched = false;                         ///< in its node's list of those to look at
+  std::vector<Grant> grants;                    ///< to the peer
+  std::vector<std::shared_ptr<Memory>> mapped;  ///< of the peer
+  std::deque<Request> requests;                 ///< by number
+  std::uint64_t next_number = 0;
+  TimePoint last_begin, last_completion;
+  TimePoint last_arrival;  ///< nothing posted later arrives before
+  TimePoint last_read;     ///< no write posted later shows before: a read posted earlier must not see it
+  std::deque<std::pair<transport::Event, std::string>>
+      held;  ///< events of a connection that is not taken yet
+
+  [[nodiscard]] bool closed() const { return node == nullptr; }
+  Request* find(std::uint64_t number) {
+    if (requests.empty() || number < requests.front().number) return nullptr;
+    const auto index = static_cast<std::size_t>(number - requests.front().number);
+    return index < requests.size() ? &requests[index] : nullptr;
+  }
+};
+
+struct Link {
+  std::array<End, 2> ends;  ///< [0] has connected, [1] has listened
+  bool broken = false;      ///< nothing moves any more
+  [[nodiscard]] bool leads_to(std::uint8_t side) const {
+    return !broken && !ends[side].closed() && !ends[side].failed;
+  }
+};
+
+/// The owner's hold on its memory.
+class SimulatedRegion final : public transport::MemoryRegion {
+ public:
+  SimulatedRegion(Network& network, std::shared_ptr<Memory> memory)
+      : MemoryRegion({memory->data, memory->bytes}, memory->access),
+        network_(network),
+        memory_(std::move(memory)) {}
+  ~SimulatedRegion() override;
+  [[nodiscard]] const std::shared_ptr<Memory>& memory() const { return memory_; }
+
+ private:
+  Network& network_;
+  std::shared_ptr<Memory> memory_;
+};
+
+class SimulatedConnection final : public transport::Connection {
+ public:
+  SimulatedConnection(Network& network, std::shared_ptr<Link> link, std::uint8_t side, TaskId task)
+      : network_(network), link_(std::move(link)), side_(side), task_(task) {}
+  ~SimulatedConnection() override;
+
+  absl::StatusOr<transport::RemoteDescriptor> grant(const transport::MemoryRegion& region) override;
+  std::size_t post(std::span<const transport::WorkRequest> requests) override;
+  const std::byte* mapped(const transport::RemoteDescriptor& remote) override;
+  [[nodiscard]] const absl::Status& status() const override { return status_; }
+
+  /// What has happened to the link meanwhile becomes the owner's knowledge: true if it has failed.
+  bool refresh();
+
+ private:
+  End& end() { return link_->ends[side_]; }
+
+  Network& network_;
+  std::shared_ptr<Link> link_;
+  const std::uint8_t side_;
+  const TaskId task_;
+  absl::Status status_;
+};
+
+}  // namespace verbena::simulation
