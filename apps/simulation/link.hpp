@@ -48,6 +48,7 @@ struct Request {
   std::vector<std::uint8_t> lot_of_line;
   TimePoint arrival;
   bool copied = false;
+  bool may_leave = false;  ///< completes when all before it have
   bool completed = false;  ///< its completion is raised, if it has one
   bool arrived = false;    ///< all its bytes are where they belong
 };
@@ -61,6 +62,7 @@ struct Grant {
 struct End {
   SimulatedTransport* node = nullptr;         ///< nullptr: closed
   SimulatedConnection* connection = nullptr;  ///< nullptr: not taken yet, or closed
+  std::uint32_t card = 0;                     ///< of the node, where there are cards
   bool failed = false;
   transport::OperationResult failure = transport::OperationResult::kOk;
   const char* reason = "";

@@ -39,10 +39,14 @@ Network::Network(Pacer& pacer, const NetworkOptions& options)
 Network::~Network() = default;
 
 std::unique_ptr<SimulatedTransport> Network::make_transport(TaskId task, std::string name) {
-  return std::unique_ptr<SimulatedTransport>(new SimulatedTransport(*this, task, std::move(name)));
+  std::unique_ptr<SimulatedTransport> transport(new SimulatedTransport(*this, task, std::move(name)));
+  const std::lock_guard lock(mutex_);
+  if (options_.cards != nullptr) transport->card_ = options_.cards->add();
+  return transport;
 }
 
 Duration Network::latency() {
+  if (options_.cards != nullptr) return options_.cards->latency();
   return between(TimePoint(options_.min_latency), TimePoint(options_.max_latency)).time_since_epoch();
 }
 
@@ -99,9 +103,24 @@ void Network::run(const Action& action) {
       return leave(action.link, action.side, action.request);
     case Action::Kind::kArrive:
       return arrive(action.link, action.side, action.request);
+    case Action::Kind::kReach:
+      return reach(action.link, action.side, action.request);
+    case Action::Kind::kDeliver:
+      return deliver(action.link, action.side, action.request);
+    case Action::Kind::kServe:
+      return serve(action.link, action.side, action.request);
+    case Action::Kind::kReturn:
+      return come_back(action.link, action.side, action.request);
+    case Action::Kind::kFinish:
+      return finish(action.link, action.side, action.request);
     case Action::Kind::kAnnounce:
       return announce(action.link);
     case Action::Kind::kDisconnect:
+      // Behind what is still at the card.
+      if (const TimePoint last = action.link->ends[1 - action.side].last_arrival;
+          options_.cards != nullptr && !action.link->broken && last > pacer_.now()) {
+        return at(last, action.kind, action.link, action.side);
+      }
       return fail(action.link, action.side, OperationResult::kPeerGone, "it is gone");
   }
 }
@@ -126,14 +145,11 @@ std::size_t Network::post(const std::shared_ptr<Link>& link, std::uint8_t side,
   return taken;
 }
 
-/// Draws the times at which a request begins, moves, leaves and arrives.
 void Network::schedule(const std::shared_ptr<Link>& link, std::uint8_t side, const WorkRequest& work) {
   End& end = link->ends[side];
-  const TimePoint now = pacer_.now();
   Request& request = end.requests.emplace_back();
   request.work = work;
   request.number = end.next_number++;
-  const std::size_t size = work.local.size();
   if (work.opcode == Opcode::kSend) {
     request.copy.assign(work.local.begin(), work.local.end());
     request.copied = true;
@@ -141,7 +157,18 @@ void Network::schedule(const std::shared_ptr<Link>& link, std::uint8_t side, con
     request.local = static_cast<const SimulatedRegion*>(work.region)->memory();
   }
   if (work.opcode == Opcode::kRead) ++end.node->reads_;
+  if (options_.cards == nullptr) return draw_times(link, side, request);
+  request.lots = 1;
+  const std::size_t size = work.opcode == Opcode::kRead ? 0 : work.local.size();
+  at(options_.cards->send(end.card, size, pacer_.now()), Action::Kind::kReach, link, side, request.number);
+}
 
+/// At which a request begins, moves, leaves and arrives.
+void Network::draw_times(const std::shared_ptr<Link>& link, std::uint8_t side, Request& request) {
+  End& end = link->ends[side];
+  const WorkRequest& work = request.work;
+  const std::size_t size = work.local.size();
+  const TimePoint now = pacer_.now();
   const TimePoint begins = end.last_begin = std::max(now, end.last_begin);
   const Duration carried =
       latency() + Duration(static_cast<std::int64_t>(static_cast<double>(size) / options_.bytes_per_ns));
@@ -246,19 +273,70 @@ void Network::move_lot(const std::shared_ptr<Link>& link, std::uint8_t side, std
   }
 }
 
-/// The local memory is the owner's again.
-void Network::leave(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+// With cards, the next stage is booked when one ends, so that each card serves whoever comes first.
+
+void Network::reach(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+  begin(link, side, number);
   End& end = link->ends[side];
   Request* const request = end.find(number);
-  if (request == nullptr || request->completed) return;
-  if (!request->arrived && !request->copied) {
-    request->copy.assign(request->work.local.begin(), request->work.local.end());
-    request->copied = true;
+  if (request == nullptr) return;
+  const bool read = request->work.opcode == Opcode::kRead;
+  end.last_arrival = request->arrival =
+      options_.cards->receive(link->ends[1 - side].card, read ? 0 : request->work.local.size(), pacer_.now());
+  at(request->arrival, read ? Action::Kind::kServe : Action::Kind::kDeliver, link, side, number);
+}
+
+void Network::deliver(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+  move_lot(link, side, number, 0);
+  arrive(link, side, number);
+  // The acknowledgement's way back.
+  at(pacer_.now() + latency(), Action::Kind::kLeave, link, side, number);
+}
+
+void Network::serve(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+  move_lot(link, side, number, 0);
+  const Request* const request = link->ends[side].find(number);
+  if (request == nullptr) return;
+  at(options_.cards->send(link->ends[1 - side].card, request->work.local.size(), pacer_.now()),
+     Action::Kind::kReturn, link, side, number);
+}
+
+void Network::come_back(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+  const Request* const request = link->ends[side].find(number);
+  if (request == nullptr) return;
+  at(options_.cards->receive(link->ends[side].card, request->work.local.size(), pacer_.now()),
+     Action::Kind::kFinish, link, side, number);
+}
+
+void Network::finish(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+  arrive(link, side, number);
+  leave(link, side, number);
+}
+
+/// The local memory is the owner's again once all requests before this one have left, too.
+void Network::leave(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
+  End& end = link->ends[side];
+  Request* const leaving = end.find(number);
+  if (leaving == nullptr || leaving->completed) return;
+  leaving->may_leave = true;
+  bool any = false;
+  for (Request& request : end.requests) {
+    if (request.completed) continue;
+    if (!request.may_leave) break;
+    complete(link, side, request);
+    any = true;
   }
-  request->completed = true;
+  if (any) tell_of_room(end);
+}
+
+void Network::complete(const std::shared_ptr<Link>& link, std::uint8_t side, Request& request) {
+  if (!request.arrived && !request.copied) {
+    request.copy.assign(request.work.local.begin(), request.work.local.end());
+    request.copied = true;
+  }
+  request.completed = true;
   touch(link, side);
-  if (request->work.signaled) raise(*link, side, {.kind = Event::Kind::kCompletion, .id = request->work.id});
-  tell_of_room(end);
+  if (request.work.signaled) raise(*link, side, {.kind = Event::Kind::kCompletion, .id = request.work.id});
 }
 
 /// Its owner's next poll looks at it.
@@ -360,7 +438,9 @@ void Network::close(const std::shared_ptr<Link>& link, std::uint8_t side) {
   end.grants.clear();
   end.connection = nullptr;
   end.node = nullptr;
-  at(std::max(pacer_.now() + latency(), end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
+  const TimePoint leaves =
+      options_.cards != nullptr ? options_.cards->send(end.card, 0, pacer_.now()) : pacer_.now() + latency();
+  at(std::max(leaves, end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
 }
 
 /// Nothing moves any more; both sides learn of it some time later.

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/simulation/network_cards.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::simulation {
@@ -57,12 +58,15 @@ struct NetworkOptions {
   std::size_t queue_depth = 64;  ///< requests that a connection takes; messages find room beyond
   bool mapped = true;            ///< false: no peer's memory can be addressed
   std::size_t memory_bytes = std::size_t{1} << 36;  ///< the largest region
+  /// Decide, instead of chance, how long each transfer takes; it then moves as a whole. Must outlive the network.
+  NetworkCards* cards = nullptr;
 };
 
 class SimulatedTransport;
 class SimulatedConnection;
 struct End;
 struct Link;
+struct Request;
 
 /// All nodes' connections and what is under way between them. Thread-safe.
 class Network {
@@ -91,7 +95,19 @@ class Network {
 
   /// What happens at a time: a step of a request, or of a side of a link.
   struct Action {
-    enum class Kind : std::uint8_t { kBegin, kLot, kLeave, kArrive, kAnnounce, kDisconnect };
+    enum class Kind : std::uint8_t {
+      kBegin,
+      kLot,
+      kLeave,
+      kArrive,
+      kReach,    ///< with cards, from here on: a request has reached the peer's card
+      kDeliver,  ///< a write or a message is through it
+      kServe,    ///< a read is: what it asks for is sent back
+      kReturn,   ///< a read's data has reached the card of the one who asked
+      kFinish,   ///< and is through it
+      kAnnounce,
+      kDisconnect
+    };
     TimePoint at;
     std::uint64_t sequence = 0;
     Kind kind = Kind::kBegin;
@@ -113,9 +129,16 @@ class Network {
   std::size_t post(const std::shared_ptr<Link>& link, std::uint8_t side,
                    std::span<const transport::WorkRequest> requests);
   void schedule(const std::shared_ptr<Link>& link, std::uint8_t side, const transport::WorkRequest& work);
+  void draw_times(const std::shared_ptr<Link>& link, std::uint8_t side, Request& request);
   void begin(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
   void move_lot(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number,
                 std::uint32_t lot);
+  void reach(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
+  void deliver(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
+  void serve(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
+  void come_back(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
+  void finish(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
+  void complete(const std::shared_ptr<Link>& link, std::uint8_t side, Request& request);
   void leave(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
   void arrive(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number);
   void announce(const std::shared_ptr<Link>& link);

@@ -42,6 +42,9 @@ absl::StatusOr<RemoteDescriptor> SimulatedConnection::grant(const MemoryRegion& 
 
 std::size_t SimulatedConnection::post(std::span<const WorkRequest> requests) {
   network_.pacer_.step(task_);
+  if (Meter* const meter = end().node->meter_) {
+    for (const WorkRequest& request : requests) meter->posts(request);
+  }
   const std::lock_guard lock(network_.mutex_);
   network_.run_due_locked();
   const std::size_t taken = network_.post(link_, side_, requests);
@@ -126,7 +129,9 @@ absl::StatusOr<std::unique_ptr<Connection>> SimulatedTransport::connect(const st
         SimulatedTransport& listener = *found->second;
         auto link = std::make_shared<Link>();
         link->ends[0].node = this;
+        link->ends[0].card = card_;
         link->ends[1].node = &listener;
+        link->ends[1].card = listener.card_;
         listener.incoming_.push_back({link});
         network_.forget_ended_links();
         network_.links_.push_back(link);
@@ -162,6 +167,12 @@ std::unique_ptr<Connection> SimulatedTransport::take_accepted() {
 
 std::size_t SimulatedTransport::poll(std::span<Event> events) {
   network_.pacer_.step(task_);
+  const std::size_t count = take_events(events);
+  if (meter_ != nullptr && count > 0) meter_->polled(events.first(count));
+  return count;
+}
+
+std::size_t SimulatedTransport::take_events(std::span<Event> events) {
   const std::lock_guard lock(network_.mutex_);
   network_.run_due_locked();
   for (const auto& [link, side] : touched_) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,17 @@
 #include "transport/transport.hpp"
 
 namespace verbena::simulation {
+
+/// Told what a node does, in the node's own task, which may take its time for it there: a model of what the node's
+/// processor is busy with.
+class Meter {
+ public:
+  virtual ~Meter() = default;
+  /// Before it is taken by the card.
+  virtual void posts(const transport::WorkRequest& request) = 0;
+  /// Before the poll returns them.
+  virtual void polled(std::span<const transport::Event> events) = 0;
+};
 
 class SimulatedTransport final : public transport::Transport {
  public:
@@ -31,6 +43,10 @@ class SimulatedTransport final : public transport::Transport {
   [[nodiscard]] std::size_t max_message_bytes() const override;
   [[nodiscard]] std::string_view name() const override { return "simulated"; }
 
+  /// Its card, where the network has cards.
+  [[nodiscard]] std::uint32_t card() const { return card_; }
+  /// Nobody, by default. Must outlive the transport.
+  void set_meter(Meter* meter) { meter_ = meter; }
   /// One-sided reads posted so far.
   [[nodiscard]] std::uint64_t reads() const { return reads_; }
 
@@ -52,6 +68,8 @@ class SimulatedTransport final : public transport::Transport {
   SimulatedTransport(Network& network, TaskId task, std::string name)
       : network_(network), task_(task), name_(std::move(name)) {}
 
+  std::size_t take_events(std::span<transport::Event> events);
+
   Network& network_;
   const TaskId task_;
   const std::string name_;
@@ -63,6 +81,8 @@ class SimulatedTransport final : public transport::Transport {
   std::atomic<bool> interrupted_ = false;
   bool unblocked_ = false;  ///< a connection that has refused requests has room again
   bool dead_ = false;
+  std::uint32_t card_ = 0;
+  Meter* meter_ = nullptr;
   std::uint64_t reads_ = 0;
 };
 

@@ -67,6 +67,20 @@ Backend simulated_backend(bool mapped) {
                                0)] { return fmt::format("sim:contract-{}", ++*counter); }};
 }
 
+/// As experiments have it: cards decide when what arrives.
+Backend simulated_cards_backend() {
+  struct Simulated {
+    simulation::WallClock clock;
+    simulation::NetworkCards cards{{.latency = std::chrono::microseconds(5), .bits_per_second = 40e9}};
+    simulation::Network network{clock, {.mapped = false, .cards = &cards}};
+  };
+  const auto simulated = std::make_shared<Simulated>();
+  return {.name = "simulated_cards",
+          .make_transport = [simulated] { return simulated->network.make_transport(0, "simulated"); },
+          .make_address = [counter = std::make_shared<std::atomic<int>>(
+                               0)] { return fmt::format("sim:cards-{}", ++*counter); }};
+}
+
 }  // namespace
 
 std::vector<Backend> contract_backends() {
@@ -74,6 +88,7 @@ std::vector<Backend> contract_backends() {
           faulty_backend(),
           simulated_backend(true),
           simulated_backend(false),
+          simulated_cards_backend(),
           verbs_backend("verbs", {}),
           verbs_backend("verbs_without_immediate", {.iwarp = true})};
 }
