@@ -16,6 +16,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr double kMostFactor = 1000;
+constexpr std::uint32_t kMostCompetitors = 64;
 /// A paused worker does not answer its transport; longer pauses would look like its death.
 constexpr nanoseconds kLongestPause = std::chrono::seconds(10);
 
@@ -57,6 +58,18 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
     rule.every = *every;
     return absl::OkStatus();
   }
+  if (name == "competitors") {
+    const std::optional<std::uint32_t> competitors = parse_whole<std::uint32_t>(value);
+    if (!competitors || *competitors < 1 || *competitors > kMostCompetitors) {
+      return expected(fmt::format("a whole number from 1 to {}", kMostCompetitors));
+    }
+    rule.competitors = *competitors;
+    return absl::OkStatus();
+  }
+  if (name == "core") {
+    rule.core = parse_whole<std::uint32_t>(value);
+    return rule.core ? absl::OkStatus() : expected("a core's number, from 0,");
+  }
   return absl::InvalidArgumentError(fmt::format("there is no {}=", name));
 }
 
@@ -69,7 +82,8 @@ nanoseconds read_clock(clockid_t clock) {
 }  // namespace
 
 absl::StatusOr<SlowRule> parse_slow(std::string_view text) {
-  constexpr std::string_view kForm = "worker=R|all,factor=F or worker=R|all,pause=TIME,every=CLOCKS";
+  constexpr std::string_view kForm =
+      "worker=R|all,factor=F or worker=R|all,pause=TIME,every=CLOCKS or worker=R|all,competitors=N[,core=K]";
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(
         fmt::format("\"{}\": {}{}{} is expected", text, why, why.empty() ? "" : "; ", kForm));
@@ -90,7 +104,9 @@ absl::StatusOr<SlowRule> parse_slow(std::string_view text) {
   const auto has = [&](std::string_view name) {
     return std::find(seen.begin(), seen.end(), name) != seen.end();
   };
-  if (!has("worker") || has("pause") != has("every") || (!has("factor") && !has("pause"))) return refuse("");
+  const bool slows = has("factor") || has("pause") || has("competitors");
+  if (!has("worker") || !slows || has("pause") != has("every") || (has("core") && !has("competitors")))
+    return refuse("");
   return rule;
 }
 

@@ -26,9 +26,11 @@ struct SlowRule {
   double factor = 1;                    ///< a mini-batch lasts so many times its processor time
   std::chrono::nanoseconds pause{0};    ///< before one clock() in `every`
   std::int64_t every = 0;               ///< 0: no pauses
+  std::uint32_t competitors = 0;        ///< busy threads on its core (apps/conditions/competitors.hpp)
+  std::optional<std::uint32_t> core;    ///< that core; nothing: any
 };
 
-/// "worker=1,factor=3"; "worker=all,pause=200ms,every=20". INVALID_ARGUMENT says what was expected.
+/// "worker=1,factor=3"; "worker=all,pause=200ms,every=20"; "worker=1,competitors=1,core=0". INVALID_ARGUMENT says what was expected.
 absl::StatusOr<SlowRule> parse_slow(std::string_view text);
 
 /// Where a slowdown has its time from, and what it does with it.

@@ -130,8 +130,10 @@ void add_condition_options(CLI::App& command, JobOptions& options) {
           "--slow", options.slow,
           "Slow workers down: worker=1,factor=3 makes each mini-batch of worker 1 last three times its "
           "processor time, by sleeping; worker=all,pause=200ms,every=20 makes each worker pause before "
-          "one clock in 20. May be given several times; factors of one worker are multiplied "
-          "(docs/experiments.md).")
+          "one clock in 20; worker=1,competitors=1 pins worker 1 to a core (core=K: that one) together with "
+          "a "
+          "busy thread, which makes no two runs alike. May be given several times; factors of one worker are "
+          "multiplied, its competitors added up (docs/experiments.md).")
       ->type_name("worker=R|all,…")
       ->check(accepted_by([](const std::string& text) { return parse_slow(text).status(); }))
       ->expected(1)

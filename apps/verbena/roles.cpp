@@ -1,10 +1,13 @@
 #include "apps/verbena/roles.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "apps/conditions/competitors.hpp"
 #include "apps/verbena/meeting.hpp"
 #include "consistency/model.hpp"
 #include "server/driver.hpp"
@@ -89,6 +92,12 @@ class Servers {
 
 absl::Status train(Application& application, const JobOptions& job, std::uint32_t worker, Servers& servers,
                    Outlet& outlet, const std::atomic<bool>& stop) {
+  const std::vector<SlowRule> slow = slow_rules(job);
+  const absl::StatusOr<std::unique_ptr<Competitors>> competitors = Competitors::start(slow, worker);
+  if (!competitors.ok()) return competitors.status();
+  if ((*competitors)->count() > 0)
+    spdlog::info("worker {}: on core {} with {} busy threads", worker, (*competitors)->core(),
+                 (*competitors)->count());
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(job.transport);
   if (!transport.ok()) return transport.status();
   absl::StatusOr<std::vector<std::string>> addresses = servers.addresses();
@@ -105,7 +114,7 @@ absl::Status train(Application& application, const JobOptions& job, std::uint32_
                         .consistency = *consistency::parse_model(job.consistency),
                         .reporter = reporter,
                         .stop = stop,
-                        .slowdown = Slowdown(slow_rules(job), worker)};
+                        .slowdown = Slowdown(slow, worker)};
   const double waited_before = (*session)->statistics().waited_seconds;  // for the servers to appear
   const Stopwatch stopwatch;
   absl::Status status = application.run_worker(context);

@@ -13,21 +13,10 @@
 namespace verbena::process_test {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
-
 std::string contents(const std::filesystem::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
-}
-
-bool wait_until(const std::function<bool()>& condition, std::chrono::duration<double> patience) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 /// Between fork() and exec().
@@ -88,11 +77,11 @@ std::vector<pid_t> Program::children(const std::string& subcommand) const {
 }
 
 bool Program::wait_for_children(const std::string& subcommand, std::size_t count) const {
-  return wait_until([&] { return children(subcommand).size() == count; }, kPatience);
+  return wait_until([&] { return children(subcommand).size() == count; });
 }
 
 bool Program::wait_for_output(const std::string& text) const {
-  return wait_until([&] { return (read("out") + read("err")).find(text) != std::string::npos; }, kPatience);
+  return wait_until([&] { return (read("out") + read("err")).find(text) != std::string::npos; });
 }
 
 Ended Program::wait() {
@@ -110,6 +99,15 @@ Ended Program::wait() {
 Ended run(const std::string& path, const std::vector<std::string>& arguments,
           const std::filesystem::path& scratch, const std::function<void()>& prepare) {
   return Program(path, arguments, scratch, prepare).wait();
+}
+
+bool wait_until(const std::function<bool()>& condition, std::chrono::duration<double> patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 bool alive(pid_t pid) {

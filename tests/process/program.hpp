@@ -52,6 +52,9 @@ Ended run(
     const std::string& path, const std::vector<std::string>& arguments, const std::filesystem::path& scratch,
     const std::function<void()>& prepare = [] {});
 
+/// Waits for what happens by itself, for as long as any host may need.
+bool wait_until(const std::function<bool()>& condition,
+                std::chrono::duration<double> patience = std::chrono::seconds(60));
 /// Whether there is such a process that is not a zombie.
 bool alive(pid_t pid);
 /// Waits up to `seconds` for all of them to go.

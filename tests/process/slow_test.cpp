@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -72,6 +74,39 @@ TEST_F(SlowTest, ChangesTheTimeAndNotTheModel) {
   EXPECT_THAT(slow.at("printed"), ::testing::Not(::testing::IsEmpty()));
 }
 
+TEST_F(SlowTest, CompetitorsDoNotChangeTheModel) {
+  const json quick = of_kind(train({}), "summary");
+  const json slow = of_kind(train({"--slow", "worker=all,competitors=1"}), "summary");
+  EXPECT_EQ(slow.at("objectives"), quick.at("objectives"));
+  EXPECT_THAT(slow.at("slow"), ElementsAre("worker=all,competitors=1"));
+}
+
+/// Threads of a process that are there to keep a core busy.
+std::size_t count_competitors(pid_t pid) {
+  std::size_t count = 0;
+  std::error_code gone;
+  std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", gone);
+  for (; !gone && thread != std::filesystem::directory_iterator(); thread.increment(gone)) {
+    if (verbena::testing::contents(thread->path() / "comm") == "competitor\n") ++count;
+  }
+  return count;
+}
+
+TEST_F(SlowTest, CompetitorsAreTheirWorkersAndDieWithIt) {
+  Program program(COUNTER_PROGRAM,
+                  {"run", "counter", "--workers", "2", "--iterations", "1000000", "--milliseconds", "10",
+                   "--slow", "worker=1,competitors=2", "--slow", "worker=1,competitors=1"},
+                  folder_.path());
+  ASSERT_TRUE(program.wait_for_children("worker", 2));
+  const std::vector<pid_t> workers = program.children("worker");
+  EXPECT_TRUE(wait_until([&] { return count_competitors(workers[1]) == 3; }));
+  EXPECT_EQ(count_competitors(workers[0]), 0U);
+  ::kill(workers[1], SIGKILL);
+  EXPECT_EQ(program.wait().status, 1);
+  EXPECT_TRUE(gone(workers, 0));
+  EXPECT_EQ(count_competitors(workers[1]), 0U);
+}
+
 TEST_F(SlowTest, NetworkChangesTheTimeAndNotTheModel) {
   const json quick = of_kind(train({}), "summary");
   EXPECT_TRUE(quick.at("network").is_null());
@@ -93,6 +128,11 @@ TEST_F(SlowTest, WhatCannotBeIsOneLine) {
       {{"--slow", "worker=2,factor=3"},
        "--slow worker=2,factor=3: workers count from 0, it must be less than"},
       {{"--slow", "worker=1"}, "--slow: \"worker=1\": worker=R|all,factor=F or"},
+      {{"--slow", "worker=1,core=0"}, "or worker=R|all,competitors=N[,core=K] is expected"},
+      {{"--slow", "worker=1,competitors=1,core=1023"},
+       "verbena: error: --slow core=1023: worker 1 may use these cores of its host: "},
+      {{"--slow", "worker=1,competitors=1,core=0", "--slow", "worker=1,competitors=1,core=1"},
+       "verbena: error: --slow: worker 1 cannot be on both core 0 and core 1"},
       {{"--network", "latency=10"}, "--network: \"latency=10\": a latency of at most 1s"},
       {{"--network", "latency=1ms", "--baseline"}, "--network is for servers and workers"},
       {{"--network", "latency=1ms", "--read-path", "in-place"}, "--read-path in-place is not over a network"},

@@ -138,7 +138,7 @@ TEST(SlowdownTest, PausesAreSpread) {
               ElementsAre(ElementsAre(20, 40), ElementsAre(8, 28), ElementsAre(16, 36), ElementsAre(3, 23)));
 }
 
-TEST(ParseSlowTest, ReadsBothKinds) {
+TEST(ParseSlowTest, ReadsAllKinds) {
   const auto lasting = parse_slow("worker=1,factor=3");
   ASSERT_TRUE(lasting.ok()) << lasting.status();
   EXPECT_EQ(lasting->worker, 1U);
@@ -150,6 +150,12 @@ TEST(ParseSlowTest, ReadsBothKinds) {
   EXPECT_EQ(pauses->factor, 1);
   EXPECT_EQ(pauses->pause, microseconds(1500));
   EXPECT_EQ(pauses->every, 20);
+  EXPECT_EQ(pauses->competitors, 0U);
+  const auto load = parse_slow("worker=2,competitors=3,core=1");
+  ASSERT_TRUE(load.ok()) << load.status();
+  EXPECT_EQ(load->competitors, 3U);
+  EXPECT_EQ(load->core, 1U);
+  EXPECT_EQ(parse_slow("worker=2,competitors=3")->core, std::nullopt);
 }
 
 TEST(ParseSlowTest, SaysWhatWasExpected) {
@@ -171,6 +177,12 @@ TEST(ParseSlowTest, SaysWhatWasExpected) {
       {"worker=1,pause=1s,every=0", "every=0: a number of clocks"},
       {"worker=1,factor=2,factor=3", "factor= comes twice"},
       {"worker=1,speed=2", "there is no speed="},
+      {"worker=1,competitors=0", "competitors=0: a whole number from 1 to 64"},
+      {"worker=1,competitors=65", "competitors=65: a whole number from 1 to 64"},
+      {"worker=1,competitors=-1", "competitors=-1: a whole number from 1 to 64"},
+      {"competitors=1", "worker=R|all,competitors=N[,core=K] is expected"},
+      {"worker=1,core=0", "worker=R|all,competitors=N[,core=K] is expected"},
+      {"worker=1,competitors=1,core=first", "core=first: a core's number"},
       {"worker=1,factor=2,", "worker=R|all,factor=F or"},
   };
   for (const auto& [text, expected] : cases) {
