@@ -178,9 +178,10 @@ void MatrixFactorization::add_options(CLI::App& command) {
   command
       .add_option(
           "--clocks-per-iteration", clocks_per_iteration_,
-          "blocks of items, which the workers train in turns; 0: workers x (staleness + 1). With fewer "
-          "than workers, some train the same items at a time and what they learn is added up: that "
-          "needs a smaller --learning-rate")
+          "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
+          "a worker trains another one; 0: workers x (staleness + 1). With fewer than workers, some "
+          "train the same items at a time and what they learn is added up: that needs a smaller "
+          "--learning-rate")
       ->capture_default_str();
   command.add_option("--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
       ->capture_default_str();

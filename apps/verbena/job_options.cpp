@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_join.h"
 #include "apps/options/validators.hpp"
+#include "apps/verbena/manual_formatter.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
 #include "transport/verbs/address.hpp"
@@ -70,7 +71,8 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "further ahead. essp:S: the same bound, and servers push fresh rows to those who read them. "
           "bounded-delay:S: as ssp:S, but the wait is at the end of an iteration. asp: nobody waits, nothing "
           "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
-          "at most V / sqrt(iteration) in every number.")
+          "at most V / sqrt(iteration) in every number. docs/consistency.md explains and draws them. On one "
+          "host reads miss less than these allow, unless --read-path is cached.")
       ->type_name("MODEL")
       ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
       ->group(kConsistency)
@@ -78,8 +80,10 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
   command
       .add_option(
           "--read-path", options.read_path,
-          "Where a pull finds a row: in-place reads the server's memory, which is mapped on one host; cached "
-          "reads this worker's row cache; auto takes in-place where it can.")
+          "Where a pull finds a row: in-place reads the server's memory, which is mapped on one host, "
+          "so that under ssp, essp and the like it sees the newest of everything; cached reads this "
+          "worker's row cache, as between hosts, and shows what the models promise and cost there; "
+          "auto takes in-place where it can.")
       ->type_name("auto|in-place|cached")
       ->check(one_of({"auto", "in-place", "cached"}))
       ->group(kConsistency)
@@ -105,6 +109,7 @@ void add_server_options(CLI::App& command, JobOptions& options) {
 }
 
 void add_address_options(CLI::App& command, JobOptions& options) {
+  command.formatter(std::make_shared<ManualFormatter>("(--job NAME | --addresses HOST:PORT,…)"));
   command
       .add_option("--job", options.job,
                   "Over shm: name of the job, the same for all its servers and workers, unlike any other's.")
@@ -300,6 +305,16 @@ std::string ApplicationOptions::value(const std::string& name) const {
     }
   }
   return {};
+}
+
+std::map<std::string, std::string> ApplicationOptions::values() const {
+  std::map<std::string, std::string> all;
+  for (const CLI::Option* option : options_) {
+    std::string value = this->value(option->get_name());
+    if (option->get_type_size() == 0) value = option->count() > 0 ? "true" : "false";
+    if (!value.empty()) all[option->get_single_name()] = std::move(value);
+  }
+  return all;
 }
 
 std::string ApplicationOptions::effective() const {

@@ -65,7 +65,7 @@ std::string kind_of(const std::vector<const CLI::App*>& commands) {
 }
 
 /// Options that must be given, by name; the rest as "[OPTION]…".
-std::string synopsis(const CLI::App* app) {
+std::string synopsis(const CLI::App* app, const std::string& also_required) {
   std::string text = full_name(app);
   const std::vector<const CLI::App*> commands = commands_of(app);
   if (!commands.empty()) {
@@ -78,6 +78,7 @@ std::string synopsis(const CLI::App* app) {
       text += fmt::format(" {} {}", option->get_name(false, false), option->get_type_name());
     }
   }
+  if (!also_required.empty()) text += " " + also_required;
   return text + " [OPTION]…";
 }
 
@@ -126,7 +127,7 @@ std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/
   const std::size_t line = description.find('\n');
   std::string out =
       fmt::format("NAME\n{:{}}{} - {}\n", "", kNameIndent, full_name(app), description.substr(0, line));
-  out += fmt::format("\nSYNOPSIS\n{}", wrap(synopsis(app), kNameIndent));
+  out += fmt::format("\nSYNOPSIS\n{}", wrap(synopsis(app, also_required_), kNameIndent));
   if (line != std::string::npos) {
     const std::size_t text = description.find_first_not_of('\n', line);
     out += fmt::format("\nDESCRIPTION\n{}", wrap(description.substr(text), kNameIndent));

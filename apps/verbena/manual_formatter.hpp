@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
 
 namespace verbena::apps {
 
@@ -10,12 +11,16 @@ namespace verbena::apps {
 /// A footer that has a section EXIT STATUS takes the place of the usual one.
 class ManualFormatter : public CLI::Formatter {
  public:
+  /// `also_required`: what the synopsis shows beside the options that are required by themselves.
+  explicit ManualFormatter(std::string also_required = "") : also_required_(std::move(also_required)) {}
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
   std::string make_subcommand(const CLI::App* command) const override;
 
  private:
   static std::string options_of(const CLI::App* app, const ManualFormatter& formatter);
+
+  const std::string also_required_;
 };
 
 }  // namespace verbena::apps

@@ -15,6 +15,7 @@ nlohmann::json settings_json(const RunSettings& settings) {
           {"workers", settings.workers},
           {"threads", settings.threads},
           {"seed", settings.seed ? nlohmann::json(*settings.seed) : nlohmann::json()},
+          {"options", settings.options},
           {"baseline", settings.baseline},
           {"network", settings.network.empty() ? nlohmann::json() : nlohmann::json(settings.network)},
           {"slow", settings.slow},

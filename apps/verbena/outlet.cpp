@@ -1,5 +1,7 @@
 #include "apps/verbena/outlet.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "apps/rendezvous/line_stream.hpp"
@@ -56,6 +58,11 @@ void ConsoleOutlet::finish() {
   absl::MutexLock lock(&mutex_);
   display_.finish();
   display_.print(summary_table(settings_, record_, now()));
+  if (settings_.baseline || settings_.workers == 1) return;
+  display_.print(
+      fmt::format("worker process {} of {} alone: the objectives are those of its part of the data; "
+                  "`verbena run` and mpirun give those of all",
+                  first_worker_ / settings_.threads, settings_.workers));
 }
 
 }  // namespace verbena::apps

@@ -60,7 +60,10 @@ void add_output_options(CLI::App& command, RunOptions& options) {
   command.add_option("--report", options.report, "Write a page with the curves of the run, for any browser.")
       ->type_name("FILE.html")
       ->group("Output");
-  command.add_flag("-q,--quiet", options.quiet, "No progress; the table at the end only.")->group("Output");
+  command
+      .add_flag("-q,--quiet", options.quiet,
+                "No progress; only what the model prints at the end, and the table.")
+      ->group("Output");
 }
 
 void add_application(CLI::App& command, Application& application, const CarryOutRun& carry_out, Run* run) {

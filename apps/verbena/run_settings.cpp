@@ -24,6 +24,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.main_objective = application.main_objective();
   settings.iterations = application.iterations();
   settings.seed = seed_of(options);
+  settings.options = options.values();
   settings.baseline = baseline;
   settings.consistency = "none";
   settings.transport = "none";

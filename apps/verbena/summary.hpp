@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct RunSettings {
   std::uint32_t workers = 1;  ///< processes
   std::uint32_t threads = 1;  ///< workers in each of them
   std::optional<std::uint64_t> seed;
+  std::map<std::string, std::string>
+      options;  ///< the application's own that have a value, by name without dashes
   bool baseline = false;
   std::string network;            ///< as on the command line; empty: as it is
   std::vector<std::string> slow;  ///< workers that were slowed down, as on the command line

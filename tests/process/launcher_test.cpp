@@ -111,7 +111,7 @@ TEST_F(LauncherTest, ThreadsAreWorkersOfTheirOwn) {
 }
 
 TEST_F(LauncherTest, MetricsEndWithTheSummaryAsPrinted) {
-  const Ended ended = run_counter({"--metrics", path("metrics.jsonl"), "--seed", "7"});
+  const Ended ended = run_counter({"--metrics", path("metrics.jsonl"), "--seed", "7", "--words", "said"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   std::vector<json> lines;
   std::istringstream text(contents("metrics.jsonl"));
@@ -130,6 +130,8 @@ TEST_F(LauncherTest, MetricsEndWithTheSummaryAsPrinted) {
   EXPECT_EQ(summary.at("workers"), 2);
   EXPECT_EQ(summary.at("threads"), 1);
   EXPECT_EQ(summary.at("seed"), 7);
+  const json options = {{"iterations", "5"}, {"seed", "7"}, {"words", "said"}};
+  EXPECT_EQ(summary.at("options"), options);
   EXPECT_EQ(summary.at("throughput_unit"), "rows");
   EXPECT_EQ(summary.at("objectives").at("workers_heard"), 2);
   EXPECT_EQ(summary.at("mean_clock_differential"), -1);
@@ -142,6 +144,41 @@ TEST_F(LauncherTest, MetricsEndWithTheSummaryAsPrinted) {
     EXPECT_THAT(ended.out, ::testing::ContainsRegex(label + " +" + "[^\n]")) << label;
     EXPECT_THAT(ended.out, HasSubstr("  " + value.get<std::string>() + "\n")) << label;
   }
+}
+
+TEST_F(LauncherTest, ARunCanBeRepeatedFromItsMetrics) {
+  std::string ratings;
+  for (int user = 0; user < 20; ++user) {
+    for (int item = 0; item < 10; ++item)
+      ratings += std::to_string(user) + '\t' + std::to_string(item) + '\t' +
+                 std::to_string((user * item) % 5) + '\n';
+  }
+  verbena::testing::write_file(path("ratings"), ratings);
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"run", "mf", "--metrics", path("metrics")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = run(VERBENA_PROGRAM, arguments, scratch_);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    const std::string metrics = contents("metrics");
+    const std::size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
+    EXPECT_EQ(json::parse(metrics.substr(0, metrics.find('\n'))).at("options"),
+              json::parse(metrics.substr(last)).at("options"));
+    return json::parse(metrics.substr(last));
+  };
+  const json once =
+      train({"--data", path("ratings"), "--rank", "4", "--iterations", "3", "--no-biases", "--decay=0.5"});
+  const json& options = once.at("options");
+  EXPECT_EQ(options.at("data"), path("ratings"));
+  EXPECT_EQ(options.at("rank"), "4");
+  EXPECT_EQ(options.at("no-biases"), "true");
+  EXPECT_EQ(options.at("learning-rate"), "0.04");  // the default
+  EXPECT_FALSE(options.contains("output"));
+  std::vector<std::string> again;
+  for (const auto& [name, value] : options.items())
+    again.push_back("--" + name + "=" + value.get<std::string>());
+  const json repeated = train(again);
+  EXPECT_EQ(repeated.at("options"), options);
+  EXPECT_EQ(repeated.at("objectives"), once.at("objectives"));
 }
 
 TEST_F(LauncherTest, BaselineRunsWithoutServers) {
@@ -201,7 +238,8 @@ TEST_F(LauncherTest, ProcessesStartedByHandFindEachOther) {
   Program server(COUNTER_PROGRAM, with({"server"}), scratch_);
   const Ended first = worker0.wait();
   EXPECT_EQ(first.status, 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("throughput"));
+  EXPECT_THAT(first.out,
+              AllOf(HasSubstr("throughput"), HasSubstr("worker process 0 of 2 alone: the objectives are")));
   EXPECT_EQ(worker1.wait().status, 0);
   EXPECT_EQ(server.wait().status, 0);
   EXPECT_EQ(contents("count"), "10\n");
@@ -305,6 +343,24 @@ TEST_F(LauncherTest, DeviceThatIsNotThereIsAnErrorThatSaysWhatToDo) {
     const Ended ended = run(COUNTER_PROGRAM, arguments, scratch_);
     expect_one_error(ended, 1, "`verbena doctor` says what is missing");
   }
+}
+
+TEST_F(LauncherTest, SynopsisShowsWhatIsRequired) {
+  const auto synopsis = [&](const std::vector<std::string>& command) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    const std::string help = run(VERBENA_PROGRAM, arguments, scratch_).out;
+    const std::size_t begin = help.find("SYNOPSIS\n");
+    std::istringstream text(help.substr(begin, help.find("\n\n", begin) - begin));
+    std::string all;
+    for (std::string word; text >> word;) all += word + " ";
+    return all;
+  };
+  EXPECT_EQ(synopsis({"server"}),
+            "SYNOPSIS verbena server (--job NAME | --addresses HOST:PORT,…) [OPTION]… ");
+  EXPECT_EQ(synopsis({"worker", "mf"}),
+            "SYNOPSIS verbena worker mf --data FILE (--job NAME | --addresses HOST:PORT,…) [OPTION]… ");
+  EXPECT_EQ(synopsis({"run", "mf"}), "SYNOPSIS verbena run mf --data FILE [OPTION]… ");
 }
 
 TEST_F(LauncherTest, RealProgramHasHelpAndVersion) {
