@@ -10,10 +10,15 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
+# Either ccache remembers what it compiled, or headers are precompiled, which it cannot remember across folders.
 find_program(CCACHE ccache)
-if(CCACHE)
+if(CCACHE AND NOT DEFINED ENV{CCACHE_DISABLE})
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
+  set(precompile OFF)
+else()
+  set(precompile ON)
 endif()
+option(VERBENA_PRECOMPILE "precompile the headers that many sources share" ${precompile})
 
 add_library(verbena_compile INTERFACE)
 target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
@@ -41,4 +46,28 @@ function(verbena_library name)
   add_library(verbena::${name} ALIAS verbena_${name})
   target_link_libraries(verbena_${name} PUBLIC $<BUILD_INTERFACE:verbena_compile> ${ARG_DEPENDS}
                         PRIVATE ${ARG_PRIVATE_DEPENDS})
+endfunction()
+
+# Nothing in it is hot, and what it includes is costly to optimise.
+function(cold_code target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# verbena_precompiled(NAME OPTIONS … DEPENDS … HEADERS …): headers for use_precompiled(TARGET NAME). The targets must be
+# compiled alike: executables, with these options, and with what DEPENDS defines.
+function(verbena_precompiled name)
+  cmake_parse_arguments(ARG "" "" "OPTIONS;DEPENDS;HEADERS" ${ARGN})
+  if(NOT VERBENA_PRECOMPILE)
+    return()
+  endif()
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "int main() {}\n")
+  add_executable(${name} ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  target_link_libraries(${name} PRIVATE verbena_compile ${ARG_DEPENDS})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+function(use_precompiled target name)
+  if(VERBENA_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${name})
+  endif()
 endfunction()
