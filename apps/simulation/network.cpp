@@ -116,10 +116,10 @@ void Network::run(const Action& action) {
     case Action::Kind::kAnnounce:
       return announce(action.link);
     case Action::Kind::kDisconnect:
-      // Behind what is still at the card.
-      if (const TimePoint last = action.link->ends[1 - action.side].last_arrival;
-          options_.cards != nullptr && !action.link->broken && last > pacer_.now()) {
-        return at(last, action.kind, action.link, action.side);
+      // Once more, behind what the peer's card is still taking in.
+      if (options_.cards != nullptr && !action.link->broken && action.lot == 0) {
+        const TimePoint last = action.link->ends[1 - action.side].last_arrival;
+        return at(std::max(last, pacer_.now()), action.kind, action.link, action.side, 0, 1);
       }
       return fail(action.link, action.side, OperationResult::kPeerGone, "it is gone");
   }

@@ -13,13 +13,14 @@
 
 #include "apps/conditions/delayed_transport.hpp"
 #include "apps/data/generate_ratings.hpp"
-#include "apps/data/output_file.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment.hpp"
+#include "apps/verbena/experiment_output.hpp"
 #include "apps/verbena/experiment_report.hpp"
 #include "apps/verbena/format.hpp"
 #include "apps/verbena/host_run.hpp"
+#include "apps/verbena/scale_command.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
 
@@ -88,21 +89,6 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   return end;
 }
 
-absl::Status make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && std::filesystem::is_directory(path)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--output {}: cannot create the folder: {}", path, error ? error.message() : "is a file"));
-}
-
-absl::Status write_file(const std::string& path, std::string_view text) {
-  absl::StatusOr<OutputFile> file = OutputFile::create(path);
-  if (!file.ok()) return file.status();
-  file->write(text);
-  return file->commit();
-}
-
 /// Decides what was left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, CommandOptions& options) {
   ExperimentOptions& chosen = options.experiment;
@@ -112,7 +98,7 @@ absl::Status prepare(const Experiment& experiment, CommandOptions& options) {
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
   }
-  if (absl::Status status = make_folder(options.output); !status.ok()) return status;
+  if (absl::Status status = make_output_folder(options.output); !status.ok()) return status;
   if (!chosen.ratings.empty()) return absl::OkStatus();
   chosen.ratings = options.output + "/ratings.tsv";
   if (!options.quiet) fmt::print(stderr, "writing {}, as `verbena generate mf` does\n", chosen.ratings);
@@ -125,16 +111,10 @@ absl::Status write_all(const Experiment& experiment, const CommandOptions& optio
       circumstances(options.experiment, std::max(1U, std::thread::hardware_concurrency()));
   const Judgement judgement = experiment.judge(runs);
   const std::string text = experiment_text(experiment, how, judgement, runs);
-  fmt::print("{}", text);
-  const std::pair<std::string, std::string> files[] = {
-      {"table.txt", text},
-      {"numbers.json", experiment_json(experiment, how, judgement, runs).dump(1) + "\n"},
-      {"report.html", experiment_html(experiment, how, judgement, runs)}};
-  for (const auto& [name, contents] : files) {
-    if (absl::Status status = write_file(options.output + "/" + name, contents); !status.ok()) return status;
-  }
-  fmt::print("\n{0}/table.txt, {0}/numbers.json, {0}/report.html\n", options.output);
-  return absl::OkStatus();
+  return write_experiment(options.output,
+                          {.table = text,
+                           .numbers = experiment_json(experiment, how, judgement, runs).dump(1) + "\n",
+                           .page = experiment_html(experiment, how, judgement, runs)});
 }
 
 std::string outcome_text(const RunFigures& run) {
@@ -282,6 +262,7 @@ void add_experiment_command(CLI::App& program, Run* run) {
   for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment}) {
     add_experiment(*command, make(), run);
   }
+  add_scale_experiment(*command, run);
 }
 
 }  // namespace verbena::apps

@@ -82,13 +82,26 @@ std::string findings_card(const std::vector<Finding>& findings) {
                    "The expectations are part of the program: they were there before the runs.", true);
 }
 
-std::string commands_card(const std::vector<RunFigures>& runs) {
+std::string commands_card(const std::vector<ReportedRun>& runs) {
   std::string body = "<pre>";
-  for (const RunFigures& run : runs) {
-    body += escape_markup(command_line(run.planned)) + "\n";
+  for (const ReportedRun& run : runs) {
+    body += escape_markup(run.command) + "\n";
     if (!run.failure.empty()) body += escape_markup("  failed: " + run.failure) + "\n";
   }
   return html_card("The runs, one by one", body + "</pre>\n", "", true);
+}
+
+ReportSubject subject_of(const Experiment& experiment, const std::string& circumstances) {
+  return {std::string(experiment.name()), std::string(experiment.description()),
+          std::string(experiment.method()), circumstances};
+}
+
+std::vector<ReportedRun> reported(const std::vector<RunFigures>& runs) {
+  std::vector<ReportedRun> all;
+  all.reserve(runs.size());
+  for (const RunFigures& run : runs)
+    all.push_back({run.planned.label, command_line(run.planned), run.failure});
+  return all;
 }
 
 }  // namespace
@@ -109,35 +122,60 @@ std::string command_line(const PlannedRun& run) {
   return "verbena run " + absl::StrJoin(run.arguments, " ");
 }
 
-std::string experiment_text(const Experiment& experiment, const std::string& circumstances,
-                            const Judgement& judgement, const std::vector<RunFigures>& runs) {
+std::string report_text(const ReportSubject& subject, const Judgement& judgement,
+                        const std::vector<ReportedRun>& runs) {
   std::string out =
-      fmt::format("experiment {}: {}\n{}\n", experiment.name(), experiment.description(), circumstances);
+      fmt::format("experiment {}: {}\n{}\n", subject.name, subject.description, subject.circumstances);
   for (const ReportTable& table : judgement.tables) out += "\n" + table_text(table);
   out += "\n";
   for (const Finding& finding : judgement.findings) {
     out += fmt::format("{:<12}  expected: {}\n{:<12}  found:    {}\n", to_string(finding.verdict),
                        finding.expectation, "", finding.found);
   }
-  for (const RunFigures& run : runs) {
-    if (!run.failure.empty()) out += fmt::format("\nfailed: {}: {}\n", run.planned.label, run.failure);
+  for (const ReportedRun& run : runs) {
+    if (!run.failure.empty()) out += fmt::format("\nfailed: {}: {}\n", run.label, run.failure);
   }
   return out + fmt::format("\n{} expectations: {}\n", judgement.findings.size(), tally(judgement.findings));
 }
 
-nlohmann::json experiment_json(const Experiment& experiment, const std::string& circumstances,
-                               const Judgement& judgement, const std::vector<RunFigures>& runs) {
+nlohmann::json report_json(const ReportSubject& subject, const Judgement& judgement, nlohmann::json runs) {
   nlohmann::json json = {{"kind", "experiment"},
                          {"schema", kExperimentSchema},
-                         {"name", experiment.name()},
-                         {"circumstances", circumstances},
+                         {"name", subject.name},
+                         {"circumstances", subject.circumstances},
                          {"findings", nlohmann::json::array()},
-                         {"runs", nlohmann::json::array()}};
+                         {"runs", std::move(runs)}};
   for (const Finding& finding : judgement.findings) {
     json["findings"].push_back({{"expected", finding.expectation},
                                 {"found", finding.found},
                                 {"verdict", to_string(finding.verdict)}});
   }
+  return json;
+}
+
+std::string report_html(const ReportSubject& subject, const Judgement& judgement,
+                        const std::vector<ReportedRun>& runs) {
+  std::string body =
+      "<div class=\"figures\">\n" +
+      html_figure(tally(judgement.findings), fmt::format("of {} expectations", judgement.findings.size())) +
+      html_figure(std::to_string(runs.size()), "runs") + "</div>\n<div class=\"cards\">\n";
+  body += html_card("What is done", fmt::format("<p>{}</p>\n", escape_markup(subject.method)), "", true);
+  body += findings_card(judgement.findings);
+  for (const ReportChart& chart : judgement.charts) body += html_card(chart.title, chart.svg, chart.note);
+  for (const ReportTable& table : judgement.tables) body += table_card(table);
+  body += commands_card(runs);
+  return html_page(fmt::format("verbena experiment {}", subject.name), subject.name,
+                   fmt::format("{}; {}", subject.description, subject.circumstances), body + "</div>\n");
+}
+
+std::string experiment_text(const Experiment& experiment, const std::string& circumstances,
+                            const Judgement& judgement, const std::vector<RunFigures>& runs) {
+  return report_text(subject_of(experiment, circumstances), judgement, reported(runs));
+}
+
+nlohmann::json experiment_json(const Experiment& experiment, const std::string& circumstances,
+                               const Judgement& judgement, const std::vector<RunFigures>& runs) {
+  nlohmann::json entries = nlohmann::json::array();
   for (const RunFigures& run : runs) {
     nlohmann::json entry = {{"label", run.planned.label},
                             {"model", run.planned.application},
@@ -160,24 +198,14 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
         entry["iterations"].push_back(iteration_json(iteration));
       }
     }
-    json["runs"].push_back(std::move(entry));
+    entries.push_back(std::move(entry));
   }
-  return json;
+  return report_json(subject_of(experiment, circumstances), judgement, std::move(entries));
 }
 
 std::string experiment_html(const Experiment& experiment, const std::string& circumstances,
                             const Judgement& judgement, const std::vector<RunFigures>& runs) {
-  std::string body =
-      "<div class=\"figures\">\n" +
-      html_figure(tally(judgement.findings), fmt::format("of {} expectations", judgement.findings.size())) +
-      html_figure(std::to_string(runs.size()), "runs") + "</div>\n<div class=\"cards\">\n";
-  body += html_card("What is done", fmt::format("<p>{}</p>\n", escape_markup(experiment.method())), "", true);
-  body += findings_card(judgement.findings);
-  for (const ReportChart& chart : judgement.charts) body += html_card(chart.title, chart.svg, chart.note);
-  for (const ReportTable& table : judgement.tables) body += table_card(table);
-  body += commands_card(runs);
-  return html_page(fmt::format("verbena experiment {}", experiment.name()), experiment.name(),
-                   fmt::format("{}; {}", experiment.description(), circumstances), body + "</div>\n");
+  return report_html(subject_of(experiment, circumstances), judgement, reported(runs));
 }
 
 }  // namespace verbena::apps

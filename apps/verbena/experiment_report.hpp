@@ -18,6 +18,28 @@ std::string circumstances(const ExperimentOptions& options, std::uint32_t cores)
 /// The command that makes the run, to be repeated by hand.
 std::string command_line(const PlannedRun& run);
 
+/// What a report is about.
+struct ReportSubject {
+  std::string name;
+  std::string description;
+  std::string method;
+  std::string circumstances;
+};
+/// A run as a report has it.
+struct ReportedRun {
+  std::string label;
+  std::string command;
+  std::string failure;  ///< empty: it has succeeded
+};
+std::string report_text(const ReportSubject& subject, const Judgement& judgement,
+                        const std::vector<ReportedRun>& runs);
+/// `runs` are the raw numbers.
+nlohmann::json report_json(const ReportSubject& subject, const Judgement& judgement, nlohmann::json runs);
+std::string report_html(const ReportSubject& subject, const Judgement& judgement,
+                        const std::vector<ReportedRun>& runs);
+
+// --- of an experiment that makes runs
+
 std::string experiment_text(const Experiment& experiment, const std::string& circumstances,
                             const Judgement& judgement, const std::vector<RunFigures>& runs);
 nlohmann::json experiment_json(const Experiment& experiment, const std::string& circumstances,

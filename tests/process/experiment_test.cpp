@@ -60,6 +60,41 @@ TEST_F(ExperimentTest, LeavesTableNumbersAndPage) {
   }
 }
 
+/// Costs that are given make a job that depends on nothing else.
+TEST_F(ExperimentTest, ScaleIsTheSameJobAgain) {
+  std::vector<std::string> arguments = {"experiment",
+                                        "scale",
+                                        "--workers",
+                                        "2,4",
+                                        "--workers-per-server",
+                                        "2",
+                                        "--rows",
+                                        "16",
+                                        "--width",
+                                        "4",
+                                        "--examples",
+                                        "100",
+                                        "--clocks",
+                                        "3",
+                                        "--output",
+                                        folder_.path("results")};
+  for (const char* cost : {"example", "worker-row", "received-row", "message", "applied-row", "held-row",
+                           "pushed-row", "clock-per-worker", "turn-per-worker"}) {
+    arguments.insert(arguments.end(), {std::string("--") + cost + "-ns", "100"});
+  }
+  const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("--message-ns"), HasSubstr("1/6 2 workers, bsp: "),
+                               HasSubstr("6/6 4 workers, essp:2: ")));
+  EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
+  EXPECT_THAT(ended.out, HasSubstr("expected: essp:2's mean clock differential"));
+  EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("Expected and found")));
+  const std::string numbers = result("numbers.json");
+  EXPECT_EQ(json::parse(numbers).at("runs").size(), 6U);
+  ASSERT_EQ(run(VERBENA_PROGRAM, arguments, folder_.path()).status, 0);
+  EXPECT_EQ(result("numbers.json"), numbers);
+}
+
 TEST_F(ExperimentTest, StopsWhenItIsToldTo) {
   Program program(VERBENA_PROGRAM,
                   {"experiment", "staleness", "--data", folder_.path("ratings"), "--output",
@@ -86,6 +121,12 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
        folder_.path("none") + ": cannot be read"},
       {{"experiment", "staleness", "--data", folder_.path("bad"), "--output", folder_.path("results")},
        folder_.path("bad") + ":1: expected"},
+      {{"experiment", "scale", "--workers", "8,0"}, "--workers: a whole number from 1"},
+      {{"experiment", "scale", "--models", "best"}, "unknown consistency \"best\""},
+      {{"experiment", "scale", "--network", "latency=fast"}, "latency=TIME"},
+      {{"experiment", "scale", "--message-ns", "-1"}, "--message-ns"},
+      {{"experiment", "scale", "--workers", "4096", "--servers", "64"},
+       "262144 connections; no more than 65536"},
       {{"experiment", "convergence", "--documents", folder_.path("none")}, "there is no such file"},
   };
   for (const auto& [arguments, error] : cases) {
@@ -98,7 +139,7 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
 TEST_F(ExperimentTest, HelpNamesThem) {
   const Ended help = run(VERBENA_PROGRAM, {"experiment", "--help"}, folder_.path());
   EXPECT_THAT(help.out, AllOf(HasSubstr("verbena experiment NAME [OPTION]…"), HasSubstr("\nEXPERIMENTS\n"),
-                              HasSubstr("staleness  "), HasSubstr("stragglers ")));
+                              HasSubstr("staleness  "), HasSubstr("stragglers "), HasSubstr("scale  ")));
   EXPECT_THAT(run(VERBENA_PROGRAM, {"run", "--help"}, folder_.path()).out, HasSubstr("\nAPPLICATIONS\n"));
 }
 

@@ -166,6 +166,25 @@ TEST_F(CardsInANetworkTest, AWriteArrivesWhenItsBytesHaveAndIsAcknowledged) {
   EXPECT_THAT(completions_, ElementsAre(microseconds(30)));
 }
 
+TEST_F(CardsInANetworkTest, WhatWasPostedBeforeTheEndArrivesBeforeIt) {
+  spawn_receiver(1);
+  scheduler_.spawn([this] {
+    const auto node = network_.make_transport(scheduler_.running(), "sender");
+    const auto memory = node->allocate_region(kBytes, Access::kLocal);
+    auto connection = node->connect("sim:receiver", TimePoint::max());
+    ASSERT_TRUE(memory.ok() && connection.ok());
+    scheduler_.sleep(kPosted);
+    const WorkRequest request{.opcode = Opcode::kWriteNotify,
+                              .notification = 1,
+                              .local = (*memory)->bytes(),
+                              .region = memory->get(),
+                              .remote = writable_.at(0)};
+    ASSERT_EQ((*connection)->post({&request, 1}), 1U);
+  });
+  run();
+  EXPECT_THAT(delays(), ElementsAre(microseconds(15)));
+}
+
 TEST_F(CardsInANetworkTest, TwoSendersIntoOneNodeShareItsCard) {
   spawn_receiver(2);
   spawn_sender(0, Opcode::kWriteNotify, 1);

@@ -1,0 +1,59 @@
+// A whole job of one size, simulated: the real server and sessions in one thread and in virtual time. What takes
+// time there is the network's cards and wires (apps/simulation/network_cards.hpp) and the processors' work, a
+// processor a node, by given costs; nothing is measured, and nothing depends on the host.
+//
+// Each worker, at each clock: pulls all rows, computes, pushes an update to each row, ends the clock.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "apps/conditions/delayed_transport.hpp"
+#include "apps/scale/costs.hpp"
+#include "consistency/model.hpp"
+
+namespace verbena::apps::scale {
+
+struct CellOptions {
+  consistency::ConsistencyModel model;
+  std::uint32_t workers = 1;
+  std::uint32_t servers = 1;
+  std::uint64_t rows = 512;
+  std::uint32_t width = 32;          ///< floats a row
+  std::uint64_t examples = 500'000;  ///< of a worker, at each clock
+  std::int64_t clocks = 16;          ///< measured
+  std::int64_t warm_up_clocks = 4;   ///< before
+  double spread = 0.1;               ///< standard deviation of a clock's computing, in parts of its mean
+  double straggler = 1;              ///< worker 1 computes so many times slower
+  NetworkCost network;
+  std::size_t header_bytes = 98;  ///< of each packet of 4 KiB: what RoCEv2 on Ethernet adds
+  Costs costs;                    ///< all known
+  std::uint64_t seed = 1;
+};
+
+/// Parts of the time.
+struct Busy {
+  double card_in = 0;
+  double card_out = 0;
+  double processor = 0;
+};
+
+/// Of the measured clocks.
+struct CellFigures {
+  double seconds = 0;   ///< virtual, of a worker on average
+  double waited = 0;    ///< part of the workers' time
+  double computed = 0;  ///< likewise
+  double slowest = 0;   ///< part of the time that the slowest worker of each clock computes, added up
+  std::vector<std::uint64_t> reads_by_lag;  ///< as StalenessHistogram has them
+  double bytes_in = 0;                      ///< of a server, a clock, on average; without packets' headers
+  double bytes_out = 0;
+  Busy server;  ///< the busiest of each
+  Busy worker;
+  std::uint64_t steps = 0;  ///< of the simulation
+};
+
+/// INTERNAL, with what went wrong, if a node ended with an error.
+absl::StatusOr<CellFigures> simulate(const CellOptions& options);
+
+}  // namespace verbena::apps::scale

@@ -1,0 +1,266 @@
+#include "apps/scale/measure.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "apps/mf/kernel.hpp"
+#include "server/server.hpp"
+#include "transport/shm/shm_transport.hpp"
+#include "worker/session.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps::scale {
+namespace {
+
+using Stopwatch = std::chrono::steady_clock;
+
+constexpr int kAttempts = 7;
+constexpr int kClocks = 100;
+constexpr std::uint32_t kManyWorkers = 32;   ///< as connections
+constexpr std::uint32_t kManyClocks = 1024;  ///< as entries of a vector clock
+constexpr auto kSettled = std::chrono::microseconds(200);
+
+double nanoseconds_since(Stopwatch::time_point start) {
+  return std::chrono::duration<double, std::nano>(Stopwatch::now() - start).count();
+}
+
+/// Nanoseconds a time of `what()`, `times` times in a row.
+template <class What>
+double quickest(int times, What what) {
+  double best = std::numeric_limits<double>::max();
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto start = Stopwatch::now();
+    for (int i = 0; i < times; ++i) what();
+    best = std::min(best, nanoseconds_since(start) / times);
+  }
+  return best;
+}
+
+/// Matrix factorization of the table's rank, on users of the worker's own.
+double example_cost(const MeasureOptions& options) {
+  constexpr std::uint32_t kUsers = 4096;
+  constexpr std::size_t kRatings = 50'000;
+  const std::size_t rank = mf::padded_rank(options.width);
+  std::mt19937_64 random(1);
+  std::vector<Rating> ratings(kRatings);
+  for (Rating& rating : ratings) {
+    rating = {.user = static_cast<std::uint32_t>(random() % kUsers),
+              .item = static_cast<std::uint32_t>(random() % options.rows),
+              .value = static_cast<float>(random() % 5)};
+  }
+  struct Side {
+    Side(std::size_t rows, std::size_t width)
+        : factors(rows * width + mf::kRowAlignment, 0.1F), biases(rows) {
+      auto* const start = reinterpret_cast<std::byte*>(factors.data());
+      const std::size_t past = reinterpret_cast<std::uintptr_t>(start) % mf::kRowAlignment;
+      aligned = reinterpret_cast<float*>(start + (mf::kRowAlignment - past) % mf::kRowAlignment);
+    }
+    [[nodiscard]] mf::Rows rows() { return {.factors = aligned, .biases = biases.data()}; }
+    std::vector<float> factors;
+    std::vector<float> biases;
+    float* aligned = nullptr;
+  };
+  Side users(kUsers, rank);
+  Side items(options.rows, rank);
+  return quickest(1,
+                  [&] {
+                    mf::train(ratings, users.rows(), items.rows(), {.padded_rank = rank},
+                              {.learning_rate = 1e-4F, .regularization = 0.01F});
+                  }) /
+         static_cast<double>(kRatings);
+}
+
+/// A server of this process over shared memory, and its thread. While `idle` is asked for, it measures what a turn
+/// without work takes, beyond the transport's own.
+class MeasuredServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<MeasuredServer>> start(std::uint32_t workers) {
+    static std::atomic<int> count = 0;
+    std::unique_ptr<MeasuredServer> self(new MeasuredServer);
+    self->address_ = fmt::format("shm:scale-{}/{}", ::getpid(), ++count);
+    auto transport = transport::make_shm_transport();
+    if (!transport.ok()) return transport.status();
+    self->transport_ = std::move(*transport);
+    auto server = server::Server::create(*self->transport_, {.address = self->address_, .workers = workers});
+    if (!server.ok()) return server.status();
+    self->server_ = std::move(*server);
+    self->thread_ = std::thread([&server = *self] { server.run(); });
+    return self;
+  }
+  ~MeasuredServer() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  MeasuredServer(const MeasuredServer&) = delete;
+  MeasuredServer& operator=(const MeasuredServer&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+  /// Nanoseconds of turns in which there was work.
+  [[nodiscard]] double busy() const { return busy_; }
+  /// Nanoseconds of a turn in which there is none.
+  double idle_turn() {
+    idle_turn_ = -1;
+    while (idle_turn_ < 0) std::this_thread::yield();
+    return idle_turn_;
+  }
+
+ private:
+  MeasuredServer() = default;
+
+  void run() {
+    while (!stop_ && !server_->finished()) {
+      const auto start = Stopwatch::now();
+      bool worked = server_->poll();
+      for (const auto& lane : server_->lanes()) worked |= lane->poll();
+      if (worked) {
+        busy_ = busy_ + nanoseconds_since(start);
+      } else {
+        std::this_thread::yield();
+      }
+      if (idle_turn_ < 0) measure_idle();
+    }
+  }
+  void measure_idle() {
+    constexpr int kTurns = 500;
+    std::array<transport::Event, 1> none;
+    const double transport = quickest(kTurns, [&] { (void)transport_->poll(std::span(none).first(0)); });
+    idle_turn_ = std::max(0.0, quickest(kTurns, [&] { server_->poll(); }) - transport);
+  }
+
+  std::string address_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<server::Server> server_;
+  std::thread thread_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<double> busy_ = 0;
+  std::atomic<double> idle_turn_ = 0;
+};
+
+SessionOptions session_options(const MeasuredServer& server, std::uint32_t rank, std::uint32_t workers) {
+  return {.servers = {server.address()}, .rank = rank, .workers = workers, .read_path = ReadPath::kCached};
+}
+
+/// Of a clock in which one worker pulls and pushes some rows.
+struct Clock {
+  double server = 0;  ///< nanoseconds
+  double worker = 0;
+};
+
+/// The quickest server's and the quickest worker's.
+absl::StatusOr<Clock> clock_cost(const consistency::ConsistencyModel& model, const MeasureOptions& options,
+                                 std::uint64_t rows) {
+  auto server = MeasuredServer::start(1);
+  if (!server.ok()) return server.status();
+  auto session = Session::connect(session_options(**server, 0, 1));
+  if (!session.ok()) return session.status();
+  const auto table = (*session)->table<float>(
+      {.name = "rows", .rows = options.rows, .width = options.width, .consistency = model});
+  if (!table.ok()) return table.status();
+  std::vector<float> values(rows * options.width, 0);
+  const KeyRange keys{0, rows};
+  Clock best{1e18, 1e18};
+  for (int attempt = 0; attempt <= kAttempts; ++attempt) {
+    const double server_before = (*server)->busy();
+    double worker = 0;
+    for (int clock = 0; clock < kClocks; ++clock) {
+      const double waited = (*session)->statistics().waited_seconds;
+      const auto start = Stopwatch::now();
+      if (rows > 0) {
+        if (absl::Status status = (*table)->pull(keys, values); !status.ok()) return status;
+        if (absl::Status status = (*table)->push(keys, values); !status.ok()) return status;
+      }
+      if (absl::Status status = (*session)->clock(); !status.ok()) return status;
+      worker += nanoseconds_since(start) - ((*session)->statistics().waited_seconds - waited) * 1e9;
+      // What the server sends for it comes in with the next pull.
+      std::this_thread::sleep_for(kSettled);
+    }
+    if (attempt == 0) continue;  // rows are fetched, memory is new
+    best.server = std::min(best.server, ((*server)->busy() - server_before) / kClocks);
+    best.worker = std::min(best.worker, worker / kClocks);
+  }
+  return best;
+}
+
+/// What a turn costs a server for each of its workers.
+absl::StatusOr<double> turn_cost() {
+  auto server = MeasuredServer::start(kManyWorkers);
+  if (!server.ok()) return server.status();
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (std::uint32_t rank = 0; rank < kManyWorkers; ++rank) {
+    SessionOptions options = session_options(**server, rank, kManyWorkers);
+    options.inbox_bytes = options.push_ring_bytes = std::size_t{64} << 10;
+    auto session = Session::connect(options);
+    if (!session.ok()) return session.status();
+    sessions.push_back(std::move(*session));
+  }
+  return (*server)->idle_turn() / kManyWorkers;
+}
+
+/// What turns and clocks cost a lane for each worker.
+struct LaneCost {
+  double turn = 0;
+  double clock = 0;
+};
+LaneCost lane_cost() {
+  server::Lane lane(0, kManyClocks);
+  LaneCost cost;
+  cost.turn = quickest(100, [&] { lane.poll(); });
+  consistency::Clock clock = 1;
+  std::uint32_t worker = 0;
+  cost.clock = quickest(static_cast<int>(kManyClocks), [&] {
+    lane.enqueue({.kind = server::LaneTask::Kind::kClock, .worker = worker, .clock = clock});
+    lane.poll();
+    if (++worker == kManyClocks) worker = 0, ++clock;
+  });
+  return {cost.turn / kManyClocks, std::max(0.0, cost.clock - cost.turn) / kManyClocks};
+}
+
+/// In hundredths, so that what is printed gives the same job again.
+void fill_in(double& cost, double measured) {
+  if (cost < 0) cost = std::round(100 * std::max(0.0, measured)) / 100;
+}
+
+}  // namespace
+
+absl::StatusOr<Costs> measure(Costs known, const MeasureOptions& options) {
+  if (all_known(known)) return known;
+  fill_in(known.example, example_cost(options));
+  // With one worker nobody waits for another, whatever the bound.
+  const consistency::Ssp lazy{.staleness = 100};
+  const consistency::Essp eager{.staleness = 100};
+  const auto bare = clock_cost(lazy, options, 0);
+  const auto pushed = clock_cost(lazy, options, options.rows);
+  const auto eagerly = clock_cost(eager, options, options.rows);
+  const auto held = clock_cost(consistency::Bsp{}, options, options.rows);
+  for (const auto* each : {&bare, &pushed, &eagerly, &held}) {
+    if (!each->ok()) return each->status();
+  }
+  const auto rows = static_cast<double>(options.rows);
+  // A clock's message, and the answer that says what has been applied.
+  fill_in(known.message, bare->server / 2);
+  fill_in(known.applied_row, (pushed->server - bare->server) / rows);
+  fill_in(known.held_row, (held->server - pushed->server) / rows);
+  fill_in(known.pushed_row, (eagerly->server - pushed->server) / rows);
+  fill_in(known.worker_row, (pushed->worker - bare->worker) / rows);
+  fill_in(known.received_row, (eagerly->worker - pushed->worker) / rows);
+  const auto turn = turn_cost();
+  if (!turn.ok()) return turn.status();
+  const LaneCost lane = lane_cost();
+  fill_in(known.turn_per_worker, *turn + lane.turn);
+  fill_in(known.clock_per_worker, lane.clock);
+  return known;
+}
+
+}  // namespace verbena::apps::scale

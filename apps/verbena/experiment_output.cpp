@@ -1,0 +1,41 @@
+#include "apps/verbena/experiment_output.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "apps/data/output_file.hpp"
+
+namespace verbena::apps {
+namespace {
+
+absl::Status write_file(const std::string& path, const std::string& text) {
+  absl::StatusOr<OutputFile> file = OutputFile::create(path);
+  if (!file.ok()) return file.status();
+  file->write(text);
+  return file->commit();
+}
+
+}  // namespace
+
+absl::Status make_output_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && std::filesystem::is_directory(path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--output {}: cannot create the folder: {}", path, error ? error.message() : "is a file"));
+}
+
+absl::Status write_experiment(const std::string& folder, const ExperimentFiles& files) {
+  fmt::print("{}", files.table);
+  for (const auto& [name, text] : {std::pair("table.txt", &files.table),
+                                   {"numbers.json", &files.numbers},
+                                   {"report.html", &files.page}}) {
+    if (absl::Status status = write_file(folder + "/" + name, *text); !status.ok()) return status;
+  }
+  fmt::print("\n{0}/table.txt, {0}/numbers.json, {0}/report.html\n", folder);
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,196 @@
+#include "apps/verbena/scale_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/options/validators.hpp"
+#include "apps/scale/measure.hpp"
+#include "apps/verbena/exit_status.hpp"
+#include "apps/verbena/experiment_output.hpp"
+#include "apps/verbena/experiment_scale.hpp"
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/job_options.hpp"
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+
+namespace verbena::apps {
+namespace {
+
+struct CommandOptions {
+  ScaleOptions scale;
+  std::string output = "experiment-scale";
+  bool quiet = false;
+};
+
+/// Simulating takes about so much time, in some unit: at each clock each server looks at all workers again and again.
+double effort(const ScaleRun& run) {
+  return static_cast<double>(run.workers) * run.workers * (run.servers + 4.0);
+}
+
+void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& runs, std::size_t done,
+                     double elapsed_seconds) {
+  double effort_done = 0;
+  double effort_left = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) (i < done ? effort_done : effort_left) += effort(runs[i]);
+  const ScaleRun& run = runs[done - 1];
+  fmt::print(stderr, "{}/{} {} workers, {}: {}; {} left\n", done, runs.size(), run.workers, run.model,
+             run.failure.empty() ? fmt::format("{:.1f} clocks/s, {}",
+                                               static_cast<double>(options.cell.clocks) / run.figures.seconds,
+                                               limit_text(run.figures))
+                                 : run.failure,
+             format_clock(elapsed_seconds / effort_done * effort_left));
+}
+
+int run_scale(CommandOptions options) {
+  ScaleOptions& chosen = options.scale;
+  absl::StatusOr<std::vector<ScaleRun>> runs = plan_scale(chosen);
+  if (!runs.ok()) return report_error(runs.status());
+  if (absl::Status status = make_output_folder(options.output); !status.ok()) return report_error(status);
+  scale::Costs& costs = chosen.cell.costs;
+  if (!options.quiet && !all_known(costs)) fmt::print(stderr, "measuring what work costs on this host\n");
+  const auto measured = scale::measure(costs, {.rows = chosen.cell.rows, .width = chosen.cell.width});
+  if (!measured.ok()) return report_error(measured.status());
+  costs = *measured;
+  if (!options.quiet) {
+    for (const scale::CostField& field : scale::kCostFields)
+      fmt::print(stderr, "  --{:<19} {:>8g}  {}\n", fmt::format("{}-ns", field.name), costs.*field.value,
+                 field.what);
+  }
+  bool any_failed = false;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < runs->size(); ++i) {
+    ScaleRun& run = (*runs)[i];
+    absl::StatusOr<scale::CellFigures> figures = scale::simulate(cell_of(chosen, run));
+    if (figures.ok()) {
+      run.figures = *std::move(figures);
+    } else {
+      run.failure = std::string(figures.status().message());
+      any_failed = true;
+    }
+    if (options.quiet) continue;
+    report_progress(chosen, *runs, i + 1,
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  const Judgement judgement = judge_scale(chosen, *runs);
+  const ReportSubject subject = scale_subject(chosen);
+  const std::vector<ReportedRun> reported = reported_runs(chosen, *runs);
+  absl::Status status =
+      write_experiment(options.output, {.table = report_text(subject, judgement, reported),
+                                        .numbers = scale_json(chosen, judgement, *runs).dump(1) + "\n",
+                                        .page = report_html(subject, judgement, reported)});
+  if (!status.ok()) {
+    report_error(status);
+    return kExitFailed;
+  }
+  return any_failed ? kExitFailed : kExitOk;
+}
+
+void add_job_options(CLI::App& command, ScaleOptions& chosen) {
+  constexpr const char* kJobs = "Jobs";
+  command.add_option("--workers", chosen.workers, "Sizes of the jobs to simulate.")
+      ->type_name("W,…")
+      ->delimiter(',')
+      ->check(whole_number(1, protocol::kMaxWorkers))
+      ->group(kJobs)
+      ->capture_default_str();
+  command.add_option("--models", chosen.models, "Consistency models, as for --consistency of `verbena run`.")
+      ->type_name("MODEL,…")
+      ->delimiter(',')
+      ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
+      ->group(kJobs)
+      ->capture_default_str();
+  command
+      .add_option(
+          "--workers-per-server", chosen.workers_per_server,
+          "How many workers a server has; the smallest jobs have one server. A connection takes about 0.1 MB "
+          "of memory while its job is simulated.")
+      ->type_name("N")
+      ->check(whole_number(1, protocol::kMaxWorkers))
+      ->group(kJobs)
+      ->capture_default_str();
+  command.add_option("--servers", chosen.servers, "As many servers for each size instead.")
+      ->type_name("S")
+      ->check(whole_number(1, protocol::kMaxWorkers))
+      ->group(kJobs);
+  command
+      .add_option("--rows", chosen.cell.rows,
+                  "Of the table: every worker reads and updates all at each clock.")
+      ->type_name("N")
+      ->check(whole_number(1, 1'000'000))
+      ->group(kJobs)
+      ->capture_default_str();
+  command.add_option("--width", chosen.cell.width, "Floats a row.")
+      ->type_name("N")
+      ->check(whole_number(1, 65'536))
+      ->group(kJobs)
+      ->capture_default_str();
+  command.add_option("--examples", chosen.cell.examples, "That a worker computes on at each clock.")
+      ->type_name("N")
+      ->check(whole_number(0, 1'000'000'000))
+      ->group(kJobs)
+      ->capture_default_str();
+  command.add_option("--clocks", chosen.cell.clocks, "Of each job, beside four before that do not count.")
+      ->type_name("N")
+      ->check(whole_number(1, 100'000))
+      ->group(kJobs)
+      ->capture_default_str();
+  command.add_option("--seed", chosen.cell.seed, "Of all that varies.")->group(kJobs)->capture_default_str();
+}
+
+void add_cost_options(CLI::App& command, ScaleOptions& chosen) {
+  constexpr const char* kCosts = "Costs";
+  command
+      .add_option("--spread", chosen.cell.spread,
+                  "How much a clock's computing varies: its standard deviation, in parts of the mean.")
+      ->type_name("PART")
+      ->check(CLI::Range(0.0, 10.0))
+      ->group(kCosts)
+      ->capture_default_str();
+  command.add_option("--straggler", chosen.cell.straggler, "Worker 1 computes so many times slower.")
+      ->type_name("FACTOR")
+      ->check(CLI::Range(1.0, 1000.0))
+      ->group(kCosts)
+      ->capture_default_str();
+  command
+      .add_option("--network", chosen.network,
+                  "Of a wire, in one direction, and of each node's card, in each direction.")
+      ->type_name("latency=TIME,bandwidth=RATE")
+      ->check(accepted_by([](const std::string& text) { return parse_network(text).status(); }))
+      ->group(kCosts)
+      ->capture_default_str();
+  for (const scale::CostField& field : scale::kCostFields) {
+    command
+        .add_option(fmt::format("--{}-ns", field.name), chosen.cell.costs.*field.value,
+                    fmt::format("Nanoseconds: {}. By default measured.", field.what))
+        ->type_name("NS")
+        ->check(CLI::Range(0.0, 1e9))
+        ->group(kCosts);
+  }
+}
+
+}  // namespace
+
+void add_scale_experiment(CLI::App& experiment_command, Run* run) {
+  auto options = std::make_shared<CommandOptions>();
+  const ReportSubject subject = scale_subject(options->scale);
+  CLI::App* app = experiment_command.add_subcommand(
+      subject.name, fmt::format("{}\n\n{}", subject.description, subject.method));
+  app->group("Experiments");
+  add_job_options(*app, options->scale);
+  add_cost_options(*app, options->scale);
+  app->add_option("--output", options->output,
+                  "Where table.txt, numbers.json and report.html are written; made if it is not there.")
+      ->type_name("FOLDER")
+      ->group("Output")
+      ->capture_default_str();
+  app->add_flag("-q,--quiet", options->quiet, "No progress; the table at the end only.")->group("Output");
+  app->footer(examples({"verbena experiment scale",
+                        "verbena experiment scale --workers 8,64,256 --models bsp,essp:1 --servers 4"}));
+  app->callback([options, run] { *run = [options] { return run_scale(*options); }; });
+}
+
+}  // namespace verbena::apps
