@@ -65,18 +65,28 @@ class Processor final : public simulation::Meter {
 
   void posts(const transport::WorkRequest& request) override {
     const bool has_rows = request.opcode == transport::Opcode::kWriteNotify;
-    spend(message_ + (has_rows ? rows_.sent * static_cast<double>(rows_in(request.notification)) : 0));
+    spend({.messages = message_,
+           .rows = has_rows ? rows_.sent * static_cast<double>(rows_in(request.notification)) : 0});
   }
   void polled(std::span<const transport::Event> events) override {
-    double cost = 0;
+    Work cost;
     for (const transport::Event& event : events) {
       if (event.kind != transport::Event::Kind::kNotification) continue;
       const std::uint64_t rows = rows_in(event.notification);
       received_rows_ += rows;
-      cost += message_ + rows_.received * static_cast<double>(rows);
-      if (event.notification == sizeof(protocol::BulkHeader)) cost += rows_.clock;
+      cost.messages += message_;
+      cost.rows += rows_.received * static_cast<double>(rows);
+      if (event.notification == sizeof(protocol::BulkHeader)) cost.clocks += rows_.clock;
     }
     spend(cost);
+  }
+  /// In nanoseconds.
+  void spend(const Work& work) {
+    work_.messages += work.messages;
+    work_.rows += work.rows;
+    work_.clocks += work.clocks;
+    work_.turns += work.turns;
+    spend(work.messages + work.rows + work.clocks + work.turns);
   }
   void spend(double nanoseconds) {
     owed_ += nanoseconds;
@@ -88,6 +98,7 @@ class Processor final : public simulation::Meter {
   }
 
   [[nodiscard]] Duration busy() const { return busy_; }
+  [[nodiscard]] const Work& work() const { return work_; }
   [[nodiscard]] std::uint64_t received_rows() const { return received_rows_; }
 
  private:
@@ -103,6 +114,7 @@ class Processor final : public simulation::Meter {
   const std::size_t record_bytes_;
   double owed_ = 0;  ///< less than a nanosecond
   Duration busy_{0};
+  Work work_;
   std::uint64_t received_rows_ = 0;
 };
 
@@ -111,6 +123,7 @@ struct Done {
   TimePoint at;
   NetworkCards::Traffic traffic;
   Duration processor{0};
+  Work work;  ///< in nanoseconds
 };
 
 struct Node {
@@ -198,12 +211,12 @@ void Cell::run_server(std::uint32_t rank) {
         give_up = scheduler_.now() + std::chrono::seconds(2);
       bool worked = (*server)->poll();
       worked |= lane.poll();
-      if (worked) node.processor->spend(workers * costs.turn_per_worker);
+      if (worked) node.processor->spend({.turns = workers * costs.turn_per_worker});
       if (rules_.holds_updates_back && lane.min_clock() > min_clock) {
         // Those of the clock that has ended; none of the next one can have come.
         const std::uint64_t held = node.processor->received_rows() - applied_rows;
         applied_rows += held;
-        node.processor->spend(static_cast<double>(held) * costs.applied_row);
+        node.processor->spend({.rows = static_cast<double>(held) * costs.applied_row});
       }
       min_clock = lane.min_clock();
       if (!worked) transport->wait(scheduler_.now() + milliseconds(100));
@@ -290,7 +303,8 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
 
 void Cell::note(Done Node::*when) {
   const auto note_one = [&](Node& node) {
-    node.*when = {scheduler_.now(), cards_.traffic(node.card), node.processor->busy()};
+    node.*
+        when = {scheduler_.now(), cards_.traffic(node.card), node.processor->busy(), node.processor->work()};
   };
   for (Node& node : servers_) note_one(node);
   for (WorkerNode& node : workers_) note_one(node);
@@ -370,6 +384,10 @@ CellFigures Cell::figures() const {
         static_cast<double>(node.after.traffic.bytes_in - node.before.traffic.bytes_in) / server_clocks;
     figures.bytes_out +=
         static_cast<double>(node.after.traffic.bytes_out - node.before.traffic.bytes_out) / server_clocks;
+    const double time =
+        seconds_of(node.after.at - node.before.at) * 1e9 * static_cast<double>(servers_.size());
+    for (double Work::*part : {&Work::messages, &Work::rows, &Work::clocks, &Work::turns})
+      figures.server_work.*part += (node.after.work.*part - node.before.work.*part) / time;
   }
   return figures;
 }

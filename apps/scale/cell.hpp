@@ -39,6 +39,14 @@ struct Busy {
   double processor = 0;
 };
 
+/// What a processor is busy with, in parts of the time.
+struct Work {
+  double messages = 0;  ///< sending and receiving them
+  double rows = 0;
+  double clocks = 0;  ///< what each clock costs for each worker of the job
+  double turns = 0;   ///< what each turn does
+};
+
 /// Of the measured clocks.
 struct CellFigures {
   double seconds = 0;   ///< virtual, of a worker on average
@@ -48,7 +56,8 @@ struct CellFigures {
   std::vector<std::uint64_t> reads_by_lag;  ///< as StalenessHistogram has them
   double bytes_in = 0;                      ///< of a server, a clock, on average; without packets' headers
   double bytes_out = 0;
-  Busy server;  ///< the busiest of each
+  Work server_work;  ///< on average
+  Busy server;       ///< the busiest of each
   Busy worker;
   std::uint64_t steps = 0;  ///< of the simulation
 };

@@ -239,6 +239,21 @@ ReportTable jobs_table(const Seen& seen) {
   return table;
 }
 
+ReportTable work_table(const Seen& seen) {
+  ReportTable table{.title = "What a server's processor does, in parts of the time",
+                    .head = {"workers", "model", "messages", "rows", "clocks, for each worker",
+                             "turns, for each worker", "all"},
+                    .rows = {}};
+  for (const ScaleRun& run : seen.runs) {
+    if (!run.failure.empty()) continue;
+    const scale::Work& work = run.figures.server_work;
+    table.rows.push_back({std::to_string(run.workers), run.model, format_share(work.messages),
+                          format_share(work.rows), format_share(work.clocks), format_share(work.turns),
+                          format_share(work.messages + work.rows + work.clocks + work.turns)});
+  }
+  return table;
+}
+
 ReportTable saturation_table(const Seen& seen) {
   ReportTable table{.title = "What saturates first (90 % of the time and more)",
                     .head = {"model", "what", "from"},
@@ -406,7 +421,7 @@ Judgement judge_scale(const ScaleOptions& options, const std::vector<ScaleRun>& 
     judgement.findings.push_back(judge_bytes(seen, model));
   for (const std::string& model : {ssp, essp}) judgement.findings.push_back(judge_efficiency(seen, model));
   if (runs.empty()) return judgement;
-  judgement.tables = {jobs_table(seen), saturation_table(seen)};
+  judgement.tables = {jobs_table(seen), work_table(seen), saturation_table(seen)};
   judgement.charts = charts_of(seen);
   return judgement;
 }
@@ -464,6 +479,10 @@ nlohmann::json scale_json(const ScaleOptions& options, const Judgement& judgemen
       entry["reads_by_lag"] = figures.reads_by_lag;
       entry["bytes_in_per_server_and_clock"] = figures.bytes_in;
       entry["bytes_out_per_server_and_clock"] = figures.bytes_out;
+      entry["server_work"] = {{"messages", figures.server_work.messages},
+                              {"rows", figures.server_work.rows},
+                              {"clocks", figures.server_work.clocks},
+                              {"turns", figures.server_work.turns}};
       entry["server_busy"] = busy_json(figures.server);
       entry["worker_busy"] = busy_json(figures.worker);
       entry["limited_by"] = limit_text(figures);

@@ -1,6 +1,7 @@
 #include "apps/verbena/scale_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -26,9 +27,9 @@ struct CommandOptions {
   bool quiet = false;
 };
 
-/// Simulating takes about so much time, in some unit: at each clock each server looks at all workers again and again.
+/// Simulating takes time by the connection, and by the worker.
 double effort(const ScaleRun& run) {
-  return static_cast<double>(run.workers) * run.workers * (run.servers + 4.0);
+  return run.workers * (run.servers + 2.0);
 }
 
 void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& runs, std::size_t done,
@@ -96,13 +97,13 @@ void add_job_options(CLI::App& command, ScaleOptions& chosen) {
       ->delimiter(',')
       ->check(whole_number(1, protocol::kMaxWorkers))
       ->group(kJobs)
-      ->capture_default_str();
+      ->default_str(fmt::format("{}", fmt::join(chosen.workers, ",")));
   command.add_option("--models", chosen.models, "Consistency models, as for --consistency of `verbena run`.")
       ->type_name("MODEL,…")
       ->delimiter(',')
       ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
       ->group(kJobs)
-      ->capture_default_str();
+      ->default_str(fmt::format("{}", fmt::join(chosen.models, ",")));
   command
       .add_option(
           "--workers-per-server", chosen.workers_per_server,

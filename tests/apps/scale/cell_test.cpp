@@ -132,6 +132,7 @@ TEST(CellTest, PushedRowsCostTheServer) {
   options.costs.pushed_row = 1000;
   const CellFigures figures = simulated(options);
   EXPECT_NEAR(figures.server.processor * seconds_a_clock(options, figures), 4 * 32 * 1e-6, 2e-6);
+  EXPECT_NEAR(figures.server_work.rows, figures.server.processor, 0.01);
   options.model = Ssp{0};
   EXPECT_NEAR(simulated(options).server.processor, 0, 1e-9) << "one-sided reads cost it nothing";
 }
@@ -141,9 +142,13 @@ TEST(CellTest, EachWorkerOfTheJobCostsAtEachClockAndTurn) {
   options.costs.clock_per_worker = 500;
   const CellFigures clocks = simulated(options);
   EXPECT_NEAR(clocks.server.processor * seconds_a_clock(options, clocks), 4 * 4 * 500e-9, 1e-6);
+  EXPECT_NEAR(clocks.server_work.clocks * seconds_a_clock(options, clocks), 4 * 4 * 500e-9, 1e-6);
   options.costs.clock_per_worker = 0;
   options.costs.turn_per_worker = 500;
-  EXPECT_GT(simulated(options).server.processor, 0);
+  const CellFigures turns = simulated(options);
+  EXPECT_GT(turns.server.processor, 0);
+  EXPECT_NEAR(turns.server_work.turns, turns.server.processor, 0.01);
+  EXPECT_EQ(turns.server_work.clocks, 0);
 }
 
 TEST(CellTest, OneSeedIsOneJob) {
