@@ -194,19 +194,19 @@ absl::StatusOr<Clock> clock_cost(const consistency::ConsistencyModel& model, con
   return best;
 }
 
-/// What a turn costs a server for each of its workers.
-absl::StatusOr<double> turn_cost() {
-  auto server = MeasuredServer::start(kManyWorkers);
+/// Nanoseconds of a turn without work of a server with so many workers, all of them silent.
+absl::StatusOr<double> idle_turn(std::uint32_t workers) {
+  auto server = MeasuredServer::start(workers);
   if (!server.ok()) return server.status();
   std::vector<std::unique_ptr<Session>> sessions;
-  for (std::uint32_t rank = 0; rank < kManyWorkers; ++rank) {
-    SessionOptions options = session_options(**server, rank, kManyWorkers);
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    SessionOptions options = session_options(**server, rank, workers);
     options.inbox_bytes = options.push_ring_bytes = std::size_t{64} << 10;
     auto session = Session::connect(options);
     if (!session.ok()) return session.status();
     sessions.push_back(std::move(*session));
   }
-  return (*server)->idle_turn() / kManyWorkers;
+  return (*server)->idle_turn();
 }
 
 /// What turns and clocks cost a lane for each worker.
@@ -256,10 +256,12 @@ absl::StatusOr<Costs> measure(Costs known, const MeasureOptions& options) {
   fill_in(known.pushed_row, (eagerly->server - pushed->server) / rows);
   fill_in(known.worker_row, (pushed->worker - bare->worker) / rows);
   fill_in(known.received_row, (eagerly->worker - pushed->worker) / rows);
-  const auto turn = turn_cost();
-  if (!turn.ok()) return turn.status();
+  const auto alone = idle_turn(1);
+  if (!alone.ok()) return alone.status();
+  const auto many = idle_turn(kManyWorkers);
+  if (!many.ok()) return many.status();
   const LaneCost lane = lane_cost();
-  fill_in(known.turn_per_worker, *turn + lane.turn);
+  fill_in(known.turn_per_worker, (*many - *alone) / (kManyWorkers - 1) + lane.turn);
   fill_in(known.clock_per_worker, lane.clock);
   return known;
 }
