@@ -29,9 +29,9 @@ using Stopwatch = std::chrono::steady_clock;
 /// Many short ones: one of them will have the processor for itself.
 constexpr int kAttempts = 25;
 constexpr int kClocks = 20;
-constexpr std::uint32_t kManyWorkers = 32;   ///< as connections
-constexpr std::uint32_t kManyClocks = 1024;  ///< as entries of a vector clock
-constexpr auto kSettled = std::chrono::microseconds(200);
+constexpr auto kPause = std::chrono::milliseconds(5);  ///< between attempts: others' work comes and goes
+constexpr std::uint32_t kManyWorkers = 32;             ///< as connections
+constexpr std::uint32_t kManyClocks = 1024;            ///< as entries of a vector clock
 
 double nanoseconds_since(Stopwatch::time_point start) {
   return std::chrono::duration<double, std::nano>(Stopwatch::now() - start).count();
@@ -45,6 +45,7 @@ double quickest(int times, What what) {
     const auto start = Stopwatch::now();
     for (int i = 0; i < times; ++i) what();
     best = std::min(best, nanoseconds_since(start) / times);
+    std::this_thread::sleep_for(kPause);
   }
   return best;
 }
@@ -110,6 +111,12 @@ class MeasuredServer {
   [[nodiscard]] const std::string& address() const { return address_; }
   /// Nanoseconds of turns in which there was work.
   [[nodiscard]] double busy() const { return busy_; }
+  /// Until it has done all that has been asked of it.
+  void settle() const {
+    // The first of them may have begun before.
+    const std::uint64_t turns = idle_turns_ + 2;
+    while (idle_turns_ < turns) std::this_thread::yield();
+  }
   /// Nanoseconds of a turn in which there is none.
   double idle_turn() {
     idle_turn_ = -1;
@@ -128,6 +135,7 @@ class MeasuredServer {
       if (worked) {
         busy_ = busy_ + nanoseconds_since(start);
       } else {
+        ++idle_turns_;
         std::this_thread::yield();
       }
       if (idle_turn_ < 0) measure_idle();
@@ -146,6 +154,7 @@ class MeasuredServer {
   std::thread thread_;
   std::atomic<bool> stop_ = false;
   std::atomic<double> busy_ = 0;
+  std::atomic<std::uint64_t> idle_turns_ = 0;
   std::atomic<double> idle_turn_ = 0;
 };
 
@@ -185,8 +194,9 @@ absl::StatusOr<Clock> clock_cost(const consistency::ConsistencyModel& model, con
       if (absl::Status status = (*session)->clock(); !status.ok()) return status;
       worker += nanoseconds_since(start) - ((*session)->statistics().waited_seconds - waited) * 1e9;
       // What the server sends for it comes in with the next pull.
-      std::this_thread::sleep_for(kSettled);
+      (*server)->settle();
     }
+    std::this_thread::sleep_for(kPause);
     if (attempt == 0) continue;  // rows are fetched, memory is new
     best.server = std::min(best.server, ((*server)->busy() - server_before) / kClocks);
     best.worker = std::min(best.worker, worker / kClocks);
