@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -117,7 +117,8 @@ enum class BulkKind : std::uint32_t {
   /// the min clock of the lane is `clock`, and each row last received from it holds all updates of clocks <
   /// `clock`.
   kRows = 4,
-  kUnsubscribe = 5,  ///< worker → server: as kSubscribe; these rows are no longer to be pushed
+  kUnsubscribe = 5,   ///< worker → server: as kSubscribe; these rows are no longer to be pushed
+  kUpdatesAhead = 6,  ///< as kUpdates; the worker is to hear of them as soon as they are applied
 };
 
 struct BulkHeader {

@@ -98,7 +98,8 @@ absl::Status drive(Server& server, transport::Transport& transport, const Driver
     if (threads.empty()) {
       for (const auto& lane : server.lanes()) worked |= lane->poll();
     }
-    if (!worked) transport.wait(transport.now() + kIdleWait);
+    if (!worked)
+      transport.wait(std::min<transport::TimePoint>(transport.now() + kIdleWait, server.next_poll()));
   }
   return server.status();
 }

@@ -4,15 +4,24 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <limits>
+#include <tuple>
 
+#include "protocol/importance.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::server {
 
 namespace {
 
+/// A row that a worker has never had: whatever it holds is new.
+constexpr double kNothingYet = -std::numeric_limits<double>::infinity();
+
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
+/// Within a clock the most important of so many times the rows that can be sent are chosen, the oldest: so each
+/// has its turn, and choosing costs no more than sending.
+constexpr std::size_t kCandidates = 5;
 
 /// The update rule: addition. One writer; workers read the rows at the same time.
 void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, const std::byte* update) {
@@ -23,8 +32,9 @@ void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, cons
 
 }  // namespace
 
-Lane::Lane(std::uint32_t index, std::uint32_t workers)
-    : index_(index), words_((workers + 63) / 64), clocks_(workers) {
+Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets)
+    : index_(index), words_((workers + 63) / 64), budgets_(budgets.begin(), budgets.end()), clocks_(workers) {
+  assert(budgets.empty() || budgets.size() == workers);
   for (std::uint32_t worker = 0; worker < workers; ++worker) workers_.emplace_back();
 }
 
@@ -71,7 +81,9 @@ void Lane::open(const Shard& shard) {
     const std::size_t first = (table.range.first - shard.range.first) * words_;
     table.subscribed = shard.subscribed.get() + first;
     table.dirty = shard.dirty.get() + first;
+    if (!budgets_.empty()) table.changes.resize(table.range.size());
   }
+  bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
 }
 
@@ -98,12 +110,16 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
     // Checked when it came, but the worker can still write there.
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;
-    add_row(shard.table.value_type, shard.table.width, shard.row(key),
-            protocol::record_values(payload, stride, i));
+    const std::byte* const update = protocol::record_values(payload, stride, i);
     if (table.eager) mark_dirty(table, key);
+    if (!table.changes.empty()) {
+      table.changes[key - table.range.first] +=
+          protocol::relative_change(shard.table.value_type, shard.table.width, shard.row(key), update);
+    }
+    add_row(shard.table.value_type, shard.table.width, shard.row(key), update);
   }
   ++worker.applied;
-  if (table.acknowledged_at_once) tell_applied(worker);
+  if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
 }
 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
@@ -122,7 +138,8 @@ void Lane::mark_dirty(Table& table, protocol::Key key) {
     table.dirty[at + word] |= fresh;
     for (; fresh != 0; fresh &= fresh - 1) {
       const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
-      workers_[worker].dirty.push_back({table.shard->table.table, key});
+      const double before = table.changes.empty() ? 0 : table.changes[key - table.range.first];
+      workers_[worker].dirty.push_back({table.shard->table.table, key, before});
     }
   }
 }
@@ -147,7 +164,7 @@ void Lane::subscribe(const LaneTask& task) {
     // The worker's copy is older than the subscription: one push brings it up to date.
     if ((table.dirty[at] & bit) == 0) {
       table.dirty[at] |= bit;
-      workers_[task.worker].dirty.push_back({table.shard->table.table, key});
+      workers_[task.worker].dirty.push_back({table.shard->table.table, key, kNothingYet});
     }
   }
 }
@@ -221,22 +238,84 @@ bool Lane::tell(std::uint32_t index) {
   bool told = false;
   PushBuffer* buffer = nullptr;
   // Without a buffer the worker is slow: its rows stay dirty and take up later updates, too.
-  while (worker.news && worker.free.try_pop(buffer)) {
-    fill(index, *buffer);
+  for (Allowance now = allowance(index); now.bytes > 0 && worker.free.try_pop(buffer);
+       now = allowance(index)) {
+    fill(index, *buffer, now);
     outgoing_.push(buffer);
     told = true;
   }
   return told;
 }
 
-void Lane::fill(std::uint32_t index, PushBuffer& buffer) {
+/// The worker's bound on staleness may make it wait for news.
+bool Lane::is_due(std::uint32_t worker) const {
+  return workers_[worker].told < consistency::min_clock_needed(bound_, clocks_.clock(worker));
+}
+
+Lane::Allowance Lane::allowance(std::uint32_t index) const {
+  const Worker& worker = workers_[index];
+  if (budgets_.empty()) {
+    return worker.news ? Allowance{worker.next.position, SIZE_MAX} : Allowance{};
+  }
+  const transport::TokenBucket& budget = *budgets_[index];
+  const bool has_rows = worker.dirty_sent < worker.next.position;
+  if (worker.news && (!has_rows || is_due(index))) return {worker.next.position, SIZE_MAX};
+  if (worker.news && !budget.is_empty()) {
+    return {worker.next.position,
+            static_cast<std::size_t>(std::max<std::int64_t>(budget.level(), 1))};  // a row at least
+  }
+  // Its updates that are applied it need not keep, whatever becomes of the rows.
+  if (worker.news && worker.applied > worker.applied_told) return {worker.dirty_sent, SIZE_MAX};
+  if (!worker.news && !worker.dirty.empty() && budget.is_full()) {
+    return {worker.dirty_sent + worker.dirty.size(), static_cast<std::size_t>(budget.burst_bytes())};
+  }
+  return {};
+}
+
+/// Of the dirty rows before `position`, those come first that fill so many bytes; all of them if they are those
+/// that a clock waits for, which will all be sent.
+void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes) {
+  if (worker.sorted >= position) return;
+  struct Ranked {
+    int importance = 0;
+    DirtyRow row;
+  };
+  const bool whole = worker.news;
+  auto rows = static_cast<std::size_t>(position - worker.dirty_sent);
+  std::size_t first = rows;
+  if (!whole) {
+    const Shard& shard = *tables_[worker.dirty.front().table].shard;
+    first = std::min(rows, bytes / protocol::record_bytes(shard.stride_bytes) + 1);
+    rows = std::min(rows, kCandidates * first);
+  }
+  std::vector<Ranked> ranked;
+  ranked.reserve(rows);
+  for (std::size_t i = 0; i < rows; ++i) {
+    const DirtyRow& row = worker.dirty[i];
+    const Table& table = tables_[row.table];
+    ranked.push_back(
+        {protocol::importance_class(table.changes[row.key - table.range.first] - row.changes_before), row});
+  }
+  // Among equals by table and key: of one table are the rows of a message, and neighbours are quickly read.
+  const auto comes_before = [](const Ranked& a, const Ranked& b) {
+    return std::tie(b.importance, a.row.table, a.row.key) < std::tie(a.importance, b.row.table, b.row.key);
+  };
+  std::partial_sort(ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(std::min(first, rows)),
+                    ranked.end(), comes_before);
+  for (std::size_t i = 0; i < rows; ++i) worker.dirty[i] = ranked[i].row;
+  if (whole) worker.sorted = position;
+}
+
+void Lane::fill(std::uint32_t index, PushBuffer& buffer, const Allowance& allowance) {
   Worker& worker = workers_[index];
   protocol::BulkHeader header{.kind = protocol::BulkKind::kRows,
                               .lane = index_,
                               .applied = worker.applied,
                               .subscriptions = worker.subscriptions};
   std::size_t used = sizeof header;
-  while (worker.dirty_sent < worker.next.position) {
+  if (!budgets_.empty() && worker.dirty_sent < allowance.position)
+    sort_by_importance(worker, allowance.position, allowance.bytes);
+  while (worker.dirty_sent < allowance.position && used - sizeof header < allowance.bytes) {
     const DirtyRow row = worker.dirty.front();
     Table& table = tables_[row.table];
     const std::size_t record = protocol::record_bytes(table.shard->stride_bytes);
@@ -251,14 +330,16 @@ void Lane::fill(std::uint32_t index, PushBuffer& buffer) {
     worker.dirty.pop_front();
     ++worker.dirty_sent;
   }
-  if (worker.dirty_sent >= worker.next.position) {
+  if (worker.news && worker.dirty_sent >= worker.next.position) {
     worker.told = worker.next.clock;
     worker.news = worker.latest.clock != worker.next.clock || worker.latest.position > worker.next.position;
     worker.next = worker.latest;
   }
   header.clock = worker.told;
+  worker.applied_told = header.applied;
   std::memcpy(buffer.memory.data(), &header, sizeof header);
   buffer.used_bytes = used;
+  if (!budgets_.empty()) budgets_[index]->take(used);
 }
 
 }  // namespace verbena::server

@@ -10,7 +10,10 @@
 //  3. The clock m goes to w only behind all rows that were dirty for w when m was reached.
 //  4. Under BSP and A-BSP a row changes only when the min clock advances, in the order (clock, worker, order
 //     of pushing). Means are weighted at that moment: then all workers' counts of examples are known.
-//  5. Memory: at most one dirty entry for each row and worker; kPushBuffers buffers for each worker;
+//  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
+//     spent, unless its bound on staleness needs them; they go the most important first. Whenever the budget
+//     is full, dirty rows go before their clock is reached, too.
+//  6. Memory: at most one dirty entry for each row and worker; kPushBuffers buffers for each worker;
 //     held-back updates of at most one clock for each worker ahead.
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
@@ -26,6 +29,7 @@
 #include "consistency/vector_clock.hpp"
 #include "protocol/messages.hpp"
 #include "server/shard.hpp"
+#include "transport/token_bucket.hpp"
 
 namespace verbena::server {
 
@@ -59,7 +63,9 @@ class Lane {
  public:
   static constexpr std::size_t kPushBuffers = 3;  ///< for each worker: one filling, one flying, one to spare
 
-  Lane(std::uint32_t index, std::uint32_t workers);
+  /// `budgets`: what may be pushed to each worker, shared with other lanes, refilled by their owner, who
+  /// outlives the lane; empty: anything.
+  Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets = {});
 
   void enqueue(const LaneTask& task) { tasks_.push(task); }
 
@@ -84,10 +90,13 @@ class Lane {
     /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
+    /// By row, under a push budget: the sum of the relative changes by all updates so far.
+    std::vector<double> changes;
   };
   struct DirtyRow {
     std::uint32_t table = 0;
     protocol::Key key = 0;
+    double changes_before = 0;  ///< of the row, when it was last the worker's
   };
   /// Tell the worker `clock` when its first `position` dirty rows ever have been sent.
   struct ClockNews {
@@ -104,8 +113,10 @@ class Lane {
   };
   struct Worker {
     std::deque<DirtyRow> dirty;
-    std::uint64_t dirty_sent = 0;     ///< rows taken from the front of `dirty` so far
-    std::uint64_t applied = 0;        ///< kUpdates messages
+    std::uint64_t dirty_sent = 0;  ///< rows taken from the front of `dirty` so far
+    std::uint64_t applied = 0;     ///< kUpdates messages
+    std::uint64_t applied_told = 0;
+    std::uint64_t sorted = 0;         ///< rows before this position are in the order of their importance
     std::uint64_t subscriptions = 0;  ///< kSubscribe and kUnsubscribe messages
     consistency::Clock told = 0;
     bool news = false;
@@ -129,10 +140,20 @@ class Lane {
   void tell_applied(Worker& worker);
   void mark_dirty(Table& table, protocol::Key key);
   bool tell(std::uint32_t worker);
-  void fill(std::uint32_t worker, PushBuffer& buffer);
+  /// What may be sent to a worker now: dirty rows up to a position, in so many bytes.
+  struct Allowance {
+    std::uint64_t position = 0;
+    std::size_t bytes = 0;  ///< of rows; the last one may exceed it. 0: nothing at all, not even a message
+  };
+  [[nodiscard]] Allowance allowance(std::uint32_t worker) const;
+  [[nodiscard]] bool is_due(std::uint32_t worker) const;
+  void sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes);
+  void fill(std::uint32_t worker, PushBuffer& buffer, const Allowance& allowance);
 
   const std::uint32_t index_;
   const std::size_t words_;
+  const std::vector<transport::TokenBucket*> budgets_;  ///< by worker; empty: no bound
+  consistency::Clock bound_ = consistency::kNoBound;    ///< the tightest that a table has on its readers
   tbb::concurrent_queue<LaneTask> tasks_;
   tbb::concurrent_queue<PushBuffer*> outgoing_;
   consistency::VectorClock clocks_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "transport/message_outbox.hpp"
@@ -70,6 +71,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
     return absl::InvalidArgumentError(
         fmt::format("server {} of {}: ranks count from 0", options.rank, options.servers));
   }
+  if (!(options.push_budget_mb_per_s >= 0) || !std::isfinite(options.push_budget_mb_per_s)) {
+    return absl::InvalidArgumentError(
+        fmt::format("a push budget of {} MB/s: expected 0 or more", options.push_budget_mb_per_s));
+  }
   if (options.lanes == 0 || options.lanes > protocol::kMaxLanes) {
     return absl::InvalidArgumentError(
         fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, options.lanes));
@@ -80,8 +85,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
 
 Server::Server(transport::Transport& transport, ServerOptions options)
     : transport_(transport), options_(std::move(options)), memory_(transport), workers_(options_.workers) {
+  std::vector<transport::TokenBucket*> budgets;
+  for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
+    budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
   for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
-    lanes_.push_back(std::make_unique<Lane>(lane, options_.workers));
+    lanes_.push_back(std::make_unique<Lane>(lane, options_.workers, budgets));
   }
 }
 
@@ -104,6 +112,7 @@ bool Server::poll() {
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (peer->connection && !peer->closed) peer->control.flush(*peer->connection);
   }
+  if (!push_budgets_.empty()) refill_budgets();
   worked |= release_inboxes();
   worked |= send_outgoing();
   worked |= drop_closed();
@@ -295,7 +304,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   const protocol::KeyRange range = shard.lane_range(header.lane);
   LaneTask task{.worker = peer.worker, .message = *message, .inbox = &inbox};
   absl::Status status;
-  if (header.kind == protocol::BulkKind::kUpdates) {
+  if (header.kind == protocol::BulkKind::kUpdates || header.kind == protocol::BulkKind::kUpdatesAhead) {
     task.kind = LaneTask::Kind::kUpdates;
     status = protocol::check_records(*message, shard.stride_bytes, range);
     if (status.ok() && header.clock != peer.clock) {
@@ -409,6 +418,20 @@ void Server::fail(const absl::Status& why) {
     if (!peer->closed && peer->connection)
       reply(*peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
   }
+}
+
+transport::TimePoint Server::next_poll() const {
+  transport::TimePoint next = transport::TimePoint::max();
+  for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
+  return next;
+}
+
+void Server::refill_budgets() {
+  const transport::TimePoint now = transport_.now();
+  bool any = false;
+  for (transport::TokenBucket& budget : push_budgets_) any |= budget.refill(now);
+  if (!any || !wake_lane_) return;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) wake_lane_(lane);
 }
 
 bool Server::release_inboxes() {

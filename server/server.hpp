@@ -19,6 +19,7 @@
 #include "server/lane.hpp"
 #include "server/shard.hpp"
 #include "transport/message_ring.hpp"
+#include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::server {
@@ -32,6 +33,10 @@ struct ServerOptions {
   // --- performance
   /// Parts of each shard that are applied independently; more than threads is a waste.
   std::uint32_t lanes = 1;
+  /// What may be pushed eagerly to each worker before its bound on staleness needs it, in megabytes (10⁶ bytes)
+  /// a second: managed communication. What is left of it goes to rows that have changed within a clock. The most
+  /// important rows go first. 0: no bound, and nothing is pushed within a clock.
+  double push_budget_mb_per_s = 0;
 };
 
 class Server {
@@ -43,6 +48,8 @@ class Server {
 
   /// Everything but the lanes. False if there was nothing to do.
   bool poll();
+  /// When poll() has something to do although nothing has arrived; TimePoint::max(): never.
+  [[nodiscard]] transport::TimePoint next_poll() const;
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
   /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
   void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
@@ -76,6 +83,7 @@ class Server {
   void reply(Peer& peer, const protocol::ControlMessage& message);
   void reject(Peer& peer, const absl::Status& why);
   void fail(const absl::Status& why);
+  void refill_budgets();
   bool release_inboxes();
   bool send_outgoing();
   bool send_outgoing(Peer& peer);
@@ -85,6 +93,7 @@ class Server {
   const ServerOptions options_;
   ShardMemory memory_;
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;     ///< by rank; nullptr before hello

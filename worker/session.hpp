@@ -62,6 +62,10 @@ struct SessionOptions {
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
+  /// What each server may be sent of a clock's updates before the clock ends, in megabytes (10⁶ bytes) a second,
+  /// the most important rows first: managed communication, for models that hold no updates back. Rows of which
+  /// much arrives within a clock travel more than once. 0: everything travels at the end of the clock.
+  double update_budget_mb_per_s = 0;
 };
 
 /// What a table is. All workers must name it alike; the first to do so creates it, zeroed.
@@ -89,6 +93,7 @@ struct SessionStatistics {
   std::uint64_t rows_pulled = 0;
   std::uint64_t rows_pushed = 0;
   std::uint64_t rows_eagerly_received = 0;
+  std::uint64_t rows_shipped_ahead = 0;  ///< updates sent before their clock ended (update_budget_mb_per_s)
   /// VAP: how often, and how long in all, a push or a clock waited for its updates to be seen.
   std::uint64_t value_bound_waits = 0;
   double value_bound_waited_seconds = 0;

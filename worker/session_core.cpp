@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "transport/shm/shm_transport.hpp"
@@ -14,6 +15,7 @@ namespace verbena::worker {
 namespace {
 
 constexpr std::uint64_t kRowsUntilPoll = 128;
+constexpr std::uint64_t kRowsUntilRefill = 128;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
 /// Until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
@@ -34,6 +36,10 @@ absl::Status check(const SessionOptions& options) {
   if (options.workers == 0 || options.workers > protocol::kMaxWorkers || options.rank >= options.workers) {
     return absl::InvalidArgumentError(fmt::format("worker {} of {}: expected 0 ≤ rank < workers ≤ {}",
                                                   options.rank, options.workers, protocol::kMaxWorkers));
+  }
+  if (!(options.update_budget_mb_per_s >= 0) || !std::isfinite(options.update_budget_mb_per_s)) {
+    return absl::InvalidArgumentError(
+        fmt::format("an update budget of {} MB/s: expected 0 or more", options.update_budget_mb_per_s));
   }
   for (const std::size_t bytes : {options.inbox_bytes, options.push_ring_bytes}) {
     if (bytes < protocol::kMinRingBytes || bytes > protocol::kMaxRingBytes) {
@@ -150,6 +156,8 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
   link.push_ring = std::move(*push_ring);
   link.inbox = std::move(*inbox);
   if (absl::Status status = link.small.allocate(memory_); !status.ok()) return status;
+  if (options_.update_budget_mb_per_s > 0)
+    link.update_budget.emplace(options_.update_budget_mb_per_s * 1e6, transport_->now());
   control(link, protocol::Hello{.worker = options_.rank,
                                 .workers = options_.workers,
                                 .pid = static_cast<std::uint32_t>(::getpid()),
@@ -396,6 +404,21 @@ absl::Status SessionCore::wait_for(PullOperation& operation) {
   return operation.status;
 }
 
+bool SessionCore::may_ship_ahead(std::uint64_t rows) {
+  if (rows_until_refill_ > rows) {
+    rows_until_refill_ -= rows;
+    return false;
+  }
+  rows_until_refill_ = kRowsUntilRefill;
+  const transport::TimePoint now = transport_->now();
+  bool may = false;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    link->update_budget->refill(now);
+    may |= link->update_budget->is_full();
+  }
+  return may;
+}
+
 absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
                                const transport::MemoryRegion& region) {
   const auto try_send = [&] { return link.inbox->try_send(message, region); };
@@ -432,7 +455,7 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
 absl::Status SessionCore::ship_all() {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (absl::Status status = table->send_subscriptions(); !status.ok()) return status;
-    if (absl::Status status = table->ship(clock_); !status.ok()) return status;
+    if (absl::Status status = table->ship(); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "protocol/messages.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
+#include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
 #include "worker/session.hpp"
@@ -50,6 +52,7 @@ struct ServerLink {
   std::vector<LaneView> lanes;                      ///< empty before the server's welcome
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
   SmallMessages small;
+  std::optional<transport::TokenBucket> update_budget;
   transport::MessageOutbox control;
   bool said_failed = false;   ///< the job has failed there
   bool said_goodbye = false;  ///< or is gone: writes nothing into this worker's memory any more
@@ -95,6 +98,8 @@ class SessionCore {
   /// This worker has finished its own. Says it, under A-BSP, if nobody has before.
   void end_iteration();
 
+  /// Called for each push: now and then, whether a link's update budget is full. REQUIRES: there are budgets.
+  bool may_ship_ahead(std::uint64_t rows);
   absl::Status send(ServerLink& link, std::span<const std::byte> message,
                     const transport::MemoryRegion& region);
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
@@ -154,6 +159,7 @@ class SessionCore {
   consistency::ExampleCounts examples_;      ///< in that clock
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
+  std::uint64_t rows_until_refill_ = 1;
   /// Of one poll(); here, since making them takes longer than most polls. Nothing that an event causes polls.
   std::array<transport::Event, 64> events_;
   bool left_ = false;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "protocol/importance.hpp"
 #include "transport/word_copy.hpp"
 #include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
@@ -19,6 +20,10 @@ constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 constexpr std::size_t kHistogramBins = 64;
 /// Of a table whose pushes travel at once: each takes a buffer.
 constexpr std::size_t kMostAsyncPushes = 16;
+/// Buffers of a part that were shipped within a clock and are not known to be applied.
+constexpr std::size_t kMostAhead = 2;
+/// The most important of so many times the updates that can be sent are chosen, the oldest.
+constexpr std::size_t kCandidates = 5;
 
 template <class Value>
 class TypedTable final : public TableCore {
@@ -91,7 +96,10 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       stride_bytes_(protocol::row_stride_bytes(type, options.width)),
       row_bytes_(protocol::value_bytes(type) * options.width),
       rules_(consistency::rules_of(options.consistency)),
-      read_bound_(rules_.read_bound) {
+      read_bound_(rules_.read_bound),
+      ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
+                   !rules_.acknowledges_at_once()),
+      ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()) {
   staleness_.reads_by_lag.resize(kHistogramBins);
 }
 
@@ -285,8 +293,9 @@ absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates, 
   push_now(keys, updates, status);
   if (!status.ok()) session_.fail(status);
   session_.counters().rows_pushed += keys.size();
-  if (!status.ok() || !rules_.acknowledges_at_once()) [[likely]]
+  if (!status.ok() || !ships_in_a_clock_) [[likely]]
     return status;
+  if (ships_ahead_) return session_.may_ship_ahead(keys.size()) ? ship_ahead() : absl::OkStatus();
   if (rules_.pushes_at_once) return push_at_once(wait);
   const double bound = in_transit_bound();
   return wait_for_value_bound([&, next = std::size_t{0}]() mutable {
@@ -296,7 +305,7 @@ absl::Status TableCore::push(const KeySequence& keys, const std::byte* updates, 
 }
 
 absl::Status TableCore::push_at_once(bool wait) {
-  if (absl::Status status = ship(session_.current_clock()); !status.ok()) return status;
+  if (absl::Status status = ship(); !status.ok()) return status;
   const std::size_t most = wait ? 0 : kMostAsyncPushes;
   return session_.wait_until(
       [&] { return most_outstanding() <= most; }, session_.options().timeout_ms,
@@ -324,7 +333,7 @@ absl::Status TableCore::bound_in_transit() {
 
 absl::Status TableCore::wait_for_value_bound(const std::function<bool()>& is_kept) {
   if (is_kept()) return absl::OkStatus();
-  if (absl::Status status = ship(session_.current_clock()); !status.ok()) return status;
+  if (absl::Status status = ship(); !status.ok()) return status;
   SessionStatistics& counters = session_.counters();
   const double waited_before = counters.waited_seconds;
   absl::Status status = session_.wait_until(is_kept, session_.options().timeout_ms, [&] {
@@ -435,32 +444,93 @@ void TableCore::finish_runs(PullOperation& operation) {
   operation.runs.clear();
 }
 
-absl::Status TableCore::ship(consistency::Clock clock) {
+absl::Status TableCore::ship() {
   for (const std::unique_ptr<Part>& part : parts_) {
     if (part->current->empty()) continue;
-    // Outstanding before anything is sent: sending may wait and poll, and rows that come meanwhile may hold
-    // the first chunks already.
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
     if (!next.ok()) return next.status();
-    UpdateBuffer& buffer = *part->outstanding.emplace_back(std::exchange(part->current, *std::move(next)));
-    session_.start_epoch();
-    const std::uint64_t first = part->view->shipped;
-    for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = first + i;
-    part->view->shipped += buffer.chunks();
-    for (std::size_t i = 0; i < buffer.chunks(); ++i) {
-      UpdateBuffer::Chunk& chunk = buffer.chunk(i);
-      const protocol::BulkHeader header{.kind = protocol::BulkKind::kUpdates,
-                                        .table = number_,
-                                        .lane = part->lane,
-                                        .count = buffer.records_in(i),
-                                        .clock = clock};
-      std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
-      const absl::Status status =
-          session_.send(*part->link, chunk.memory.bytes.first(buffer.message_bytes(i)), *chunk.memory.region);
-      if (!status.ok()) return status;
-    }
+    absl::Status status =
+        ship(*part, std::exchange(part->current, *std::move(next)), protocol::BulkKind::kUpdates);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status TableCore::ship(Part& part, std::unique_ptr<UpdateBuffer> updates, protocol::BulkKind kind) {
+  // Outstanding before anything is sent: sending may wait and poll, and rows that come meanwhile may hold
+  // the first chunks already.
+  UpdateBuffer& buffer = *part.outstanding.emplace_back(std::move(updates));
+  session_.start_epoch();
+  const std::uint64_t first = part.view->shipped;
+  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = first + i;
+  part.view->shipped += buffer.chunks();
+  for (std::size_t i = 0; i < buffer.chunks(); ++i) {
+    UpdateBuffer::Chunk& chunk = buffer.chunk(i);
+    const protocol::BulkHeader header{.kind = kind,
+                                      .table = number_,
+                                      .lane = part.lane,
+                                      .count = buffer.records_in(i),
+                                      .clock = session_.current_clock()};
+    std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
+    const absl::Status status =
+        session_.send(*part.link, chunk.memory.bytes.first(buffer.message_bytes(i)), *chunk.memory.region);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableCore::ship_ahead() {
+  for (const std::unique_ptr<Part>& part : parts_) {
+    transport::TokenBucket& budget = *part->link->update_budget;
+    if (part->current->empty() || part->outstanding.size() >= kMostAhead || !budget.is_full()) continue;
+    const auto bytes = static_cast<std::size_t>(budget.burst_bytes());
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> updates = take_most_important(*part, bytes);
+    if (!updates.ok()) return updates.status();
+    for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
+    session_.counters().rows_shipped_ahead += (*updates)->records();
+    absl::Status status = ship(*part, *std::move(updates), protocol::BulkKind::kUpdatesAhead);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::take_most_important(Part& part, std::size_t bytes) {
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> taken = take_buffer(part);
+  if (!taken.ok()) return taken;
+  UpdateBuffer& current = *part.current;
+  const std::size_t most = bytes / protocol::record_bytes(stride_bytes_) + 1;
+  if (most >= current.records()) {
+    std::swap(part.current, *taken);
+    return taken;
+  }
+  struct Ranked {
+    int importance = 0;
+    protocol::Key key = 0;
+  };
+  std::vector<Ranked> ranked(std::min<std::size_t>(current.records(), kCandidates * most));
+  for (std::uint32_t i = 0; i < ranked.size(); ++i) {
+    const protocol::Key key = current.key(i);
+    ranked[i] = {protocol::importance_class(importance(part, key)), key};
+  }
+  std::nth_element(ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(most), ranked.end(),
+                   [](const Ranked& a, const Ranked& b) { return a.importance > b.importance; });
+  for (std::size_t i = 0; i < most; ++i) {
+    if (!current.move_to(ranked[i].key, **taken)) return no_memory(part);
+  }
+  return taken;
+}
+
+/// Of this worker's update of the row, as far as it has not been shipped.
+double TableCore::importance(const Part& part, protocol::Key key) const {
+  const std::byte* row = nullptr;
+  if (part.cache != nullptr) {
+    if (const RowCache::Row* const cached = part.cache->find(key)) row = cached->values();
+  } else if (part.mapped != nullptr) {
+    row = mapped_row(part, key);
+  }
+  // Nothing is known of a row that is not read: its update may be all.
+  if (row == nullptr) return 1;
+  return protocol::relative_change(type_, options_.width, row, part.current->find(key));
 }
 
 absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::take_buffer(Part& part) {

@@ -142,8 +142,8 @@ class TableCore {
   bool step(PullOperation& operation);
 
   // --- the session's part of the work
-  /// Sends the updates of `clock`. The buffers go on as outstanding.
-  absl::Status ship(consistency::Clock clock);
+  /// Sends this clock's updates. The buffers go on as outstanding.
+  absl::Status ship();
   absl::Status send_subscriptions();
   /// Rows that a server pushed.
   absl::Status on_rows(Part& part, const protocol::BulkMessage& message);
@@ -188,6 +188,8 @@ class TableCore {
   const std::size_t row_bytes_;
   const consistency::Rules rules_;
   const consistency::Clock read_bound_;
+  const bool ships_ahead_;                    ///< within a clock, as the update budget allows
+  const bool ships_in_a_clock_;               ///< for this reason or another
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
   Part* last_part_ = nullptr;
@@ -200,6 +202,10 @@ class TableCore {
   void note_change(Part& part, protocol::Key key);
   absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const protocol::Key> keys);
   absl::Status push_at_once(bool wait);
+  absl::Status ship(Part& part, std::unique_ptr<UpdateBuffer> updates, protocol::BulkKind kind);
+  absl::Status ship_ahead();
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes);
+  [[nodiscard]] double importance(const Part& part, protocol::Key key) const;
   [[nodiscard]] double in_transit_bound() const;
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;

@@ -50,6 +50,21 @@ std::byte* UpdateBuffer::add(protocol::Key key) {
   return values(slot);
 }
 
+bool UpdateBuffer::move_to(protocol::Key key, UpdateBuffer& other) {
+  std::byte* const to = other.add(key);
+  if (to == nullptr) return false;
+  const std::uint32_t slot = index_[key - keys_.first] - 1;
+  std::memcpy(to, values(slot), record_bytes_ - sizeof(protocol::Key));
+  const std::uint32_t last = records_ - 1;
+  if (slot != last) {
+    index_[this->key(last) - keys_.first] = slot + 1;
+    std::memcpy(record(slot), record(last), record_bytes_);
+  }
+  index_[key - keys_.first] = 0;
+  records_ = last;
+  return true;
+}
+
 void UpdateBuffer::clear() {
   for (std::uint32_t slot = 0; slot < records_; ++slot) {
     protocol::Key key;

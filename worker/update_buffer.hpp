@@ -60,6 +60,10 @@ class UpdateBuffer {
     return chunks_[(index_[key - keys_.first] - 1) >> per_chunk_shift_];
   }
 
+  /// Moves a row's update to another buffer of the same rows, which has none; false if memory is short.
+  /// REQUIRES: find(key) is not nullptr. The last record takes its place: indices of records change.
+  bool move_to(protocol::Key key, UpdateBuffer& other);
+
   /// Forgets the updates, keeps the memory.
   void clear();
 

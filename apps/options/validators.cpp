@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -20,6 +21,18 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
             error == std::errc() && stop == text.data() + text.size() && number >= least && number <= most;
         return good ? std::string()
                     : fmt::format("a whole number from {} to {} is expected, not \"{}\"", least, most, text);
+      },
+      "");
+}
+
+CLI::Validator positive_number() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        double number = 0;
+        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool good =
+            error == std::errc() && stop == text.data() + text.size() && number > 0 && std::isfinite(number);
+        return good ? std::string() : fmt::format("a number above 0 is expected, not \"{}\"", text);
       },
       "");
 }

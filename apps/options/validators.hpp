@@ -15,6 +15,7 @@ class Validator;
 namespace verbena::apps {
 
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
+CLI::Validator positive_number();
 CLI::Validator one_of(const std::vector<std::string>& choices);
 /// What `check` finds fault with is refused, with its message.
 CLI::Validator accepted_by(std::function<absl::Status(const std::string&)> check);

@@ -38,6 +38,7 @@ struct Encoder {
             {"rows_pulled", message.statistics.rows_pulled},
             {"rows_pushed", message.statistics.rows_pushed},
             {"rows_eagerly_received", message.statistics.rows_eagerly_received},
+            {"rows_shipped_ahead", message.statistics.rows_shipped_ahead},
             {"value_bound_waits", message.statistics.value_bound_waits},
             {"value_bound_waited_seconds", message.statistics.value_bound_waited_seconds},
             {"reads_by_lag", message.statistics.staleness.reads_by_lag}};
@@ -88,6 +89,7 @@ FinishedMessage finished(const json& object) {
   statistics.rows_pulled = whole_number<std::uint64_t>(object.at("rows_pulled"));
   statistics.rows_pushed = whole_number<std::uint64_t>(object.at("rows_pushed"));
   statistics.rows_eagerly_received = whole_number<std::uint64_t>(object.at("rows_eagerly_received"));
+  statistics.rows_shipped_ahead = whole_number<std::uint64_t>(object.at("rows_shipped_ahead"));
   statistics.value_bound_waits = whole_number<std::uint64_t>(object.at("value_bound_waits"));
   statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
   for (const json& reads : object.at("reads_by_lag")) {

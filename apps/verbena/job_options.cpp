@@ -88,6 +88,20 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
       ->check(one_of({"auto", "in-place", "cached"}))
       ->group(kConsistency)
       ->capture_default_str();
+  add_budget_option(command, options);
+}
+
+void add_budget_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--budget", options.budget_mb_per_s,
+          "Managed communication, for ssp, essp, bounded-delay and asp; nothing changes under others. Each "
+          "server and worker may send one another so much before it is due: rows and updates go within an "
+          "iteration while this lasts, the most important first, and eager pushes that nobody needs yet "
+          "wait when it is used up. By default all travels at the end of an iteration, at full speed.")
+      ->type_name("MB/S")
+      ->check(positive_number())
+      ->group(kConsistency);
 }
 
 void add_server_options(CLI::App& command, JobOptions& options) {
@@ -334,11 +348,12 @@ std::string examples(const std::vector<std::string>& lines) {
 std::string effective(const JobOptions& options) {
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
-      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={}{}{}",
+      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
+      "--budget={}{}{}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
       options.transport.transport, options.transport.device, options.transport.device_port,
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
-      absl::StrJoin(options.addresses, ","), options.transport.network,
+      absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
 }
 

@@ -28,6 +28,7 @@ struct JobOptions {
   std::string consistency = "bsp";
   TransportOptions transport;
   std::string read_path = "auto";
+  double budget_mb_per_s = 0;  ///< managed communication; 0: none
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
   // --- where the servers are, for processes started by hand; one of the two
@@ -47,6 +48,7 @@ struct JobOptions {
 /// --servers and --workers, --consistency and so on, in groups; `command` must not outlive `options`.
 void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
+void add_budget_option(CLI::App& command, JobOptions& options);        // server; the others have it, too
 void add_server_options(CLI::App& command, JobOptions& options);       // run, server
 void add_address_options(CLI::App& command, JobOptions& options);      // worker, server
 void add_condition_options(CLI::App& command, JobOptions& options);    // run, worker

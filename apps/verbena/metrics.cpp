@@ -17,6 +17,7 @@ nlohmann::json settings_json(const RunSettings& settings) {
           {"seed", settings.seed ? nlohmann::json(*settings.seed) : nlohmann::json()},
           {"options", settings.options},
           {"baseline", settings.baseline},
+          {"budget_mb_per_s", settings.budget_mb_per_s},
           {"network", settings.network.empty() ? nlohmann::json() : nlohmann::json(settings.network)},
           {"slow", settings.slow},
           {"main_objective", settings.main_objective},
@@ -57,6 +58,7 @@ nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record) {
           {"rows_pulled", finished.statistics.rows_pulled},
           {"rows_pushed", finished.statistics.rows_pushed},
           {"rows_eagerly_received", finished.statistics.rows_eagerly_received},
+          {"rows_shipped_ahead", finished.statistics.rows_shipped_ahead},
           {"value_bound_waits", finished.statistics.value_bound_waits},
           {"value_bound_waited_seconds", finished.statistics.value_bound_waited_seconds},
           {"reads_by_lag", finished.statistics.staleness.reads_by_lag}};

@@ -26,7 +26,8 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .rank = role.rank,
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
-                                         .lanes = job.chosen_lanes()});
+                                         .lanes = job.chosen_lanes(),
+                                         .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
   if (role.rendezvous != nullptr) {
     const std::string own = listening_address(transport, address);
@@ -106,7 +107,8 @@ absl::Status train(Application& application, const JobOptions& job, std::uint32_
                                .rank = worker,
                                .workers = job.total_workers(),
                                .read_path = read_path_of(job),
-                               .transport = *std::move(transport)};
+                               .transport = *std::move(transport),
+                               .update_budget_mb_per_s = job.budget_mb_per_s};
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);

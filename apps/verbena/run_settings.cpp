@@ -36,6 +36,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.servers = job.servers;
   settings.workers = job.workers;
   settings.threads = job.threads;
+  settings.budget_mb_per_s = job.budget_mb_per_s;
   settings.network = job.transport.network;
   settings.slow = job.slow;
   return settings;

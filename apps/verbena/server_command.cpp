@@ -51,6 +51,7 @@ void add_server_command(CLI::App& program, Run* run) {
   add_transport_options(*command, options->job.transport, kProcessOptions);
   add_address_options(*command, options->job);
   add_server_options(*command, options->job);
+  add_budget_option(*command, options->job);
   add_network_option(*command, options->job);
   add_verbose_option(*command, options->job);
   add_launcher_options(*command, *options);

@@ -22,6 +22,7 @@ std::string headline(const RunSettings& settings) {
                                  counted(settings.servers, "server"), counted(settings.workers, "worker"));
   if (settings.threads > 1) text += fmt::format(" of {} threads", settings.threads);
   text += fmt::format(", {}", settings.transport);
+  if (settings.budget_mb_per_s > 0) text += fmt::format(", budget: {} MB/s", settings.budget_mb_per_s);
   if (!settings.network.empty()) text += fmt::format(", network: {}", settings.network);
   for (const std::string& slow : settings.slow) text += fmt::format(", slow: {}", slow);
   return text;

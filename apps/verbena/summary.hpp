@@ -30,6 +30,7 @@ struct RunSettings {
   std::map<std::string, std::string>
       options;  ///< the application's own that have a value, by name without dashes
   bool baseline = false;
+  double budget_mb_per_s = 0;     ///< managed communication; 0: none
   std::string network;            ///< as on the command line; empty: as it is
   std::vector<std::string> slow;  ///< workers that were slowed down, as on the command line
 };

@@ -54,7 +54,8 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
                                                   .rank = rank,
                                                   .servers = options.servers,
                                                   .workers = options.workers,
-                                                  .lanes = options.lanes + rank * options.lanes_step});
+                                                  .lanes = options.lanes + rank * options.lanes_step,
+                                                  .push_budget_mb_per_s = options.push_budget_mb_per_s});
     node->status = server.status();
     node->ended = !server.ok();
     if (server.ok()) {
@@ -86,6 +87,7 @@ SessionOptions ServerThreads::session_options(std::uint32_t rank) const {
   session.clock_timeout_ms = options_.timeout_ms;
   session.inbox_bytes = options_.inbox_bytes;
   session.push_ring_bytes = options_.push_ring_bytes;
+  session.update_budget_mb_per_s = options_.update_budget_mb_per_s;
   session.transport = make_transport(options_, options_.servers + rank);
   return session;
 }

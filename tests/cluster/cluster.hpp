@@ -24,6 +24,8 @@ struct ClusterOptions {
   std::uint32_t timeout_ms = 20'000;
   std::size_t inbox_bytes = std::size_t{1} << 20;
   std::size_t push_ring_bytes = std::size_t{1} << 20;
+  double push_budget_mb_per_s = 0;
+  double update_budget_mb_per_s = 0;
   /// Makes each transport; `number` tells them apart, servers first. Empty: shared memory.
   std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> make_transport;
 };

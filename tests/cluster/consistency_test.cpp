@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
+#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -71,6 +74,15 @@ TEST_P(ConsistencyTest, SmallRingsOnlySlowDown) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST_P(ConsistencyTest, BudgetsKeepThePromise) {
+  ClusterOptions options = options_of(GetParam());
+  options.push_budget_mb_per_s = 0.5;
+  options.update_budget_mb_per_s = 2;
+  const ClusterResult result = run_cluster(
+      options, [&](Session& session) { return check_reads(session, GetParam().model, 30, true); });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, ConsistencyTest, ::testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
@@ -110,6 +122,51 @@ TEST(EsspTest, PushesComeUnasked) {
         return absl::OkStatus();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+// Worker 0 stays in its clock until worker 1 has seen what it does there.
+TEST(ManagedCommunicationTest, UpdatesArriveWithinTheirClock) {
+  std::atomic<bool> seen = false;
+  const ClusterResult result = run_cluster(
+      {.workers = 2,
+       .read_path = ReadPath::kCached,
+       .push_budget_mb_per_s = 10,
+       .update_budget_mb_per_s = 10},
+      [&](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "row", .rows = 200, .width = 1, .consistency = Essp{1}});
+        RETURN_IF_ERROR(table.status());
+        std::vector<float> values(200);
+        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 200}, values));  // subscribes
+        RETURN_IF_ERROR(session.barrier());
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (!seen && std::chrono::steady_clock::now() < deadline) {
+          if (session.rank() == 0) {
+            RETURN_IF_ERROR((*table)->push(KeyRange{0, 200}, std::vector<float>(200, 1)));
+          } else {
+            RETURN_IF_ERROR((*table)->pull(KeyRange{0, 200}, values));
+            seen = values[0] > 0 && values[199] > 0;
+          }
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        if (!seen) return wrong("nothing was seen of a running clock");
+        if (session.rank() == 0 && session.statistics().rows_shipped_ahead == 0)
+          return wrong("nothing was shipped ahead");
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(ManagedCommunicationTest, ABudgetIsANumber) {
+  for (const double budget : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    EXPECT_EQ(Session::connect({.servers = {"shm:x"}, .update_budget_mb_per_s = budget}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    const auto transport = transport::make_shm_transport({});
+    ASSERT_TRUE(transport.ok());
+    EXPECT_EQ(server::Server::create(**transport, {.address = "shm:x", .push_budget_mb_per_s = budget})
+                  .status()
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(MixedModelsTest, TablesOfOneSessionKeepTheirOwnPromises) {

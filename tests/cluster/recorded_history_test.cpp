@@ -40,7 +40,9 @@ TEST_P(RecordedHistoryTest, KeepsTheSimulatorsPromises) {
                      .server_threads = scenario.lane_tasks ? scenario.lanes + 1 : 1,
                      .read_path = scenario.read_path,
                      .inbox_bytes = scenario.inbox_bytes,
-                     .push_ring_bytes = scenario.push_ring_bytes},
+                     .push_ring_bytes = scenario.push_ring_bytes,
+                     .push_budget_mb_per_s = scenario.push_budget_mb_per_s,
+                     .update_budget_mb_per_s = scenario.update_budget_mb_per_s},
                     [&](Session& session) {
                       const auto next_number = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
                       return record_workload(scenario, session, next_number, recordings[session.rank()]);

@@ -69,7 +69,8 @@ absl::Status serve(const NodeOptions& options) {
                                                      .rank = options.rank,
                                                      .servers = scenario.servers,
                                                      .workers = scenario.workers,
-                                                     .lanes = scenario.lanes});
+                                                     .lanes = scenario.lanes,
+                                                     .push_budget_mb_per_s = scenario.push_budget_mb_per_s});
   if (!server.ok()) return server.status();
   const std::atomic<bool> stop = false;
   return server::drive(**server, **transport, {.threads = scenario.lane_tasks ? scenario.lanes + 1 : 1},
@@ -95,7 +96,8 @@ absl::Status work(const NodeOptions& options) {
                                  .timeout_ms = kTimeoutMs,
                                  .clock_timeout_ms = kTimeoutMs,
                                  .inbox_bytes = scenario.inbox_bytes,
-                                 .push_ring_bytes = scenario.push_ring_bytes};
+                                 .push_ring_bytes = scenario.push_ring_bytes,
+                                 .update_budget_mb_per_s = scenario.update_budget_mb_per_s};
   for (std::uint32_t server = 0; server < scenario.servers; ++server)
     session_options.servers.push_back(address_of(options, server));
   auto session = Session::connect(session_options);

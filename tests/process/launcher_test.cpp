@@ -102,6 +102,17 @@ TEST_F(LauncherTest, TrainsUnderEachModelAndReadPath) {
   }
 }
 
+TEST_F(LauncherTest, ABudgetReachesServersAndWorkers) {
+  const Ended ended = run_counter({"--consistency", "essp:1", "--read-path", "cached", "--budget", "2.5",
+                                   "--output", path("count.txt"), "--metrics", path("metrics.jsonl"), "-v"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(contents("count.txt"), "10\n");
+  EXPECT_THAT(ended.out, HasSubstr("shm, budget: 2.5 MB/s"));
+  EXPECT_THAT(contents("metrics.jsonl"),
+              AllOf(HasSubstr("\"budget_mb_per_s\":2.5"), HasSubstr("\"rows_shipped_ahead\":")));
+  EXPECT_THAT(ended.err + ended.out, HasSubstr("--budget=2.5"));
+}
+
 TEST_F(LauncherTest, ThreadsAreWorkersOfTheirOwn) {
   const Ended ended =
       run_counter({"--threads", "2", "--output", path("count.txt"), "--metrics", path("metrics.jsonl")});
@@ -301,6 +312,8 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
       {{"run", "counter", "--transport", "pigeon"},
        "--transport: one of auto, shm, verbs is expected, not \"pigeon\""},
       {{"run", "counter", "--read-path", "far"}, "--read-path: one of auto, in-place, cached is expected"},
+      {{"run", "counter", "--budget", "0"}, "--budget: a number above 0 is expected, not \"0\""},
+      {{"server", "--budget", "much"}, "--budget: a number above 0 is expected, not \"much\""},
       {{"run", "counter", "--lanes", "0"}, "--lanes: a whole number"},
       {{"run", "counter", "--server-threads", "0"}, "--server-threads: a whole number"},
       {{"run", "counter", "--no-such-option"}, "--no-such-option (see verbena run counter --help)"},

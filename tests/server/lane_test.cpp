@@ -32,7 +32,7 @@ struct Told {
 class LaneTest : public ::testing::Test {
  protected:
   void start(consistency::ConsistencyModel model, std::uint32_t workers, std::size_t buffer_records = 100,
-             std::size_t buffers = Lane::kPushBuffers) {
+             std::size_t buffers = Lane::kPushBuffers, std::optional<std::int64_t> budget_bytes = {}) {
     rows_.assign(kRows * kStride, std::byte{0});
     shard_.table = {.table = 0,
                     .value_type = protocol::ValueType::kFloat,
@@ -45,7 +45,10 @@ class LaneTest : public ::testing::Test {
     shard_.lanes = protocol::RangePartition(kRows, 1);
     shard_.rows = rows_;
     ASSERT_TRUE(shard_.allocate_bits(workers).ok());
-    lane_.emplace(0, workers);
+    std::vector<transport::TokenBucket*> budgets;
+    for (std::uint32_t worker = 0; budget_bytes && worker < workers; ++worker)
+      budgets.push_back(&budgets_.emplace_back(1e9, *budget_bytes, transport::TimePoint()));
+    lane_.emplace(0, workers, budgets);
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
       for (std::size_t i = 0; i < buffers; ++i) {
         memory_.emplace_back(sizeof(BulkHeader) + buffer_records * kRecord);
@@ -132,6 +135,7 @@ class LaneTest : public ::testing::Test {
   static constexpr std::uint64_t kRows = 20;
   std::vector<std::byte> rows_;
   Shard shard_;
+  std::deque<transport::TokenBucket> budgets_;
   std::optional<Lane> lane_;
   std::list<std::vector<std::byte>> memory_;
   std::list<PushBuffer> buffers_;
@@ -358,6 +362,75 @@ TEST_F(LaneTest, ASlowWorkerGetsTheNewestRowsOnce) {
   ASSERT_LE(told.size(), 2U);
   EXPECT_EQ(told.front().rows.at(100), 48);
   EXPECT_EQ(told.back().header.clock, 49);
+}
+
+TEST_F(LaneTest, ABudgetHoldsBackWhatIsNotDue) {
+  start(consistency::Essp{1}, 2, 100, Lane::kPushBuffers, 3 * kRecord);
+  subscribe(1, {100, 101, 102});
+  budgets_[1].take(3 * kRecord);
+  updates(0, {{100, 1}, {101, 2}, {102, 3}});
+  updates(1, {{103, 1}});
+  clock(0, 1);
+  clock(1, 1);
+  std::vector<Told> told = poll(1);
+  ASSERT_EQ(told.size(), 1U) << "its budget is spent, and at clock 1 it may miss clock 0";
+  EXPECT_EQ(told[0].header.clock, 0);
+  EXPECT_EQ(told[0].header.applied, 1U) << "what is applied of its own it must hear all the same";
+  EXPECT_TRUE(told[0].rows.empty());
+  EXPECT_TRUE(poll(1).empty());
+  clock(1, 2);
+  told = poll(1);
+  ASSERT_EQ(told.size(), 1U) << "at clock 2 it may not";
+  EXPECT_EQ(told[0].header.clock, 1);
+  EXPECT_EQ(told[0].rows, (std::map<Key, float>{{100, 1}, {101, 2}, {102, 3}}));
+}
+
+TEST_F(LaneTest, ABudgetGoesToTheMostImportantRowsFirst) {
+  start(consistency::Essp{5}, 2, 100, Lane::kPushBuffers, 4 * kRecord);
+  updates(0, {{100, 8}, {101, 8}, {102, 8}, {103, 8}});
+  clock(0, 1);
+  clock(1, 1);
+  poll(0);
+  poll(1);
+  subscribe(1, {100, 101, 102, 103});
+  budgets_[1].take(1000);
+  clock(0, 2);
+  clock(1, 2);
+  EXPECT_TRUE(poll(1).empty());
+  budgets_[1].refill(transport::TimePoint(transport::Duration(1'000'000)));
+  ASSERT_FALSE(poll(1).empty());
+  // All four are known to worker 1. Now they change by a half, next to nothing, an eighth and a third.
+  budgets_[1].take(1000);
+  updates(0, {{100, 8}, {101, 0.001F}, {102, 1}, {103, 4}}, 2);
+  clock(0, 3);
+  clock(1, 3);
+  EXPECT_TRUE(poll(1).empty());
+  std::vector<Key> order;
+  for (std::int64_t step = 1; order.size() < 4; ++step) {
+    ASSERT_LT(step, 100'000);
+    budgets_[1].refill(transport::TimePoint(transport::Duration(1'000'000 + step)));
+    for (const Told& told : poll(1)) {
+      for (const auto& [key, value] : told.rows) order.push_back(key);
+    }
+  }
+  EXPECT_EQ(order, (std::vector<Key>{100, 103, 102, 101}));
+}
+
+TEST_F(LaneTest, AFullBudgetBringsRowsWithinAClock) {
+  start(consistency::Essp{1}, 2, 100, Lane::kPushBuffers, 2 * kRecord);
+  subscribe(1, {100, 101, 102, 103});
+  clock(0, 1);
+  clock(1, 1);
+  while (!poll(1).empty()) budgets_[1].refill(transport::TimePoint(transport::Duration(1'000)));
+  budgets_[1].refill(transport::TimePoint(transport::Duration(2'000)));
+  ASSERT_TRUE(budgets_[1].is_full());
+  updates(0, {{100, 5}}, 1);
+  std::vector<Told> told = poll(1);
+  ASSERT_EQ(told.size(), 1U) << "worker 0 has not finished its clock, but the link is idle";
+  EXPECT_EQ(told[0].rows, (std::map<Key, float>{{100, 5}}));
+  EXPECT_EQ(told[0].header.clock, 1);
+  updates(0, {{100, 5}}, 1);
+  EXPECT_TRUE(poll(1).empty()) << "no longer";
 }
 
 TEST_F(LaneTest, AWorkerThatLeftHoldsNobodyBack) {

@@ -134,7 +134,8 @@ void Job::run_server(std::uint32_t rank) {
                                                     .rank = rank,
                                                     .servers = scenario_.servers,
                                                     .workers = scenario_.workers,
-                                                    .lanes = scenario_.lanes});
+                                                    .lanes = scenario_.lanes,
+                                                    .push_budget_mb_per_s = scenario_.push_budget_mb_per_s});
   node.status = server.status();
   if (server.ok()) {
     node.server = server->get();
@@ -160,7 +161,8 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
   TimePoint give_up = TimePoint::max();
   while (!server.finished() && scheduler_.now() < give_up) {
     if (!server.status().ok() && give_up == TimePoint::max()) give_up = scheduler_.now() + seconds(2);
-    if (!server.poll()) node.transport->wait(scheduler_.now() + milliseconds(100));
+    if (!server.poll())
+      node.transport->wait(std::min<TimePoint>(scheduler_.now() + milliseconds(100), server.next_poll()));
   }
 }
 
@@ -188,7 +190,8 @@ void Job::run_worker(std::uint32_t rank) {
                          .clock_timeout_ms = kTimeoutMs,
                          .transport = transport,
                          .inbox_bytes = scenario_.inbox_bytes,
-                         .push_ring_bytes = scenario_.push_ring_bytes};
+                         .push_ring_bytes = scenario_.push_ring_bytes,
+                         .update_budget_mb_per_s = scenario_.update_budget_mb_per_s};
   for (std::uint32_t server = 0; server < scenario_.servers; ++server)
     options.servers.push_back(address_of(server));
   auto session = Session::connect(options);

@@ -161,16 +161,17 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
     if (const double missing = factor * static_cast<double>(sum.pushed) - number; missing > sum.may_miss)
       return fmt::format("misses {} of worker {}, {} is allowed", missing, worker, sum.may_miss);
   }
-  // Elsewhere a row's updates of one clock travel as one.
-  if (!rules.acknowledges_at_once() && held > 0 && held < history.size() &&
+  // Elsewhere a row's updates of one clock travel as one, at its end.
+  const bool within_a_clock = rules.acknowledges_at_once() || shapes_[read.table].shipped_ahead;
+  if (!within_a_clock && held > 0 && held < history.size() &&
       history[held].clock == history[held - 1].clock) {
     return fmt::format("holds a part of the updates of clock {} of worker {}", history[held].clock, worker);
   }
   const Clock promised = std::max({consistency::min_clock_needed(rules.read_bound, read.clock),
                                    read.barrier_clock, read.claimed.value_or(0)});
-  const Clock allowed = rules.acknowledges_at_once() ? kAll
-                        : rules.holds_updates_back   ? std::min(read.clock, finished_[worker])
-                                                     : finished_[worker];
+  const Clock allowed = within_a_clock             ? kAll
+                        : rules.holds_updates_back ? std::min(read.clock, finished_[worker])
+                                                   : finished_[worker];
   if (held < count_below(history, promised)) {
     return fmt::format("holds {} updates of worker {}, {} were made at clocks below {}{}", held, worker,
                        count_below(history, promised), promised,

@@ -26,6 +26,7 @@ struct TableShape {
   std::uint32_t copies = 1;
   bool ordered = false;  ///< has the last column. REQUIRES: BSP or A-BSP, float or double
   std::uint64_t cache_rows = UINT64_MAX;
+  bool shipped_ahead = false;  ///< updates may travel before their clock ends
 
   [[nodiscard]] std::uint32_t width(std::uint32_t workers) const {
     return workers * copies + (ordered ? 1 : 0);

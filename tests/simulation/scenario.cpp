@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace verbena::simulation {
 
@@ -151,6 +152,16 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     if (table.rows > 3 * parts && chance(evictions, 0.3))
       table.cache_rows = 2 * parts + below(evictions, table.rows - 3 * parts);
   }
+  // Even seeds go without, as older ones did.
+  std::mt19937_64 budgets(seed + 0xb0d9e7);
+  const auto budget = [&] {
+    return seed % 2 == 1 && chance(budgets, 0.6) ? std::exp2(small(budgets, 12)) / 16 : 0;
+  };
+  scenario.push_budget_mb_per_s = budget();
+  scenario.update_budget_mb_per_s = budget();
+  for (TableShape& table : scenario.tables)
+    table.shipped_ahead =
+        scenario.update_budget_mb_per_s > 0 && !consistency::rules_of(table.model).holds_updates_back;
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   if (model == Model::kABsp) add_data_cursors(scenario, random);
@@ -166,6 +177,10 @@ std::string to_string(const Scenario& scenario) {
       scenario.read_path == ReadPath::kCached    ? ", cached reads"
       : scenario.read_path == ReadPath::kInPlace ? ", reads in place"
                                                  : "");
+  if (scenario.push_budget_mb_per_s > 0)
+    text += fmt::format(", pushes of {} MB/s", scenario.push_budget_mb_per_s);
+  if (scenario.update_budget_mb_per_s > 0)
+    text += fmt::format(", updates of {} MB/s within a clock", scenario.update_budget_mb_per_s);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
     if (scenario.leaves_at[worker] < scenario.clocks)
       text += fmt::format("; worker {} leaves at clock {}", worker, scenario.leaves_at[worker]);

@@ -35,6 +35,8 @@ struct Scenario {
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;
   bool async_pulls = false;
+  double push_budget_mb_per_s = 0;
+  double update_budget_mb_per_s = 0;
   Disaster disaster = Disaster::kNone;
   std::uint32_t victim = 0;
   Duration disaster_delay{0};
