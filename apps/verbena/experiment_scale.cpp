@@ -315,7 +315,7 @@ std::vector<ReportChart> charts_of(const Seen& seen) {
   std::vector<ReportChart> charts;
   charts.push_back({"Clocks a second",
                     curves(
-                        seen, "clocks a second", [](double value) { return fmt::format("{:.3g}", value); },
+                        seen, "clocks a second", [](double value) { return fmt::format("{:.4g}", value); },
                         [&](const ScaleRun& run) { return seen.clocks_a_second(run); }),
                     "Of each worker: even is ideal."});
   charts.push_back(
@@ -334,7 +334,7 @@ std::vector<ReportChart> charts_of(const Seen& seen) {
                     "The busiest server's, in its busier direction."});
   charts.push_back({"Age of what is read",
                     curves(
-                        seen, "clocks", [](double value) { return fmt::format("{:.3g}", value); },
+                        seen, "clocks", [](double value) { return fmt::format("{:.4g}", value); },
                         [](const ScaleRun& run) { return -mean_differential(run.figures); }),
                     "The mean clock differential without its sign: 1 is the freshest there is."});
   charts.push_back(distribution(seen, seen.smallest()));
@@ -399,12 +399,15 @@ Bottleneck busiest_resource(const scale::CellFigures& figures) {
 
 std::string limit_text(const scale::CellFigures& figures) {
   const Bottleneck busiest = busiest_resource(figures);
-  if (busiest.busy >= kSaturated)
-    return fmt::format("{}, {}", busiest.what, format_share(std::min(1.0, busiest.busy)));
-  if (figures.computed >= kSaturated) return fmt::format("computing, {}", format_share(figures.computed));
+  const bool used_up = busiest.busy >= kSaturated;
+  const std::string resource = fmt::format("{} {}", busiest.what, format_share(std::min(1.0, busiest.busy)));
+  // A server that is never idle may still keep up: it takes more at a turn.
+  if (figures.computed >= kSaturated) {
+    return fmt::format("computing {}{}", format_share(figures.computed), used_up ? "; " + resource : "");
+  }
+  if (used_up) return resource;
   if (figures.slowest >= kSaturated) return "the slowest at each clock";
-  return fmt::format("taking turns: slowest {}, {} {}", format_share(figures.slowest), busiest.what,
-                     format_share(busiest.busy));
+  return fmt::format("taking turns: slowest {}, {}", format_share(figures.slowest), resource);
 }
 
 Judgement judge_scale(const ScaleOptions& options, const std::vector<ScaleRun>& runs) {

@@ -149,11 +149,13 @@ TEST(ScaleTest, WhatFailedIsNoVerdict) {
 
 TEST(ScaleTest, TheLimitIsWhatIsUsedUp) {
   scale::CellFigures figures{.computed = 0.95, .slowest = 1.2};
-  EXPECT_EQ(limit_text(figures), "computing, 95.0 %");
+  EXPECT_EQ(limit_text(figures), "computing 95.0 %");
   figures.server = {.card_in = 0.92, .card_out = 0.3, .processor = 0.97};
-  EXPECT_EQ(limit_text(figures), "server processor, 97.0 %");
+  EXPECT_EQ(limit_text(figures), "computing 95.0 %; server processor 97.0 %");
+  figures.computed = 0.5;
+  EXPECT_EQ(limit_text(figures), "server processor 97.0 %");
   figures.worker.card_out = 1.02;  // booked ahead
-  EXPECT_EQ(limit_text(figures), "worker card out, 100.0 %");
+  EXPECT_EQ(limit_text(figures), "worker card out 100.0 %");
   figures = {.computed = 0.7, .slowest = 0.93, .server = {.card_in = 0.2}};
   EXPECT_EQ(limit_text(figures), "the slowest at each clock");
   figures.slowest = 0.8;
