@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "apps/data/line_reader.hpp"
+#include "apps/data/name_ids.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -93,29 +93,6 @@ std::optional<float> parse_rating(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
 }
-
-/// Dense ids in the order of first appearance.
-class Ids {
- public:
-  explicit Ids(std::vector<std::string>& names) : names_(names) {}
-  /// nullopt when all ids are used up.
-  std::optional<std::uint32_t> id(std::string_view name) {
-    // Through a string because the distribution's Abseil has a string_view of its own.
-    key_.assign(name);
-    const auto found = ids_.find(key_);
-    if (found != ids_.end()) return found->second;
-    if (names_.size() >= std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
-    const auto id = static_cast<std::uint32_t>(names_.size());
-    ids_.emplace(key_, id);
-    names_.push_back(key_);
-    return id;
-  }
-
- private:
-  std::vector<std::string>& names_;
-  absl::flat_hash_map<std::string, std::uint32_t> ids_;
-  std::string key_;
-};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
 std::uint64_t mix(std::uint64_t x) {
@@ -228,8 +205,8 @@ class RatingsReader {
   std::uint64_t blank_lines_ = 0;
   Fields fields_;
   Ratings ratings_;
-  Ids users_{ratings_.user_names};
-  Ids items_{ratings_.item_names};
+  NameIds users_{ratings_.user_names};
+  NameIds items_{ratings_.item_names};
   double first_value_ = 0;  // sums are of differences from it: they stay small where ratings are large
   double sum_ = 0;
   double squares_ = 0;
