@@ -1,0 +1,34 @@
+// Facts (head, relation, tail) of a knowledge graph.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "apps/data/corpus.hpp"
+
+namespace verbena::apps {
+
+struct Triple {
+  std::uint32_t head = 0;  ///< dense ids, in the order of first appearance in train, valid, test
+  std::uint32_t relation = 0;
+  std::uint32_t tail = 0;
+  friend auto operator<=>(const Triple&, const Triple&) = default;
+};
+
+struct KnowledgeGraph {
+  std::vector<std::string> entity_names;  ///< of all three files, as they spell them
+  std::vector<std::string> relation_names;
+  std::vector<Triple> train;  ///< in file order
+  std::vector<Triple> valid;
+  std::vector<Triple> test;
+};
+
+/// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, of lines
+/// head<TAB>relation<TAB>tail. The same files give the same ids in every process. Errors: NOT_FOUND;
+/// INVALID_ARGUMENT "file:line: what was expected, what was found".
+absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const ReadProgress& progress = {});
+
+}  // namespace verbena::apps
