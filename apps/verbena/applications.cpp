@@ -1,4 +1,5 @@
 #include "apps/application.hpp"
+#include "apps/kge/kge.hpp"
 #include "apps/lda/lda.hpp"
 #include "apps/mf/mf.hpp"
 
@@ -8,6 +9,7 @@ std::vector<std::unique_ptr<Application>> make_applications() {
   std::vector<std::unique_ptr<Application>> applications;
   applications.push_back(make_lda());
   applications.push_back(make_mf());
+  applications.push_back(make_kge());
   return applications;
 }
 

@@ -12,6 +12,8 @@
 #include "apps/data/line_reader.hpp"
 #include "apps/data/ratings.hpp"
 #include "apps/data/tokenizer.hpp"
+#include "apps/data/triples.hpp"
+#include "apps/kge/model.hpp"
 #include "tests/fuzz/mutator.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -255,6 +257,68 @@ TEST_F(FilesFuzz, RatingFiles) {
     }
   }
   EXPECT_GT(accepted, kRounds / 50) << "the mutations must also reach what lies behind the parser";
+}
+
+// --- triples and embeddings
+
+TEST_F(FilesFuzz, TripleFiles) {
+  constexpr int kRounds = verbena::testing::rounds(5'000);
+  Mutator mutator(7,
+                  {"dog\tisa\tmammal\nmammal\tisa\tanimal\ncat\tlikes\tdog\n",
+                   "00260881\t_hypernym\t00260622\r\n01332730\t_also_see\t03122748\r\n"},
+                  {"\t", "\t\t", " ", "\n", "\n\n", "\r\n", std::string(1, '\0'), "\xff"});
+  write("valid.txt", "dog\tisa\tanimal\n");
+  write("test.txt", "cat\tisa\tanimal\n");
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    write("train.txt", mutator.next());
+    const absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+    if (!graph.ok()) {
+      EXPECT_THAT(std::string(graph.status().message()),
+                  ::testing::ContainsRegex("/train.txt:[0-9]+: expected "));
+      EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+      if (HasFailure()) FAIL() << "round " << round;
+      continue;
+    }
+    ++accepted;
+    ASSERT_FALSE(graph->train.empty());
+    for (const std::vector<Triple>* triples : {&graph->train, &graph->valid, &graph->test}) {
+      for (const Triple& triple : *triples) {
+        ASSERT_LT(triple.head, graph->entity_names.size());
+        ASSERT_LT(triple.relation, graph->relation_names.size());
+        ASSERT_LT(triple.tail, graph->entity_names.size());
+      }
+    }
+  }
+  EXPECT_GT(accepted, kRounds / 50);
+}
+
+TEST_F(FilesFuzz, EmbeddingFiles) {
+  constexpr int kRounds = verbena::testing::rounds(5'000);
+  const std::string head = "# verbena kge 1\tmodel=complex\tdimension=2\tentities=3\n";
+  Mutator mutator(8, {head + "a\t1\t-2.5\nb\t0\t1e-40\nc\t3\t4\n", head + "c\t1\t2\na\t7\t8\nb\t9\t1\n"},
+                  {"\t", "\n", "a", "b", "nan", "inf", "1e99", "-", "0", "\xff"});
+  write("model.relations.tsv", "# verbena kge 1\tmodel=complex\tdimension=2\trelations=1\nisa\t1\t2\n");
+  const std::vector<std::string> entities = {"a", "b", "c"};
+  const std::vector<std::string> relations = {"isa"};
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    write("model.entities.tsv", mutator.next());
+    const absl::StatusOr<kge::Embeddings> embeddings =
+        kge::load(path("model"), {.model = kge::Model::kComplEx, .dimension = 2}, {entities, relations});
+    if (!embeddings.ok()) {
+      EXPECT_THAT(std::string(embeddings.status().message()),
+                  ::testing::ContainsRegex("/model.entities.tsv:[0-9]+: expected "));
+      EXPECT_EQ(embeddings.status().code(), absl::StatusCode::kInvalidArgument);
+      if (HasFailure()) FAIL() << "round " << round;
+      continue;
+    }
+    ++accepted;
+    for (std::size_t id = 0; id < 3; ++id) {
+      ASSERT_TRUE(std::isfinite(embeddings->entity(id)[0]) && std::isfinite(embeddings->entity(id)[1]));
+    }
+  }
+  EXPECT_GT(accepted, kRounds / 50);
 }
 
 }  // namespace

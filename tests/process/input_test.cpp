@@ -71,6 +71,26 @@ TEST_F(InputTest, AMalformedLineOfEachFormat) {
   expect_refused({"run", "lda", "--data", folder_.path("none")}, folder_.path("none") + ": cannot be read");
 }
 
+TEST_F(InputTest, TriplesAndEmbeddings) {
+  for (const char* const name : {"train.txt", "valid.txt", "test.txt"}) {
+    verbena::testing::write_file(folder_.path(name), "a\tr\tb\nb\tr\ta\n");
+  }
+  const std::vector<std::string> kge = {"run", "kge", "--data", folder_.path().string(), "--dimension", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), kge.begin(), kge.end());
+    return more;
+  };
+  verbena::testing::write_file(folder_.path("old.entities.tsv"), "a\t1\t2\n");
+  expect_refused(with({"--load", folder_.path("old"), "--baseline"}),
+                 folder_.path("old.entities.tsv") + ":1: expected");
+  expect_refused(with({"--model", "transe"}), "--model: expected complex, distmult or rescal, found transe");
+  verbena::testing::write_file(folder_.path("valid.txt"), "a\tr\tb\na r b\n");
+  expect_refused(with({"--baseline"}), folder_.path("valid.txt") + ":2: expected head<TAB>relation<TAB>tail");
+  expect_refused(with({"--servers", "2", "--workers", "2"}), folder_.path("valid.txt") + ":2: expected");
+  expect_refused({"run", "kge", "--data", folder_.path("none")},
+                 folder_.path("none") + ": expected a folder");
+}
+
 TEST_F(InputTest, MoreRowsThanMemory) {
   // 2^16 words × 65535 topics × 4 bytes are 16 GiB in the table, and up to twice as much in each worker.
   std::string text;

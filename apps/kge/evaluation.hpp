@@ -1,0 +1,58 @@
+// How well the right answers rank among all entities: for each triple of a test set, the tail is asked for and
+// the head. Other answers that are known to be right (they are in any of the three files) are left out
+// ("filtered": Bordes et al., NIPS 2013). Among equal scores the right answer counts as in the middle: an answer
+// that ties with all others does not rank first.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/data/triples.hpp"
+#include "apps/kge/kernel.hpp"
+#include "apps/kge/model.hpp"
+
+namespace verbena::apps::kge {
+
+/// All answers that are known to be right.
+class KnownAnswers {
+ public:
+  explicit KnownAnswers(const KnowledgeGraph& graph);
+  [[nodiscard]] std::span<const std::uint32_t> of(Side side, const Triple& triple) const;
+
+ private:
+  using Answers = absl::flat_hash_map<std::uint64_t, std::vector<std::uint32_t>>;
+  Answers tails_;  ///< by head and relation
+  Answers heads_;  ///< by tail and relation
+};
+
+/// Sums over questions; additive over parts of a test set.
+struct RankSums {
+  double reciprocal_ranks = 0;
+  double hits_at_1 = 0;
+  double hits_at_3 = 0;
+  double hits_at_10 = 0;
+  double questions = 0;
+};
+
+struct EvaluationOptions {
+  unsigned threads = 1;
+  const std::atomic<bool>& stop;
+  std::function<void(double done, double total)> progress;  ///< called from the calling thread
+};
+
+/// Of each triple the rank of its tail, then that of its head: 1 + the number of better answers + half the number
+/// of equal ones. REQUIRES: two `ranks` for each triple.
+void rank(const Embeddings& embeddings, std::span<const Triple> triples, const KnownAnswers& known,
+          std::span<double> ranks);
+
+/// CANCELLED when `stop` is set. The same sums, to the bit, with any number of threads.
+absl::StatusOr<RankSums> evaluate(const Embeddings& embeddings, std::span<const Triple> triples,
+                                  const KnownAnswers& known, const EvaluationOptions& options);
+
+}  // namespace verbena::apps::kge

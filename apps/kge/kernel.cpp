@@ -1,0 +1,370 @@
+#include "apps/kge/kernel.hpp"
+
+// Compiled once per instruction set by foreach_target. Vectors without a fixed size cannot be kept in arrays.
+#include <hwy/detect_targets.h>
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "apps/kge/kernel.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+HWY_BEFORE_NAMESPACE();
+namespace verbena::apps::kge::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Tag = hn::CappedTag<float, kLanes>;
+using Vector = hn::Vec<Tag>;
+constexpr std::size_t kWidth = hn::MaxLanes(Tag());
+constexpr std::size_t kVectors = kLanes / kWidth;  // that make up the 16 virtual lanes
+constexpr std::size_t kPrefetchDistance = 2;       // answers
+constexpr std::size_t kLineFloats = 16;
+constexpr float kSmallest = 1e-10F;  // keeps a step without any gradient from being 0 / 0
+
+/// Adds lanes i and i + n/2, then i and i + n/4, …: the same tree for every width.
+template <class D>
+HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return sum_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else if constexpr (hn::MaxLanes(D()) == 4) {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  }
+#endif
+  static_cast<void>(d);
+  return hn::GetLane(v);
+}
+
+HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t size) {
+  const Tag d;
+  Vector sums[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    sums[v] = hn::Mul(hn::Load(d, a + v * kWidth), hn::Load(d, b + v * kWidth));
+  }
+  for (std::size_t i = kLanes; i < size; i += kLanes) {
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const std::size_t at = i + v * kWidth;
+      sums[v] = hn::Add(sums[v], hn::Mul(hn::Load(d, a + at), hn::Load(d, b + at)));
+    }
+  }
+  for (std::size_t n = kVectors / 2; n > 0; n /= 2) {
+    for (std::size_t v = 0; v < n; ++v) sums[v] = hn::Add(sums[v], sums[v + n]);
+  }
+  return sum_lanes(d, sums[0]);
+}
+
+/// to += factor * from
+HWY_INLINE void add_scaled(float factor, const float* HWY_RESTRICT from, float* HWY_RESTRICT to,
+                           std::size_t size) {
+  const Tag d;
+  const Vector factors = hn::Set(d, factor);
+  for (std::size_t i = 0; i < size; i += kWidth) {
+    hn::Store(hn::Add(hn::Load(d, to + i), hn::Mul(factors, hn::Load(d, from + i))), d, to + i);
+  }
+}
+
+struct Rates {
+  Vector learning;
+  Vector regularization;
+};
+
+/// One vector of parameters and its sums of squared gradients.
+template <bool kRegularized>
+HWY_INLINE void adagrad(Vector x, Vector gradient, float* HWY_RESTRICT parameters, float* HWY_RESTRICT sums,
+                        const Rates& rates) {
+  const Tag d;
+  if constexpr (kRegularized) {
+    gradient = hn::Add(gradient, hn::Mul(rates.regularization, hn::Mul(hn::Abs(x), x)));
+  }
+  const Vector sum = hn::Add(hn::Load(d, sums), hn::Mul(gradient, gradient));
+  const Vector divisor = hn::Add(hn::Sqrt(sum), hn::Set(d, kSmallest));
+  hn::Store(sum, d, sums);
+  hn::Store(hn::Sub(x, hn::Div(hn::Mul(rates.learning, gradient), divisor)), d, parameters);
+}
+
+/// A row's gradient is factor * direction.
+HWY_INLINE void step_row(float* HWY_RESTRICT row, std::size_t size, float factor,
+                         const float* HWY_RESTRICT direction, const Rates& rates) {
+  const Tag d;
+  const Vector factors = hn::Set(d, factor);
+  for (std::size_t i = 0; i < size; i += kWidth) {
+    const Vector gradient = hn::Mul(factors, hn::Load(d, direction + i));
+    adagrad<true>(hn::Load(d, row + i), gradient, row + i, row + size + i, rates);
+  }
+}
+
+/// An answer with gradient factor * q, which adds factor * answer to the gradient of q.
+template <bool kRegularized>
+HWY_INLINE void step_answer(float* HWY_RESTRICT row, std::size_t size, float factor,
+                            const float* HWY_RESTRICT q, float* HWY_RESTRICT q_gradient, const Rates& rates) {
+  const Tag d;
+  const Vector factors = hn::Set(d, factor);
+  for (std::size_t i = 0; i < size; i += kWidth) {
+    const Vector x = hn::Load(d, row + i);
+    hn::Store(hn::Add(hn::Load(d, q_gradient + i), hn::Mul(factors, x)), d, q_gradient + i);
+    adagrad<kRegularized>(x, hn::Mul(factors, hn::Load(d, q + i)), row + i, row + size + i, rates);
+  }
+}
+
+// --- what differs between the models
+
+/// out = a · b, or ā · b, number by number.
+template <bool kConjugate>
+HWY_INLINE void multiply_complex(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                                 float* HWY_RESTRICT out, std::size_t size) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::size_t i = 0; i < size; i += 2) {
+    const float imaginary = kConjugate ? -a[i + 1] : a[i + 1];
+    out[i] = a[i] * b[i] - imaginary * b[i + 1];
+    out[i + 1] = a[i] * b[i + 1] + imaginary * b[i];
+  }
+#else
+  const Tag d;
+  for (std::size_t i = 0; i < size; i += kWidth) {
+    const Vector factor = hn::Load(d, a + i);
+    const Vector other = hn::Load(d, b + i);
+    const Vector imaginary = kConjugate ? hn::Neg(hn::DupOdd(factor)) : hn::DupOdd(factor);
+    const Vector straight = hn::Mul(hn::DupEven(factor), other);
+    const Vector crossed = hn::Mul(imaginary, hn::Reverse2(d, other));
+    hn::Store(hn::OddEven(hn::Add(straight, crossed), hn::Sub(straight, crossed)), d, out + i);
+  }
+#endif
+}
+
+HWY_INLINE void multiply_real(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                              float* HWY_RESTRICT out, std::size_t size) {
+  const Tag d;
+  for (std::size_t i = 0; i < size; i += kWidth) {
+    hn::Store(hn::Mul(hn::Load(d, a + i), hn::Load(d, b + i)), d, out + i);
+  }
+}
+
+HWY_INLINE void ask_matrix(const Shape& shape, Side side, const float* HWY_RESTRICT given,
+                           const float* HWY_RESTRICT matrix, float* HWY_RESTRICT q) {
+  const std::size_t size = shape.entity_size();
+  std::fill(q, q + size, 0.0F);
+  for (std::size_t i = 0; i < shape.dimension; ++i) {
+    const float* const row = matrix + i * size;
+    if (side == Side::kTail) {
+      add_scaled(given[i], row, q, size);
+    } else {
+      q[i] = dot(row, given, size);
+    }
+  }
+}
+
+HWY_INLINE void ask_with(const Shape& shape, Side side, const float* HWY_RESTRICT given,
+                         const float* HWY_RESTRICT relation, float* HWY_RESTRICT q) {
+  const std::size_t size = shape.entity_size();
+  switch (shape.model) {
+    case Model::kComplEx:
+      side == Side::kTail ? multiply_complex<false>(relation, given, q, size)
+                          : multiply_complex<true>(relation, given, q, size);
+      break;
+    case Model::kDistMult:
+      multiply_real(relation, given, q, size);
+      break;
+    case Model::kRescal:
+      ask_matrix(shape, side, given, relation, q);
+      break;
+  }
+}
+
+/// The matrix's rows are stepped as the given entity's gradient is formed.
+HWY_INLINE void step_matrix(const Shape& shape, Side side, const float* HWY_RESTRICT given,
+                            float* HWY_RESTRICT matrix, const float* HWY_RESTRICT q_gradient,
+                            float* HWY_RESTRICT given_gradient, const Rates& rates) {
+  const Tag d;
+  const std::size_t size = shape.entity_size();
+  const std::size_t sums = shape.relation_size();
+  std::fill(given_gradient, given_gradient + size, 0.0F);
+  for (std::size_t i = 0; i < shape.dimension; ++i) {
+    float* const row = matrix + i * size;
+    const bool tail = side == Side::kTail;
+    if (tail) {
+      given_gradient[i] = dot(row, q_gradient, size);
+    } else {
+      add_scaled(q_gradient[i], row, given_gradient, size);
+    }
+    const Vector factors = hn::Set(d, tail ? given[i] : q_gradient[i]);
+    const float* const direction = tail ? q_gradient : given;
+    for (std::size_t k = 0; k < size; k += kWidth) {
+      const Vector gradient = hn::Mul(factors, hn::Load(d, direction + k));
+      adagrad<true>(hn::Load(d, row + k), gradient, row + k, row + sums + k, rates);
+    }
+  }
+}
+
+struct Buffers {
+  float* q;
+  float* q_gradient;
+  float* given_gradient;
+  float* relation_gradient;  ///< not of RESCAL
+  float* scores;             ///< then the loss's derivatives by them
+};
+
+HWY_INLINE void step_question(const Shape& shape, Side side, float* HWY_RESTRICT given,
+                              float* HWY_RESTRICT relation, const Buffers& b, const Rates& rates) {
+  const std::size_t size = shape.entity_size();
+  switch (shape.model) {
+    case Model::kComplEx:
+      if (side == Side::kTail) {
+        multiply_complex<true>(relation, b.q_gradient, b.given_gradient, size);
+        multiply_complex<true>(given, b.q_gradient, b.relation_gradient, size);
+      } else {
+        multiply_complex<false>(relation, b.q_gradient, b.given_gradient, size);
+        multiply_complex<true>(b.q_gradient, given, b.relation_gradient, size);
+      }
+      break;
+    case Model::kDistMult:
+      multiply_real(relation, b.q_gradient, b.given_gradient, size);
+      multiply_real(given, b.q_gradient, b.relation_gradient, size);
+      break;
+    case Model::kRescal:
+      step_matrix(shape, side, given, relation, b.q_gradient, b.given_gradient, rates);
+      break;
+  }
+  if (shape.model != Model::kRescal) step_row(relation, size, 1.0F, b.relation_gradient, rates);
+  step_row(given, size, 1.0F, b.given_gradient, rates);
+}
+
+// --- the same for all
+
+/// ln(1 + e^x)
+HWY_INLINE float softplus(float x) {
+  return std::max(x, 0.0F) + std::log1p(std::exp(-std::fabs(x)));
+}
+
+/// Scores become derivatives; the right answer's is the first. Returns the loss.
+HWY_INLINE double logistic(float* scores, std::size_t count) {
+  double loss = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float wrongness = i == 0 ? -scores[0] : scores[i];
+    const float probability = 1.0F / (1.0F + std::exp(-wrongness));
+    loss += double{softplus(wrongness)};
+    scores[i] = i == 0 ? -probability : probability;
+  }
+  return loss;
+}
+
+HWY_INLINE double softmax(float* scores, std::size_t count) {
+  const float largest = *std::max_element(scores, scores + count);
+  const float right = scores[0];
+  float sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    scores[i] = std::exp(scores[i] - largest);
+    sum += scores[i];
+  }
+  for (std::size_t i = 0; i < count; ++i) scores[i] /= sum;
+  scores[0] -= 1.0F;
+  return std::log(double{sum}) + double{largest} - double{right};
+}
+
+HWY_INLINE void prefetch_row(const float* row, std::size_t width) {
+  for (std::size_t at = 0; at < width; at += kLineFloats) hwy::Prefetch(row + at);
+}
+
+HWY_INLINE double train_question(Side side, const Triple& triple, std::span<const std::uint32_t> wrong,
+                                 Rows rows, const Shape& shape, const Step& step, const Rates& rates,
+                                 const Buffers& b) {
+  const std::size_t size = shape.entity_size();
+  const std::size_t width = shape.entity_width();
+  float* const given = rows.entities + (side == Side::kTail ? triple.head : triple.tail) * width;
+  float* const right = rows.entities + (side == Side::kTail ? triple.tail : triple.head) * width;
+  float* const relation = rows.relations + triple.relation * shape.relation_width();
+  ask_with(shape, side, given, relation, b.q);
+  b.scores[0] = dot(b.q, right, size);
+  for (std::size_t i = 0; i < wrong.size(); ++i) {
+    if (i + kPrefetchDistance < wrong.size()) {
+      prefetch_row(rows.entities + wrong[i + kPrefetchDistance] * width, width);
+    }
+    b.scores[i + 1] = dot(b.q, rows.entities + wrong[i] * width, size);
+  }
+  const double loss = step.loss == Loss::kLogistic ? logistic(b.scores, wrong.size() + 1)
+                                                   : softmax(b.scores, wrong.size() + 1);
+  std::fill(b.q_gradient, b.q_gradient + size, 0.0F);
+  step_answer<true>(right, size, b.scores[0], b.q, b.q_gradient, rates);
+  for (std::size_t i = 0; i < wrong.size(); ++i) {
+    step_answer<false>(rows.entities + wrong[i] * width, size, b.scores[i + 1], b.q, b.q_gradient, rates);
+  }
+  step_question(shape, side, given, relation, b, rates);
+  return loss;
+}
+
+double train_batch(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& step, float* memory) {
+  const Tag d;
+  const std::size_t size = shape.entity_size();
+  const Buffers buffers{memory, memory + size, memory + 2 * size, memory + 3 * size, memory + 4 * size};
+  const Rates rates{hn::Set(d, step.learning_rate), hn::Set(d, step.regularization)};
+  const std::size_t count = batch.negatives_a_side;
+  const std::span<const std::uint32_t> negatives(batch.negatives);
+  double loss = 0;
+  for (std::size_t i = 0; i < batch.triples.size(); ++i) {
+    loss += train_question(Side::kTail, batch.triples[i], negatives.subspan(2 * i * count, count), rows,
+                           shape, step, rates, buffers);
+    loss += train_question(Side::kHead, batch.triples[i], negatives.subspan((2 * i + 1) * count, count), rows,
+                           shape, step, rates, buffers);
+  }
+  return loss;
+}
+
+void ask_one(const Shape& shape, Side side, const float* given, const float* relation, float* q) {
+  ask_with(shape, side, given, relation, q);
+}
+
+void compare_all(const Shape& shape, const float* q, float right, const float* answers, std::size_t count,
+                 Comparison& result) {
+  const std::size_t size = shape.entity_size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const float score = dot(q, answers + i * size, size);
+    result.better += score <= right ? 0 : 1;
+    result.equal += score == right ? 1 : 0;
+  }
+}
+
+float score_one(const Shape& shape, const float* q, const float* answer) {
+  return dot(q, answer, shape.entity_size());
+}
+
+}  // namespace verbena::apps::kge::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace verbena::apps::kge {
+
+HWY_EXPORT(train_batch);
+HWY_EXPORT(ask_one);
+HWY_EXPORT(compare_all);
+HWY_EXPORT(score_one);
+
+double train(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& step, Scratch& scratch) {
+  // Beside the five buffers of Buffers, room to align them.
+  scratch.numbers.resize(4 * shape.entity_size() + batch.negatives_a_side + 1 + kLanes);
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch.numbers.data());
+  const std::size_t to_alignment = (kRowAlignment - address % kRowAlignment) % kRowAlignment;
+  return HWY_DYNAMIC_DISPATCH(train_batch)(batch, rows, shape, step,
+                                           scratch.numbers.data() + to_alignment / sizeof(float));
+}
+
+void ask(const Shape& shape, Side side, const float* given, const float* relation, float* q) {
+  HWY_DYNAMIC_DISPATCH(ask_one)(shape, side, given, relation, q);
+}
+
+void compare(const Shape& shape, const float* q, float score, const float* answers, std::size_t count,
+             Comparison& result) {
+  HWY_DYNAMIC_DISPATCH(compare_all)(shape, q, score, answers, count, result);
+}
+
+float score(const Shape& shape, const float* q, const float* answer) {
+  return HWY_DYNAMIC_DISPATCH(score_one)(shape, q, answer);
+}
+
+}  // namespace verbena::apps::kge
+#endif

@@ -1,0 +1,98 @@
+// The arithmetic of knowledge-graph embeddings: scores of triples (head, relation, tail), and Adagrad on
+// them. Each triple is learnt as two questions: which tail has this head and relation, which head has this
+// relation and tail. A question's vector q is made of what is given; an answer's score is q · answer:
+//
+//   ComplEx   Re(Σ h r t̄)   numbers 2i and 2i + 1 of a row are the i-th complex number
+//   DistMult  Σ h r t
+//   RESCAL    hᵀ R t
+//
+// (Trouillon et al., ICML 2016; Yang et al., ICLR 2015; Nickel et al., ICML 2011.) Runs on the widest vectors
+// the processor has and gives the same bits on all of them: sums are always formed over 16 virtual lanes in
+// one fixed order, and nothing is fused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "apps/data/triples.hpp"
+
+namespace verbena::apps::kge {
+
+/// Embeddings are padded with zeros to a multiple of this; the zeros stay zeros.
+inline constexpr std::size_t kLanes = 16;
+inline constexpr std::size_t kRowAlignment = 64;
+
+constexpr std::size_t padded(std::size_t dimension) {
+  return (dimension + kLanes - 1) / kLanes * kLanes;
+}
+
+enum class Model : std::uint8_t { kComplEx, kDistMult, kRescal };
+enum class Loss : std::uint8_t {
+  kLogistic,  ///< each answer is right or wrong by itself
+  kSoftmax,   ///< one of the answers is right
+};
+
+struct Shape {
+  Model model = Model::kComplEx;
+  std::size_t dimension = 1;  ///< numbers of an entity; ComplEx: even, two for each complex number
+  /// Parameters of an entity or a relation, with padding. A relation of RESCAL is its matrix, row by row.
+  [[nodiscard]] std::size_t entity_size() const { return padded(dimension); }
+  [[nodiscard]] std::size_t relation_size() const {
+    return model == Model::kRescal ? dimension * padded(dimension) : padded(dimension);
+  }
+  /// A row is the parameters, then Adagrad's sum of squared gradients for each.
+  [[nodiscard]] std::size_t entity_width() const { return 2 * entity_size(); }
+  [[nodiscard]] std::size_t relation_width() const { return 2 * relation_size(); }
+};
+
+/// Row r is at entities[r * entity_width()], or relations[r * relation_width()]. Aligned to kRowAlignment.
+struct Rows {
+  float* entities = nullptr;
+  float* relations = nullptr;
+};
+
+/// Some triples, and wrong answers to their questions: rows, or ids where there is a row for each.
+struct MiniBatch {
+  std::vector<Triple> triples;
+  std::size_t negatives_a_side = 0;
+  /// Of each triple: as many wrong tails, then as many wrong heads.
+  std::vector<std::uint32_t> negatives;
+};
+
+struct Step {
+  Loss loss = Loss::kSoftmax;
+  float learning_rate = 0;
+  float regularization = 0;  ///< of the triple's own rows, not of the wrong answers
+};
+
+/// Memory of train(), kept from one call to the next.
+struct Scratch {
+  std::vector<float> numbers;
+};
+
+/// One question after the other, tail then head of each triple, a step of Adagrad on
+///   loss + ⅓ regularization Σ |x|³ over the parameters of the given entity, the relation and the right answer
+/// where the loss is ln(1 + e^−s) of the right answer and ln(1 + e^s) of each wrong one, or
+/// −ln(e^s / Σ e^s'). First the answers are stepped, in their order, then relation and given entity; a row
+/// that comes twice is stepped twice. Returns the sum of the losses.
+double train(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& step, Scratch& scratch);
+
+enum class Side : std::uint8_t { kTail, kHead };
+
+/// q of a question for the `side`, [entity_size()]. `given` and `relation` are rows.
+void ask(const Shape& shape, Side side, const float* given, const float* relation, float* q);
+
+/// How answers [0, count) compare with the right one, whose score is `score`. `answers` are rows of
+/// entity_size() numbers. Adds to `better` and `equal`; what is not a number is better than what is.
+struct Comparison {
+  std::uint64_t better = 0;
+  std::uint64_t equal = 0;
+};
+void compare(const Shape& shape, const float* q, float score, const float* answers, std::size_t count,
+             Comparison& result);
+/// The score as compare() sees it, to the bit.
+float score(const Shape& shape, const float* q, const float* answer);
+
+}  // namespace verbena::apps::kge

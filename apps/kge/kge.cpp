@@ -1,0 +1,354 @@
+#include "apps/kge/kge.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "apps/data/output_file.hpp"
+#include "apps/data/triples.hpp"
+#include "apps/kge/model.hpp"
+#include "apps/kge/partition.hpp"
+#include "apps/kge/row_store.hpp"
+#include "apps/kge/trainer.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using namespace kge;
+
+constexpr std::int64_t kMaxDimension = 65'535;
+constexpr std::int64_t kMaxRescalDimension = 1'024;  // a relation's row is its square
+constexpr std::int64_t kMaxNegatives = 65'535;
+constexpr std::int64_t kMaxBatch = 65'535;
+
+/// What one process needs of the input, ready for training.
+struct Job {
+  KnowledgeGraph graph;
+  std::optional<Embeddings> loaded;
+  TrainingData data;
+};
+
+/// Those whose number is `rank` modulo `workers`.
+std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, std::uint32_t workers) {
+  std::vector<Triple> result;
+  for (std::size_t n = rank; n < triples.size(); n += workers) result.push_back(triples[n]);
+  return result;
+}
+
+/// The only exception to be expected here is the end of memory.
+template <class Run>
+absl::Status with_enough_memory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory: expected a smaller --dimension or fewer triples");
+  }
+}
+
+class KnowledgeGraphEmbedding final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "kge"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "embeddings of a knowledge graph: ComplEx, DistMult or RESCAL";
+  }
+  [[nodiscard]] std::string_view throughput_unit() const override { return "triples"; }
+  [[nodiscard]] std::string_view main_objective() const override { return "test_mrr"; }
+  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+
+  void add_options(CLI::App& command) override;
+  absl::Status check(std::uint32_t workers) override;
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const override {
+    return objectives_of(sums);
+  }
+  absl::Status run_worker(WorkerContext& context) const override;
+  absl::Status run_baseline(BaselineContext& context) const override;
+
+ private:
+  /// As checked by check_options().
+  [[nodiscard]] Shape shape() const {
+    return {.model = *parse_model(model_), .dimension = static_cast<std::size_t>(dimension_)};
+  }
+  [[nodiscard]] TrainingOptions training() const {
+    TrainingOptions options = training_;
+    options.loss = loss_ == "softmax" ? Loss::kSoftmax : Loss::kLogistic;
+    return options;
+  }
+  absl::Status check_options() const;
+  absl::Status check_data(std::uint32_t workers) const;
+  absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
+  [[nodiscard]] RowSources first_rows(const Job& job) const;
+  absl::Status train_as_worker(WorkerContext& context) const;
+  absl::Status train_alone(BaselineContext& context) const;
+  absl::Status save_rows(const Job& job, RowStore& rows) const;
+
+  std::string data_;
+  std::string load_;
+  std::string output_;
+  std::string model_ = "complex";
+  std::string loss_ = "softmax";
+  std::int64_t dimension_ = 128;
+  TrainingOptions training_;
+};
+
+void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
+  command
+      .add_option(
+          "--data", data_,
+          "folder with train, valid and test, .txt or .tsv, maybe .gz: lines head<TAB>relation<TAB>tail")
+      ->required()
+      ->type_name("FOLDER");
+  command.add_option("--model", model_, "how a triple is scored: complex, distmult or rescal")
+      ->capture_default_str()
+      ->type_name("MODEL");
+  command
+      .add_option("--dimension", dimension_,
+                  "numbers of an entity; complex: two of them are one complex number; rescal: a relation has "
+                  "the square of it")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--loss", loss_,
+          "softmax: the right answer against all wrong ones together; logistic: each answer by itself")
+      ->capture_default_str()
+      ->type_name("LOSS");
+  command
+      .add_option(
+          "--negatives", training_.negatives,
+          "wrong tails of each triple, drawn from all entities, and as many wrong heads; more: better "
+          "and slower")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--share-negatives", training_.share_negatives,
+          "so many triples of a mini-batch share their wrong answers: there are fewer rows to pull and push")
+      ->capture_default_str();
+  command.add_option("--iterations", training_.iterations, "passes over the triples")->capture_default_str();
+  command.add_option("--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
+  command
+      .add_option("--regularization", training_.regularization,
+                  "weight of the cubed absolute numbers of a triple's rows")
+      ->capture_default_str();
+  command
+      .add_option("--batch", training_.batch,
+                  "triples whose rows are pulled at a time; the next ones are pulled while these are trained")
+      ->capture_default_str();
+  command
+      .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
+                  "clocks in a pass over the triples; more: workers see earlier what others have learnt")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--evaluate-every", training_.evaluate_every,
+          "iterations from one evaluation on the valid triples to the next; 0: none, only the test at "
+          "the end")
+      ->capture_default_str();
+  command.add_option("--seed", training_.seed, "of the first rows, the order and the wrong answers")
+      ->capture_default_str();
+  command
+      .add_option("--load", load_,
+                  "begin with the embeddings of an --output, of the same data, model and dimension")
+      ->type_name("PREFIX");
+  command
+      .add_option("--output", output_, "save the embeddings as PREFIX.entities.tsv and PREFIX.relations.tsv")
+      ->type_name("PREFIX");
+}
+
+absl::Status KnowledgeGraphEmbedding::check_options() const {
+  const auto invalid = [](std::string_view expected, const auto& found) {
+    return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
+  };
+  if (!parse_model(model_).has_value())
+    return invalid("--model: expected complex, distmult or rescal", model_);
+  if (loss_ != "softmax" && loss_ != "logistic")
+    return invalid("--loss: expected softmax or logistic", loss_);
+  const std::int64_t most = *parse_model(model_) == Model::kRescal ? kMaxRescalDimension : kMaxDimension;
+  if (dimension_ < 1 || dimension_ > most) {
+    return invalid(fmt::format("--dimension: expected 1 to {}", most), dimension_);
+  }
+  if (*parse_model(model_) == Model::kComplEx && dimension_ % 2 != 0) {
+    return invalid("--dimension: expected an even number for complex", dimension_);
+  }
+  if (training_.negatives < 1 || training_.negatives > kMaxNegatives) {
+    return invalid(fmt::format("--negatives: expected 1 to {}", kMaxNegatives), training_.negatives);
+  }
+  if (training_.share_negatives < 1) {
+    return invalid("--share-negatives: expected 1 or more", training_.share_negatives);
+  }
+  if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
+  if (!(training_.learning_rate > 0) || !std::isfinite(training_.learning_rate)) {
+    return invalid("--learning-rate: expected a number above 0", training_.learning_rate);
+  }
+  if (!(training_.regularization >= 0) || !std::isfinite(training_.regularization)) {
+    return invalid("--regularization: expected 0 or more", training_.regularization);
+  }
+  if (training_.batch < 1 || training_.batch > kMaxBatch) {
+    return invalid(fmt::format("--batch: expected 1 to {}", kMaxBatch), training_.batch);
+  }
+  if (training_.clocks_per_iteration < 1) {
+    return invalid("--clocks-per-iteration: expected 1 or more", training_.clocks_per_iteration);
+  }
+  if (training_.evaluate_every < 0) {
+    return invalid("--evaluate-every: expected 0 or more", training_.evaluate_every);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
+  const absl::StatusOr<KnowledgeGraph> graph = read_triples(data_);
+  if (!graph.ok()) return graph.status();
+  const Shape shape = this->shape();
+  const auto entities = static_cast<double>(graph->entity_names.size());
+  const auto relations = static_cast<double>(graph->relation_names.size());
+  const double table_bytes = sizeof(float) * (entities * static_cast<double>(shape.entity_width()) +
+                                              relations * static_cast<double>(shape.relation_width()));
+  const auto triples = static_cast<double>(graph->train.size() + graph->valid.size() + graph->test.size());
+  // A worker may cache and buffer every row, and has all parameters for an evaluation; triples are kept as read,
+  // as trained, and as known answers.
+  const double bytes = table_bytes * (1 + 2.5 * workers) + triples * workers * 6 * sizeof(Triple);
+  const double available =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes > available) {
+    constexpr double kGiB = 1 << 30;
+    return absl::InvalidArgumentError(
+        fmt::format("this model and data need about {:.1f} GiB, the machine has {:.1f} GiB: expected a "
+                    "smaller --dimension",
+                    bytes / kGiB, available / kGiB));
+  }
+  if (!load_.empty()) {
+    const absl::StatusOr<Embeddings> loaded =
+        kge::load(load_, shape, {graph->entity_names, graph->relation_names});
+    if (!loaded.ok()) return loaded.status();
+  }
+  if (output_.empty()) return absl::OkStatus();
+  absl::Status status =
+      OutputFile::check(entities_path(output_), entities_file_bytes(shape, graph->entity_names.size()));
+  if (!status.ok()) return status;
+  return OutputFile::check(relations_path(output_),
+                           relations_file_bytes(shape, graph->relation_names.size()));
+}
+
+absl::Status KnowledgeGraphEmbedding::check(std::uint32_t workers) {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return check_data(workers); });
+}
+
+absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint32_t workers,
+                                                  Reporter& reporter) const {
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(
+      data_, [&](double done, double total) { reporter.progress("reading triples", done, total); });
+  if (!graph.ok()) return graph.status();
+  Job job{.graph = *std::move(graph), .loaded = std::nullopt, .data = {}};
+  const std::size_t relations = job.graph.relation_names.size();
+  job.data = {.train = part_of(job.graph.train, relations, rank, workers, training_.seed),
+              .valid = every(job.graph.valid, rank, workers),
+              .test = every(job.graph.test, rank, workers),
+              .entities = job.graph.entity_names.size(),
+              .relations = relations,
+              .rank = rank};
+  if (!load_.empty()) {
+    absl::StatusOr<Embeddings> loaded =
+        kge::load(load_, shape(), {job.graph.entity_names, job.graph.relation_names});
+    if (!loaded.ok()) return loaded.status();
+    job.loaded = *std::move(loaded);
+  }
+  if (rank == 0) {
+    reporter.summary("model", model_);
+    reporter.summary("dimension", dimension_);
+    reporter.summary("entities", job.data.entities);
+    reporter.summary("relations", relations);
+    reporter.summary("train_triples", job.graph.train.size());
+    reporter.summary("valid_triples", job.graph.valid.size());
+    reporter.summary("test_triples", job.graph.test.size());
+  }
+  return job;
+}
+
+RowSources KnowledgeGraphEmbedding::first_rows(const Job& job) const {
+  if (job.loaded.has_value()) return rows_from(*job.loaded);
+  return random_rows(shape(), job.data.entities, job.data.relations, training_.seed);
+}
+
+absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) const {
+  Session& session = context.session;
+  const absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
+  if (!job.ok()) return job.status();
+  const auto open = [&](const char* table, std::size_t rows, std::size_t width) {
+    return session.table<float>({.name = table,
+                                 .rows = rows,
+                                 .width = static_cast<std::uint32_t>(width),
+                                 .consistency = context.consistency});
+  };
+  const absl::StatusOr<Table<float>*> entities =
+      open("kge.entities", job->data.entities, shape().entity_width());
+  if (!entities.ok()) return entities.status();
+  const absl::StatusOr<Table<float>*> relations =
+      open("kge.relations", job->data.relations, shape().relation_width());
+  if (!relations.ok()) return relations.status();
+  TableRows rows(session, shape(), **entities, **relations, context.slowdown);
+  const RowSources first = first_rows(*job);
+  if (absl::Status status = rows.initialize(first.entities, first.relations); !status.ok()) return status;
+
+  const TrainingOptions options = training();
+  std::vector<DataCursor> cursors;
+  const auto clocks = static_cast<std::size_t>(options.clocks_per_iteration);
+  for (std::size_t part = 0; part < clocks; ++part) {
+    cursors.emplace_back(
+        session,
+        DataCursor::Options{.examples = part_of_iteration(job->data.train.size(), part, clocks).size(),
+                            .mini_batch = static_cast<std::uint64_t>(options.batch)});
+  }
+  const KnownAnswers known(job->graph);
+  absl::Status status = Trainer(options, shape(), job->data, known, rows, 1, std::move(cursors))
+                            .run(context.reporter, context.stop);
+  if (!status.ok() || output_.empty()) return status;
+  if (status = session.barrier(); !status.ok() || session.rank() != 0) return status;
+  return save_rows(*job, rows);
+}
+
+absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) const {
+  const absl::StatusOr<Job> job = load(0, 1, context.reporter);
+  if (!job.ok()) return job.status();
+  const RowSources first = first_rows(*job);
+  LocalRows rows(shape(), first.entities, first.relations);
+  const TrainingOptions options = training();
+  const KnownAnswers known(job->graph);
+  const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
+  absl::Status status =
+      Trainer(options, shape(), job->data, known, rows, threads).run(context.reporter, context.stop);
+  if (!status.ok() || output_.empty()) return status;
+  return save_rows(*job, rows);
+}
+
+absl::Status KnowledgeGraphEmbedding::save_rows(const Job& job, RowStore& rows) const {
+  Embeddings embeddings(shape(), job.data.entities, job.data.relations);
+  if (absl::Status status = rows.read(embeddings); !status.ok()) return status;
+  return save(output_, embeddings, {job.graph.entity_names, job.graph.relation_names});
+}
+
+absl::Status KnowledgeGraphEmbedding::run_worker(WorkerContext& context) const {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return train_as_worker(context); });
+}
+
+absl::Status KnowledgeGraphEmbedding::run_baseline(BaselineContext& context) const {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return train_alone(context); });
+}
+
+}  // namespace
+
+std::unique_ptr<Application> make_kge() {
+  return std::make_unique<KnowledgeGraphEmbedding>();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,278 @@
+#include "apps/kge/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "apps/data/line_reader.hpp"
+#include "apps/data/output_file.hpp"
+
+namespace verbena::apps::kge {
+namespace {
+
+constexpr double kInitialDeviation = 0.1;
+constexpr std::size_t kRowsAtOnce = 256;
+constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
+constexpr std::uint64_t kBytesPerName = 64;
+constexpr std::string_view kMagic = "# verbena kge 1";
+
+constexpr std::array<std::pair<Model, std::string_view>, 3> kModels = {
+    {{Model::kComplEx, "complex"}, {Model::kDistMult, "distmult"}, {Model::kRescal, "rescal"}}};
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+/// The numbers of a row that are not padding: `lines` times `dimension`, each line padded.
+struct Layout {
+  std::size_t lines = 1;
+  std::size_t dimension = 1;
+  [[nodiscard]] std::size_t numbers() const { return lines * dimension; }
+  [[nodiscard]] std::size_t place(std::size_t number) const {
+    return number / dimension * padded(dimension) + number % dimension;
+  }
+};
+
+Layout entity_layout(const Shape& shape) {
+  return {.lines = 1, .dimension = shape.dimension};
+}
+Layout relation_layout(const Shape& shape) {
+  return {.lines = shape.model == Model::kRescal ? shape.dimension : 1, .dimension = shape.dimension};
+}
+
+RowSource random_source(const Layout& layout, std::size_t rows, std::size_t width, double deviation,
+                        std::uint64_t seed) {
+  return {.rows = rows, .width = width, .make = [=](std::size_t id, std::span<float> row) {
+            assert(row.size() == width);
+            std::fill(row.begin(), row.end(), 0.0F);
+            const std::uint64_t start = mix(seed ^ mix(id));
+            for (std::size_t k = 0; k < layout.numbers(); ++k) {
+              const double uniform = std::ldexp(static_cast<double>(mix(start + k) >> 11), -52) - 1;
+              // A uniform distribution on [−√3, √3) has deviation 1.
+              row[layout.place(k)] = static_cast<float>(uniform * std::sqrt(3.0) * deviation);
+            }
+          }};
+}
+
+std::string header(const Shape& shape, std::string_view what, std::size_t rows) {
+  return fmt::format("{}\tmodel={}\tdimension={}\t{}={}", kMagic, to_string(shape.model), shape.dimension,
+                     what, rows);
+}
+
+/// One of the two files.
+struct Part {
+  std::string path;
+  std::string_view what;  ///< its rows are, in the plural
+  const std::vector<std::string>& names;
+  Layout layout;
+};
+Part entity_part(const std::string& prefix, const Shape& shape, const Names& names) {
+  return {entities_path(prefix), "entities", names.entities, entity_layout(shape)};
+}
+Part relation_part(const std::string& prefix, const Shape& shape, const Names& names) {
+  return {relations_path(prefix), "relations", names.relations, relation_layout(shape)};
+}
+
+template <class RowOf>
+void write_part(OutputFile& file, const Part& part, const Shape& shape, const RowOf& row_of) {
+  fmt::memory_buffer text;
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "{}\n", header(shape, part.what, part.names.size()));
+  for (std::size_t id = 0; id < part.names.size(); ++id) {
+    text.append(part.names[id]);
+    for (std::size_t k = 0; k < part.layout.numbers(); ++k) {
+      fmt::format_to(out, "\t{}", row_of(id)[part.layout.place(k)]);
+    }
+    text.push_back('\n');
+    if (id % kRowsAtOnce == 0 || id + 1 == part.names.size()) {
+      file.write({text.data(), text.size()});
+      text.clear();
+    }
+  }
+}
+
+/// Takes the next field off the front of `line`.
+std::string_view take_field(std::string_view& line) {
+  const std::size_t end = std::min(line.find('\t'), line.size());
+  const std::string_view field = line.substr(0, end);
+  line.remove_prefix(std::min(end + 1, line.size()));
+  return field;
+}
+
+class PartReader {
+ public:
+  PartReader(const Part& part, const Shape& shape, LineReader lines)
+      : part_(part), shape_(shape), lines_(std::move(lines)), left_(part.names.size()) {
+    for (std::size_t id = 0; id < part.names.size(); ++id) ids_.emplace(part.names[id], id);
+  }
+
+  template <class RowOf>
+  absl::Status read(const RowOf& row_of) {
+    std::string_view line;
+    const std::string expected = header(shape_, part_.what, part_.names.size());
+    absl::StatusOr<bool> more = lines_.next(line);
+    if (!more.ok()) return more.status();
+    if (!*more || line != expected) {
+      return lines_.error(fmt::format("\"{}\"", expected), *more ? line : "the end of the file");
+    }
+    for (; left_ > 0; --left_) {
+      more = lines_.next(line);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      if (absl::Status status = read_row(line, row_of); !status.ok()) return status;
+    }
+    if (left_ > 0) {
+      return absl::InvalidArgumentError(fmt::format("{}:{}: expected {} more {}, found the end of the file",
+                                                    part_.path, lines_.line_number() + 1, left_, part_.what));
+    }
+    more = lines_.next(line);
+    if (!more.ok()) return more.status();
+    return *more ? lines_.error(
+                       fmt::format("the end of the file after {} {}", part_.names.size(), part_.what), line)
+                 : absl::OkStatus();
+  }
+
+ private:
+  template <class RowOf>
+  absl::Status read_row(std::string_view line, const RowOf& row_of) {
+    const std::string_view name = take_field(line);
+    key_.assign(name);
+    const auto found = ids_.find(key_);
+    if (found == ids_.end()) {
+      return lines_.error(fmt::format("the name of one of the data's {}, each once", part_.what), name);
+    }
+    float* const row = row_of(found->second);
+    ids_.erase(found);
+    for (std::size_t k = 0; k < part_.layout.numbers(); ++k) {
+      const std::string_view field = take_field(line);
+      float& number = row[part_.layout.place(k)];
+      const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
+      if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(number)) {
+        return lines_.error(fmt::format("{} numbers after the name", part_.layout.numbers()), field);
+      }
+    }
+    if (line.empty()) return absl::OkStatus();
+    return lines_.error(fmt::format("{} numbers after the name", part_.layout.numbers()), "more");
+  }
+
+  const Part& part_;
+  Shape shape_;
+  LineReader lines_;
+  std::size_t left_;
+  absl::flat_hash_map<std::string, std::size_t> ids_;  // of names that have not come yet
+  std::string key_;
+};
+
+template <class RowOf>
+absl::Status load_part(const Part& part, const Shape& shape, const RowOf& row_of) {
+  absl::StatusOr<LineReader> lines = LineReader::open(part.path);
+  if (!lines.ok()) return lines.status();
+  return PartReader(part, shape, *std::move(lines)).read(row_of);
+}
+
+std::uint64_t file_bytes(const Layout& layout, std::size_t rows) {
+  return (rows + 1) * (kBytesPerName + layout.numbers() * kBytesPerNumber);
+}
+
+}  // namespace
+
+hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count) {
+  auto memory = hwy::AllocateAligned<float>(std::max<std::size_t>(count, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::fill(memory.get(), memory.get() + count, 0.0F);
+  return memory;
+}
+
+Embeddings::Embeddings(const Shape& shape, std::size_t entities, std::size_t relations)
+    : shape_(shape),
+      entity_count_(entities),
+      relation_count_(relations),
+      entities_(aligned_floats(entities * shape.entity_size())),
+      relations_(aligned_floats(relations * shape.relation_size())) {}
+
+RowSources random_rows(const Shape& shape, std::size_t entities, std::size_t relations, std::uint64_t seed) {
+  return {random_source(entity_layout(shape), entities, shape.entity_width(), kInitialDeviation, mix(seed)),
+          random_source(relation_layout(shape), relations, shape.relation_width(), kInitialDeviation,
+                        mix(mix(seed)))};
+}
+
+RowSources rows_from(const Embeddings& embeddings) {
+  const auto source = [](std::size_t rows, std::size_t width, auto row_of) {
+    return RowSource{.rows = rows, .width = width, .make = [=](std::size_t id, std::span<float> row) {
+                       std::copy_n(row_of(id), width / 2, row.begin());
+                       std::fill(row.begin() + static_cast<std::ptrdiff_t>(width / 2), row.end(), 0.0F);
+                     }};
+  };
+  const Shape& shape = embeddings.shape();
+  return {source(embeddings.entities(), shape.entity_width(),
+                 [&embeddings](std::size_t id) { return embeddings.entity(id); }),
+          source(embeddings.relations(), shape.relation_width(),
+                 [&embeddings](std::size_t id) { return embeddings.relation(id); })};
+}
+
+std::string_view to_string(Model model) {
+  for (const auto& [one, name] : kModels) {
+    if (one == model) return name;
+  }
+  return "";
+}
+
+std::optional<Model> parse_model(std::string_view name) {
+  for (const auto& [model, its_name] : kModels) {
+    if (its_name == name) return model;
+  }
+  return std::nullopt;
+}
+
+std::string entities_path(const std::string& prefix) {
+  return prefix + ".entities.tsv";
+}
+std::string relations_path(const std::string& prefix) {
+  return prefix + ".relations.tsv";
+}
+std::uint64_t entities_file_bytes(const Shape& shape, std::size_t entities) {
+  return file_bytes(entity_layout(shape), entities);
+}
+std::uint64_t relations_file_bytes(const Shape& shape, std::size_t relations) {
+  return file_bytes(relation_layout(shape), relations);
+}
+
+absl::Status save(const std::string& prefix, const Embeddings& embeddings, const Names& names) {
+  const Part entities = entity_part(prefix, embeddings.shape(), names);
+  const Part relations = relation_part(prefix, embeddings.shape(), names);
+  absl::StatusOr<OutputFile> entity_file = OutputFile::create(entities.path);
+  if (!entity_file.ok()) return entity_file.status();
+  absl::StatusOr<OutputFile> relation_file = OutputFile::create(relations.path);
+  if (!relation_file.ok()) return relation_file.status();
+  write_part(*entity_file, entities, embeddings.shape(),
+             [&](std::size_t id) { return embeddings.entity(id); });
+  write_part(*relation_file, relations, embeddings.shape(),
+             [&](std::size_t id) { return embeddings.relation(id); });
+  if (absl::Status status = entity_file->commit(); !status.ok()) return status;
+  return relation_file->commit();
+}
+
+absl::StatusOr<Embeddings> load(const std::string& prefix, const Shape& shape, const Names& names) {
+  Embeddings embeddings(shape, names.entities.size(), names.relations.size());
+  absl::Status status = load_part(entity_part(prefix, shape, names), shape,
+                                  [&](std::size_t id) { return embeddings.entity(id); });
+  if (!status.ok()) return status;
+  status = load_part(relation_part(prefix, shape, names), shape,
+                     [&](std::size_t id) { return embeddings.relation(id); });
+  if (!status.ok()) return status;
+  return embeddings;
+}
+
+}  // namespace verbena::apps::kge

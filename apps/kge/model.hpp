@@ -1,0 +1,86 @@
+// The rows of a knowledge-graph embedding: at first, in memory, as text.
+#pragma once
+
+#include <hwy/aligned_allocator.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/kge/kernel.hpp"
+
+namespace verbena::apps::kge {
+
+/// Zeros, aligned as the kernel needs them.
+hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count);
+
+/// The parameters of all rows, without Adagrad's sums.
+class Embeddings {
+ public:
+  Embeddings(const Shape& shape, std::size_t entities, std::size_t relations);
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] std::size_t entities() const { return entity_count_; }
+  [[nodiscard]] std::size_t relations() const { return relation_count_; }
+  [[nodiscard]] float* entity(std::size_t id) { return entities_.get() + id * shape_.entity_size(); }
+  [[nodiscard]] const float* entity(std::size_t id) const {
+    return entities_.get() + id * shape_.entity_size();
+  }
+  [[nodiscard]] float* relation(std::size_t id) { return relations_.get() + id * shape_.relation_size(); }
+  [[nodiscard]] const float* relation(std::size_t id) const {
+    return relations_.get() + id * shape_.relation_size();
+  }
+
+ private:
+  Shape shape_;
+  std::size_t entity_count_;
+  std::size_t relation_count_;
+  hwy::AlignedFreeUniquePtr<float[]> entities_;
+  hwy::AlignedFreeUniquePtr<float[]> relations_;
+};
+
+/// The rows that training begins with.
+struct RowSource {
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  /// Writes a whole row. Depends on nothing but the id, so that any worker can make it.
+  std::function<void(std::size_t id, std::span<float> row)> make;
+};
+struct RowSources {
+  RowSource entities;
+  RowSource relations;
+};
+
+/// Small random parameters.
+RowSources random_rows(const Shape& shape, std::size_t entities, std::size_t relations, std::uint64_t seed);
+/// `embeddings`, which must outlive the sources; Adagrad begins anew.
+RowSources rows_from(const Embeddings& embeddings);
+
+/// "complex", "distmult", "rescal"
+std::string_view to_string(Model model);
+std::optional<Model> parse_model(std::string_view name);
+
+struct Names {
+  const std::vector<std::string>& entities;
+  const std::vector<std::string>& relations;
+};
+
+std::string entities_path(const std::string& prefix);
+std::string relations_path(const std::string& prefix);
+/// Upper bounds of the files' sizes, but for unusually long names.
+std::uint64_t entities_file_bytes(const Shape& shape, std::size_t entities);
+std::uint64_t relations_file_bytes(const Shape& shape, std::size_t relations);
+
+/// Writes both files; each is there whole or not at all. No number changes on the way to load().
+absl::Status save(const std::string& prefix, const Embeddings& embeddings, const Names& names);
+
+/// What save() wrote, for the same model, dimension and names, in any order. NOT_FOUND; INVALID_ARGUMENT
+/// "file:line: what was expected, what was found".
+absl::StatusOr<Embeddings> load(const std::string& prefix, const Shape& shape, const Names& names);
+
+}  // namespace verbena::apps::kge

@@ -1,0 +1,187 @@
+#include "apps/kge/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "apps/kge/random.hpp"
+
+namespace verbena::apps::kge {
+namespace {
+
+/// An entity that is not `right`: the answer to a question is no wrong answer to it.
+std::uint32_t wrong_answer(std::mt19937_64& random, std::size_t entities, std::uint32_t right) {
+  if (entities == 1) return right;
+  const auto drawn = static_cast<std::uint32_t>(random_below(random, entities - 1));
+  return drawn < right ? drawn : drawn + 1;
+}
+
+struct RankSum {
+  const char* sum;
+  const char* objective;  ///< the mean over all questions
+  double RankSums::*value;
+};
+constexpr std::array<RankSum, 4> kRankSums = {{{"reciprocal_ranks", "mrr", &RankSums::reciprocal_ranks},
+                                               {"hits_at_1", "hits_at_1", &RankSums::hits_at_1},
+                                               {"hits_at_3", "hits_at_3", &RankSums::hits_at_3},
+                                               {"hits_at_10", "hits_at_10", &RankSums::hits_at_10}}};
+constexpr const char* kRankedQuestions = "ranked_questions";
+constexpr const char* kValid = "valid_";
+constexpr const char* kTest = "test_";
+
+}  // namespace
+
+ExampleRange part_of_iteration(std::size_t size, std::size_t part, std::size_t parts) {
+  return {size * part / parts, size * (part + 1) / parts};
+}
+
+std::map<std::string, double> objectives_of(const std::map<std::string, double>& sums) {
+  std::map<std::string, double> result;
+  const auto mean = [&](const std::string& objective, const std::string& sum, const std::string& count) {
+    const auto divisor = sums.find(count);
+    if (divisor == sums.end() || divisor->second == 0) return;
+    result[objective] = sums.at(sum) / divisor->second;
+  };
+  mean("train_loss", kLoss, kQuestions);
+  for (const std::string prefix : {kValid, kTest}) {
+    for (const RankSum& sum : kRankSums) {
+      mean(prefix + sum.objective, prefix + sum.sum, prefix + kRankedQuestions);
+    }
+  }
+  return result;
+}
+
+Trainer::Trainer(const TrainingOptions& options, const Shape& shape, const TrainingData& data,
+                 const KnownAnswers& known, RowStore& rows, unsigned evaluation_threads,
+                 std::vector<DataCursor> cursors)
+    : options_(options),
+      shape_(shape),
+      data_(data),
+      known_(known),
+      rows_(rows),
+      evaluation_threads_(evaluation_threads),
+      cursors_(std::move(cursors)) {
+  std::seed_seq seed{static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32),
+                     data.rank};
+  random_.seed(seed);
+}
+
+absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
+  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
+    if (absl::Status status = run_iteration(iteration, reporter, stop); !status.ok()) return status;
+  }
+  return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+
+absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
+                                    const std::atomic<bool>& stop) {
+  IterationReport report{.iteration = iteration, .sums = {{kLoss, 0}, {kQuestions, 0}}};
+  const auto start = std::chrono::steady_clock::now();
+  const auto clocks = static_cast<std::size_t>(options_.clocks_per_iteration);
+  for (std::size_t part = 0; part < clocks; ++part) {
+    if (absl::Status status = train_part(part, report, stop); !status.ok()) return status;
+    if (absl::Status status = rows_.clock(); !status.ok()) return status;
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!std::isfinite(report.sums[kLoss])) {
+    return absl::InvalidArgumentError(
+        fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})", iteration,
+                    options_.learning_rate));
+  }
+  const bool last = iteration == options_.iterations;
+  if (last || (options_.evaluate_every > 0 && iteration % options_.evaluate_every == 0)) {
+    if (absl::Status status = evaluate(last, reporter, stop, report.sums); !status.ok()) return status;
+  }
+  reporter.iteration(report);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::train_part(std::size_t part, IterationReport& report, const std::atomic<bool>& stop) {
+  const Step step{.loss = options_.loss,
+                  .learning_rate = static_cast<float>(options_.learning_rate),
+                  .regularization = static_cast<float>(options_.regularization)};
+  std::uint64_t done = 0;
+  if (absl::Status status = fill(part, done, batch_); !status.ok()) return status;
+  if (!batch_.triples.empty()) rows_.request(batch_);
+  while (!batch_.triples.empty()) {
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    done += batch_.triples.size();
+    const absl::StatusOr<Rows> rows = rows_.open();
+    if (!rows.ok()) return rows.status();
+    // The next rows come while these are trained.
+    if (absl::Status status = fill(part, done, next_batch_); !status.ok()) return status;
+    if (!next_batch_.triples.empty()) rows_.request(next_batch_);
+    report.sums[kLoss] += train(batch_, *rows, shape_, step, scratch_);
+    if (absl::Status status = rows_.close(); !status.ok()) return status;
+    std::swap(batch_, next_batch_);
+  }
+  report.items += static_cast<double>(done);
+  report.sums[kQuestions] += 2 * static_cast<double>(done);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::fill(std::size_t part, std::uint64_t done, MiniBatch& batch) {
+  const ExampleRange whole =
+      part_of_iteration(data_.train.size(), part, static_cast<std::size_t>(options_.clocks_per_iteration));
+  ExampleRange range{done, std::min(done + static_cast<std::uint64_t>(options_.batch), whole.size())};
+  if (!cursors_.empty()) {
+    const absl::StatusOr<ExampleRange> next = cursors_[part].next();
+    if (!next.ok()) return next.status();
+    range = *next;
+  }
+  const std::span<const Triple> triples =
+      std::span(data_.train).subspan(whole.first + range.first, range.size());
+  batch.triples.assign(triples.begin(), triples.end());
+  batch.negatives_a_side = static_cast<std::size_t>(options_.negatives);
+  draw_negatives(batch);
+  return absl::OkStatus();
+}
+
+void Trainer::draw_negatives(MiniBatch& batch) {
+  const std::size_t count = 2 * batch.negatives_a_side;
+  batch.negatives.clear();
+  for (std::size_t i = 0; i < batch.triples.size(); ++i) {
+    if (i % static_cast<std::size_t>(options_.share_negatives) == 0) {
+      shared_negatives_.resize(count);
+      for (std::uint32_t& entity : shared_negatives_) {
+        entity = static_cast<std::uint32_t>(random_below(random_, data_.entities));
+      }
+    }
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::uint32_t right = n < batch.negatives_a_side ? batch.triples[i].tail : batch.triples[i].head;
+      const std::uint32_t drawn = shared_negatives_[n];
+      batch.negatives.push_back(drawn != right ? drawn : wrong_answer(random_, data_.entities, right));
+    }
+  }
+}
+
+absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
+                               std::map<std::string, double>& sums) {
+  if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+  Embeddings embeddings(shape_, data_.entities, data_.relations);
+  if (absl::Status status = rows_.read(embeddings); !status.ok()) return status;
+  // Nobody goes on training while another still reads.
+  if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+  const auto add = [&](const std::string& prefix, std::span<const Triple> triples) {
+    const EvaluationOptions options{
+        .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
+          reporter.progress(fmt::format("ranking answers of {}", prefix == kTest ? "test" : "valid"), done,
+                            total);
+        }};
+    const absl::StatusOr<RankSums> ranks = kge::evaluate(embeddings, triples, known_, options);
+    if (!ranks.ok()) return ranks.status();
+    for (const RankSum& sum : kRankSums) sums[prefix + sum.sum] = (*ranks).*sum.value;
+    sums[prefix + kRankedQuestions] = ranks->questions;
+    return absl::OkStatus();
+  };
+  if (options_.evaluate_every > 0) {
+    if (absl::Status status = add(kValid, data_.valid); !status.ok()) return status;
+  }
+  return last ? add(kTest, data_.test) : absl::OkStatus();
+}
+
+}  // namespace verbena::apps::kge

@@ -1,0 +1,84 @@
+#include "apps/kge/partition.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace verbena::apps::kge {
+namespace {
+
+std::vector<Triple> graph(const std::vector<std::uint32_t>& sizes) {
+  std::vector<Triple> triples;
+  for (std::uint32_t relation = 0; relation < sizes.size(); ++relation) {
+    for (std::uint32_t n = 0; n < sizes[relation]; ++n) triples.push_back({n, relation, n + 1});
+  }
+  return triples;
+}
+
+std::vector<std::vector<Triple>> parts(const std::vector<Triple>& triples, std::size_t relations,
+                                       std::uint32_t workers) {
+  std::vector<std::vector<Triple>> all;
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    all.push_back(part_of(triples, relations, rank, workers, 1));
+  }
+  return all;
+}
+
+/// The workers that have each relation.
+std::map<std::uint32_t, std::set<std::size_t>> owners(const std::vector<std::vector<Triple>>& all) {
+  std::map<std::uint32_t, std::set<std::size_t>> result;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    for (const Triple& triple : all[rank]) result[triple.relation].insert(rank);
+  }
+  return result;
+}
+
+std::vector<Triple> sorted(std::vector<Triple> triples) {
+  std::sort(triples.begin(), triples.end());
+  return triples;
+}
+
+TEST(PartitionTest, EachTripleGoesToOneWorker) {
+  const std::vector<Triple> triples = graph({40, 7, 300, 1, 25, 0, 13});
+  for (const std::uint32_t workers : {1U, 2U, 3U, 5U, 16U, 500U}) {
+    std::vector<Triple> together;
+    for (const std::vector<Triple>& part : parts(triples, 7, workers)) {
+      together.insert(together.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(sorted(together), sorted(triples)) << workers;
+  }
+}
+
+TEST(PartitionTest, RelationsStayTogetherAndLoadsAreEven) {
+  // As large as WN18RR's, in hundreds.
+  const std::vector<Triple> triples = graph({348, 297, 74, 48, 31, 29, 13, 11, 9, 6, 1});
+  const auto two = parts(triples, 11, 2);
+  for (const auto& [relation, workers] : owners(two)) EXPECT_EQ(workers.size(), 1U) << relation;
+  EXPECT_NEAR(static_cast<double>(two[0].size()), static_cast<double>(two[1].size()), 5);
+}
+
+TEST(PartitionTest, OnlyARelationLargerThanAShareIsCut) {
+  const std::vector<Triple> triples = graph({348, 297, 74, 48, 31, 29, 13, 11, 9, 6, 1});
+  const auto four = parts(triples, 11, 4);
+  const auto by_relation = owners(four);
+  EXPECT_EQ(by_relation.at(0).size(), 2U);
+  EXPECT_EQ(by_relation.at(1).size(), 2U);
+  for (std::uint32_t relation = 2; relation < 11; ++relation) EXPECT_EQ(by_relation.at(relation).size(), 1U);
+  for (const std::vector<Triple>& part : four) {
+    EXPECT_NEAR(static_cast<double>(part.size()), static_cast<double>(triples.size()) / 4, 40);
+  }
+}
+
+TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
+  const std::vector<Triple> triples = graph({100});
+  const std::vector<Triple> one = part_of(triples, 1, 0, 1, 1);
+  EXPECT_EQ(one, part_of(triples, 1, 0, 1, 1));
+  EXPECT_NE(one, part_of(triples, 1, 0, 1, 2));
+  EXPECT_NE(one, triples);
+}
+
+}  // namespace
+}  // namespace verbena::apps::kge
