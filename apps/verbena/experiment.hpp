@@ -34,7 +34,7 @@ struct ExperimentOptions {
 struct PlannedRun {
   std::string label;  ///< unlike the experiment's others
   std::string application;
-  std::string consistency;
+  std::string consistency;             ///< as for --consistency, and what else tells it from other runs
   double straggler = 1;                ///< so many times slower than the others is one worker; 1: none
   std::vector<std::string> arguments;  ///< after `verbena run`
 };

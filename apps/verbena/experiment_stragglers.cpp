@@ -22,9 +22,16 @@ constexpr std::uint32_t kBlocksPerWorker = 5;
 constexpr double kPauses = 0;
 constexpr const char* kPause = "worker=all,pause=20ms,every=20";
 
+/// ESSP with managed communication; told apart as a model of its own.
+constexpr const char* kManaged = "essp:4 managed";
+constexpr const char* kManagedModel = "essp:4";
+constexpr double kBudgetMbPerS = 50;
+
 constexpr double kGoal = 0.9;  // of the way of BSP without a straggler
 constexpr double kABspGain = 2;
 constexpr double kABspAt = 3;
+constexpr double kManagedAt = 3;
+constexpr double kManagedLoss = 1.1;
 
 class Stragglers final : public Experiment {
  public:
@@ -52,9 +59,15 @@ class Stragglers final : public Experiment {
 };
 
 PlannedRun plan_one(const ExperimentOptions& options, const std::string& model, double slower) {
-  PlannedRun run = plan_run(options, "mf", model);
+  const bool managed = model == kManaged;
+  PlannedRun run = plan_run(options, "mf", managed ? kManagedModel : model);
   run.straggler = slower;
   const auto add = [&](std::string argument) { run.arguments.push_back(std::move(argument)); };
+  if (managed) {
+    run.label = fmt::format("mf {}", kManaged);
+    run.consistency = kManaged;
+    add(fmt::format("--budget={:g}", kBudgetMbPerS));
+  }
   // One that ends early has fewer examples, so that it takes more of them to the goal.
   const std::int64_t usual = model.starts_with("a-bsp") ? 2 * kIterations : kIterations;
   add(fmt::format("--iterations={}", options.iterations > 0 ? options.iterations : usual));
@@ -79,6 +92,7 @@ std::vector<PlannedRun> Stragglers::plan(const ExperimentOptions& options) const
   for (const double slower : kSlower) {
     for (const std::string& model : models) runs.push_back(plan_one(options, model, slower));
   }
+  if (options.models.empty()) runs.push_back(plan_one(options, kManaged, kManagedAt));
   for (const std::string& model : models) runs.push_back(plan_one(options, model, kPauses));
   return runs;
 }
@@ -165,6 +179,23 @@ std::vector<Finding> findings_of(const Times& times) {
   return findings;
 }
 
+Finding managed_finding(const Times& times) {
+  Finding finding{
+      .expectation = fmt::format(
+          "beside a worker that is {:g}× slower, ESSP with managed communication ({:g} MB/s a link) is "
+          "at the goal no later than {:g} times SSP's time: what the others do does not wait for the "
+          "straggler's clock",
+          kManagedAt, kBudgetMbPerS, kManagedLoss)};
+  const auto managed = times.of(kManaged, kManagedAt);
+  const auto ssp = times.of("ssp:4", kManagedAt);
+  judge_gain(finding, managed && ssp && *managed > 0 ? std::optional(*ssp / *managed) : std::nullopt,
+             1 / kManagedLoss, 1e9);
+  if (finding.verdict != Verdict::kNotSeen)
+    finding.found = fmt::format("SSP {}, managed ESSP {}, ESSP {}", seconds_text(ssp), seconds_text(managed),
+                                seconds_text(times.of("essp:4", kManagedAt)));
+  return finding;
+}
+
 std::string slowness_text(double slower) {
   if (slower == kPauses) return "pauses";
   return slower == 1 ? "none" : fmt::format("{:g}× slower", slower);
@@ -221,6 +252,7 @@ Judgement Stragglers::judge(const std::vector<RunFigures>& runs) const {
   const Times times = times_of(runs);
   Judgement judgement;
   judgement.findings = findings_of(times);
+  judgement.findings.push_back(managed_finding(times));
   judgement.tables.push_back(table_of(times));
   add_charts(times, judgement);
   return judgement;
