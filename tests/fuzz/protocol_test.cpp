@@ -126,7 +126,8 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kUpdatesAhead);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates &&
+                message->header.kind <= BulkKind::kUpdatesAhead);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     if (check_records(*message, kStrideBytes, kRange).ok()) {
       ++records;
