@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "protocol/importance.hpp"
 #include "transport/word_copy.hpp"
@@ -35,7 +36,7 @@ void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, cons
 Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets)
     : index_(index), words_((workers + 63) / 64), budgets_(budgets.begin(), budgets.end()), clocks_(workers) {
   assert(budgets.empty() || budgets.size() == workers);
-  for (std::uint32_t worker = 0; worker < workers; ++worker) workers_.emplace_back();
+  for (std::uint32_t worker = 0; worker < workers; ++worker) workers_.emplace_back().rank = worker;
 }
 
 bool Lane::poll() {
@@ -45,8 +46,7 @@ bool Lane::poll() {
     run(task);
     worked = true;
   }
-  for (std::uint32_t worker = 0; worker < workers_.size(); ++worker) worked |= tell(worker);
-  return worked;
+  return tell_all() || worked;
 }
 
 void Lane::run(const LaneTask& task) {
@@ -129,6 +129,7 @@ void Lane::tell_applied(Worker& worker) {
   worker.latest = {worker.told, worker.dirty_sent};
   worker.next = worker.latest;
   worker.news = true;
+  list(worker);
 }
 
 void Lane::mark_dirty(Table& table, protocol::Key key) {
@@ -139,9 +140,18 @@ void Lane::mark_dirty(Table& table, protocol::Key key) {
     for (; fresh != 0; fresh &= fresh - 1) {
       const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
       const double before = table.changes.empty() ? 0 : table.changes[key - table.range.first];
-      workers_[worker].dirty.push_back({table.shard->table.table, key, before});
+      add_dirty(workers_[worker], {table.shard->table.table, key, before});
     }
   }
+}
+
+void Lane::add_dirty(Worker& worker, const DirtyRow& row) {
+  worker.dirty.push_back(row);
+  if (!budgets_.empty()) list(worker);
+}
+
+void Lane::list(Worker& worker) {
+  if (!std::exchange(worker.listed, true)) to_tell_.push_back(&worker);
 }
 
 void Lane::subscribe(const LaneTask& task) {
@@ -164,7 +174,7 @@ void Lane::subscribe(const LaneTask& task) {
     // The worker's copy is older than the subscription: one push brings it up to date.
     if ((table.dirty[at] & bit) == 0) {
       table.dirty[at] |= bit;
-      workers_[task.worker].dirty.push_back({table.shard->table.table, key, kNothingYet});
+      add_dirty(workers_[task.worker], {table.shard->table.table, key, kNothingYet});
     }
   }
 }
@@ -172,17 +182,16 @@ void Lane::subscribe(const LaneTask& task) {
 void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,
                         const consistency::ExampleCounts& examples) {
   if (examples.planned > 0) workers_[worker].examples.push_back({clock - 1, examples});
-  const bool advanced = clocks_.advance(worker, clock);
-  if (advanced) apply_held();
-  for (std::uint32_t other = 0; other < workers_.size(); ++other) {
-    Worker& reader = workers_[other];
-    if (advanced) {
-      reader.latest = {clocks_.min(), reader.dirty_sent + reader.dirty.size()};
-      if (!reader.news) reader.next = reader.latest;
-      reader.news = true;
-    } else if (other == worker) {
-      tell_applied(reader);  // which of its updates it need not keep any more
-    }
+  if (!clocks_.advance(worker, clock)) {
+    tell_applied(workers_[worker]);  // which of its updates it need not keep any more
+    return;
+  }
+  apply_held();
+  for (Worker& reader : workers_) {
+    reader.latest = {clocks_.min(), reader.dirty_sent + reader.dirty.size()};
+    if (!reader.news) reader.next = reader.latest;
+    reader.news = true;
+    list(reader);
   }
 }
 
@@ -233,14 +242,23 @@ void Lane::weigh(HeldUpdates& held, double weight) const {
   });
 }
 
-bool Lane::tell(std::uint32_t index) {
-  Worker& worker = workers_[index];
+bool Lane::tell_all() {
+  bool told = false;
+  std::erase_if(to_tell_, [&](Worker* worker) {
+    told |= tell(*worker);
+    worker->listed = worker->news || (!budgets_.empty() && !worker->dirty.empty());
+    return !worker->listed;
+  });
+  return told;
+}
+
+bool Lane::tell(Worker& worker) {
   bool told = false;
   PushBuffer* buffer = nullptr;
   // Without a buffer the worker is slow: its rows stay dirty and take up later updates, too.
-  for (Allowance now = allowance(index); now.bytes > 0 && worker.free.try_pop(buffer);
-       now = allowance(index)) {
-    fill(index, *buffer, now);
+  for (Allowance now = allowance(worker); now.bytes > 0 && worker.free.try_pop(buffer);
+       now = allowance(worker)) {
+    fill(worker, *buffer, now);
     outgoing_.push(buffer);
     told = true;
   }
@@ -248,18 +266,17 @@ bool Lane::tell(std::uint32_t index) {
 }
 
 /// The worker's bound on staleness may make it wait for news.
-bool Lane::is_due(std::uint32_t worker) const {
-  return workers_[worker].told < consistency::min_clock_needed(bound_, clocks_.clock(worker));
+bool Lane::is_due(const Worker& worker) const {
+  return worker.told < consistency::min_clock_needed(bound_, clocks_.clock(worker.rank));
 }
 
-Lane::Allowance Lane::allowance(std::uint32_t index) const {
-  const Worker& worker = workers_[index];
+Lane::Allowance Lane::allowance(const Worker& worker) const {
   if (budgets_.empty()) {
     return worker.news ? Allowance{worker.next.position, SIZE_MAX} : Allowance{};
   }
-  const transport::TokenBucket& budget = *budgets_[index];
+  const transport::TokenBucket& budget = *budgets_[worker.rank];
   const bool has_rows = worker.dirty_sent < worker.next.position;
-  if (worker.news && (!has_rows || is_due(index))) return {worker.next.position, SIZE_MAX};
+  if (worker.news && (!has_rows || is_due(worker))) return {worker.next.position, SIZE_MAX};
   if (worker.news && !budget.is_empty()) {
     return {worker.next.position,
             static_cast<std::size_t>(std::max<std::int64_t>(budget.level(), 1))};  // a row at least
@@ -272,8 +289,8 @@ Lane::Allowance Lane::allowance(std::uint32_t index) const {
   return {};
 }
 
-/// Of the dirty rows before `position`, those come first that fill so many bytes; all of them if they are those
-/// that a clock waits for, which will all be sent.
+/// Puts the most important of the dirty rows before `position` first: of those that a clock waits for, which will
+/// all be sent, all; otherwise as many as fill so many bytes.
 void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes) {
   if (worker.sorted >= position) return;
   struct Ranked {
@@ -306,8 +323,7 @@ void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_
   if (whole) worker.sorted = position;
 }
 
-void Lane::fill(std::uint32_t index, PushBuffer& buffer, const Allowance& allowance) {
-  Worker& worker = workers_[index];
+void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) {
   protocol::BulkHeader header{.kind = protocol::BulkKind::kRows,
                               .lane = index_,
                               .applied = worker.applied,
@@ -325,7 +341,8 @@ void Lane::fill(std::uint32_t index, PushBuffer& buffer, const Allowance& allowa
     std::byte* const to = buffer.memory.data() + used;
     std::memcpy(to, &row.key, sizeof row.key);
     std::memcpy(to + sizeof row.key, table.shard->row(row.key), table.shard->stride_bytes);
-    table.dirty[(row.key - table.range.first) * words_ + index / 64] &= ~(std::uint64_t{1} << (index % 64));
+    table.dirty[(row.key - table.range.first) * words_ + worker.rank / 64] &=
+        ~(std::uint64_t{1} << (worker.rank % 64));
     used += record;
     worker.dirty.pop_front();
     ++worker.dirty_sent;
@@ -339,7 +356,7 @@ void Lane::fill(std::uint32_t index, PushBuffer& buffer, const Allowance& allowa
   worker.applied_told = header.applied;
   std::memcpy(buffer.memory.data(), &header, sizeof header);
   buffer.used_bytes = used;
-  if (!budgets_.empty()) budgets_[index]->take(used);
+  if (!budgets_.empty()) budgets_[worker.rank]->take(used);
 }
 
 }  // namespace verbena::server

@@ -112,6 +112,8 @@ class Lane {
     consistency::ExampleCounts counts;
   };
   struct Worker {
+    std::uint32_t rank = 0;
+    bool listed = false;  ///< in to_tell_
     std::deque<DirtyRow> dirty;
     std::uint64_t dirty_sent = 0;  ///< rows taken from the front of `dirty` so far
     std::uint64_t applied = 0;     ///< kUpdates messages
@@ -139,16 +141,19 @@ class Lane {
   void weigh(HeldUpdates& held, double weight) const;
   void tell_applied(Worker& worker);
   void mark_dirty(Table& table, protocol::Key key);
-  bool tell(std::uint32_t worker);
+  void add_dirty(Worker& worker, const DirtyRow& row);
+  void list(Worker& worker);
+  bool tell_all();
+  bool tell(Worker& worker);
   /// What may be sent to a worker now: dirty rows up to a position, in so many bytes.
   struct Allowance {
     std::uint64_t position = 0;
     std::size_t bytes = 0;  ///< of rows; the last one may exceed it. 0: nothing at all, not even a message
   };
-  [[nodiscard]] Allowance allowance(std::uint32_t worker) const;
-  [[nodiscard]] bool is_due(std::uint32_t worker) const;
+  [[nodiscard]] Allowance allowance(const Worker& worker) const;
+  [[nodiscard]] bool is_due(const Worker& worker) const;
   void sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes);
-  void fill(std::uint32_t worker, PushBuffer& buffer, const Allowance& allowance);
+  void fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance);
 
   const std::uint32_t index_;
   const std::size_t words_;
@@ -158,7 +163,8 @@ class Lane {
   tbb::concurrent_queue<PushBuffer*> outgoing_;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
-  std::deque<Worker> workers_;  // a deque: a TBB queue cannot move
+  std::deque<Worker> workers_;    // a deque: a TBB queue cannot move
+  std::vector<Worker*> to_tell_;  ///< all those to whom something may be sent: of thousands few at a time
 };
 
 }  // namespace verbena::server

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "transport/message_outbox.hpp"
 
@@ -57,7 +58,14 @@ struct Server::Peer {
   std::vector<PushBuffer> push_buffers;
   std::deque<Flight> outgoing;   ///< what the ring had no room for yet
   std::deque<Flight> in_flight;  ///< sent, memory not reusable yet
+  bool owes_credit = false;
+  bool listed = false;  ///< in to_do_
 
+  /// There is something to do that no event will tell of.
+  [[nodiscard]] bool is_busy() const {
+    const bool waits = !control.empty() || !in_inbox.empty() || !outgoing.empty() || !in_flight.empty();
+    return connection && (waits || owes_credit || closed);
+  }
   [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
 };
 
@@ -109,14 +117,39 @@ bool Server::poll() {
   const std::size_t count = transport_.poll(events);
   for (const transport::Event& event : std::span(events).first(count)) on_event(event);
   bool worked = count > 0;
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->connection && !peer->closed) peer->control.flush(*peer->connection);
-  }
   if (!push_budgets_.empty()) refill_budgets();
-  worked |= release_inboxes();
-  worked |= send_outgoing();
-  worked |= drop_closed();
+  take_outgoing();
+  // What is done for one may give others something to do.
+  std::swap(to_do_, doing_);
+  for (Peer* const peer : doing_) peer->listed = false;
+  for (Peer* const peer : doing_) {
+    worked |= look_after(*peer);
+    if (peer->is_busy()) list(*peer);
+  }
+  doing_.clear();
+  if (std::exchange(dropped_, false)) forget_dropped();
   return worked;
+}
+
+void Server::forget_dropped() {
+  std::erase_if(to_do_, [](Peer* peer) {
+    if (!peer->connection) peer->listed = false;
+    return !peer->connection;
+  });
+  std::erase_if(peers_,
+                [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() && !peer->connection; });
+}
+
+void Server::list(Peer& peer) {
+  if (!std::exchange(peer.listed, true)) to_do_.push_back(&peer);
+}
+
+bool Server::look_after(Peer& peer) {
+  if (!peer.connection) return false;
+  if (!peer.closed) peer.control.flush(*peer.connection);
+  bool worked = release_inbox(peer);
+  if (peer.push_ring) worked |= send_outgoing(peer);
+  return drop_if_closed(peer) || worked;
 }
 
 void Server::on_event(const transport::Event& event) {
@@ -130,6 +163,7 @@ void Server::on_event(const transport::Event& event) {
     return;
   }
   Peer& peer = *reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(event.connection->user_data));
+  list(peer);
   if (peer.closed) return;
   absl::Status status;
   switch (event.kind) {
@@ -395,6 +429,7 @@ void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
 }
 
 void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
+  list(peer);
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
   peer.closed = true;  // as good as gone
   if (peer.is_worker() && !peer.left) {
@@ -434,31 +469,27 @@ void Server::refill_budgets() {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) wake_lane_(lane);
 }
 
-bool Server::release_inboxes() {
+bool Server::release_inbox(Peer& peer) {
   bool released = false;
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
-    while (!peer->in_inbox.empty() && peer->in_inbox.front().users.load(std::memory_order_acquire) == 0) {
-      peer->in_inbox.pop_front();
-      if (!peer->left) peer->inbox->release();
-      released = true;
-    }
-    if (peer->inbox && !peer->left) peer->inbox->return_credit();
+  // Acquire: pairs with the lane's release; its reads of the message come before our reuse of the space.
+  while (!peer.in_inbox.empty() && peer.in_inbox.front().users.load(std::memory_order_acquire) == 0) {
+    peer.in_inbox.pop_front();
+    if (!peer.left) peer.inbox->release();
+    released = true;
   }
+  peer.owes_credit = peer.inbox && !peer.left && !peer.inbox->return_credit();
   return released;
 }
 
-bool Server::send_outgoing() {
+void Server::take_outgoing() {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     PushBuffer* buffer = nullptr;
-    while (lanes_[lane]->take_outgoing(buffer))
-      workers_[buffer->worker]->outgoing.push_back({lane, buffer, 0});
+    while (lanes_[lane]->take_outgoing(buffer)) {
+      Peer& peer = *workers_[buffer->worker];
+      peer.outgoing.push_back({lane, buffer, 0});
+      list(peer);
+    }
   }
-  bool sent = false;
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer->push_ring) sent |= send_outgoing(*peer);
-  }
-  return sent;
 }
 
 bool Server::send_outgoing(Peer& peer) {
@@ -491,25 +522,19 @@ bool Server::send_outgoing(Peer& peer) {
   return sent;
 }
 
-bool Server::drop_closed() {
-  bool dropped = false;
-  for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (!peer->closed || !peer->connection) continue;
-    // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a
-    // lane may hold them.
-    const auto used = [](const InboxMessage& message) {
-      return message.users.load(std::memory_order_acquire) == 0;
-    };
-    if (!std::all_of(peer->in_inbox.begin(), peer->in_inbox.end(), used)) continue;
-    peer->in_inbox.clear();
-    peer->inbox.reset();
-    peer->push_ring.reset();
-    peer->connection.reset();
-    dropped = true;
-  }
-  std::erase_if(peers_,
-                [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() && !peer->connection; });
-  return dropped;
+bool Server::drop_if_closed(Peer& peer) {
+  if (!peer.closed) return false;
+  // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a lane may
+  // hold them.
+  const auto used = [](const InboxMessage& message) {
+    return message.users.load(std::memory_order_acquire) == 0;
+  };
+  if (!std::all_of(peer.in_inbox.begin(), peer.in_inbox.end(), used)) return false;
+  peer.in_inbox.clear();
+  peer.inbox.reset();
+  peer.push_ring.reset();
+  peer.connection.reset();
+  return dropped_ = true;
 }
 
 }  // namespace verbena::server

@@ -84,10 +84,13 @@ class Server {
   void reject(Peer& peer, const absl::Status& why);
   void fail(const absl::Status& why);
   void refill_budgets();
-  bool release_inboxes();
-  bool send_outgoing();
+  void take_outgoing();
+  void list(Peer& peer);
+  void forget_dropped();
+  bool look_after(Peer& peer);
+  bool release_inbox(Peer& peer);
   bool send_outgoing(Peer& peer);
-  bool drop_closed();
+  bool drop_if_closed(Peer& peer);
 
   transport::Transport& transport_;
   const ServerOptions options_;
@@ -97,6 +100,9 @@ class Server {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;     ///< by rank; nullptr before hello
+  std::vector<Peer*> to_do_;       ///< those for whom there is something to do: of thousands few at a time
+  std::vector<Peer*> doing_;       ///< what to_do_ was when a poll() began
+  bool dropped_ = false;           ///< a peer, in this poll()
   std::uint32_t left_ = 0;         ///< workers that said goodbye
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
   std::function<void(std::uint32_t)> wake_lane_;

@@ -86,8 +86,8 @@ void RingReceiver::release() {
   return_credit();
 }
 
-void RingReceiver::return_credit() {
-  if (released_ - credited_ < capacity_bytes() / 4) return;
+bool RingReceiver::return_credit() {
+  if (released_ - credited_ < capacity_bytes() / 4) return true;
   const std::span<std::byte> word =
       credit_words_->bytes().subspan(next_credit_word_ * kWordBytes, kWordBytes);
   *reinterpret_cast<std::uint64_t*>(word.data()) = released_;
@@ -96,9 +96,10 @@ void RingReceiver::return_credit() {
                             .local = word,
                             .region = credit_words_.get(),
                             .remote = remote_credit_};
-  if (connection_.post({&request, 1}) == 0) return;
+  if (connection_.post({&request, 1}) == 0) return false;
   next_credit_word_ = (next_credit_word_ + 1) % kCreditWords;
   credited_ = released_;
+  return true;
 }
 
 absl::StatusOr<std::unique_ptr<RingSender>> RingSender::create(Transport& transport, Connection& connection) {

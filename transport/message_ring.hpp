@@ -58,8 +58,8 @@ class RingReceiver {
   void release();
 
   /// Tells the sender what has been released, if that is at least a quarter of the ring. release() does it;
-  /// to be called again after polling because the connection may have taken nothing for a while.
-  void return_credit();
+  /// to be called again after polling while it returns false: the connection takes nothing at the moment.
+  bool return_credit();
 
  private:
   /// A credit's word stays untouched until the sender must have seen it: each credit is a quarter of the ring

@@ -35,10 +35,14 @@ class TwoMachinesTest(case.Case):
         tool = f"ib_read_lat -F -d rxe0 -R --retry_count=2 -n {MANY_ITERATIONS}"
         server = self.one.start(tool)
         self.one.wait_listening_rdma()
-        sent_packets = self.two.sent_packets()
-        client = self.two.start(f"{tool} {self.one.address()}")
-        self.two.wait_sent_packets(sent_packets + 500)
-        return server, client
+        enough = self.two.sent_packets() + 500
+        # The kernel shows a listener shortly before it lets anybody connect: perftest is refused then, and crashes.
+        for _ in range(5):
+            client = self.two.start(f"{tool} {self.one.address()}")
+            self.two.wait_sent_packets(enough, unless_ended=client)
+            if self.two.sent_packets() >= enough:
+                return server, client
+        self.fail(f"nothing was read:\n{client.text()}")
 
     def check_fails(self, client, what):
         begin = time.monotonic()

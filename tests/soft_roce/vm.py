@@ -292,9 +292,14 @@ class Machine:
         """Until rxe0 is ACTIVE or DOWN."""
         self._wait_for(f"rdma link | grep -q 'rxe0/1 state {state} '", deadline_s)
 
-    def wait_sent_packets(self, count, deadline_s=RUN_DEADLINE_S):
-        """Until rxe0 has sent so many."""
-        self._wait_for(f"test $(cat {SENT_PACKETS}) -ge {count}", deadline_s)
+    def wait_sent_packets(self, count, unless_ended=None, deadline_s=RUN_DEADLINE_S):
+        """Until rxe0 has sent so many, or that job has ended."""
+        sent = f"test $(cat {SENT_PACKETS}) -ge {count}"
+        if unless_ended is not None:
+            self.lab.until(lambda: unless_ended.process_id is not None, CONTROL_DEADLINE_S, f"start of {unless_ended}",
+                           self)
+            sent = f"{{ {sent} || ! kill -0 {unless_ended.process_id} 2>/dev/null; }}"
+        self._wait_for(sent, deadline_s)
 
     def sent_packets(self):
         """What rxe0 has sent since it exists."""
