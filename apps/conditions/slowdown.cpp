@@ -131,12 +131,13 @@ Slowdown::Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker, Slo
 
 void Slowdown::computing_begins() {
   if (factor_ <= 1) return;
+  computing_ = true;
   began_ = clock_.now();
   processor_time_began_ = clock_.processor_time();
 }
 
 void Slowdown::computing_ends() {
-  if (factor_ <= 1) return;
+  if (!std::exchange(computing_, false)) return;
   const Duration computed = clock_.processor_time() - processor_time_began_;
   const Duration ended = clock_.now();
   const auto wanted =

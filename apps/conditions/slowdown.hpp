@@ -52,8 +52,8 @@ class Slowdown {
   Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker,
            SlowdownClock clock = system_slowdown_clock());
 
-  /// Around a mini-batch: the processor time in between is stretched. A beginning without an end counts for
-  /// nothing.
+  /// Around a mini-batch: the processor time in between is stretched. A beginning without an end, or an end without
+  /// a beginning, counts for nothing.
   void computing_begins();
   void computing_ends();
   /// Before the worker's clock().
@@ -70,6 +70,7 @@ class Slowdown {
   double factor_ = 1;
   std::vector<Pause> pauses_;
   SlowdownClock clock_;
+  bool computing_ = false;
   Duration began_{0};
   Duration processor_time_began_{0};
   Duration owed_{0};  ///< sleep that is due; negative where the last one was too long

@@ -17,11 +17,6 @@ absl::Status TableItems::close() {
   return table_.push(range_, packed_);
 }
 
-void TableItems::mini_batch_ended() {
-  slowdown_.computing_ends();
-  slowdown_.computing_begins();
-}
-
 absl::Status TableItems::clock() {
   slowdown_.clock_ends();
   return session_.clock();

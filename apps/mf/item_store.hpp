@@ -21,8 +21,9 @@ class ItemStore {
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
   /// Adds what was trained since open() of the same rows.
   virtual absl::Status close() = 0;
-  /// Between open() and close(): a mini-batch has been trained, another may come.
-  virtual void mini_batch_ended() {}
+  /// Around each mini-batch, which may lie in an open slice or open others.
+  virtual void mini_batch_begins() {}
+  virtual void mini_batch_ends() {}
   /// This worker has finished a block.
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
@@ -46,15 +47,16 @@ class LocalItems final : public ItemStore {
 /// Copies a slice at a time: one pull, training on the copy, one push of the difference.
 class TableItems final : public ItemStore {
  public:
-  /// `slice_rows` is the largest last − first that will be asked for. What is done between open() and close()
-  /// is what `slowdown` slows, mini-batch by mini-batch.
+  /// `slice_rows` is the largest last − first that will be asked for. What is done of a mini-batch while a slice is
+  /// open is what `slowdown` slows, mini-batch by mini-batch: a slow worker is slow all over the clock.
   TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
              Slowdown& slowdown)
       : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
   absl::Status close() override;
   /// A slow worker is slow all over the clock: where it ends early, what is left is left.
-  void mini_batch_ended() override;
+  void mini_batch_begins() override { slowdown_.computing_begins(); }
+  void mini_batch_ends() override { slowdown_.computing_ends(); }
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 

@@ -70,8 +70,10 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step
     const absl::StatusOr<ExampleRange> batch = next_batch(block, trained);
     if (!batch.ok()) return batch.status();
     if (batch->empty()) break;
+    // Asking for it is not computing: there rows arrive that were pushed since.
+    items_.mini_batch_begins();
     if (absl::Status status = train_batch(block, *batch, step); !status.ok()) return status;
-    items_.mini_batch_ended();
+    items_.mini_batch_ends();
     trained += batch->size();
   }
   if (absl::Status status = open(nullptr); !status.ok()) return status;

@@ -30,18 +30,23 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
         if (!table.ok()) return table.status();
         Slowdown slowdown({{.worker = 0, .factor = 3}}, 0, clock);
         TableItems items(session, **table, format, 8, slowdown);
+        items.mini_batch_begins();
         if (absl::Status status = items.open(0, 8).status(); !status.ok()) return status;
         compute(milliseconds(1));
-        items.mini_batch_ended();
+        items.mini_batch_ends();
+        compute(milliseconds(5));  // between two mini-batches: taking what was pushed
+        items.mini_batch_begins();
         compute(milliseconds(2));
-        items.mini_batch_ended();
+        items.mini_batch_ends();
+        items.mini_batch_begins();
         compute(milliseconds(4));
         if (absl::Status status = items.close(); !status.ok()) return status;
         compute(milliseconds(9));  // between two slices: not the worker's computing
         return items.clock();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-  EXPECT_THAT(slept_after, ElementsAre(milliseconds(0), milliseconds(2), milliseconds(6), milliseconds(14)));
+  EXPECT_THAT(slept_after, ElementsAre(milliseconds(0), milliseconds(2), milliseconds(2), milliseconds(6),
+                                       milliseconds(14)));
   EXPECT_EQ(slept, milliseconds(14));
 }
 
