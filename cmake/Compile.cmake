@@ -18,7 +18,7 @@ if(CCACHE AND NOT DEFINED ENV{CCACHE_DISABLE})
 else()
   set(precompile ON)
 endif()
-option(VERBENA_PRECOMPILE "precompile the headers that many sources share" ${precompile})
+option(VERBENA_PRECOMPILE "precompile the headers that tests share" ${precompile})
 
 add_library(verbena_compile INTERFACE)
 target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")

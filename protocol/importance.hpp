@@ -2,16 +2,19 @@
 // magnitude).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "protocol/value_type.hpp"
 
 namespace verbena::protocol {
 
 /// By how much an update changes a row, 0 … 1: |u| / (|x| + |u|), the sums of absolute values. 1 for a row of
-/// zeros; 0 where either is not a number. `row` and `update` hold `width` values.
+/// zeros; 0 where either is not a number. `row` and `update` hold `width` values. A row that holds the update
+/// already gives at most twice as much and at least half of it.
 inline double relative_change(ValueType type, std::uint32_t width, const std::byte* row,
                               const std::byte* update) {
   return visit_value_type(type, [&]<class Value>() {
@@ -32,6 +35,26 @@ inline double relative_change(ValueType type, std::uint32_t width, const std::by
 /// order that is good for other reasons remains.
 inline int importance_class(double importance) {
   return importance > 0 ? std::ilogb(importance) : FP_ILOGB0;
+}
+
+/// Within a clock the most important of so many times those that can be sent are chosen, the oldest: so each has
+/// its turn, and choosing costs no more than sending.
+inline constexpr std::size_t kImportanceCandidates = 5;
+
+template <class Item>
+struct Ranked {
+  int importance = 0;  ///< importance_class()
+  Item item;
+};
+
+/// Puts the `first` most important to the front in that order, equals in the order of their items.
+template <class Item>
+void put_most_important_first(std::vector<Ranked<Item>>& all, std::size_t first) {
+  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size())),
+                    all.end(), [](const Ranked<Item>& a, const Ranked<Item>& b) {
+                      if (a.importance != b.importance) return a.importance > b.importance;
+                      return a.item < b.item;
+                    });
 }
 
 }  // namespace verbena::protocol

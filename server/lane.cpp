@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "protocol/importance.hpp"
@@ -20,9 +19,6 @@ constexpr double kNothingYet = -std::numeric_limits<double>::infinity();
 
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
-/// Within a clock the most important of so many times the rows that can be sent are chosen, the oldest: so each
-/// has its turn, and choosing costs no more than sending.
-constexpr std::size_t kCandidates = 5;
 
 /// The update rule: addition. One writer; workers read the rows at the same time.
 void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, const std::byte* update) {
@@ -293,19 +289,15 @@ Lane::Allowance Lane::allowance(const Worker& worker) const {
 /// all be sent, all; otherwise as many as fill so many bytes.
 void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes) {
   if (worker.sorted >= position) return;
-  struct Ranked {
-    int importance = 0;
-    DirtyRow row;
-  };
   const bool whole = worker.news;
   auto rows = static_cast<std::size_t>(position - worker.dirty_sent);
   std::size_t first = rows;
   if (!whole) {
     const Shard& shard = *tables_[worker.dirty.front().table].shard;
     first = std::min(rows, bytes / protocol::record_bytes(shard.stride_bytes) + 1);
-    rows = std::min(rows, kCandidates * first);
+    rows = std::min(rows, protocol::kImportanceCandidates * first);
   }
-  std::vector<Ranked> ranked;
+  std::vector<protocol::Ranked<DirtyRow>> ranked;
   ranked.reserve(rows);
   for (std::size_t i = 0; i < rows; ++i) {
     const DirtyRow& row = worker.dirty[i];
@@ -313,13 +305,8 @@ void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_
     ranked.push_back(
         {protocol::importance_class(table.changes[row.key - table.range.first] - row.changes_before), row});
   }
-  // Among equals by table and key: of one table are the rows of a message, and neighbours are quickly read.
-  const auto comes_before = [](const Ranked& a, const Ranked& b) {
-    return std::tie(b.importance, a.row.table, a.row.key) < std::tie(a.importance, b.row.table, b.row.key);
-  };
-  std::partial_sort(ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(std::min(first, rows)),
-                    ranked.end(), comes_before);
-  for (std::size_t i = 0; i < rows; ++i) worker.dirty[i] = ranked[i].row;
+  protocol::put_most_important_first(ranked, first);
+  for (std::size_t i = 0; i < rows; ++i) worker.dirty[i] = ranked[i].item;
   if (whole) worker.sorted = position;
 }
 

@@ -97,6 +97,11 @@ class Lane {
     std::uint32_t table = 0;
     protocol::Key key = 0;
     double changes_before = 0;  ///< of the row, when it was last the worker's
+
+    /// By table: of one table are the rows of a message. Then by key: neighbours are quickly read.
+    friend bool operator<(const DirtyRow& a, const DirtyRow& b) {
+      return a.table != b.table ? a.table < b.table : a.key < b.key;
+    }
   };
   /// Tell the worker `clock` when its first `position` dirty rows ever have been sent.
   struct ClockNews {

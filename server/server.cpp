@@ -534,7 +534,8 @@ bool Server::drop_if_closed(Peer& peer) {
   peer.inbox.reset();
   peer.push_ring.reset();
   peer.connection.reset();
-  return dropped_ = true;
+  dropped_ = true;
+  return true;
 }
 
 }  // namespace verbena::server

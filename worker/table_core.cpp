@@ -22,8 +22,6 @@ constexpr std::size_t kHistogramBins = 64;
 constexpr std::size_t kMostAsyncPushes = 16;
 /// Buffers of a part that were shipped within a clock and are not known to be applied.
 constexpr std::size_t kMostAhead = 2;
-/// The most important of so many times the updates that can be sent are chosen, the oldest.
-constexpr std::size_t kCandidates = 5;
 
 template <class Value>
 class TypedTable final : public TableCore {
@@ -480,15 +478,20 @@ absl::Status TableCore::ship(Part& part, std::unique_ptr<UpdateBuffer> updates, 
 }
 
 absl::Status TableCore::ship_ahead() {
-  for (const std::unique_ptr<Part>& part : parts_) {
-    transport::TokenBucket& budget = *part->link->update_budget;
-    if (part->current->empty() || part->outstanding.size() >= kMostAhead || !budget.is_full()) continue;
+  // By turns: the first of a link's lanes that may ship empties the budget of all.
+  const std::size_t last = last_ahead_;
+  for (std::size_t turn = 1; turn <= parts_.size(); ++turn) {
+    const std::size_t index = (last + turn) % parts_.size();
+    Part& part = *parts_[index];
+    transport::TokenBucket& budget = *part.link->update_budget;
+    if (part.current->empty() || part.outstanding.size() >= kMostAhead || !budget.is_full()) continue;
     const auto bytes = static_cast<std::size_t>(budget.burst_bytes());
-    absl::StatusOr<std::unique_ptr<UpdateBuffer>> updates = take_most_important(*part, bytes);
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> updates = take_most_important(part, bytes);
     if (!updates.ok()) return updates.status();
     for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
     session_.counters().rows_shipped_ahead += (*updates)->records();
-    absl::Status status = ship(*part, *std::move(updates), protocol::BulkKind::kUpdatesAhead);
+    last_ahead_ = index;
+    absl::Status status = ship(part, *std::move(updates), protocol::BulkKind::kUpdatesAhead);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -503,30 +506,28 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> TableCore::take_most_important(Par
     std::swap(part.current, *taken);
     return taken;
   }
-  struct Ranked {
-    int importance = 0;
-    protocol::Key key = 0;
-  };
-  std::vector<Ranked> ranked(std::min<std::size_t>(current.records(), kCandidates * most));
+  std::vector<protocol::Ranked<protocol::Key>> ranked(
+      std::min<std::size_t>(current.records(), protocol::kImportanceCandidates * most));
+  std::vector<std::byte> scratch(stride_bytes_);
   for (std::uint32_t i = 0; i < ranked.size(); ++i) {
     const protocol::Key key = current.key(i);
-    ranked[i] = {protocol::importance_class(importance(part, key)), key};
+    ranked[i] = {protocol::importance_class(importance(part, key, scratch)), key};
   }
-  std::nth_element(ranked.begin(), ranked.begin() + static_cast<std::ptrdiff_t>(most), ranked.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.importance > b.importance; });
+  protocol::put_most_important_first(ranked, most);
   for (std::size_t i = 0; i < most; ++i) {
-    if (!current.move_to(ranked[i].key, **taken)) return no_memory(part);
+    if (!current.move_to(ranked[i].item, **taken)) return no_memory(part);
   }
   return taken;
 }
 
 /// Of this worker's update of the row, as far as it has not been shipped.
-double TableCore::importance(const Part& part, protocol::Key key) const {
+double TableCore::importance(const Part& part, protocol::Key key, std::span<std::byte> scratch) const {
   const std::byte* row = nullptr;
   if (part.cache != nullptr) {
     if (const RowCache::Row* const cached = part.cache->find(key)) row = cached->values();
   } else if (part.mapped != nullptr) {
-    row = mapped_row(part, key);
+    copy_mapped(scratch.data(), mapped_row(part, key), row_bytes_);
+    row = scratch.data();
   }
   // Nothing is known of a row that is not read: its update may be all.
   if (row == nullptr) return 1;

@@ -192,6 +192,7 @@ class TableCore {
   const bool ships_in_a_clock_;               ///< for this reason or another
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
+  std::size_t last_ahead_ = 0;                ///< the part that has last shipped ahead
   Part* last_part_ = nullptr;
   StalenessHistogram staleness_;  ///< of the reads so far
 
@@ -205,7 +206,7 @@ class TableCore {
   absl::Status ship(Part& part, std::unique_ptr<UpdateBuffer> updates, protocol::BulkKind kind);
   absl::Status ship_ahead();
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes);
-  [[nodiscard]] double importance(const Part& part, protocol::Key key) const;
+  [[nodiscard]] double importance(const Part& part, protocol::Key key, std::span<std::byte> scratch) const;
   [[nodiscard]] double in_transit_bound() const;
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -154,6 +155,49 @@ TEST(ManagedCommunicationTest, UpdatesArriveWithinTheirClock) {
         return absl::OkStatus();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+// Of 300 rows a budget's burst takes 63; the last ones are changed most.
+TEST(ManagedCommunicationTest, TheMostImportantUpdatesGoFirst) {
+  constexpr std::size_t kRows = 300;
+  constexpr std::size_t kBurst = 63;
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    std::atomic<bool> seen = false;
+    const ClusterResult result = run_cluster(
+        {.servers = 1, .workers = 2, .read_path = path, .update_budget_mb_per_s = 0.1},
+        [&](Session& session) -> absl::Status {
+          auto table =
+              session.table<double>({.name = "rows", .rows = kRows, .width = 1, .consistency = Asp{}});
+          RETURN_IF_ERROR(table.status());
+          std::vector<double> values(kRows, session.rank() == 0 ? 1000 : 0);
+          RETURN_IF_ERROR((*table)->push(KeyRange{0, kRows}, values));
+          RETURN_IF_ERROR(session.barrier());
+          RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
+          RETURN_IF_ERROR(session.barrier());
+          if (session.rank() == 0) {
+            // Until the budget is full again.
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            std::vector<double> updates(kRows, 1);
+            std::fill(updates.end() - kBurst, updates.end(), 500);
+            const std::uint64_t before = session.statistics().rows_shipped_ahead;
+            RETURN_IF_ERROR((*table)->push(KeyRange{0, kRows}, updates));
+            if (session.statistics().rows_shipped_ahead - before != kBurst) return wrong("another burst");
+          }
+          const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+          while (!seen && std::chrono::steady_clock::now() < deadline) {
+            if (session.rank() == 1) {
+              RETURN_IF_ERROR(session.clock());  // ASP's cache is good for a clock
+              RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
+              const auto changed = [](double value) { return value != 1000; };
+              seen = std::all_of(values.end() - kBurst, values.end(), changed);
+              if (std::any_of(values.begin(), values.end() - kBurst, changed)) return wrong("a lesser one");
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          return seen ? absl::OkStatus() : wrong("nothing was seen of a running clock");
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
 }
 
 TEST(ManagedCommunicationTest, ABudgetIsANumber) {
