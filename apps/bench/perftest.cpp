@@ -114,8 +114,8 @@ absl::StatusOr<std::string> run_once(Client& client, const PerftestDevice& devic
 }  // namespace
 
 const std::vector<std::string>& perftest_tools() {
-  static const std::vector<std::string> kTools{"ib_read_lat", "ib_write_lat", "ib_read_bw", "ib_write_bw",
-                                               "ib_send_bw"};
+  static const std::vector<std::string> kTools{"ib_read_lat", "ib_write_lat", "ib_read_bw",
+                                               "ib_write_bw", "ib_send_lat",  "ib_send_bw"};
   return kTools;
 }
 

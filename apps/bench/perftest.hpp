@@ -24,7 +24,7 @@ struct PerftestRun {
   std::size_t connections = 1;  ///< likewise
 };
 
-/// ib_read_lat, ib_write_lat, ib_read_bw, ib_write_bw, ib_send_bw
+/// ib_read_lat, ib_write_lat, ib_read_bw, ib_write_bw, ib_send_lat, ib_send_bw
 [[nodiscard]] const std::vector<std::string>& perftest_tools();
 
 [[nodiscard]] std::string encode_perftest(const PerftestRun& run);
