@@ -10,15 +10,15 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
-# Either ccache remembers what it compiled, or headers are precompiled, which it cannot remember across folders.
+# Either ccache remembers what it compiled, or everything is arranged for a build from nothing.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT DEFINED ENV{CCACHE_DISABLE})
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
-  set(precompile OFF)
+  set(from_nothing OFF)
 else()
-  set(precompile ON)
+  set(from_nothing ON)
 endif()
-option(VERBENA_PRECOMPILE "precompile the headers that tests share" ${precompile})
+option(VERBENA_BUILD_FROM_NOTHING "join the libraries' sources and precompile the tests' headers" ${from_nothing})
 
 add_library(verbena_compile INTERFACE)
 target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
@@ -46,6 +46,13 @@ function(verbena_library name)
   add_library(verbena::${name} ALIAS verbena_${name})
   target_link_libraries(verbena_${name} PUBLIC $<BUILD_INTERFACE:verbena_compile> ${ARG_DEPENDS}
                         PRIVATE ${ARG_PRIVATE_DEPENDS})
+  join_sources(verbena_${name})
+endfunction()
+
+# What is parsed is headers, mostly: sources that are compiled together share them. Few enough at a time for both cores
+# to have work.
+function(join_sources target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${VERBENA_BUILD_FROM_NOTHING} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
 # Nothing in it is hot, and what it includes is costly to optimise.
@@ -57,7 +64,7 @@ endfunction()
 # compiled alike: executables, with these options, and with what DEPENDS defines.
 function(verbena_precompiled name)
   cmake_parse_arguments(ARG "" "" "OPTIONS;DEPENDS;HEADERS" ${ARGN})
-  if(NOT VERBENA_PRECOMPILE)
+  if(NOT VERBENA_BUILD_FROM_NOTHING)
     return()
   endif()
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "int main() {}\n")
@@ -67,7 +74,7 @@ function(verbena_precompiled name)
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 function(use_precompiled target name)
-  if(VERBENA_PRECOMPILE)
+  if(VERBENA_BUILD_FROM_NOTHING)
     target_precompile_headers(${target} REUSE_FROM ${name})
   endif()
 endfunction()

@@ -25,15 +25,6 @@ using transport::WorkRequest;
 
 namespace {
 
-/// What goes before each notification and message.
-struct Stamp {
-  static constexpr std::uint64_t kMagic = 0x796c6564'6e627276;
-
-  std::uint64_t magic = kMagic;
-  std::int64_t due_ns = 0;  ///< when its last byte arrives if the receiver's link is free
-  std::uint64_t bytes = 0;
-};
-
 /// Of the packets around a transfer.
 constexpr std::size_t kHeaderBytes = 64;
 /// So many requests may be under way without any of them asking for a completion.
@@ -113,6 +104,14 @@ class DelayedConnection final : public Connection {
   [[nodiscard]] TimePoint next_due() const;
 
  private:
+  /// What goes before each notification and message.
+  struct Stamp {
+    static constexpr std::uint64_t kMagic = 0x796c6564'6e627276;
+
+    std::uint64_t magic = kMagic;
+    std::int64_t due_ns = 0;  ///< when its last byte arrives if the receiver's link is free
+    std::uint64_t bytes = 0;
+  };
   /// A request that is with the wrapped connection, whose ids count from first_posted_ on.
   struct Posted {
     std::uint64_t id = 0;

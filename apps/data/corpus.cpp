@@ -21,7 +21,7 @@
 namespace verbena::apps {
 namespace {
 
-enum class Format : std::uint8_t { kText, kUci, kLdaC };
+enum class CorpusFormat : std::uint8_t { kText, kUci, kLdaC };
 
 constexpr std::uint32_t kDropped = std::numeric_limits<std::uint32_t>::max();
 /// Of one word in one document: guards the memory against a slip of the pen.
@@ -82,22 +82,22 @@ std::string stem_of(const std::string& path) {
   return name.extension() == ".gz" ? name.stem().string() : name.string();
 }
 
-absl::StatusOr<Format> detect_format(const std::string& path) {
+absl::StatusOr<CorpusFormat> detect_format(const std::string& path) {
   absl::StatusOr<LineReader> reader = LineReader::open(path);
   if (!reader.ok()) return reader.status();
   const std::string stem = stem_of(path);
-  if (stem.starts_with("docword")) return Format::kUci;
-  if (stem.ends_with(".ldac") || stem.ends_with(".lda-c")) return Format::kLdaC;
+  if (stem.starts_with("docword")) return CorpusFormat::kUci;
+  if (stem.ends_with(".ldac") || stem.ends_with(".lda-c")) return CorpusFormat::kLdaC;
   std::size_t header_lines = 0;
   std::string_view line;
   for (std::size_t i = 0; i < kDetectionLines; ++i) {
     const absl::StatusOr<bool> more = reader->next(line);
     if (!more.ok()) return more.status();
     if (!*more) break;
-    if (i == 0 && looks_like_lda_c(line)) return Format::kLdaC;
+    if (i == 0 && looks_like_lda_c(line)) return CorpusFormat::kLdaC;
     if (parse_numbers<1>(line)) ++header_lines;
   }
-  return header_lines == kDetectionLines ? Format::kUci : Format::kText;
+  return header_lines == kDetectionLines ? CorpusFormat::kUci : CorpusFormat::kText;
 }
 
 /// The vocabulary file that belongs to docword.NAME.txt[.gz], if it is there.
@@ -374,8 +374,9 @@ absl::Status read_uci(LineReader& reader, const std::vector<std::string>& vocabu
   return absl::OkStatus();
 }
 
-absl::Status read_as(Format format, LineReader& reader, const CorpusOptions& options, Collector& collector) {
-  if (format == Format::kText) {
+absl::Status read_as(CorpusFormat format, LineReader& reader, const CorpusOptions& options,
+                     Collector& collector) {
+  if (format == CorpusFormat::kText) {
     if (options.vocabulary.empty()) return read_text(reader, collector);
     return absl::InvalidArgumentError(
         fmt::format("{}: expected a bag of words (docword.*.txt or lines of \"n id:count …\") to go with the "
@@ -391,8 +392,8 @@ absl::Status read_as(Format format, LineReader& reader, const CorpusOptions& opt
       return absl::InvalidArgumentError(fmt::format("{}:1: expected words, found none", path));
     vocabulary = *std::move(words);
   }
-  return format == Format::kUci ? read_uci(reader, vocabulary, collector)
-                                : read_lda_c(reader, vocabulary, collector);
+  return format == CorpusFormat::kUci ? read_uci(reader, vocabulary, collector)
+                                      : read_lda_c(reader, vocabulary, collector);
 }
 
 }  // namespace
@@ -400,7 +401,7 @@ absl::Status read_as(Format format, LineReader& reader, const CorpusOptions& opt
 absl::StatusOr<Corpus> read_corpus(const CorpusOptions& options, const ReadProgress& progress) {
   const absl::StatusOr<std::unordered_set<std::string>> stop_words = read_stop_words(options.stop_words);
   if (!stop_words.ok()) return stop_words.status();
-  const absl::StatusOr<Format> format = detect_format(options.path);
+  const absl::StatusOr<CorpusFormat> format = detect_format(options.path);
   if (!format.ok()) return format.status();
   absl::StatusOr<LineReader> reader = LineReader::open(options.path, progress);
   if (!reader.ok()) return reader.status();

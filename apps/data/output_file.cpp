@@ -17,7 +17,7 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
+constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
 constexpr mode_t kMode = 0666;  // less the umask
 
 std::string folder_of(const std::string& path) {
@@ -142,7 +142,7 @@ void OutputFile::fail(std::string_view what, int error) {
 
 void OutputFile::write(std::string_view bytes) {
   buffer_.append(bytes);
-  if (buffer_.size() >= kBufferBytes) flush();
+  if (buffer_.size() >= kBlockBytes) flush();
 }
 
 void OutputFile::flush() {
@@ -190,7 +190,7 @@ absl::Status OutputFile::give_name() {
 
 absl::Status OutputFile::copy_to(int target) {
   if (::lseek(descriptor_, 0, SEEK_SET) < 0) return cannot_write(path_, "read back", errno);
-  std::string block(kBufferBytes, '\0');
+  std::string block(kBlockBytes, '\0');
   for (;;) {
     const ssize_t got = ::read(descriptor_, block.data(), block.size());
     if (got < 0 && errno == EINTR) continue;

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenReports{100};
 constexpr std::size_t kTriplesAtOnce = 16;
-constexpr std::size_t kBytesAtOnce = std::size_t{128}
-                                     << 10;  // of entities, which stay in a core's second cache
+constexpr std::size_t kEntityBytesAtOnce = std::size_t{128}
+                                           << 10;  // of entities, which stay in a core's second cache
 
 struct Question {
   Side side;
@@ -77,7 +77,8 @@ void rank(const Embeddings& embeddings, std::span<const Triple> triples, const K
     scores.push_back(score(shape, vector_of(i), embeddings.entity(one.right)));
   }
   std::vector<Comparison> all(questions.size());
-  const std::size_t at_once = std::max<std::size_t>(kBytesAtOnce / (shape.entity_size() * sizeof(float)), 1);
+  const std::size_t at_once =
+      std::max<std::size_t>(kEntityBytesAtOnce / (shape.entity_size() * sizeof(float)), 1);
   for (std::size_t first = 0; first < embeddings.entities(); first += at_once) {
     const std::size_t count = std::min(at_once, embeddings.entities() - first);
     for (std::size_t i = 0; i < questions.size(); ++i) {

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSlice = std::chrono::milliseconds(50);  // how often a wait looks whether it is to end
+constexpr auto kPollSlice = std::chrono::milliseconds(50);  // how often a wait looks whether it is to end
 
 std::string line_of(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -32,7 +32,7 @@ absl::Status launcher_gone() {
 /// Waits for something to read.
 void wait_readable(int descriptor) {
   pollfd readable = {descriptor, POLLIN, 0};
-  ::poll(&readable, 1, static_cast<int>(kSlice.count()));
+  ::poll(&readable, 1, static_cast<int>(kPollSlice.count()));
 }
 
 }  // namespace

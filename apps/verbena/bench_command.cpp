@@ -38,7 +38,7 @@ constexpr std::size_t kRoundsWithPerftest = 5;
 constexpr const char* kMeasurements = "Measurements";
 constexpr const char* kSides = "The two sides";
 
-struct CommandOptions {
+struct BenchCommand {
   bench::BenchOptions bench;
   TransportOptions transport;
   bool listens = false;
@@ -96,7 +96,7 @@ void tell(int pipe, std::string_view line) {
 }
 
 /// The other side of measurements, until a signal, or until who has started it is gone.
-int respond(const CommandOptions& options, const bench::Backend& backend, const std::string& address) {
+int respond(const BenchCommand& options, const bench::Backend& backend, const std::string& address) {
   const bool started_by_us = options.report_to >= 0;
   const auto failed = [&](const absl::Status& status) {
     if (!started_by_us) return report_error(status);
@@ -127,7 +127,7 @@ int respond(const CommandOptions& options, const bench::Backend& backend, const 
 /// A process of this host that is the other side, until it is destroyed.
 class OtherSide {
  public:
-  static absl::StatusOr<OtherSide> start(const CommandOptions& options, const std::string& listen) {
+  static absl::StatusOr<OtherSide> start(const BenchCommand& options, const std::string& listen) {
     auto process = ChildProcess::start("the other side", arguments(options, listen));
     if (!process.ok()) return process.status();
     OtherSide side(std::move(*process));
@@ -159,7 +159,7 @@ class OtherSide {
  private:
   explicit OtherSide(ChildProcess process) : process_(std::move(process)) {}
 
-  static std::vector<std::string> arguments(const CommandOptions& options, const std::string& listen) {
+  static std::vector<std::string> arguments(const BenchCommand& options, const std::string& listen) {
     std::vector<std::string> all{"bench", "--listen=" + listen, "--transport=" + options.transport.transport,
                                  fmt::format("--depth={}", options.bench.depth)};
     if (!options.transport.device.empty()) all.push_back("--device=" + options.transport.device);
@@ -183,7 +183,7 @@ absl::Status write_file(const std::string& path, const std::string& text) {
   return file->commit();
 }
 
-absl::Status write_outputs(const CommandOptions& options, const bench::Circumstances& circumstances,
+absl::Status write_outputs(const BenchCommand& options, const bench::Circumstances& circumstances,
                            const std::vector<bench::Result>& results) {
   if (!options.report.empty()) {
     const absl::Status status = write_file(options.report, bench_report(circumstances, results));
@@ -196,7 +196,7 @@ absl::Status write_outputs(const CommandOptions& options, const bench::Circumsta
   return absl::OkStatus();
 }
 
-int measure(CommandOptions& options, const bench::Backend& backend) {
+int measure(BenchCommand& options, const bench::Backend& backend) {
   std::string address;
   std::string other_side;
   std::optional<OtherSide> own;
@@ -241,7 +241,7 @@ int measure(CommandOptions& options, const bench::Backend& backend) {
   return kExitFailed;
 }
 
-absl::Status check(CommandOptions& options) {
+absl::Status check(BenchCommand& options) {
   if (options.listens && !options.connect.empty()) {
     return absl::InvalidArgumentError("--listen and --connect are for different processes");
   }
@@ -264,7 +264,7 @@ absl::Status check(CommandOptions& options) {
   return absl::OkStatus();
 }
 
-int run_bench(CommandOptions& options) {
+int run_bench(BenchCommand& options) {
   if (absl::Status status = check(options); !status.ok()) return report_error(status);
   const std::string& transport = options.transport.transport;
   absl::StatusOr<std::string> listen = full_address(transport, options.listen, "--listen", false);
@@ -346,7 +346,7 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
       ->default_str(fmt::format("{} with --perftest, else 1", kRoundsWithPerftest));
 }
 
-void add_options(CLI::App& command, CommandOptions& options) {
+void add_options(CLI::App& command, BenchCommand& options) {
   options.bench.rounds = 0;  // not given
   add_measurement_options(command, options.bench);
   command
@@ -383,7 +383,7 @@ void add_options(CLI::App& command, CommandOptions& options) {
 }  // namespace
 
 void add_bench_command(CLI::App& program, Run* run) {
-  auto options = std::make_shared<CommandOptions>();
+  auto options = std::make_shared<BenchCommand>();
   CLI::App* command = program.add_subcommand(
       "bench",
       "measure the latency and bandwidth of the transport and of tables\n\nThe other side is a second "

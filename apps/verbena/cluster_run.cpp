@@ -25,8 +25,6 @@
 namespace verbena::apps {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(60);
-
 constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kHost = "verbena.host";
 constexpr const char* kName = "verbena.name";
@@ -126,7 +124,7 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
       if (absl::Status told = rendezvous.put(name, value); !told.ok()) return told;
     }
   }
-  const absl::Status met = rendezvous.fence(kPatience, [this] { return stopped(); });
+  const absl::Status met = rendezvous.fence(kMeetingPatience, [this] { return stopped(); });
   if (leads() && !verdict.ok()) return verdict;
   if (!met.ok()) return met;
   const absl::StatusOr<std::string> leaders_verdict = rendezvous.get(0, key);
@@ -182,8 +180,8 @@ absl::Status ClusterProcess::decide_transport() {
 
 absl::Status ClusterProcess::open_link() {
   absl::StatusOr<std::unique_ptr<LeaderLink>> link =
-      LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()], kPatience,
-                          [this] { return stopped(); });
+      LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()],
+                          kMeetingPatience, [this] { return stopped(); });
   if (!link.ok()) return link.status();
   link_ = *std::move(link);
   return absl::OkStatus();

@@ -23,7 +23,7 @@ constexpr int kSharedMemoryOnly = 1;
 constexpr int kNothingWorks = 3;
 static_assert(kSharedMemoryOnly != kExitUsage && kNothingWorks != kExitUsage);
 
-struct CommandOptions {
+struct DoctorCommand {
   std::string device;
   std::uint32_t device_port = 0;
   bool json = false;
@@ -52,7 +52,7 @@ Trial try_shared_memory() {
                                [&](const transport::Transport&) { return address; });
 }
 
-int run_doctor(const CommandOptions& options) {
+int run_doctor(const DoctorCommand& options) {
   Facts facts;
   facts.host = doctor::look_at_host();
   facts.wanted.device = options.device;
@@ -75,7 +75,7 @@ int run_doctor(const CommandOptions& options) {
 }  // namespace
 
 void add_doctor_command(CLI::App& program, Run* run) {
-  auto options = std::make_shared<CommandOptions>();
+  auto options = std::make_shared<DoctorCommand>();
   CLI::App* command = program.add_subcommand(
       "doctor",
       "see whether verbs (RDMA) will work on this host, and what mends it if not\n\n"

@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* kBundledDocuments = "data/kjv-chapters.tsv.gz";
 
-struct CommandOptions {
+struct ExperimentCommand {
   ExperimentOptions experiment;
   std::string output;
   bool quiet = false;
@@ -90,7 +90,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
 }
 
 /// Decides what was left open, and makes the ratings if none were given.
-absl::Status prepare(const Experiment& experiment, CommandOptions& options) {
+absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
   if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
   const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
@@ -105,7 +105,7 @@ absl::Status prepare(const Experiment& experiment, CommandOptions& options) {
   return generate_ratings({}, chosen.ratings);
 }
 
-absl::Status write_all(const Experiment& experiment, const CommandOptions& options,
+absl::Status write_all(const Experiment& experiment, const ExperimentCommand& options,
                        const std::vector<RunFigures>& runs) {
   const std::string how =
       circumstances(options.experiment, std::max(1U, std::thread::hardware_concurrency()));
@@ -126,7 +126,7 @@ std::string outcome_text(const RunFigures& run) {
   return fmt::format("{} in {} of training", objective, format_seconds(run.training_seconds));
 }
 
-int run_experiment(const Experiment& experiment, CommandOptions options) {
+int run_experiment(const Experiment& experiment, ExperimentCommand options) {
   if (absl::Status status = prepare(experiment, options); !status.ok()) return report_error(status);
   const std::vector<PlannedRun> plan = experiment.plan(options.experiment);
   std::vector<RunFigures> runs;
@@ -160,7 +160,7 @@ int run_experiment(const Experiment& experiment, CommandOptions options) {
   return any_failed ? kExitFailed : kExitOk;
 }
 
-void add_options(CLI::App& command, const Experiment& experiment, CommandOptions& options) {
+void add_options(CLI::App& command, const Experiment& experiment, ExperimentCommand& options) {
   constexpr const char* kInput = "Input";
   constexpr const char* kProcesses = "Processes";
   ExperimentOptions& chosen = options.experiment;
@@ -233,7 +233,7 @@ void add_options(CLI::App& command, const Experiment& experiment, CommandOptions
 }
 
 void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experiment, Run* run) {
-  auto options = std::make_shared<CommandOptions>();
+  auto options = std::make_shared<ExperimentCommand>();
   CLI::App* app =
       command.add_subcommand(std::string(experiment->name()),
                              fmt::format("{}\n\n{}", experiment->description(), experiment->method()));

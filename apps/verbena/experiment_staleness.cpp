@@ -55,12 +55,17 @@ std::vector<PlannedRun> Staleness::plan(const ExperimentOptions& options) const 
   return runs;
 }
 
+std::optional<double> mean_of(const RunFigures* run) {
+  if (run == nullptr) return std::nullopt;
+  return mean_clock_differential(*run);
+}
+
 Finding judge_mean(std::uint32_t staleness, const RunFigures* ssp, const RunFigures* essp) {
   Finding finding{
       .expectation = fmt::format("s = {}: ESSP's mean clock differential is strictly closer to −1 than SSP's",
                                  staleness)};
-  const auto lazy = ssp == nullptr ? std::nullopt : mean_clock_differential(*ssp);
-  const auto eager = essp == nullptr ? std::nullopt : mean_clock_differential(*essp);
+  const auto lazy = mean_of(ssp);
+  const auto eager = mean_of(essp);
   if (!lazy || !eager) {
     finding.found = "one of the two runs failed";
     return finding;
@@ -92,8 +97,7 @@ Finding judge_growth(const std::vector<RunFigures>& runs) {
                       "as s grows, SSP's reads grow older; ESSP's do not keep pace: at s = 8 they are less "
                       "than half as far from −1"};
   const auto mean = [&](std::string_view name, std::uint32_t staleness) {
-    const RunFigures* run = find_run(runs, "mf", model(name, staleness));
-    return run == nullptr ? std::nullopt : mean_clock_differential(*run);
+    return mean_of(find_run(runs, "mf", model(name, staleness)));
   };
   const auto first = mean("ssp", kStaleness.front());
   const auto lazy = mean("ssp", kStaleness.back());
@@ -129,8 +133,7 @@ Judgement Staleness::judge(const std::vector<RunFigures>& runs) const {
   for (const std::string_view name : {"ssp", "essp"}) {
     Series series{.label = std::string(name), .points = {}};
     for (const std::uint32_t staleness : kStaleness) {
-      const RunFigures* run = find_run(runs, "mf", model(name, staleness));
-      const auto mean = run == nullptr ? std::nullopt : mean_clock_differential(*run);
+      const auto mean = mean_of(find_run(runs, "mf", model(name, staleness)));
       if (mean) series.points.emplace_back(staleness, *mean);
     }
     means.series.push_back(std::move(series));

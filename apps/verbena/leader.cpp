@@ -143,7 +143,7 @@ absl::StatusOr<std::pair<int, std::uint16_t>> listen_at(const std::string& host)
   return std::pair(descriptor, ntohs(bound.family() == AF_INET ? ipv4.sin_port : ipv6.sin6_port));
 }
 
-int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
+int poll_ms_until(std::chrono::steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
 }
@@ -220,7 +220,7 @@ void Leader::wait() const {
     wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
   }
   int timeout_ms = kTickMs;
-  if (stopped_at_) timeout_ms = milliseconds_until(*stopped_at_ + kPoliteness);
+  if (stopped_at_) timeout_ms = poll_ms_until(*stopped_at_ + kPoliteness);
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
@@ -426,7 +426,7 @@ void LeaderLink::wait_for_end() {
   const auto deadline = std::chrono::steady_clock::now() + kFarewell;
   while (read() && std::chrono::steady_clock::now() < deadline) {
     pollfd readable = {descriptor(), POLLIN, 0};
-    ::poll(&readable, 1, milliseconds_until(deadline));
+    ::poll(&readable, 1, poll_ms_until(deadline));
   }
 }
 

@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 #include "apps/verbena/job_options.hpp"
 
 namespace verbena::apps {
 namespace {
 
 constexpr const char* kAddress = "verbena.address";
-/// Processes of a job do not all start at once, and a device may be slow to open.
-constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -25,7 +21,7 @@ absl::StatusOr<std::vector<std::string>> exchange_addresses(Rendezvous& rendezvo
   if (!own.empty()) {
     if (absl::Status status = rendezvous.put(kAddress, own); !status.ok()) return status;
   }
-  const absl::Status met = rendezvous.fence(kPatience, [&] { return stop.load(); });
+  const absl::Status met = rendezvous.fence(kMeetingPatience, [&] { return stop.load(); });
   if (!met.ok()) return met;
   std::vector<std::string> addresses;
   for (std::uint32_t server = 0; server < servers; ++server) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "apps/rendezvous/rendezvous.hpp"
 
 namespace verbena::apps {
+
+/// Processes of a job do not all start at once, and a device may be slow to open.
+constexpr auto kMeetingPatience = std::chrono::seconds(60);
 
 /// Where a server listens that shall tell its address to the others: nobody else's.
 std::string fresh_address(const TransportOptions& options);

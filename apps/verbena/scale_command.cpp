@@ -21,7 +21,7 @@
 namespace verbena::apps {
 namespace {
 
-struct CommandOptions {
+struct ScaleCommand {
   ScaleOptions scale;
   std::string output = "experiment-scale";
   bool quiet = false;
@@ -46,7 +46,7 @@ void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& r
              format_clock(elapsed_seconds / effort_done * effort_left));
 }
 
-int run_scale(CommandOptions options) {
+int run_scale(ScaleCommand options) {
   ScaleOptions& chosen = options.scale;
   absl::StatusOr<std::vector<ScaleRun>> runs = plan_scale(chosen);
   if (!runs.ok()) return report_error(runs.status());
@@ -176,7 +176,7 @@ void add_cost_options(CLI::App& command, ScaleOptions& chosen) {
 }  // namespace
 
 void add_scale_experiment(CLI::App& experiment_command, Run* run) {
-  auto options = std::make_shared<CommandOptions>();
+  auto options = std::make_shared<ScaleCommand>();
   const ReportSubject subject = scale_subject(options->scale);
   CLI::App* app = experiment_command.add_subcommand(
       subject.name, fmt::format("{}\n\n{}", subject.description, subject.method));
