@@ -11,7 +11,7 @@
 
 namespace verbena::simulation {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PushBegins, worker, table, key, delta, ordered)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PushBegins, worker, table, key, delta, last)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PushEnded, worker, table, keys)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PullBegins, worker, pull, table, keys)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PullEnded, worker, pull, table, clock, barrier_clock, claimed, monotone,
@@ -20,7 +20,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockBegins, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockEnded, worker, clock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExamplesAsked, worker, clock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExamplesTaken, worker, clock, first, last)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, table, rows)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, worker, table, rows)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeaves, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Complaint, what)
 
@@ -86,7 +86,7 @@ std::optional<std::string> check(const std::vector<Recording>& workers, simulati
     const transport::TimePoint when{std::chrono::nanoseconds(event->number)};
     if (auto wrong = history.hear(event->event, when)) return wrong;
   }
-  return {};
+  return history.check_the_end();
 }
 
 absl::Status write_recording(const Recording& recording, const std::string& path) {

@@ -1,5 +1,7 @@
 #include "tests/simulation/history.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <span>
@@ -23,31 +25,45 @@ Iterations::Options iteration_options(const Scenario& scenario) {
 
 History::History(const Scenario& scenario)
     : ledger_(scenario.tables, scenario.workers),
-      iterations_(scenario.examples, iteration_options(scenario)) {}
+      iterations_(scenario.examples, iteration_options(scenario)) {
+  for (const TableShape& table : scenario.tables) {
+    auto& numbers = shared_.emplace_back();
+    if (table.shared)
+      numbers.resize(table.rows, linearizability::NumberHistory(table.digits(scenario.workers)));
+  }
+}
 
 std::optional<std::string> History::hear(const Event& event, TimePoint now) {
+  ++events_;
   return std::visit([&](const auto& one) { return hear_one(one, now); }, event);
 }
 
 History::Wrong History::hear_one(const PushBegins& event, TimePoint /*now*/) {
-  ledger_.push(event.worker, event.table, event.key, event.delta, event.ordered);
+  ledger_.push(event.worker, event.table, event.key, event.delta, event.last);
+  if (!shared_[event.table].empty() && event.last != 0)
+    shared_[event.table][event.key].begin_push(event.worker, events_);
   return {};
 }
 
 History::Wrong History::hear_one(const PushEnded& event, TimePoint /*now*/) {
-  for (const Key key : event.keys) ledger_.end_push(event.worker, event.table, key);
+  for (const Key key : event.keys) {
+    ledger_.end_push(event.worker, event.table, key);
+    if (!shared_[event.table].empty()) shared_[event.table][key].end_pushes(event.worker, events_);
+  }
   return {};
 }
 
 History::Wrong History::hear_one(const PullBegins& event, TimePoint /*now*/) {
-  std::vector<Floor>& floors = floors_[{event.worker, event.pull}];
-  for (const Key key : event.keys) floors.push_back(ledger_.floor(event.worker, event.table, key));
+  BegunPull& pull = pulls_[{event.worker, event.pull}];
+  pull.when = events_;
+  for (const Key key : event.keys) pull.floors.push_back(ledger_.floor(event.worker, event.table, key));
   return {};
 }
 
 History::Wrong History::hear_one(const PullEnded& event, TimePoint /*now*/) {
-  const auto begun = floors_.extract({event.worker, event.pull});
-  if (begun.empty() || begun.mapped().size() != event.keys.size()) return "a pull ended that had not begun";
+  const auto begun = pulls_.extract({event.worker, event.pull});
+  if (begun.empty() || begun.mapped().floors.size() != event.keys.size())
+    return "a pull ended that had not begun";
   const std::size_t width = event.rows.size() / event.keys.size();
   for (std::size_t i = 0; i < event.keys.size(); ++i) {
     const Read read{.reader = event.worker,
@@ -55,10 +71,12 @@ History::Wrong History::hear_one(const PullEnded& event, TimePoint /*now*/) {
                     .clock = event.clock,
                     .barrier_clock = event.barrier_clock,
                     .claimed = event.claimed,
-                    .floor = begun.mapped()[i],
+                    .floor = begun.mapped().floors[i],
                     .monotone = event.monotone};
-    if (auto wrong = ledger_.check(read, event.keys[i], std::span(event.rows).subspan(i * width, width)))
-      return wrong;
+    const std::span row = std::span(event.rows).subspan(i * width, width);
+    if (auto wrong = ledger_.check(read, event.keys[i], row)) return wrong;
+    if (!shared_[event.table].empty())
+      shared_[event.table][event.keys[i]].add_pull(event.worker, begun.mapped().when, events_, row.back());
   }
   return {};
 }
@@ -87,8 +105,11 @@ History::Wrong History::hear_one(const TableAtTheEnd& event, TimePoint /*now*/) 
   const std::uint64_t rows = ledger_.shapes()[event.table].rows;
   const std::size_t width = event.rows.size() / rows;
   for (Key key = 0; key < rows; ++key) {
-    if (auto wrong = ledger_.check_final(event.table, key, std::span(event.rows).subspan(key * width, width)))
-      return wrong;
+    const std::span row = std::span(event.rows).subspan(key * width, width);
+    if (auto wrong = ledger_.check_final(event.table, key, row)) return wrong;
+    // When its pull began nobody tells; but no push did since.
+    if (!shared_[event.table].empty())
+      shared_[event.table][key].add_pull(event.worker, events_, events_, row.back());
   }
   return {};
 }
@@ -100,6 +121,17 @@ History::Wrong History::hear_one(const WorkerLeaves& event, TimePoint /*now*/) {
 
 History::Wrong History::hear_one(const Complaint& event, TimePoint /*now*/) {
   return event.what;
+}
+
+std::optional<std::string> History::check_the_end() const {
+  for (std::size_t table = 0; table < shared_.size(); ++table) {
+    for (std::size_t key = 0; key < shared_[table].size(); ++key) {
+      const std::optional<std::string> wrong = shared_[table][key].violation();
+      if (wrong)
+        return fmt::format("key {} of table {}, times being numbers of events: {}", key, table, *wrong);
+    }
+  }
+  return {};
 }
 
 }  // namespace verbena::simulation

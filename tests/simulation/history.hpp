@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "tests/linearizability/number_history.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/ledger.hpp"
 #include "tests/simulation/scenario.hpp"
@@ -22,7 +23,7 @@ struct PushBegins {
   std::uint32_t table = 0;
   Key key = 0;
   std::int64_t delta = 0;
-  double ordered = 0;
+  double last = 0;  ///< to the last column, if the table has one
 };
 struct PushEnded {
   std::uint32_t worker = 0;
@@ -66,8 +67,9 @@ struct ExamplesTaken {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
 };
-/// All rows of a table when all workers have ended theirs, [rows, width].
+/// All rows of a table when all workers have ended their pushes, [rows, width].
 struct TableAtTheEnd {
+  std::uint32_t worker = 0;
   std::uint32_t table = 0;
   std::vector<double> rows;
 };
@@ -91,6 +93,9 @@ class History {
   /// that was noted before another began comes first.
   std::optional<std::string> hear(const Event& event, TimePoint now);
 
+  /// What is wrong with all of it, where that shows only at the end.
+  [[nodiscard]] std::optional<std::string> check_the_end() const;
+
   [[nodiscard]] std::uint64_t numbers_checked() const { return ledger_.numbers_checked(); }
   [[nodiscard]] std::uint64_t ended_early() const { return iterations_.ended_early(); }
 
@@ -108,10 +113,17 @@ class History {
   Wrong hear_one(const WorkerLeaves& event, TimePoint now);
   Wrong hear_one(const Complaint& event, TimePoint now);
 
+  struct BegunPull {
+    linearizability::Time when = 0;
+    std::vector<Floor> floors;  ///< what it must hold, by key
+  };
+
   Ledger ledger_;
   Iterations iterations_;
-  /// What a pull that has begun must hold, by worker and pull, then by key.
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::vector<Floor>> floors_;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, BegunPull> pulls_;  ///< under way, by worker and pull
+  linearizability::Time events_ = 0;                                    ///< heard so far
+  /// Of the last column, by table and key, where all workers share it.
+  std::vector<std::vector<linearizability::NumberHistory>> shared_;
 };
 
 }  // namespace verbena::simulation

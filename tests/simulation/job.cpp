@@ -260,6 +260,7 @@ void Job::check_end(const std::string& name, const absl::Status& status, bool is
 }
 
 void Job::check_ends() {
+  if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
   if (struck_ && scheduler_.now() - *struck_ > kNewsTime)
     fail(fmt::format("it took {:.3f} s until all had ended",
                      std::chrono::duration<double>(scheduler_.now() - *struck_).count()));

@@ -27,6 +27,17 @@ std::size_t count_below(const Pushes& pushes, Clock clock) {
 
 }  // namespace
 
+linearizability::Digits TableShape::digits(std::uint32_t workers) const {
+  switch (type) {
+    case protocol::ValueType::kFloat:
+      return {workers, 24};
+    case protocol::ValueType::kInt32:
+      return {workers, 31};
+    default:
+      return {workers, 53};
+  }
+}
+
 Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
     : shapes_(std::move(tables)),
       workers_(workers),

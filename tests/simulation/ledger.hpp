@@ -3,8 +3,8 @@
 //
 // Column w · copies + j of a row belongs to worker w: each of its pushes adds (j + 1) · delta there, delta
 // being a positive whole number. So a number read says how many of w's pushes it holds. Where updates are
-// applied in a promised order, a last column takes numbers of all workers whose sum tells the order. Where means
-// are weighted, the ledger adds up what is to be added, and compares.
+// applied in a promised order, a last column takes numbers of all workers whose sum tells the order; where they are
+// applied at once, one that all workers count in (History checks it). Where means are weighted, the ledger adds up what is to be added, and compares.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 #include "consistency/model.hpp"
 #include "protocol/value_type.hpp"
+#include "tests/linearizability/number_history.hpp"
 
 namespace verbena::simulation {
 
@@ -24,13 +25,16 @@ struct TableShape {
   protocol::ValueType type = protocol::ValueType::kInt64;
   std::uint64_t rows = 1;
   std::uint32_t copies = 1;
-  bool ordered = false;  ///< has the last column. REQUIRES: BSP or A-BSP, float or double
+  bool ordered = false;  ///< has a last column for the order. REQUIRES: BSP or A-BSP, float or double
+  bool shared = false;   ///< has a last column for all workers. REQUIRES: sequential
   std::uint64_t cache_rows = UINT64_MAX;
   bool shipped_ahead = false;  ///< updates may travel before their clock ends
 
   [[nodiscard]] std::uint32_t width(std::uint32_t workers) const {
-    return workers * copies + (ordered ? 1 : 0);
+    return workers * copies + (ordered || shared ? 1 : 0);
   }
+  /// How workers count in the shared column.
+  [[nodiscard]] linearizability::Digits digits(std::uint32_t workers) const;
 };
 
 /// What a row must hold when it is read from now on.

@@ -79,6 +79,7 @@ TableShape make_table(Model model, std::mt19937_64& random) {
   table.copies = 1 + static_cast<std::uint32_t>(small(random, 3));
   table.ordered = consistency::rules_of(table.model).holds_updates_back &&
                   (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
+  table.shared = consistency::rules_of(table.model).pushes_at_once;
   if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
   return table;
 }

@@ -9,6 +9,7 @@
 
 #include "apps/simulation/fiber.hpp"
 #include "apps/simulation/scheduler.hpp"
+#include "tests/simulation/history.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
@@ -315,6 +316,33 @@ TEST_F(LedgerTest, MeansAreWeighted) {
   const Read own{.reader = 0, .clock = 1, .floor = {.own = 1, .pushes = {}, .sums = {}}};
   EXPECT_FALSE(ledger.check(own, 0, std::vector<double>{3, 4}).has_value());
   EXPECT_TRUE(ledger.check(own, 0, std::vector<double>{0, 4}).has_value());
+}
+
+/// Two workers push to one row, and two pulls at the same time see what they have pushed in the shared column.
+class HistoryTest : public ::testing::Test {
+ protected:
+  std::optional<std::string> wrong_at_the_end(double first_pull, double second_pull) {
+    Scenario scenario;
+    scenario.workers = 2;
+    scenario.tables = {{.model = consistency::Sequential{}, .shared = true}};
+    History history(scenario);
+    const auto hear = [&](const Event& event) { EXPECT_EQ(history.hear(event, {}), std::nullopt); };
+    for (const std::uint32_t worker : {0U, 1U})
+      hear(PushBegins{.worker = worker, .delta = 1, .last = digits_.update(worker)});
+    for (const std::uint32_t worker : {0U, 1U}) hear(PullBegins{.worker = worker, .keys = {0}});
+    hear(PullEnded{.worker = 0, .keys = {0}, .rows = {1, 1, first_pull}});
+    hear(PullEnded{.worker = 1, .keys = {0}, .rows = {1, 1, second_pull}});
+    return history.check_the_end();
+  }
+  const linearizability::Digits digits_ = TableShape().digits(2);
+};
+
+TEST_F(HistoryTest, PullsAgreeOnTheOrderOfWorkersPushes) {
+  const double of_first = digits_.update(0);
+  const double of_second = digits_.update(1);
+  EXPECT_EQ(wrong_at_the_end(of_first, of_first + of_second), std::nullopt);
+  EXPECT_EQ(wrong_at_the_end(of_second, 0), std::nullopt);
+  EXPECT_NE(wrong_at_the_end(of_first, of_second), std::nullopt);
 }
 
 class IterationsTest : public ::testing::Test {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <variant>
@@ -84,6 +85,8 @@ class Workload {
   }
   template <class Keys>
   absl::Status pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys);
+  /// What to add to the shared column for one push more; nothing once there is no room.
+  [[nodiscard]] double count(std::uint32_t table, Key key);
   [[nodiscard]] std::vector<Key> some_keys(std::uint32_t table);
   [[nodiscard]] KeyRange some_range(std::uint32_t table);
   [[nodiscard]] std::size_t width(std::uint32_t table) const {
@@ -111,6 +114,7 @@ class Workload {
   std::deque<AsyncPull> pulls_;
   std::uint64_t pulls_begun_ = 0;
   std::vector<std::set<Key>> pulled_;  ///< by table
+  std::map<std::pair<std::uint32_t, Key>, std::uint64_t> counted_;
   Clock barrier_clock_ = 0;
 };
 
@@ -214,6 +218,14 @@ KeyRange Workload::some_range(std::uint32_t table) {
   return {first, first + 1 + below(random_, shape(table).rows - first)};
 }
 
+double Workload::count(std::uint32_t table, Key key) {
+  const linearizability::Digits digits = shape(table).digits(session_.workers());
+  std::uint64_t& counted = counted_[{table, key}];
+  if (counted == digits.most_pushes()) return 0;
+  ++counted;
+  return digits.update(rank_);
+}
+
 absl::Status Workload::push() {
   const std::uint32_t table = some_table();
   const bool as_range = chance(random_, 0.5);
@@ -235,8 +247,11 @@ absl::Status Workload::push() {
           // Of such different size that sums in different orders differ.
           const float ordered = std::ldexp(static_cast<float>(1 + below(random_, 100003)),
                                            static_cast<int>(below(random_, 60)) - 30);
-          if (shape(table).ordered) row[width(table) - 1] = static_cast<Value>(ordered);
-          RETURN_IF_ERROR(note(PushBegins{rank_, table, keys[i], delta, static_cast<double>(ordered)}));
+          const double last = shape(table).ordered  ? static_cast<double>(ordered)
+                              : shape(table).shared ? count(table, keys[i])
+                                                    : 0;
+          if (last != 0) row[width(table) - 1] = static_cast<Value>(last);
+          RETURN_IF_ERROR(note(PushBegins{rank_, table, keys[i], delta, last}));
         }
         if (scenario_.async_pulls && chance(random_, 0.3)) {
           // After all pulls so far, or side by side with them.
@@ -415,7 +430,7 @@ absl::Status Workload::check_the_end() {
           const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(Value));
           digest = digest * 31 + std::hash<std::string_view>()(bytes);
-          return note(TableAtTheEnd{table, {values.begin(), values.end()}});
+          return note(TableAtTheEnd{rank_, table, {values.begin(), values.end()}});
         },
         tables_[table]);
     RETURN_IF_ERROR(status);
