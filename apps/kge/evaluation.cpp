@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
-#include <chrono>
-#include <thread>
 
 namespace verbena::apps::kge {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenReports{100};
 constexpr std::size_t kTriplesAtOnce = 16;
 constexpr std::size_t kEntityBytesAtOnce = std::size_t{128}
                                            << 10;  // of entities, which stay in a core's second cache
@@ -23,14 +20,6 @@ struct Question {
 
 std::uint64_t pair_of(std::uint32_t given, std::uint32_t relation) {
   return std::uint64_t{given} << 32 | relation;
-}
-
-void add(RankSums& sums, double rank) {
-  sums.reciprocal_ranks += 1 / rank;
-  sums.hits_at_1 += rank <= 1 ? 1 : 0;
-  sums.hits_at_3 += rank <= 3 ? 1 : 0;
-  sums.hits_at_10 += rank <= 10 ? 1 : 0;
-  sums.questions += 1;
 }
 
 }  // namespace
@@ -100,37 +89,14 @@ void rank(const Embeddings& embeddings, std::span<const Triple> triples, const K
 }
 
 absl::StatusOr<RankSums> evaluate(const Embeddings& embeddings, std::span<const Triple> triples,
-                                  const KnownAnswers& known, const EvaluationOptions& options) {
-  // Ranks are kept and added up in order, so that threads change nothing.
-  std::vector<double> ranks(2 * triples.size());
-  std::atomic<std::size_t> next{0};
-  std::atomic<std::size_t> done{0};
-  const auto work = [&](bool reports) {
-    auto reported = std::chrono::steady_clock::now();
-    while (!options.stop.load(std::memory_order_relaxed)) {
-      const std::size_t first = next.fetch_add(kTriplesAtOnce, std::memory_order_relaxed);
-      if (first >= triples.size()) return;
-      const std::size_t count = std::min(kTriplesAtOnce, triples.size() - first);
-      rank(embeddings, triples.subspan(first, count), known, std::span(ranks).subspan(2 * first, 2 * count));
-      const std::size_t finished = done.fetch_add(count, std::memory_order_relaxed) + count;
-      const auto now = std::chrono::steady_clock::now();
-      if (!reports || !options.progress || now - reported < kBetweenReports) continue;
-      reported = now;
-      options.progress(static_cast<double>(finished), static_cast<double>(triples.size()));
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (unsigned n = 1; n < options.threads; ++n) helpers.emplace_back(work, false);
-    work(true);
-  }
-  if (options.stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-  if (options.progress && !triples.empty()) {
-    options.progress(static_cast<double>(triples.size()), static_cast<double>(triples.size()));
-  }
-  RankSums sums;
-  for (const double rank : ranks) add(sums, rank);
-  return sums;
+                                  const KnownAnswers& known, const RankingOptions& options) {
+  constexpr std::size_t kSides = 2;
+  return rank_all(
+      kSides * triples.size(), kSides * kTriplesAtOnce,
+      [&](std::size_t first, std::size_t count, std::span<double> ranks) {
+        rank(embeddings, triples.subspan(first / kSides, count / kSides), known, ranks);
+      },
+      options);
 }
 
 }  // namespace verbena::apps::kge

@@ -4,16 +4,14 @@
 // that ties with all others does not rank first.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/data/triples.hpp"
+#include "apps/embedding/ranking.hpp"
 #include "apps/kge/kernel.hpp"
 #include "apps/kge/model.hpp"
 
@@ -31,28 +29,13 @@ class KnownAnswers {
   Answers heads_;  ///< by tail and relation
 };
 
-/// Sums over questions; additive over parts of a test set.
-struct RankSums {
-  double reciprocal_ranks = 0;
-  double hits_at_1 = 0;
-  double hits_at_3 = 0;
-  double hits_at_10 = 0;
-  double questions = 0;
-};
-
-struct EvaluationOptions {
-  unsigned threads = 1;
-  const std::atomic<bool>& stop;
-  std::function<void(double done, double total)> progress;  ///< called from the calling thread
-};
-
 /// Of each triple the rank of its tail, then that of its head: 1 + the number of better answers + half the number
 /// of equal ones. REQUIRES: two `ranks` for each triple.
 void rank(const Embeddings& embeddings, std::span<const Triple> triples, const KnownAnswers& known,
           std::span<double> ranks);
 
-/// CANCELLED when `stop` is set. The same sums, to the bit, with any number of threads.
+/// As rank_all().
 absl::StatusOr<RankSums> evaluate(const Embeddings& embeddings, std::span<const Triple> triples,
-                                  const KnownAnswers& known, const EvaluationOptions& options);
+                                  const KnownAnswers& known, const RankingOptions& options);
 
 }  // namespace verbena::apps::kge

@@ -8,67 +8,19 @@
 #define HWY_TARGET_INCLUDE "apps/kge/kernel.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "apps/embedding/lanes-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace verbena::apps::kge::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+using namespace verbena::apps::HWY_NAMESPACE;
 
-using Tag = hn::CappedTag<float, kLanes>;
-using Vector = hn::Vec<Tag>;
-constexpr std::size_t kWidth = hn::MaxLanes(Tag());
-constexpr std::size_t kVectors = kLanes / kWidth;  // that make up the 16 virtual lanes
-constexpr std::size_t kPrefetchDistance = 2;       // answers
-constexpr std::size_t kLineFloats = 16;
-constexpr float kSmallest = 1e-10F;  // keeps a step without any gradient from being 0 / 0
-
-/// Adds lanes i and i + n/2, then i and i + n/4, …: the same tree for every width.
-template <class D>
-HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (hn::MaxLanes(D()) > 4) {
-    const hn::Half<D> half;
-    return sum_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else if constexpr (hn::MaxLanes(D()) == 4) {
-    v = hn::Add(v, hn::Shuffle1032(v));
-    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
-  }
-#endif
-  static_cast<void>(d);
-  return hn::GetLane(v);
-}
-
-HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::size_t size) {
-  const Tag d;
-  Vector sums[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    sums[v] = hn::Mul(hn::Load(d, a + v * kWidth), hn::Load(d, b + v * kWidth));
-  }
-  for (std::size_t i = kLanes; i < size; i += kLanes) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const std::size_t at = i + v * kWidth;
-      sums[v] = hn::Add(sums[v], hn::Mul(hn::Load(d, a + at), hn::Load(d, b + at)));
-    }
-  }
-  for (std::size_t n = kVectors / 2; n > 0; n /= 2) {
-    for (std::size_t v = 0; v < n; ++v) sums[v] = hn::Add(sums[v], sums[v + n]);
-  }
-  return sum_lanes(d, sums[0]);
-}
-
-/// to += factor * from
-HWY_INLINE void add_scaled(float factor, const float* HWY_RESTRICT from, float* HWY_RESTRICT to,
-                           std::size_t size) {
-  const Tag d;
-  const Vector factors = hn::Set(d, factor);
-  for (std::size_t i = 0; i < size; i += kWidth) {
-    hn::Store(hn::Add(hn::Load(d, to + i), hn::Mul(factors, hn::Load(d, from + i))), d, to + i);
-  }
-}
+constexpr std::size_t kPrefetchDistance = 2;  // answers
+constexpr float kSmallest = 1e-10F;           // keeps a step without any gradient from being 0 / 0
 
 struct Rates {
   Vector learning;
@@ -265,10 +217,6 @@ HWY_INLINE double softmax(float* scores, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) scores[i] /= sum;
   scores[0] -= 1.0F;
   return std::log(double{sum}) + double{largest} - double{right};
-}
-
-HWY_INLINE void prefetch_row(const float* row, std::size_t width) {
-  for (std::size_t at = 0; at < width; at += kLineFloats) hwy::Prefetch(row + at);
 }
 
 HWY_INLINE double train_question(Side side, const Triple& triple, std::span<const std::uint32_t> wrong,

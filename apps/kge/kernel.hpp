@@ -17,16 +17,9 @@
 #include <vector>
 
 #include "apps/data/triples.hpp"
+#include "apps/embedding/row_source.hpp"
 
 namespace verbena::apps::kge {
-
-/// Embeddings are padded with zeros to a multiple of this; the zeros stay zeros.
-inline constexpr std::size_t kLanes = 16;
-inline constexpr std::size_t kRowAlignment = 64;
-
-constexpr std::size_t padded(std::size_t dimension) {
-  return (dimension + kLanes - 1) / kLanes * kLanes;
-}
 
 enum class Model : std::uint8_t { kComplEx, kDistMult, kRescal };
 enum class Loss : std::uint8_t {

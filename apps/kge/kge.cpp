@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -14,9 +15,10 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/data/triples.hpp"
+#include "apps/embedding/row_store.hpp"
+#include "apps/embedding/schedule.hpp"
 #include "apps/kge/model.hpp"
 #include "apps/kge/partition.hpp"
-#include "apps/kge/row_store.hpp"
 #include "apps/kge/trainer.hpp"
 #include "worker/table.hpp"
 
@@ -294,19 +296,13 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   const absl::StatusOr<Table<float>*> relations =
       open("kge.relations", job->data.relations, shape().relation_width());
   if (!relations.ok()) return relations.status();
-  TableRows rows(session, shape(), **entities, **relations, context.slowdown);
-  const RowSources first = first_rows(*job);
-  if (absl::Status status = rows.initialize(first.entities, first.relations); !status.ok()) return status;
+  TableRows rows(session, std::array{*entities, *relations}, context.slowdown);
+  if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
 
   const TrainingOptions options = training();
-  std::vector<DataCursor> cursors;
-  const auto clocks = static_cast<std::size_t>(options.clocks_per_iteration);
-  for (std::size_t part = 0; part < clocks; ++part) {
-    cursors.emplace_back(
-        session,
-        DataCursor::Options{.examples = part_of_iteration(job->data.train.size(), part, clocks).size(),
-                            .mini_batch = static_cast<std::uint64_t>(options.batch)});
-  }
+  std::vector<DataCursor> cursors = cursors_of_clocks(session, job->data.train.size(),
+                                                      static_cast<std::size_t>(options.clocks_per_iteration),
+                                                      static_cast<std::uint64_t>(options.batch));
   const KnownAnswers known(job->graph);
   absl::Status status = Trainer(options, shape(), job->data, known, rows, 1, std::move(cursors))
                             .run(context.reporter, context.stop);
@@ -318,8 +314,7 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
 absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) const {
   const absl::StatusOr<Job> job = load(0, 1, context.reporter);
   if (!job.ok()) return job.status();
-  const RowSources first = first_rows(*job);
-  LocalRows rows(shape(), first.entities, first.relations);
+  LocalRows rows(first_rows(*job));
   const TrainingOptions options = training();
   const KnownAnswers known(job->graph);
   const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
@@ -331,7 +326,7 @@ absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) cons
 
 absl::Status KnowledgeGraphEmbedding::save_rows(const Job& job, RowStore& rows) const {
   Embeddings embeddings(shape(), job.data.entities, job.data.relations);
-  if (absl::Status status = rows.read(embeddings); !status.ok()) return status;
+  if (absl::Status status = read_embeddings(rows, embeddings); !status.ok()) return status;
   return save(output_, embeddings, {job.graph.entity_names, job.graph.relation_names});
 }
 

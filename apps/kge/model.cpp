@@ -8,12 +8,12 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <new>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/embedding/random.hpp"
 
 namespace verbena::apps::kge {
 namespace {
@@ -26,14 +26,6 @@ constexpr std::string_view kMagic = "# verbena kge 1";
 
 constexpr std::array<std::pair<Model, std::string_view>, 3> kModels = {
     {{Model::kComplEx, "complex"}, {Model::kDistMult, "distmult"}, {Model::kRescal, "rescal"}}};
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
 
 /// The numbers of a row that are not padding: `lines` times `dimension`, each line padded.
 struct Layout {
@@ -57,11 +49,10 @@ RowSource random_source(const Layout& layout, std::size_t rows, std::size_t widt
   return {.rows = rows, .width = width, .make = [=](std::size_t id, std::span<float> row) {
             assert(row.size() == width);
             std::fill(row.begin(), row.end(), 0.0F);
-            const std::uint64_t start = mix(seed ^ mix(id));
             for (std::size_t k = 0; k < layout.numbers(); ++k) {
-              const double uniform = std::ldexp(static_cast<double>(mix(start + k) >> 11), -52) - 1;
               // A uniform distribution on [−√3, √3) has deviation 1.
-              row[layout.place(k)] = static_cast<float>(uniform * std::sqrt(3.0) * deviation);
+              row[layout.place(k)] =
+                  static_cast<float>(random_number(seed, id, k) * std::sqrt(3.0) * deviation);
             }
           }};
 }
@@ -187,13 +178,6 @@ std::uint64_t file_bytes(const Layout& layout, std::size_t rows) {
 }
 
 }  // namespace
-
-hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count) {
-  auto memory = hwy::AllocateAligned<float>(std::max<std::size_t>(count, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  std::fill(memory.get(), memory.get() + count, 0.0F);
-  return memory;
-}
 
 Embeddings::Embeddings(const Shape& shape, std::size_t entities, std::size_t relations)
     : shape_(shape),

@@ -3,22 +3,19 @@
 
 #include <hwy/aligned_allocator.h>
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/embedding/row_source.hpp"
 #include "apps/kge/kernel.hpp"
 
 namespace verbena::apps::kge {
-
-/// Zeros, aligned as the kernel needs them.
-hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count);
 
 /// The parameters of all rows, without Adagrad's sums.
 class Embeddings {
@@ -44,17 +41,10 @@ class Embeddings {
   hwy::AlignedFreeUniquePtr<float[]> relations_;
 };
 
-/// The rows that training begins with.
-struct RowSource {
-  std::size_t rows = 0;
-  std::size_t width = 0;
-  /// Writes a whole row. Depends on nothing but the id, so that any worker can make it.
-  std::function<void(std::size_t id, std::span<float> row)> make;
-};
-struct RowSources {
-  RowSource entities;
-  RowSource relations;
-};
+/// The tables, in the order of a RowStore's.
+inline constexpr std::size_t kEntityTable = 0;
+inline constexpr std::size_t kRelationTable = 1;
+using RowSources = std::array<RowSource, 2>;
 
 /// Small random parameters.
 RowSources random_rows(const Shape& shape, std::size_t entities, std::size_t relations, std::uint64_t seed);

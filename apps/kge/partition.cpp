@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "apps/kge/random.hpp"
+#include "apps/embedding/random.hpp"
 
 namespace verbena::apps::kge {
 namespace {

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <utility>
 
-#include "apps/kge/random.hpp"
+#include "apps/embedding/random.hpp"
+#include "apps/embedding/ranking.hpp"
+#include "apps/embedding/schedule.hpp"
 
 namespace verbena::apps::kge {
 namespace {
@@ -20,39 +22,25 @@ std::uint32_t wrong_answer(std::mt19937_64& random, std::size_t entities, std::u
   return drawn < right ? drawn : drawn + 1;
 }
 
-struct RankSum {
-  const char* sum;
-  const char* objective;  ///< the mean over all questions
-  double RankSums::*value;
-};
-constexpr std::array<RankSum, 4> kRankSums = {{{"reciprocal_ranks", "mrr", &RankSums::reciprocal_ranks},
-                                               {"hits_at_1", "hits_at_1", &RankSums::hits_at_1},
-                                               {"hits_at_3", "hits_at_3", &RankSums::hits_at_3},
-                                               {"hits_at_10", "hits_at_10", &RankSums::hits_at_10}}};
-constexpr const char* kRankedQuestions = "ranked_questions";
 constexpr const char* kValid = "valid_";
 constexpr const char* kTest = "test_";
 
 }  // namespace
 
-ExampleRange part_of_iteration(std::size_t size, std::size_t part, std::size_t parts) {
-  return {size * part / parts, size * (part + 1) / parts};
-}
-
 std::map<std::string, double> objectives_of(const std::map<std::string, double>& sums) {
   std::map<std::string, double> result;
-  const auto mean = [&](const std::string& objective, const std::string& sum, const std::string& count) {
-    const auto divisor = sums.find(count);
-    if (divisor == sums.end() || divisor->second == 0) return;
-    result[objective] = sums.at(sum) / divisor->second;
-  };
-  mean("train_loss", kLoss, kQuestions);
-  for (const std::string prefix : {kValid, kTest}) {
-    for (const RankSum& sum : kRankSums) {
-      mean(prefix + sum.objective, prefix + sum.sum, prefix + kRankedQuestions);
-    }
+  const auto questions = sums.find(kQuestions);
+  if (questions != sums.end() && questions->second > 0) {
+    result["train_loss"] = sums.at(kLoss) / questions->second;
   }
+  for (const std::string prefix : {kValid, kTest}) add_objectives(prefix, sums, result);
   return result;
+}
+
+absl::Status read_embeddings(RowStore& rows, Embeddings& embeddings) {
+  const Shape& shape = embeddings.shape();
+  absl::Status status = rows.read(kEntityTable, shape.entity_size(), embeddings.entity(0));
+  return status.ok() ? rows.read(kRelationTable, shape.relation_size(), embeddings.relation(0)) : status;
 }
 
 Trainer::Trainer(const TrainingOptions& options, const Shape& shape, const TrainingData& data,
@@ -106,16 +94,17 @@ absl::Status Trainer::train_part(std::size_t part, IterationReport& report, cons
                   .regularization = static_cast<float>(options_.regularization)};
   std::uint64_t done = 0;
   if (absl::Status status = fill(part, done, batch_); !status.ok()) return status;
-  if (!batch_.triples.empty()) rows_.request(batch_);
+  if (!batch_.triples.empty()) request(batch_);
   while (!batch_.triples.empty()) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
     done += batch_.triples.size();
-    const absl::StatusOr<Rows> rows = rows_.open();
+    const absl::StatusOr<std::span<float* const>> rows = rows_.open();
     if (!rows.ok()) return rows.status();
     // The next rows come while these are trained.
     if (absl::Status status = fill(part, done, next_batch_); !status.ok()) return status;
-    if (!next_batch_.triples.empty()) rows_.request(next_batch_);
-    report.sums[kLoss] += train(batch_, *rows, shape_, step, scratch_);
+    if (!next_batch_.triples.empty()) request(next_batch_);
+    report.sums[kLoss] +=
+        train(batch_, {(*rows)[kEntityTable], (*rows)[kRelationTable]}, shape_, step, scratch_);
     if (absl::Status status = rows_.close(); !status.ok()) return status;
     std::swap(batch_, next_batch_);
   }
@@ -159,23 +148,36 @@ void Trainer::draw_negatives(MiniBatch& batch) {
   }
 }
 
+void Trainer::request(MiniBatch& batch) {
+  entities_.clear();
+  relations_.clear();
+  for (const Triple& triple : batch.triples) {
+    entities_.insert(entities_.end(), {triple.head, triple.tail});
+    relations_.push_back(triple.relation);
+  }
+  rows_.request(std::array<NeededRows, 3>{
+      {{kEntityTable, entities_}, {kEntityTable, batch.negatives}, {kRelationTable, relations_}}});
+  for (std::size_t i = 0; i < batch.triples.size(); ++i) {
+    batch.triples[i] = {entities_[2 * i], relations_[i], entities_[2 * i + 1]};
+  }
+}
+
 absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                                std::map<std::string, double>& sums) {
   if (absl::Status status = rows_.barrier(); !status.ok()) return status;
   Embeddings embeddings(shape_, data_.entities, data_.relations);
-  if (absl::Status status = rows_.read(embeddings); !status.ok()) return status;
+  if (absl::Status status = read_embeddings(rows_, embeddings); !status.ok()) return status;
   // Nobody goes on training while another still reads.
   if (absl::Status status = rows_.barrier(); !status.ok()) return status;
   const auto add = [&](const std::string& prefix, std::span<const Triple> triples) {
-    const EvaluationOptions options{
+    const RankingOptions options{
         .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
           reporter.progress(fmt::format("ranking answers of {}", prefix == kTest ? "test" : "valid"), done,
                             total);
         }};
     const absl::StatusOr<RankSums> ranks = kge::evaluate(embeddings, triples, known_, options);
     if (!ranks.ok()) return ranks.status();
-    for (const RankSum& sum : kRankSums) sums[prefix + sum.sum] = (*ranks).*sum.value;
-    sums[prefix + kRankedQuestions] = ranks->questions;
+    report(*ranks, prefix, sums);
     return absl::OkStatus();
   };
   if (options_.evaluate_every > 0) {

@@ -12,9 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
+#include "apps/embedding/row_store.hpp"
 #include "apps/kge/evaluation.hpp"
 #include "apps/kge/kernel.hpp"
-#include "apps/kge/row_store.hpp"
+#include "apps/kge/model.hpp"
 #include "worker/data_cursor.hpp"
 
 namespace verbena::apps::kge {
@@ -42,15 +43,15 @@ struct TrainingData {
   std::uint32_t rank = 0;
 };
 
-/// Part `part` of `parts` of the positions 0 … size − 1: a clock's triples.
-ExampleRange part_of_iteration(std::size_t size, std::size_t part, std::size_t parts);
-
-/// Names of the sums in IterationReport. Those of ranks are "valid_" or "test_", then one of kRankSums.
+/// Names of the sums in IterationReport; beside them those of ranks, which begin with "valid_" or "test_".
 inline constexpr const char* kLoss = "loss";
 inline constexpr const char* kQuestions = "questions";
 
 /// Objectives from the sums.
 std::map<std::string, double> objectives_of(const std::map<std::string, double>& sums);
+
+/// Pulls all parameters.
+absl::Status read_embeddings(RowStore& rows, Embeddings& embeddings);
 
 class Trainer {
  public:
@@ -70,6 +71,8 @@ class Trainer {
   /// The mini-batch after the first `done` triples of the part; without triples at its end.
   absl::Status fill(std::size_t part, std::uint64_t done, MiniBatch& batch);
   void draw_negatives(MiniBatch& batch);
+  /// Its ids become places among the rows.
+  void request(MiniBatch& batch);
   absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                         std::map<std::string, double>& sums);
 
@@ -82,6 +85,8 @@ class Trainer {
   std::vector<DataCursor> cursors_;  ///< by clock of an iteration
   std::mt19937_64 random_;           ///< of the negatives
   std::vector<std::uint32_t> shared_negatives_;
+  std::vector<std::uint32_t> entities_;  ///< of a mini-batch that is requested: head and tail of each triple
+  std::vector<std::uint32_t> relations_;
   MiniBatch batch_;
   MiniBatch next_batch_;
   Scratch scratch_;

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/kge/trainer.hpp"
 #include "tests/apps/application_fixture.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/temporary_folder.hpp"
@@ -233,18 +232,6 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
   EXPECT_TRUE(parsed({"--model", "distmult", "--dimension", "31"})->check(4).ok());
-}
-
-TEST(PartOfIterationTest, PartsFollowOneAnother) {
-  for (const std::size_t size : {0U, 3U, 100U}) {
-    std::uint64_t end = 0;
-    for (std::size_t part = 0; part < 7; ++part) {
-      const ExampleRange range = kge::part_of_iteration(size, part, 7);
-      EXPECT_EQ(range.first, end);
-      end = range.last;
-    }
-    EXPECT_EQ(end, size);
-  }
 }
 
 }  // namespace

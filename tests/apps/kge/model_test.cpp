@@ -22,12 +22,12 @@ class ModelTest : public ::testing::TestWithParam<Shape> {
     const RowSources sources = random_rows(shape, 3, 2, seed);
     std::vector<float> row(shape.entity_width());
     for (std::size_t id = 0; id < 3; ++id) {
-      sources.entities.make(id, row);
+      sources[kEntityTable].make(id, row);
       std::copy_n(row.begin(), shape.entity_size(), embeddings.entity(id));
     }
     row.resize(shape.relation_width());
     for (std::size_t id = 0; id < 2; ++id) {
-      sources.relations.make(id, row);
+      sources[kRelationTable].make(id, row);
       std::copy_n(row.begin(), shape.relation_size(), embeddings.relation(id));
     }
     return embeddings;
@@ -55,7 +55,7 @@ TEST_P(ModelTest, LoadsToTheBitWhatWasSaved) {
   expect_equal(*loaded, embeddings);
   const RowSources sources = rows_from(*loaded);
   std::vector<float> row(GetParam().entity_width(), 1.0F);
-  sources.entities.make(2, row);
+  sources[kEntityTable].make(2, row);
   EXPECT_EQ(row[0], -3.4e38F);
   EXPECT_EQ(std::vector<float>(row.begin() + static_cast<std::ptrdiff_t>(row.size() / 2), row.end()),
             std::vector<float>(row.size() / 2));

@@ -1,12 +1,11 @@
-#include "apps/kge/row_store.hpp"
+#include "apps/embedding/row_store.hpp"
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 #include "protocol/partition.hpp"
 
-namespace verbena::apps::kge {
+namespace verbena::apps {
 namespace {
 
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
@@ -36,34 +35,20 @@ absl::Status push_first_rows(Table<float>& table, const RowSource& source, KeyRa
   return absl::OkStatus();
 }
 
-/// The parameters of all rows, without the sums; one after the other in `to`.
-absl::Status pull_parameters(Table<float>& table, float* to) {
-  const std::size_t width = table.width();
-  std::vector<float> rows;
-  for (Key first = 0; first < table.rows(); first += rows_at_once(width)) {
-    const KeyRange some{first, std::min<Key>(first + rows_at_once(width), table.rows())};
-    rows.resize(some.size() * width);
-    if (absl::Status status = table.pull(some, rows); !status.ok()) return status;
-    for (std::size_t row = 0; row < some.size(); ++row, to += width / 2) {
-      std::copy_n(rows.data() + row * width, width / 2, to);
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-LocalRows::LocalRows(const Shape& shape, const RowSource& entities, const RowSource& relations)
-    : shape_(shape), entities_(rows_of(entities)), relations_(rows_of(relations)) {}
+LocalRows::LocalRows(std::span<const RowSource> first) {
+  for (const RowSource& source : first) {
+    sizes_.push_back({source.rows, source.width});
+    memory_.push_back(rows_of(source));
+    rows_.push_back(memory_.back().get());
+  }
+}
 
-absl::Status LocalRows::read(Embeddings& embeddings) {
-  for (std::size_t id = 0; id < embeddings.entities(); ++id) {
-    std::copy_n(entities_.get() + id * shape_.entity_width(), shape_.entity_size(), embeddings.entity(id));
-  }
-  for (std::size_t id = 0; id < embeddings.relations(); ++id) {
-    std::copy_n(relations_.get() + id * shape_.relation_width(), shape_.relation_size(),
-                embeddings.relation(id));
-  }
+absl::Status LocalRows::read(std::size_t table, std::size_t numbers, float* to) {
+  const auto [rows, width] = sizes_[table];
+  for (std::size_t id = 0; id < rows; ++id)
+    std::copy_n(rows_[table] + id * width, numbers, to + id * numbers);
   return absl::OkStatus();
 }
 
@@ -128,45 +113,46 @@ absl::Status FetchedRows::close() {
   return table_.push(frame.keys, frame.pulled);
 }
 
-absl::Status TableRows::initialize(const RowSource& entities, const RowSource& relations) {
-  const auto share = [&](const RowSource& source) {
-    return protocol::RangePartition(source.rows, session_.workers()).range(session_.rank());
-  };
-  if (absl::Status status = push_first_rows(entity_table_, entities, share(entities)); !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = push_first_rows(relation_table_, relations, share(relations)); !status.ok()) {
-    return status;
+TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown)
+    : session_(session), tables_(tables.begin(), tables.end()), open_(tables.size()), slowdown_(slowdown) {
+  for (Table<float>* const table : tables_) fetched_.emplace_back(*table);
+}
+
+absl::Status TableRows::initialize(std::span<const RowSource> first) {
+  assert(first.size() == tables_.size());
+  for (std::size_t table = 0; table < tables_.size(); ++table) {
+    const RowSource& source = first[table];
+    const KeyRange mine = protocol::RangePartition(source.rows, session_.workers()).range(session_.rank());
+    if (absl::Status status = push_first_rows(*tables_[table], source, mine); !status.ok()) return status;
   }
   return session_.barrier();
 }
 
-void TableRows::request(MiniBatch& batch) {
-  entities_.begin();
-  relations_.begin();
-  for (Triple& triple : batch.triples) {
-    triple.head = entities_.place_of(triple.head);
-    triple.tail = entities_.place_of(triple.tail);
-    triple.relation = relations_.place_of(triple.relation);
+void TableRows::request(std::span<const NeededRows> needed) {
+  for (FetchedRows& rows : fetched_) rows.begin();
+  for (const auto& [table, keys] : needed) {
+    FetchedRows& rows = fetched_[table];
+    for (std::uint32_t& key : keys) key = rows.place_of(key);
   }
-  for (std::uint32_t& entity : batch.negatives) entity = entities_.place_of(entity);
-  entities_.fetch();
-  relations_.fetch();
+  for (FetchedRows& rows : fetched_) rows.fetch();
 }
 
-absl::StatusOr<Rows> TableRows::open() {
-  const absl::StatusOr<float*> entities = entities_.open();
-  if (!entities.ok()) return entities.status();
-  const absl::StatusOr<float*> relations = relations_.open();
-  if (!relations.ok()) return relations.status();
+absl::StatusOr<std::span<float* const>> TableRows::open() {
+  for (std::size_t table = 0; table < tables_.size(); ++table) {
+    const absl::StatusOr<float*> rows = fetched_[table].open();
+    if (!rows.ok()) return rows.status();
+    open_[table] = *rows;
+  }
   slowdown_.computing_begins();
-  return Rows{*entities, *relations};
+  return std::span<float* const>(open_);
 }
 
 absl::Status TableRows::close() {
   slowdown_.computing_ends();
-  if (absl::Status status = entities_.close(); !status.ok()) return status;
-  return relations_.close();
+  for (FetchedRows& rows : fetched_) {
+    if (absl::Status status = rows.close(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TableRows::clock() {
@@ -174,9 +160,19 @@ absl::Status TableRows::clock() {
   return session_.clock();
 }
 
-absl::Status TableRows::read(Embeddings& embeddings) {
-  if (absl::Status status = pull_parameters(entity_table_, embeddings.entity(0)); !status.ok()) return status;
-  return pull_parameters(relation_table_, embeddings.relation(0));
+absl::Status TableRows::read(std::size_t table, std::size_t numbers, float* to) {
+  Table<float>& rows_of_table = *tables_[table];
+  const std::size_t width = rows_of_table.width();
+  std::vector<float> rows;
+  for (Key first = 0; first < rows_of_table.rows(); first += rows_at_once(width)) {
+    const KeyRange some{first, std::min<Key>(first + rows_at_once(width), rows_of_table.rows())};
+    rows.resize(some.size() * width);
+    if (absl::Status status = rows_of_table.pull(some, rows); !status.ok()) return status;
+    for (std::size_t row = 0; row < some.size(); ++row, to += numbers) {
+      std::copy_n(rows.data() + row * width, numbers, to);
+    }
+  }
+  return absl::OkStatus();
 }
 
-}  // namespace verbena::apps::kge
+}  // namespace verbena::apps

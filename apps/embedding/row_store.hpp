@@ -1,56 +1,67 @@
-// Where the rows live while they are trained: in local arrays for the plain loop, in two tables of the parameter
-// server for a worker.
+// Where the rows live while they are trained: in local arrays for the plain loop, in tables of the parameter server
+// for a worker.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/conditions/slowdown.hpp"
-#include "apps/kge/kernel.hpp"
-#include "apps/kge/model.hpp"
+#include "apps/embedding/row_source.hpp"
 #include "worker/table.hpp"
 
-namespace verbena::apps::kge {
+namespace verbena::apps {
+
+/// Keys of rows that a mini-batch needs.
+struct NeededRows {
+  std::size_t table = 0;  ///< counted from 0, in the order in which the store was given them
+  std::span<std::uint32_t> keys;
+};
 
 /// Mini-batches are requested one after the other, and opened and closed in that order; one may be requested while
 /// the one before it is open, not more.
 class RowStore {
  public:
   virtual ~RowStore() = default;
-  /// Begins to bring the rows of a mini-batch, and makes rows of its ids.
-  virtual void request(MiniBatch& batch) = 0;
-  /// The rows of the mini-batch, to be trained in place until close().
-  virtual absl::StatusOr<Rows> open() = 0;
+  /// Begins to bring the rows of a mini-batch, and puts each row's place among them in the place of its key.
+  virtual void request(std::span<const NeededRows> needed) = 0;
+  /// The rows of the mini-batch, by table, one whole row after the other: to be trained in place until close().
+  virtual absl::StatusOr<std::span<float* const>> open() = 0;
   /// Adds what was trained since open().
   virtual absl::Status close() = 0;
   /// This worker has finished a clock. No mini-batch is requested or open.
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
   virtual absl::Status barrier() = 0;
-  /// All parameters.
-  virtual absl::Status read(Embeddings& embeddings) = 0;
+  /// The first `numbers` of all rows of a table, one row after the other.
+  virtual absl::Status read(std::size_t table, std::size_t numbers, float* to) = 0;
 };
 
 class LocalRows final : public RowStore {
  public:
-  LocalRows(const Shape& shape, const RowSource& entities, const RowSource& relations);
-  void request(MiniBatch& /*batch*/) override {}
-  absl::StatusOr<Rows> open() override { return Rows{entities_.get(), relations_.get()}; }
+  explicit LocalRows(std::span<const RowSource> first);
+  void request(std::span<const NeededRows> /*needed*/) override {}
+  absl::StatusOr<std::span<float* const>> open() override { return std::span<float* const>(rows_); }
   absl::Status close() override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
   absl::Status barrier() override { return absl::OkStatus(); }
-  absl::Status read(Embeddings& embeddings) override;
+  absl::Status read(std::size_t table, std::size_t numbers, float* to) override;
 
  private:
-  Shape shape_;
-  hwy::AlignedFreeUniquePtr<float[]> entities_;
-  hwy::AlignedFreeUniquePtr<float[]> relations_;
+  struct Size {
+    std::size_t rows;
+    std::size_t width;
+  };
+  std::vector<Size> sizes_;  ///< by table, as what follows
+  std::vector<hwy::AlignedFreeUniquePtr<float[]>> memory_;
+  std::vector<float*> rows_;
 };
 
 /// The rows of one table that two mini-batches need: the one that is trained and the next.
@@ -94,34 +105,24 @@ class FetchedRows {
 class TableRows final : public RowStore {
  public:
   /// What is done between open() and close() is what `slowdown` slows.
-  TableRows(Session& session, const Shape& shape, Table<float>& entities, Table<float>& relations,
-            Slowdown& slowdown)
-      : session_(session),
-        shape_(shape),
-        entity_table_(entities),
-        relation_table_(relations),
-        entities_(entities),
-        relations_(relations),
-        slowdown_(slowdown) {}
+  TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown);
 
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
-  absl::Status initialize(const RowSource& entities, const RowSource& relations);
+  absl::Status initialize(std::span<const RowSource> first);
 
-  void request(MiniBatch& batch) override;
-  absl::StatusOr<Rows> open() override;
+  void request(std::span<const NeededRows> needed) override;
+  absl::StatusOr<std::span<float* const>> open() override;
   absl::Status close() override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
-  absl::Status read(Embeddings& embeddings) override;
+  absl::Status read(std::size_t table, std::size_t numbers, float* to) override;
 
  private:
   Session& session_;
-  Shape shape_;
-  Table<float>& entity_table_;
-  Table<float>& relation_table_;
-  FetchedRows entities_;
-  FetchedRows relations_;
+  std::vector<Table<float>*> tables_;
+  std::deque<FetchedRows> fetched_;  ///< by table
+  std::vector<float*> open_;         ///< likewise
   Slowdown& slowdown_;
 };
 
-}  // namespace verbena::apps::kge
+}  // namespace verbena::apps

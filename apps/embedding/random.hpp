@@ -1,0 +1,43 @@
+// Random numbers that are the same with every standard library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace verbena::apps {
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): a number that says nothing about x or about that of x + 1.
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
+}
+
+/// Its numbers one after the other.
+class Random {
+ public:
+  using result_type = std::uint64_t;
+  /// Streams of one seed have nothing to do with one another.
+  Random(std::uint64_t seed, std::uint64_t stream) : state_(mix(seed ^ mix(stream))) {}
+  std::uint64_t operator()() {
+    const std::uint64_t number = mix(state_);
+    state_ += 0x9e3779b97f4a7c15U;
+    return number;
+  }
+  static constexpr std::uint64_t min() { return 0; }
+  static constexpr std::uint64_t max() { return std::numeric_limits<std::uint64_t>::max(); }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Uniform below `bound`; its bias is below 2⁻⁶⁴ · bound. Of a generator of 64 bits.
+template <class Generator>
+std::size_t random_below(Generator& random, std::size_t bound) {
+  static_assert(Generator::min() == 0 && Generator::max() == std::numeric_limits<std::uint64_t>::max());
+  return static_cast<std::size_t>((static_cast<unsigned __int128>(random()) * bound) >> 64);
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,22 @@
+#include "apps/embedding/row_source.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "apps/embedding/random.hpp"
+
+namespace verbena::apps {
+
+hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count) {
+  auto memory = hwy::AllocateAligned<float>(std::max<std::size_t>(count, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::fill(memory.get(), memory.get() + count, 0.0F);
+  return memory;
+}
+
+double random_number(std::uint64_t seed, std::size_t id, std::size_t index) {
+  return std::ldexp(static_cast<double>(mix(mix(seed ^ mix(id)) + index) >> 11), -52) - 1;
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,35 @@
+// Rows of numbers that are trained: how they lie in memory, and what they are at first.
+#pragma once
+
+#include <hwy/aligned_allocator.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+namespace verbena::apps {
+
+/// A vector is padded with zeros to a multiple of this; the zeros stay zeros.
+inline constexpr std::size_t kLanes = 16;
+inline constexpr std::size_t kRowAlignment = 64;
+
+constexpr std::size_t padded(std::size_t dimension) {
+  return (dimension + kLanes - 1) / kLanes * kLanes;
+}
+
+/// Zeros, aligned as kernels need them.
+hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count);
+
+/// The rows of a table that training begins with.
+struct RowSource {
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  /// Writes a whole row. Depends on nothing but the id, so that any worker can make it.
+  std::function<void(std::size_t id, std::span<float> row)> make;
+};
+
+/// Number `index` of row `id`: uniform in [−1, 1), whatever the order in which they are asked for.
+double random_number(std::uint64_t seed, std::size_t id, std::size_t index);
+
+}  // namespace verbena::apps
