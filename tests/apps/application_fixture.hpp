@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -37,18 +35,9 @@ class Recorder final : public Reporter {
 };
 
 /// `application`, its options set from `arguments`.
-inline std::unique_ptr<Application> with_options(std::unique_ptr<Application> application,
-                                                 std::vector<std::string> arguments) {
-  CLI::App command;
-  application->add_options(command);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  command.parse(arguments);
-  return application;
-}
+std::unique_ptr<Application> with_options(std::unique_ptr<Application> application,
+                                          std::vector<std::string> arguments);
 
-inline absl::Status run_baseline(Application& application, Recorder& recorder) {
-  BaselineContext context{recorder, recorder.stop};
-  return application.run_baseline(context);
-}
+absl::Status run_baseline(Application& application, Recorder& recorder);
 
 }  // namespace verbena::apps
