@@ -16,7 +16,6 @@ namespace verbena::server {
 
 namespace {
 
-constexpr std::size_t kEventsPerPoll = 64;
 // What the protocol lets through, the weights can take.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -113,9 +112,8 @@ bool Server::finished() const {
 }
 
 bool Server::poll() {
-  std::array<transport::Event, kEventsPerPoll> events;
-  const std::size_t count = transport_.poll(events);
-  for (const transport::Event& event : std::span(events).first(count)) on_event(event);
+  const std::size_t count = transport_.poll(events_);
+  for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   bool worked = count > 0;
   if (!push_budgets_.empty()) refill_budgets();
   take_outgoing();

@@ -7,6 +7,7 @@
 // worker is told why, and status() says it. A worker that says goodbye holds nobody back from then on.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -99,9 +100,11 @@ class Server {
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> workers_;     ///< by rank; nullptr before hello
-  std::vector<Peer*> to_do_;       ///< those for whom there is something to do: of thousands few at a time
-  std::vector<Peer*> doing_;       ///< what to_do_ was when a poll() began
+  std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
+  std::vector<Peer*> to_do_;    ///< those for whom there is something to do: of thousands few at a time
+  std::vector<Peer*> doing_;    ///< what to_do_ was when a poll() began
+  std::array<transport::Event, 64>
+      events_;                     ///< of one poll(): to make them anew would cost more than the poll
   bool dropped_ = false;           ///< a peer, in this poll()
   std::uint32_t left_ = 0;         ///< workers that said goodbye
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended

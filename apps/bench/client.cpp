@@ -101,9 +101,8 @@ absl::Status Client::introduce(Link& link, std::size_t bytes) {
 // ------------------------------------------------------------------------------------------------
 
 void Client::poll() {
-  std::array<Event, 32> events;
-  const std::size_t count = transport_->poll(events);
-  for (const Event& event : std::span(events).first(count)) {
+  const std::size_t count = transport_->poll(events_);
+  for (const Event& event : std::span(events_).first(count)) {
     if (event.connection == nullptr || event.connection->user_data >= links_.size()) continue;
     Link& link = *links_[event.connection->user_data];
     switch (event.kind) {

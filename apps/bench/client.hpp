@@ -1,6 +1,7 @@
 // The measuring side: connections to a responder (responder.hpp), and the transport's operations over them.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -76,6 +77,8 @@ class Client {
   Memory memory_;
   std::vector<std::unique_ptr<Link>> links_;
   absl::Status status_;
+  std::array<transport::Event, 32>
+      events_;                  ///< of one poll(); making them anew would cost more than the poll
   std::uint64_t sequence_ = 0;  ///< of write_and_back()
 };
 

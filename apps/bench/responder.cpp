@@ -108,9 +108,8 @@ class ResponderImpl final : public Responder {
 
  private:
   bool poll() {
-    std::array<Event, 32> events;
-    const std::size_t count = transport_->poll(events);
-    for (const Event& event : std::span(events).first(count)) {
+    const std::size_t count = transport_->poll(events_);
+    for (const Event& event : std::span(events_).first(count)) {
       if (event.kind == Event::Kind::kAccepted) {
         if (auto connection = transport_->take_accepted()) {
           transport::Connection* key = connection.get();
@@ -299,6 +298,7 @@ class ResponderImpl final : public Responder {
   std::vector<Memory> old_memory_;
   std::map<transport::Connection*, Peer> peers_;
   std::vector<transport::Connection*> gone_;
+  std::array<Event, 32> events_;  ///< of one poll(); making them anew would cost more than the poll
 };
 
 }  // namespace
