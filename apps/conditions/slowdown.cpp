@@ -19,6 +19,7 @@ constexpr double kMostFactor = 1000;
 constexpr std::uint32_t kMostCompetitors = 64;
 /// A paused worker does not answer its transport; longer pauses would look like its death.
 constexpr nanoseconds kLongestPause = std::chrono::seconds(10);
+constexpr nanoseconds kLongestItem = std::chrono::seconds(1);
 
 template <class Number>
 std::optional<Number> parse_whole(std::string_view text) {
@@ -42,6 +43,14 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
       return expected(fmt::format("a number from 1 to {}", kMostFactor));
     }
     rule.factor = *factor;
+    return absl::OkStatus();
+  }
+  if (name == "item") {
+    const std::optional<nanoseconds> item = parse_duration(value);
+    if (!item || *item <= nanoseconds::zero() || *item > kLongestItem) {
+      return expected("a time such as 500ns, of at most 1s,");
+    }
+    rule.item = *item;
     return absl::OkStatus();
   }
   if (name == "pause") {
@@ -83,7 +92,8 @@ nanoseconds read_clock(clockid_t clock) {
 
 absl::StatusOr<SlowRule> parse_slow(std::string_view text) {
   constexpr std::string_view kForm =
-      "worker=R|all,factor=F or worker=R|all,pause=TIME,every=CLOCKS or worker=R|all,competitors=N[,core=K]";
+      "worker=R|all,factor=F or worker=R|all,item=TIME or worker=R|all,pause=TIME,every=CLOCKS or "
+      "worker=R|all,competitors=N[,core=K]";
   const auto refuse = [&](std::string_view why) {
     return absl::InvalidArgumentError(
         fmt::format("\"{}\": {}{}{} is expected", text, why, why.empty() ? "" : "; ", kForm));
@@ -104,7 +114,7 @@ absl::StatusOr<SlowRule> parse_slow(std::string_view text) {
   const auto has = [&](std::string_view name) {
     return std::find(seen.begin(), seen.end(), name) != seen.end();
   };
-  const bool slows = has("factor") || has("pause") || has("competitors");
+  const bool slows = has("factor") || has("item") || has("pause") || has("competitors");
   if (!has("worker") || !slows || has("pause") != has("every") || (has("core") && !has("competitors")))
     return refuse("");
   return rule;
@@ -121,6 +131,7 @@ Slowdown::Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker, Slo
   for (const SlowRule& rule : rules) {
     if (rule.worker && *rule.worker != worker) continue;
     factor_ *= rule.factor;
+    item_ += rule.item;
     if (rule.every == 0) continue;
     // The golden ratio spreads any number of workers.
     constexpr double kGolden = 0.618033988749895;
@@ -130,18 +141,19 @@ Slowdown::Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker, Slo
 }
 
 void Slowdown::computing_begins() {
-  if (factor_ <= 1) return;
+  if (factor_ <= 1 && item_ == Duration::zero()) return;
   computing_ = true;
   began_ = clock_.now();
   processor_time_began_ = clock_.processor_time();
 }
 
-void Slowdown::computing_ends() {
+void Slowdown::computing_ends(std::uint64_t items) {
   if (!std::exchange(computing_, false)) return;
-  const Duration computed = clock_.processor_time() - processor_time_began_;
+  const Duration processor_time = clock_.processor_time() - processor_time_began_;
   const Duration ended = clock_.now();
-  const auto wanted =
-      std::chrono::duration_cast<Duration>(factor_ * std::chrono::duration<double, std::nano>(computed));
+  const std::chrono::duration<double, std::nano> computing =
+      item_ == Duration::zero() ? processor_time : item_ * static_cast<std::int64_t>(items);
+  const auto wanted = std::chrono::duration_cast<Duration>(factor_ * computing);
   owed_ += std::max(Duration::zero(), wanted - (ended - began_));
   if (owed_ <= Duration::zero()) return;
   // No sleep ends when it should; what it was too long the next one is shorter.

@@ -7,6 +7,10 @@
 // slowed so far that they need less than its cores (worker=all,factor=4: four workers need one core), each goes
 // as if it had a core of its own, whatever the host's scheduler does; where they need more, a slow worker is
 // less slow, compared with the others, than its factor says.
+//
+// Processor time is not the same twice: caches are colder beside a busier server, and a virtual machine's host has
+// other work. Stretched, that is more than what is to be compared. So a rule may say how long an item takes
+// (item=1us), whatever it takes here.
 #pragma once
 
 #include <chrono>
@@ -23,14 +27,16 @@ namespace verbena::apps {
 /// One --slow.
 struct SlowRule {
   std::optional<std::uint32_t> worker;  ///< its rank among all workers; nothing: each of them
-  double factor = 1;                    ///< a mini-batch lasts so many times its processor time
-  std::chrono::nanoseconds pause{0};    ///< before one clock() in `every`
-  std::int64_t every = 0;               ///< 0: no pauses
-  std::uint32_t competitors = 0;        ///< busy threads on its core (apps/conditions/competitors.hpp)
-  std::optional<std::uint32_t> core;    ///< that core; nothing: any
+  double factor = 1;  ///< a mini-batch lasts so many times its processor time, or its items' time
+  std::chrono::nanoseconds item{0};   ///< of each item: what the application's throughput counts. 0: not said
+  std::chrono::nanoseconds pause{0};  ///< before one clock() in `every`
+  std::int64_t every = 0;             ///< 0: no pauses
+  std::uint32_t competitors = 0;      ///< busy threads on its core (apps/conditions/competitors.hpp)
+  std::optional<std::uint32_t> core;  ///< that core; nothing: any
 };
 
-/// "worker=1,factor=3"; "worker=all,pause=200ms,every=20"; "worker=1,competitors=1,core=0". INVALID_ARGUMENT says what was expected.
+/// "worker=1,factor=3"; "worker=all,item=1us"; "worker=all,pause=200ms,every=20"; "worker=1,competitors=1,core=0".
+/// INVALID_ARGUMENT says what was expected.
 absl::StatusOr<SlowRule> parse_slow(std::string_view text);
 
 /// Where a slowdown has its time from, and what it does with it.
@@ -46,16 +52,17 @@ SlowdownClock system_slowdown_clock();
 class Slowdown {
  public:
   Slowdown() = default;
-  /// The factors of all rules that are about `worker` are multiplied, all their pauses made. Pauses that
+  /// The factors of all rules that are about `worker` are multiplied, their items' times added up, all their pauses
+  /// made. Pauses that
   /// several workers have from one rule are spread: worker w's are before each k-th clock() where
   /// k + ⌊0.618 · w · every⌋ is a multiple of `every`.
   Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker,
            SlowdownClock clock = system_slowdown_clock());
 
-  /// Around a mini-batch: the processor time in between is stretched. A beginning without an end, or an end without
-  /// a beginning, counts for nothing.
+  /// Around a mini-batch, or a part of one, of so many items: the processor time in between is stretched, or filled up
+  /// to the items' time. A beginning without an end, or an end without a beginning, counts for nothing.
   void computing_begins();
-  void computing_ends();
+  void computing_ends(std::uint64_t items);
   /// Before the worker's clock().
   void clock_ends();
 
@@ -68,6 +75,7 @@ class Slowdown {
   };
 
   double factor_ = 1;
+  Duration item_{0};
   std::vector<Pause> pauses_;
   SlowdownClock clock_;
   bool computing_ = false;

@@ -147,8 +147,8 @@ absl::StatusOr<std::span<float* const>> TableRows::open() {
   return std::span<float* const>(open_);
 }
 
-absl::Status TableRows::close() {
-  slowdown_.computing_ends();
+absl::Status TableRows::close(std::uint64_t items) {
+  slowdown_.computing_ends(items);
   for (FetchedRows& rows : fetched_) {
     if (absl::Status status = rows.close(); !status.ok()) return status;
   }

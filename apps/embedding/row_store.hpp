@@ -34,8 +34,8 @@ class RowStore {
   virtual void request(std::span<const NeededRows> needed) = 0;
   /// The rows of the mini-batch, by table, one whole row after the other: to be trained in place until close().
   virtual absl::StatusOr<std::span<float* const>> open() = 0;
-  /// Adds what was trained since open().
-  virtual absl::Status close() = 0;
+  /// Adds what was trained since open(): so many items, as throughput counts them.
+  virtual absl::Status close(std::uint64_t items) = 0;
   /// This worker has finished a clock. No mini-batch is requested or open.
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
@@ -49,7 +49,7 @@ class LocalRows final : public RowStore {
   explicit LocalRows(std::span<const RowSource> first);
   void request(std::span<const NeededRows> /*needed*/) override {}
   absl::StatusOr<std::span<float* const>> open() override { return std::span<float* const>(rows_); }
-  absl::Status close() override { return absl::OkStatus(); }
+  absl::Status close(std::uint64_t /*items*/) override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
   absl::Status barrier() override { return absl::OkStatus(); }
   absl::Status read(std::size_t table, std::size_t numbers, float* to) override;
@@ -112,7 +112,7 @@ class TableRows final : public RowStore {
 
   void request(std::span<const NeededRows> needed) override;
   absl::StatusOr<std::span<float* const>> open() override;
-  absl::Status close() override;
+  absl::Status close(std::uint64_t items) override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
   absl::Status read(std::size_t table, std::size_t numbers, float* to) override;

@@ -105,7 +105,7 @@ absl::Status Trainer::train_part(std::size_t part, IterationReport& report, cons
     if (!next_batch_.triples.empty()) request(next_batch_);
     report.sums[kLoss] +=
         train(batch_, {(*rows)[kEntityTable], (*rows)[kRelationTable]}, shape_, step, scratch_);
-    if (absl::Status status = rows_.close(); !status.ok()) return status;
+    if (absl::Status status = rows_.close(batch_.triples.size()); !status.ok()) return status;
     std::swap(batch_, next_batch_);
   }
   report.items += static_cast<double>(done);

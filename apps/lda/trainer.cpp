@@ -47,7 +47,7 @@ absl::Status Trainer::for_each_word(std::size_t block, const ExampleRange& batch
     use((*rows)[i], Sampler::Tokens{std::span(data_.documents).subspan(begin, size),
                                     std::span(data_.topics).subspan(begin, size)});
   }
-  return counts_.close();
+  return counts_.close(data_.begin[first + words.size()] - data_.begin[first]);
 }
 
 ExampleRange Trainer::batch_after(std::size_t block, std::uint64_t done) const {

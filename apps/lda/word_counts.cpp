@@ -37,8 +37,8 @@ absl::StatusOr<WordCounts::Rows> TableCounts::open(std::span<const Key> words) {
   return Rows{trained_.data(), nullptr, topics_};
 }
 
-absl::Status TableCounts::close() {
-  slowdown_.computing_ends();
+absl::Status TableCounts::close(std::uint64_t tokens) {
+  slowdown_.computing_ends(tokens);
   changed_.clear();
   std::int32_t* updates = pulled_.data();  // the changed rows' differences, moved to the front
   for (std::size_t i = 0; i < words_.size(); ++i) {

@@ -33,8 +33,8 @@ class WordCounts {
 
   /// The words' rows, and totals(), to be changed in place until close(). `words` must live until then.
   virtual absl::StatusOr<Rows> open(std::span<const Key> words) = 0;
-  /// Adds what was changed since open().
-  virtual absl::Status close() = 0;
+  /// Adds what was changed since open(), of so many tokens.
+  virtual absl::Status close(std::uint64_t tokens) = 0;
   /// This worker has finished an iteration.
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
@@ -61,7 +61,7 @@ class LocalCounts final : public WordCounts {
   absl::StatusOr<Rows> open(std::span<const Key> words) override {
     return Rows{rows_.data(), words.data(), topics_};
   }
-  absl::Status close() override { return absl::OkStatus(); }
+  absl::Status close(std::uint64_t /*tokens*/) override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
   absl::Status barrier() override { return absl::OkStatus(); }
   absl::Status read(KeyRange words, Counts rows) override;
@@ -82,7 +82,7 @@ class TableCounts final : public WordCounts {
   /// `slowdown` slows.
   TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals, Slowdown& slowdown);
   absl::StatusOr<Rows> open(std::span<const Key> words) override;
-  absl::Status close() override;
+  absl::Status close(std::uint64_t tokens) override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
   absl::Status read(KeyRange words, Counts rows) override { return rows_.pull(words, rows); }

@@ -11,8 +11,8 @@ absl::StatusOr<Rows> TableItems::open(std::uint32_t first, std::uint32_t last) {
   return rows_.rows();
 }
 
-absl::Status TableItems::close() {
-  slowdown_.computing_ends();
+absl::Status TableItems::close(std::uint64_t trained) {
+  slowdown_.computing_ends(trained);
   rows_.difference(packed_);
   return table_.push(range_, packed_);
 }

@@ -19,11 +19,12 @@ class ItemStore {
   virtual ~ItemStore() = default;
   /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
-  /// Adds what was trained since open() of the same rows.
-  virtual absl::Status close() = 0;
-  /// Around each mini-batch, which may lie in an open slice or open others.
+  /// Adds what was trained since open() of the same rows: so many ratings since mini_batch_begins() or open(),
+  /// whichever came later.
+  virtual absl::Status close(std::uint64_t trained) = 0;
+  /// Around each mini-batch, which may lie in an open slice or open others. `trained` is as for close().
   virtual void mini_batch_begins() {}
-  virtual void mini_batch_ends() {}
+  virtual void mini_batch_ends(std::uint64_t /*trained*/) {}
   /// This worker has finished a block.
   virtual absl::Status clock() = 0;
   /// Afterwards reads see all that any worker has trained, until the next barrier.
@@ -36,7 +37,7 @@ class LocalItems final : public ItemStore {
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t /*last*/) override {
     return rows_.rows(first);
   }
-  absl::Status close() override { return absl::OkStatus(); }
+  absl::Status close(std::uint64_t /*trained*/) override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
   absl::Status barrier() override { return absl::OkStatus(); }
 
@@ -53,10 +54,10 @@ class TableItems final : public ItemStore {
              Slowdown& slowdown)
       : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
-  absl::Status close() override;
+  absl::Status close(std::uint64_t trained) override;
   /// A slow worker is slow all over the clock: where it ends early, what is left is left.
   void mini_batch_begins() override { slowdown_.computing_begins(); }
-  void mini_batch_ends() override { slowdown_.computing_ends(); }
+  void mini_batch_ends(std::uint64_t trained) override { slowdown_.computing_ends(trained); }
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 

@@ -73,7 +73,7 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step
     // Asking for it is not computing: there rows arrive that were pushed since.
     items_.mini_batch_begins();
     if (absl::Status status = train_batch(block, *batch, step); !status.ok()) return status;
-    items_.mini_batch_ends();
+    items_.mini_batch_ends(std::exchange(trained_since_, 0));
     trained += batch->size();
   }
   if (absl::Status status = open(nullptr); !status.ok()) return status;
@@ -97,6 +97,7 @@ absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, 
     if (absl::Status status = open(place->slice); !status.ok()) return status;
     const Tile part{std::max(place->tile.begin, wanted.begin), std::min(place->tile.end, wanted.end)};
     train(data_.train.of(part), users_.rows(), open_items_, shape_, step);
+    trained_since_ += part.end - part.begin;
   }
   return absl::OkStatus();
 }
@@ -105,7 +106,7 @@ absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, 
 absl::Status Trainer::open(const Slice* slice) {
   if (slice == open_) return absl::OkStatus();
   if (open_ != nullptr) {
-    if (absl::Status status = items_.close(); !status.ok()) return status;
+    if (absl::Status status = items_.close(std::exchange(trained_since_, 0)); !status.ok()) return status;
   }
   open_ = slice;
   if (slice == nullptr) return absl::OkStatus();

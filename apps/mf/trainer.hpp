@@ -79,6 +79,7 @@ class Trainer {
   std::vector<std::vector<PlacedTile>> tiles_;  ///< by block, in the order of the ratings
   const Slice* open_ = nullptr;                 ///< the slice whose items are being trained
   Rows open_items_;
+  std::uint64_t trained_since_ = 0;  ///< ratings, since a mini-batch began or a slice was opened
 };
 
 }  // namespace verbena::apps::mf

@@ -22,8 +22,9 @@ std::string_view to_string(Verdict verdict) {
   return "not seen";
 }
 
-PlannedRun plan_run(const ExperimentOptions& options, std::string_view application,
-                    const std::string& model) {
+PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model,
+                    std::chrono::nanoseconds item_time) {
+  if (options.item_time > item_time.zero()) item_time = options.item_time;
   PlannedRun run{
       .label = fmt::format("{} {}", application, model),
       .application = std::string(application),
@@ -33,18 +34,13 @@ PlannedRun plan_run(const ExperimentOptions& options, std::string_view applicati
                     "--read-path=cached", fmt::format("--seed={}", options.seed)}};
   const bool lda = application == "lda";
   run.arguments.push_back(fmt::format("--data={}", lda ? options.documents : options.ratings));
-  if (options.pace > 1) run.arguments.push_back(fmt::format("--slow=worker=all,factor={:g}", options.pace));
+  run.arguments.push_back(fmt::format("--slow=worker=all,item={}ns", item_time.count()));
   if (!options.network.empty()) run.arguments.push_back(fmt::format("--network={}", options.network));
   return run;
 }
 
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models) {
   return options.models.empty() ? models : options.models;
-}
-
-double pace_for(std::uint32_t workers, std::uint32_t servers, std::uint32_t cores) {
-  if (cores >= workers + servers) return 1;
-  return std::ceil(4.0 * workers / std::max(1U, cores));
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // runs in between.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -24,9 +25,10 @@ struct ExperimentOptions {
   std::uint32_t workers = 4;
   std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
   std::uint64_t seed = 1;
-  /// Each worker computes so many times slower than it could, so that all together need no more than a quarter
-  /// of the host's cores and each goes as if it had one of its own (see slowdown.hpp). 0: by the cores at hand.
-  double pace = 0;
+  /// What each rating or token takes a worker, whatever it takes here (see slowdown.hpp): long enough for all workers
+  /// together to need a part of the host's cores only, so that each goes as if it had one of its own. 0: as the
+  /// experiment has it.
+  std::chrono::nanoseconds item_time{0};
   std::string network;  ///< as for --network; empty: as it is
 };
 
@@ -79,9 +81,6 @@ struct Judgement {
   std::vector<ReportChart> charts;
 };
 
-/// The pace that lets `workers` share `cores`; 1 where they need not.
-double pace_for(std::uint32_t workers, std::uint32_t servers, std::uint32_t cores);
-
 class Experiment {
  public:
   virtual ~Experiment() = default;
@@ -92,11 +91,6 @@ class Experiment {
   [[nodiscard]] virtual bool needs_documents() const { return false; }
   /// Whether it makes use of ExperimentOptions::models.
   [[nodiscard]] virtual bool compares_models() const { return true; }
-  /// ExperimentOptions::pace where it was not given.
-  [[nodiscard]] virtual double usual_pace(std::uint32_t workers, std::uint32_t servers,
-                                          std::uint32_t cores) const {
-    return pace_for(workers, servers, cores);
-  }
   [[nodiscard]] virtual std::vector<PlannedRun> plan(const ExperimentOptions& options) const = 0;
   /// `runs` are those of plan(), in order.
   [[nodiscard]] virtual Judgement judge(const std::vector<RunFigures>& runs) const = 0;
@@ -108,9 +102,10 @@ std::unique_ptr<Experiment> make_stragglers_experiment();
 
 // --- what experiments plan with
 
-/// Options that all runs of an experiment share. Rows are read through the row cache, as over a network: where
+/// Options that all runs of an experiment share; `item_time` where the options leave it open. Rows are read through the row cache, as over a network: where
 /// they lie, on one host, all models would see the newest.
-PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model);
+PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model,
+                    std::chrono::nanoseconds item_time);
 /// The options' models, or else `models`.
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models);
 

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "apps/conditions/delayed_transport.hpp"
+#include "apps/conditions/fields.hpp"
+#include "apps/conditions/slowdown.hpp"
 #include "apps/data/generate_ratings.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -93,8 +95,6 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
   if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
-  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
-  if (chosen.pace == 0) chosen.pace = experiment.usual_pace(chosen.workers, chosen.servers, cores);
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
   }
@@ -208,12 +208,15 @@ void add_options(CLI::App& command, const Experiment& experiment, ExperimentComm
       ->group(kProcesses)
       ->capture_default_str();
   command
-      .add_option("--pace", chosen.pace,
-                  "Slow every worker down so many times, so that workers that share a core go as if each had "
-                  "its own (docs/experiments.md); 1: not at all. By default as much as the cores at hand ask "
-                  "for.")
-      ->type_name("FACTOR")
-      ->check(CLI::Range(1.0, 100.0))
+      .add_option_function<std::string>(
+          "--item-time", [&chosen](const std::string& text) { chosen.item_time = *parse_duration(text); },
+          "What each rating or token takes a worker, such as 500ns, whatever it takes here: long enough for "
+          "workers that share a core to go as if each had its own (docs/experiments.md). By default as the "
+          "experiment has it.")
+      ->type_name("TIME")
+      ->check(accepted_by([](const std::string& text) {
+        return parse_slow(fmt::format("worker=all,item={}", text)).status();
+      }))
       ->group(kProcesses);
   command
       .add_option(

@@ -109,9 +109,8 @@ std::vector<ReportedRun> reported(const std::vector<RunFigures>& runs) {
 std::string circumstances(const ExperimentOptions& options, std::uint32_t cores) {
   std::string text = fmt::format("{} workers and {} servers on {} cores, seed {}", options.workers,
                                  options.servers, cores, options.seed);
-  if (options.pace > 1) {
-    text += fmt::format("; every worker slowed down {:g} times, so that each goes as if it had a core",
-                        options.pace);
+  if (options.item_time.count() > 0) {
+    text += fmt::format("; each rating and token takes {} ns", options.item_time.count());
   }
   text += options.network.empty() ? std::string("; shared memory as it is, read through the row cache")
                                   : fmt::format("; network of {}", options.network);

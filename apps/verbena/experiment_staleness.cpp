@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array<std::uint32_t, 4> kStaleness = {1, 2, 4, 8};
 constexpr std::int64_t kIterations = 50;
+constexpr auto kItemTime = std::chrono::microseconds(1);  // of a rating
 
 std::string model(std::string_view name, std::uint32_t staleness) {
   return fmt::format("{}:{}", name, staleness);
@@ -27,7 +28,8 @@ class Staleness final : public Experiment {
   [[nodiscard]] std::string_view method() const override {
     return "Matrix factorization in which every worker reads every row at each clock, as the papers have it. "
            "Each read's clock differential is counted: the newest clock surely included minus the reader's "
-           "clock, −1 at best and −1 − s at worst. SSP keeps a row until it is too old and then fetches it; "
+           "clock, −1 at best and −1 − s at worst. Each rating takes 1 µs, whatever it takes here. SSP keeps "
+           "a row until it is too old and then fetches it; "
            "ESSP is sent each changed row as soon as all workers have finished a clock.";
   }
   [[nodiscard]] bool compares_models() const override { return false; }
@@ -40,7 +42,7 @@ std::vector<PlannedRun> Staleness::plan(const ExperimentOptions& options) const 
   std::vector<PlannedRun> runs;
   for (const std::uint32_t staleness : kStaleness) {
     for (const std::string_view name : {"ssp", "essp"}) {
-      PlannedRun run = plan_run(options, "mf", model(name, staleness));
+      PlannedRun run = plan_run(options, "mf", model(name, staleness), kItemTime);
       // All train the same items at a time, the popular ones many times a clock: that needs tiny steps.
       // Evaluated once, for evaluating is reading. Long rows are read in several lots all over a clock.
       for (const std::string& argument :

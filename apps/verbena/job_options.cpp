@@ -148,7 +148,9 @@ void add_condition_options(CLI::App& command, JobOptions& options) {
       .add_option(
           "--slow", options.slow,
           "Slow workers down: worker=1,factor=3 makes each mini-batch of worker 1 last three times its "
-          "processor time, by sleeping; worker=all,pause=200ms,every=20 makes each worker pause before "
+          "processor time, by sleeping; worker=all,item=1us makes each rating, token or triple take a "
+          "microsecond (times the worker's factor), whatever it takes here; worker=all,pause=200ms,every=20 "
+          "makes each worker pause before "
           "one clock in 20; worker=1,competitors=1 pins worker 1 to a core (core=K: that one) together with "
           "a "
           "busy thread, which makes no two runs alike. May be given several times; factors of one worker are "

@@ -56,7 +56,7 @@ TEST(SlowdownTest, AMiniBatchLastsItsFactorTimesItsProcessorTime) {
   time.compute(milliseconds(7));  // outside
   slowdown.computing_begins();
   time.compute(milliseconds(2));
-  slowdown.computing_ends();
+  slowdown.computing_ends(1);
   EXPECT_THAT(time.slept(), ElementsAre(milliseconds(4)));
 }
 
@@ -67,7 +67,7 @@ TEST(SlowdownTest, OthersAreNotSlowed) {
   for (Slowdown* slowdown : {&other, &nobody}) {
     slowdown->computing_begins();
     time.compute(milliseconds(2));
-    slowdown->computing_ends();
+    slowdown->computing_ends(1);
     slowdown->clock_ends();
   }
   EXPECT_THAT(time.slept(), IsEmpty());
@@ -78,7 +78,7 @@ TEST(SlowdownTest, FactorsOfOneWorkerAreMultiplied) {
   Slowdown slowdown({factor(std::nullopt, 4), factor(1, 3), factor(2, 5)}, 1, time.clock());
   slowdown.computing_begins();
   time.compute(milliseconds(1));
-  slowdown.computing_ends();
+  slowdown.computing_ends(1);
   EXPECT_THAT(time.slept(), ElementsAre(milliseconds(11)));
 }
 
@@ -88,12 +88,31 @@ TEST(SlowdownTest, WaitingForAProcessorIsPartOfTheTimeAndIsNotStretched) {
   slowdown.computing_begins();
   time.compute(milliseconds(1));
   time.lose_processor(milliseconds(1));
-  slowdown.computing_ends();
+  slowdown.computing_ends(1);
   slowdown.computing_begins();
   time.compute(milliseconds(1));
   time.lose_processor(milliseconds(50));
-  slowdown.computing_ends();
+  slowdown.computing_ends(1);
   EXPECT_THAT(time.slept(), ElementsAre(milliseconds(1)));
+}
+
+TEST(SlowdownTest, ItemsTakeTheirTimeWhateverTheProcessorNeeds) {
+  Time time;
+  const SlowRule item{.item = microseconds(10)};
+  Slowdown slowdown({item, factor(0, 3)}, 0, time.clock());
+  for (const nanoseconds needed : {microseconds(50), microseconds(250)}) {
+    const nanoseconds start = time.now();
+    slowdown.computing_begins();
+    time.compute(needed);
+    slowdown.computing_ends(100);
+    EXPECT_EQ(time.now() - start, microseconds(3000));
+  }
+  Slowdown alone({item}, 2, time.clock());
+  const nanoseconds start = time.now();
+  alone.computing_begins();
+  time.compute(microseconds(200));
+  alone.computing_ends(10);  // they have taken longer
+  EXPECT_EQ(time.now() - start, microseconds(200));
 }
 
 TEST(SlowdownTest, WhatASleepIsTooLongTheNextIsShorter) {
@@ -104,7 +123,7 @@ TEST(SlowdownTest, WhatASleepIsTooLongTheNextIsShorter) {
   for (int batch = 0; batch < 100; ++batch) {
     slowdown.computing_begins();
     time.compute(microseconds(50));
-    slowdown.computing_ends();
+    slowdown.computing_ends(1);
   }
   EXPECT_GE(time.now() - start, microseconds(100 * 100));
   EXPECT_LT(time.now() - start, microseconds(100 * 100 + 300));
@@ -117,7 +136,7 @@ TEST(SlowdownTest, ABeginningWithoutAnEndCountsForNothing) {
   time.compute(milliseconds(9));
   slowdown.computing_begins();
   time.compute(milliseconds(1));
-  slowdown.computing_ends();
+  slowdown.computing_ends(1);
   EXPECT_THAT(time.slept(), ElementsAre(milliseconds(1)));
 }
 
@@ -144,6 +163,9 @@ TEST(ParseSlowTest, ReadsAllKinds) {
   EXPECT_EQ(lasting->worker, 1U);
   EXPECT_EQ(lasting->factor, 3);
   EXPECT_EQ(lasting->every, 0);
+  const auto item = parse_slow("worker=all,item=250ns");
+  ASSERT_TRUE(item.ok()) << item.status();
+  EXPECT_EQ(item->item, nanoseconds(250));
   const auto pauses = parse_slow("every=20,pause=1.5ms,worker=all");
   ASSERT_TRUE(pauses.ok()) << pauses.status();
   EXPECT_EQ(pauses->worker, std::nullopt);
@@ -171,6 +193,9 @@ TEST(ParseSlowTest, SaysWhatWasExpected) {
       {"worker=1,factor=0.5", "factor=0.5: a number from 1 to 1000"},
       {"worker=1,factor=nan", "factor=nan: a number from 1"},
       {"worker=1,factor=", "factor=: a number from 1"},
+      {"worker=1,item=3", "item=3: a time such as 500ns"},
+      {"worker=1,item=0s", "item=0s: a time"},
+      {"worker=1,item=2s", "of at most 1s"},
       {"worker=1,pause=3,every=2", "pause=3: a time such as 200ms"},
       {"worker=1,pause=0s,every=2", "pause=0s: a time"},
       {"worker=1,pause=11s,every=2", "of at most 10s"},

@@ -73,7 +73,7 @@ void expect_rows_to_be_trained(RowStore& store) {
   large(*rows, first.some[0]) += 0.5F;
   large(*rows, first.more[0]) += 0.25F;
   small(*rows, first.of_small[0]) += 0.5F;
-  ASSERT_TRUE(store.close().ok());
+  ASSERT_TRUE(store.close(1).ok());
   rows = store.open();
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(large(*rows, second.some[0]), 6);
@@ -81,7 +81,7 @@ void expect_rows_to_be_trained(RowStore& store) {
   EXPECT_EQ(large(*rows, second.more[1]), 5.25F);
   EXPECT_EQ(small(*rows, second.of_small[0]), 100);
   large(*rows, second.some[1]) += 0.5F;
-  ASSERT_TRUE(store.close().ok());
+  ASSERT_TRUE(store.close(1).ok());
   // A mini-batch that was asked for when none was open.
   MiniBatch third{.some = {3, 5}, .more = {}, .of_small = {1}};
   third.request(store);
@@ -90,7 +90,7 @@ void expect_rows_to_be_trained(RowStore& store) {
   EXPECT_EQ(large(*rows, third.some[0]), 4);
   EXPECT_EQ(large(*rows, third.some[1]), 5.25F);
   EXPECT_EQ(small(*rows, third.of_small[0]), 101.5F);
-  ASSERT_TRUE(store.close().ok());
+  ASSERT_TRUE(store.close(1).ok());
   ASSERT_TRUE(store.clock().ok());
   ASSERT_TRUE(store.barrier().ok());
   EXPECT_THAT(all(store, kLarge), ElementsAre(0, 1, 2, 4, 4, 5.25F, 6, 7, 8, 9));
@@ -138,7 +138,7 @@ TEST(RowStoreTest, WhatWorkersTrainIsAddedUp) {
       ASSERT_TRUE(rows.ok()) << rows.status();
       large(*rows, batch.some[0]) += 10;
       large(*rows, batch.some[1]) += 1;
-      ASSERT_TRUE(store.close().ok());
+      ASSERT_TRUE(store.close(1).ok());
       ASSERT_TRUE(store.barrier().ok());
       EXPECT_THAT(all(store, kLarge), ElementsAre(10, 11, 12, 3, 4, 5, 6, 7, 8, 12));
     });

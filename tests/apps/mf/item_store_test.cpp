@@ -33,14 +33,14 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
         items.mini_batch_begins();
         if (absl::Status status = items.open(0, 8).status(); !status.ok()) return status;
         compute(milliseconds(1));
-        items.mini_batch_ends();
+        items.mini_batch_ends(1);
         compute(milliseconds(5));  // between two mini-batches: taking what was pushed
         items.mini_batch_begins();
         compute(milliseconds(2));
-        items.mini_batch_ends();
+        items.mini_batch_ends(1);
         items.mini_batch_begins();
         compute(milliseconds(4));
-        if (absl::Status status = items.close(); !status.ok()) return status;
+        if (absl::Status status = items.close(1); !status.ok()) return status;
         compute(milliseconds(9));  // between two slices: not the worker's computing
         return items.clock();
       });

@@ -255,7 +255,7 @@ class BspItems {
       local_.unpack(packed_);
       return local_.rows();
     }
-    absl::Status close() override {
+    absl::Status close(std::uint64_t /*trained*/) override {
       local_.difference(packed_);
       server_.updates_[rank_].push_back({first_, packed_});
       return absl::OkStatus();

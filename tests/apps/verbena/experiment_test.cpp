@@ -94,16 +94,9 @@ TEST(ExperimentTest, IterationsThatWereNotEvaluatedAreLeftOut) {
   EXPECT_EQ(by_iteration(run).size(), 10U);
 }
 
-TEST(ExperimentTest, PaceLeavesMostOfTheCores) {
-  EXPECT_EQ(pace_for(4, 2, 2), 8);
-  EXPECT_EQ(pace_for(4, 2, 6), 1);
-  EXPECT_EQ(pace_for(4, 2, 4), 4);
-  EXPECT_EQ(pace_for(3, 1, 2), 6);
-}
-
 TEST(ExperimentTest, RunsSayAllThatTheyAreMadeWith) {
   const ExperimentOptions options{
-      .ratings = "r.tsv", .documents = "d.tsv", .pace = 4, .network = "latency=1ms"};
+      .ratings = "r.tsv", .documents = "d.tsv", .item_time = std::chrono::nanoseconds(400), .network = "latency=1ms"};
   const auto experiments = [] {
     std::vector<std::unique_ptr<Experiment>> all;
     all.push_back(make_staleness_experiment());
@@ -118,7 +111,7 @@ TEST(ExperimentTest, RunsSayAllThatTheyAreMadeWith) {
       EXPECT_EQ(run.arguments.front(), run.application);
       EXPECT_THAT(run.arguments,
                   AllOf(Contains("--consistency=" + run.consistency.substr(0, run.consistency.find(' '))),
-                        Contains("--slow=worker=all,factor=4"), Contains("--read-path=cached"),
+                        Contains("--slow=worker=all,item=400ns"), Contains("--read-path=cached"),
                         Contains("--network=latency=1ms"),
                         Contains(run.application == "lda" ? "--data=d.tsv" : "--data=r.tsv")));
     }
