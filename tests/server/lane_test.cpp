@@ -147,7 +147,7 @@ class LaneTest : public ::testing::Test {
 
 TEST(ShardTest, SubscriptionsThatDoNotFitAreAnError) {
 #ifdef VERBENA_SANITIZED
-  GTEST_SKIP() << "skipped: the address sanitizer ends a program that asks for too much";
+  GTEST_SKIP() << "skipped: a sanitizer ends a program that asks for too much";
 #endif
   Shard shard;
   shard.table.name = "huge";
