@@ -41,7 +41,17 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 /// What a peer may do with a region. The owner may always read and write it.
-enum class Access : std::uint8_t { kLocal = 0, kRemoteRead = 1, kRemoteWrite = 2 };
+enum class Access : std::uint8_t {
+  kLocal = 0,
+  kRemoteRead = 1,
+  kRemoteWrite = 2,
+  /// kRemoteRead; and a peer on this host to whom grant_in_place() has given it may change it where it lies.
+  kRemoteReadHostWrite = 5,
+};
+/// Its bits: what a peer may do.
+inline bool allows(Access access, Access right) {
+  return (static_cast<unsigned>(access) & static_cast<unsigned>(right)) == static_cast<unsigned>(right);
+}
 
 /// Names a region, or part of one, to a peer. Travels in messages (see kWireBytes); meaningless to any other
 /// peer.
@@ -134,6 +144,11 @@ class Connection {
   /// Lets the peer use `region` from now on and names it for the peer. The descriptor may be sent in any
   /// message or write of this connection that is posted after the call.
   virtual absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) = 0;
+  /// As grant(), of a region that is kRemoteReadHostWrite; where the peer's processes can map it, the peer may
+  /// also change it in place.
+  virtual absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) {
+    return grant(region);
+  }
 
   /// Posts requests in order with one doorbell and returns how many were taken; fewer than all when the send
   /// queue is full or the connection is not established yet (poll, then go on), or it has failed (see
@@ -144,6 +159,9 @@ class Connection {
   /// connection lives. nullptr where it cannot, or where the descriptor is not readable by us. Other
   /// processes write there: read with copy_words() (word_copy.hpp) or atomics only.
   virtual const std::byte* mapped(const RemoteDescriptor& remote) = 0;
+  /// As mapped(), to be changed, too: with atomics, as the owner of the memory and others do at the same time.
+  /// nullptr where it was not granted in place.
+  virtual std::byte* mapped_in_place(const RemoteDescriptor& /*remote*/) { return nullptr; }
 
   /// OK while the connection works.
   [[nodiscard]] virtual const absl::Status& status() const = 0;

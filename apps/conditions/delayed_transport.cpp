@@ -90,8 +90,15 @@ class DelayedConnection final : public Connection {
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override {
     return wrapped_->grant(region);
   }
+  absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override {
+    return wrapped_->grant_in_place(region);
+  }
   [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
   const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
+  /// What is granted in place is memory of the peer's own node: no network lies between.
+  std::byte* mapped_in_place(const RemoteDescriptor& remote) override {
+    return wrapped_->mapped_in_place(remote);
+  }
   [[nodiscard]] const absl::Status& status() const override { return wrapped_->status(); }
 
   void set_taken() { taken_ = true; }

@@ -56,6 +56,7 @@ struct Request {
 struct Grant {
   std::uint64_t key = 0;
   std::shared_ptr<Memory> memory;
+  bool in_place = false;  ///< the peer may change it where it lies
 };
 
 /// One side's half of a link.
@@ -118,6 +119,8 @@ class SimulatedConnection final : public transport::Connection {
   absl::StatusOr<transport::RemoteDescriptor> grant(const transport::MemoryRegion& region) override;
   std::size_t post(std::span<const transport::WorkRequest> requests) override;
   const std::byte* mapped(const transport::RemoteDescriptor& remote) override;
+  absl::StatusOr<transport::RemoteDescriptor> grant_in_place(const transport::MemoryRegion& region) override;
+  std::byte* mapped_in_place(const transport::RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }
 
   /// What has happened to the link meanwhile becomes the owner's knowledge: true if it has failed.
@@ -125,6 +128,7 @@ class SimulatedConnection final : public transport::Connection {
 
  private:
   End& end() { return link_->ends[side_]; }
+  std::byte* locate(const transport::RemoteDescriptor& remote, bool in_place);
 
   Network& network_;
   std::shared_ptr<Link> link_;

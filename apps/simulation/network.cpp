@@ -234,7 +234,7 @@ void Network::begin(const std::shared_ptr<Link>& link, std::uint8_t side, std::u
   const bool local_is_right =
       request->local && (work.local.empty() || request->local->holds(start, work.local.size()));
   const bool remote_is_right = granted != peer.grants.end() && granted->memory->alive &&
-                               granted->memory->access == right &&
+                               allows(granted->memory->access, right) &&
                                work.remote.length_bytes >= work.local.size() &&
                                granted->memory->holds(work.remote.address, work.local.size());
   if (!local_is_right || !remote_is_right) {

@@ -52,12 +52,32 @@ std::size_t SimulatedConnection::post(std::span<const WorkRequest> requests) {
   return taken;
 }
 
+absl::StatusOr<RemoteDescriptor> SimulatedConnection::grant_in_place(const transport::MemoryRegion& region) {
+  if (region.access() != Access::kRemoteReadHostWrite)
+    return absl::PermissionDeniedError("a region that peers may not write in place cannot be granted so");
+  absl::StatusOr<RemoteDescriptor> descriptor = grant(region);
+  if (!descriptor.ok()) return descriptor;
+  const std::lock_guard lock(network_.mutex_);
+  for (Grant& grant : end().grants) {
+    if (grant.key == descriptor->key) grant.in_place = true;
+  }
+  return descriptor;
+}
+
 const std::byte* SimulatedConnection::mapped(const RemoteDescriptor& remote) {
+  return locate(remote, /*in_place=*/false);
+}
+
+std::byte* SimulatedConnection::mapped_in_place(const RemoteDescriptor& remote) {
+  return locate(remote, /*in_place=*/true);
+}
+
+std::byte* SimulatedConnection::locate(const RemoteDescriptor& remote, bool in_place) {
   const std::lock_guard lock(network_.mutex_);
   if (!network_.options_.mapped || end().failed) return nullptr;
   for (const Grant& grant : link_->ends[1 - side_].grants) {
-    if (grant.key != remote.key) continue;
-    if (!grant.memory->alive || grant.memory->access != Access::kRemoteRead ||
+    if (grant.key != remote.key || (in_place && !grant.in_place)) continue;
+    if (!grant.memory->alive || !allows(grant.memory->access, Access::kRemoteRead) ||
         !grant.memory->holds(remote.address, remote.length_bytes)) {
       return nullptr;
     }

@@ -223,6 +223,23 @@ TEST_P(TransportContract, MappedMemoryIsThePeersOwnAndOnlyWhereItIsReadable) {
   EXPECT_EQ(client_.connection->mapped(whole), nullptr);
 }
 
+TEST_P(TransportContract, MemoryIsChangedInPlaceOnlyByAPeerToWhomItIsGrantedSo) {
+  auto shared = server_.region(4096, Access::kRemoteReadHostWrite);
+  EXPECT_FALSE(server_.connection->grant_in_place(*server_.region(64, Access::kLocal)).ok());
+  const RemoteDescriptor readable = grant(server_, *shared);
+  EXPECT_EQ(client_.connection->mapped_in_place(readable), nullptr);
+  const std::byte* const read = client_.connection->mapped(readable);
+  auto granted = server_.connection->grant_in_place(*shared);
+  ASSERT_TRUE(granted.ok()) << granted.status();
+  put_at<std::uint64_t>(shared->bytes(), 64, 4711);
+  std::byte* const place = client_.connection->mapped_in_place(granted->slice(64, 8));
+  if (place == nullptr) return;  // two hosts
+  EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U);
+  put_at<std::uint64_t>({place, 8}, 0, 42);
+  EXPECT_EQ(value_at<std::uint64_t>(shared->bytes().subspan(64)), 42U);
+  EXPECT_EQ(value_at<std::uint64_t>({read + 64, 8}), 42U) << "what was mapped before is the same memory";
+}
+
 // ---- requests
 // ----------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class FaultyConnection final : public Connection {
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
   [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
   const std::byte* mapped(const RemoteDescriptor& remote) override;
+  absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
+  std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override;
 
   void set_taken() { taken_ = true; }
@@ -126,6 +128,18 @@ FaultyConnection::~FaultyConnection() {
 absl::StatusOr<RemoteDescriptor> FaultyConnection::grant(const MemoryRegion& region) {
   if (failed_) return status_;
   return wrapped_->grant(region);
+}
+
+absl::StatusOr<RemoteDescriptor> FaultyConnection::grant_in_place(const MemoryRegion& region) {
+  if (failed_) return status_;
+  return wrapped_->grant_in_place(region);
+}
+
+std::byte* FaultyConnection::mapped_in_place(const RemoteDescriptor& remote) {
+  if (failed_ || !transport_.options_.mapped) return nullptr;
+  std::byte* const memory = wrapped_->mapped_in_place(remote);
+  mapped_ |= memory != nullptr;
+  return memory;
 }
 
 const std::byte* FaultyConnection::mapped(const RemoteDescriptor& remote) {

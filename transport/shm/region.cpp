@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> Regions::allocate(std::size_t byte
   if (absl::Status status = take_pages_if_needed(*file, size); !status.ok()) return status;
   auto mapping = map_memory(*file, size, Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();
-  if (!allows(access, Access::kRemoteWrite)) {
+  if (!allows(access, Access::kRemoteWrite) && !allows(access, Access::kRemoteReadHostWrite)) {
     if (absl::Status status = make_read_only(*file); !status.ok()) return status;
   }
   auto key = add_key();

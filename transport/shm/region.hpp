@@ -23,11 +23,6 @@ inline std::uint32_t region_slot(std::uint64_t key) {
   return static_cast<std::uint32_t>(key);
 }
 
-/// Its bits: what a peer may do.
-inline bool allows(Access access, Access right) {
-  return (static_cast<unsigned>(access) & static_cast<unsigned>(right)) != 0;
-}
-
 /// The generations of the regions, by slot; 0 for none.
 class RegionTable {
  public:

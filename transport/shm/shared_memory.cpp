@@ -56,6 +56,13 @@ absl::Status make_read_only(const FileDescriptor& file) {
       errno, "a memory file cannot be sealed against writing by peers (Linux 5.1 or newer is needed)");
 }
 
+absl::StatusOr<FileDescriptor> read_only_descriptor(const FileDescriptor& file) {
+  FileDescriptor reader(
+      ::open(fmt::format("/proc/self/fd/{}", file.get()).c_str(), O_RDONLY | O_CLOEXEC));  // NOLINT(*-vararg)
+  if (reader.valid()) return reader;
+  return absl::ErrnoToStatus(errno, "a memory file cannot be opened for reading only (is /proc mounted?)");
+}
+
 absl::Status check_received(const FileDescriptor& file, std::size_t bytes) {
   struct stat info {};
   if (!file.valid() || ::fstat(file.get(), &info) != 0) {

@@ -124,15 +124,15 @@ absl::Status ShmConnection::take_grant(const ControlMessage& message, const File
   const std::size_t bytes = whole_pages(message.length_bytes);
   if (absl::Status status = check_received(file, bytes); !status.ok()) return status;
   const auto access = static_cast<Access>(message.access);
-  const bool writable = allows(access, Access::kRemoteWrite);
+  const bool writable = allows(access, Access::kRemoteWrite) || allows(access, Access::kRemoteReadHostWrite);
   auto mapping = map_memory(file, bytes, writable ? Protection::kReadWrite : Protection::kRead);
   if (!mapping.ok()) return mapping.status();
 
   drop_revoked();
   if (grants_.size() <= slot) grants_.resize(slot + 1);
-  // The slot's earlier region is gone, but someone may still read it in place.
+  // The slot's earlier region is gone, or is now granted in place, but someone may still read it where it was.
   Grant& grant = grants_[slot];
-  if (grant.read_in_place) kept_.push_back(std::move(grant.mapping));
+  if (grant.used_in_place) kept_.push_back(std::move(grant.mapping));
   grant = {.key = message.key,
            .address = message.address,
            .length_bytes = message.length_bytes,
@@ -143,7 +143,7 @@ absl::Status ShmConnection::take_grant(const ControlMessage& message, const File
 
 void ShmConnection::drop_revoked() {
   for (Grant& grant : grants_) {
-    if (!grant.read_in_place && grant.key != 0 && !peer_regions_.live(grant.key)) grant = {};
+    if (!grant.used_in_place && grant.key != 0 && !peer_regions_.live(grant.key)) grant = {};
   }
 }
 
@@ -151,6 +151,15 @@ void ShmConnection::drop_revoked() {
 // --------------------------------------------------------------------------
 
 absl::StatusOr<RemoteDescriptor> ShmConnection::grant(const MemoryRegion& region) {
+  return send_grant(region, /*in_place=*/false);
+}
+
+absl::StatusOr<RemoteDescriptor> ShmConnection::grant_in_place(const MemoryRegion& region) {
+  if (region.access() == Access::kRemoteReadHostWrite) return send_grant(region, /*in_place=*/true);
+  return absl::PermissionDeniedError("a region that peers may not write in place cannot be granted so");
+}
+
+absl::StatusOr<RemoteDescriptor> ShmConnection::send_grant(const MemoryRegion& region, bool in_place) {
   if (!status_.ok()) return status_;
   const auto* ours = dynamic_cast<const ShmRegion*>(&region);
   if (ours == nullptr || &ours->owner() != hub_.regions.get()) {
@@ -159,16 +168,26 @@ absl::StatusOr<RemoteDescriptor> ShmConnection::grant(const MemoryRegion& region
   if (region.access() == Access::kLocal) {
     return absl::PermissionDeniedError("a local region cannot be granted to a peer");
   }
-  if (const auto known = granted_.find(ours->key()); known != granted_.end()) return known->second;
+  const auto known = granted_.find(ours->key());
+  if (known != granted_.end() && !in_place) return known->second;
   const RemoteDescriptor descriptor = {.address = reinterpret_cast<std::uintptr_t>(region.bytes().data()),
                                        .length_bytes = region.bytes().size(),
                                        .key = ours->key()};
+  Access access = region.access();
+  FileDescriptor reader;
+  if (access == Access::kRemoteReadHostWrite && !in_place) {
+    access = Access::kRemoteRead;
+    auto read_only = read_only_descriptor(ours->file());
+    if (!read_only.ok()) return read_only.status();
+    reader = std::move(*read_only);
+  }
   const ControlMessage message = {.kind = ControlKind::kGrant,
-                                  .access = static_cast<std::uint32_t>(region.access()),
+                                  .access = static_cast<std::uint32_t>(access),
                                   .key = descriptor.key,
                                   .address = descriptor.address,
                                   .length_bytes = descriptor.length_bytes};
-  if (absl::Status status = socket_.send(message, {ours->file().get(), -1, -1}); !status.ok()) {
+  const int file = reader.valid() ? reader.get() : ours->file().get();
+  if (absl::Status status = socket_.send(message, {file, -1, -1}); !status.ok()) {
     return absl::Status(status.code(), fmt::format("{}: {}", peer_name(), std::string(status.message())));
   }
   absl::erase_if(granted_, [&](const auto& entry) { return !hub_.regions->table().live(entry.first); });
@@ -196,7 +215,13 @@ std::byte* ShmConnection::locate(const RemoteDescriptor& remote, std::size_t byt
 
 const std::byte* ShmConnection::mapped(const RemoteDescriptor& remote) {
   const std::byte* place = locate(remote, remote.length_bytes, Access::kRemoteRead);
-  if (place != nullptr) find(remote.key)->read_in_place = true;
+  if (place != nullptr) find(remote.key)->used_in_place = true;
+  return place;
+}
+
+std::byte* ShmConnection::mapped_in_place(const RemoteDescriptor& remote) {
+  std::byte* place = locate(remote, remote.length_bytes, Access::kRemoteReadHostWrite);
+  if (place != nullptr) find(remote.key)->used_in_place = true;
   return place;
 }
 

@@ -52,8 +52,10 @@ class ShmConnection final : public Connection, private SocketUser {
   static std::size_t channels_bytes(const ChannelGeometry& geometry);
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
+  absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
   [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
   const std::byte* mapped(const RemoteDescriptor& remote) override;
+  std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }
 
   /// Raises events from now on. REQUIRES: once.
@@ -70,7 +72,7 @@ class ShmConnection final : public Connection, private SocketUser {
     std::uint64_t length_bytes = 0;
     Access access = Access::kLocal;
     Mapping mapping;
-    bool read_in_place = false;  ///< mapped() gave its address away
+    bool used_in_place = false;  ///< mapped() or mapped_in_place() gave its address away
   };
   struct Completion {
     std::uint64_t id;
@@ -86,6 +88,7 @@ class ShmConnection final : public Connection, private SocketUser {
   absl::Status take_welcome(const ControlSocket::Files& files);
   absl::Status take_grant(const ControlMessage& message, const FileDescriptor& file);
   void drop_revoked();
+  absl::StatusOr<RemoteDescriptor> send_grant(const MemoryRegion& region, bool in_place);
 
   /// nullopt: no room, try later. Anything but kOk has failed the connection.
   std::optional<OperationResult> carry_out(const WorkRequest& request, bool& published);

@@ -19,6 +19,7 @@ int remote_right(Access access) {
     case Access::kLocal:
       return 0;
     case Access::kRemoteRead:
+    case Access::kRemoteReadHostWrite:  // nobody maps a device's memory
       return IBV_ACCESS_REMOTE_READ;
     case Access::kRemoteWrite:
       return IBV_ACCESS_REMOTE_WRITE;
