@@ -15,7 +15,9 @@ enum class ControlKind : std::uint32_t {
   kTableOpened,
   kGoodbye,
   kFailed,
-  kEndIteration
+  kEndIteration,
+  kKeyRequests,
+  kKeyAnswers
 };
 
 class Writer {
@@ -32,6 +34,12 @@ class Writer {
     u64(value.address);
     u64(value.length_bytes);
     u64(value.key);
+  }
+  /// How many, then each as it lies in memory.
+  template <class Item>
+  void items(const std::vector<Item>& items) {
+    u32(static_cast<std::uint32_t>(items.size()));
+    raw(items.data(), items.size() * sizeof(Item));
   }
   void text(std::string_view value) {
     u32(static_cast<std::uint32_t>(value.size()));
@@ -67,6 +75,18 @@ class Reader {
     bytes_ = bytes_.subspan(size);
     return value;
   }
+  template <class Item>
+  std::vector<Item> items(std::size_t most) {
+    const std::size_t count = u32();
+    if (count == 0 || count > most || count * sizeof(Item) > bytes_.size()) {
+      ok_ = false;
+      return {};
+    }
+    std::vector<Item> items(count);
+    std::memcpy(items.data(), bytes_.data(), count * sizeof(Item));
+    bytes_ = bytes_.subspan(count * sizeof(Item));
+    return items;
+  }
   /// Everything was there and nothing is left.
   [[nodiscard]] bool complete() const { return ok_ && bytes_.empty(); }
 
@@ -90,10 +110,10 @@ class Reader {
 struct Encoder {
   std::string operator()(const Hello& hello) const {
     Writer out(ControlKind::kHello);
-    for (const std::uint32_t value : {hello.worker, hello.workers, hello.pid, hello.server, hello.servers}) {
+    for (const std::uint32_t value :
+         {hello.worker, hello.workers, hello.pid, hello.server, hello.servers, hello.node}) {
       out.u32(value);
     }
-    out.u32(0);  // padding
     out.u64(hello.inbox_bytes);
     out.descriptor(hello.push_ring);
     out.descriptor(hello.inbox_credit);
@@ -113,6 +133,7 @@ struct Encoder {
     out.u32(static_cast<std::uint32_t>(open.value_type));
     out.u64(open.rows);
     out.u32(open.width);
+    out.u32(static_cast<std::uint32_t>(open.allocation));
     out.text(open.name);
     out.text(open.consistency);
     return out.take();
@@ -135,6 +156,19 @@ struct Encoder {
     out.u64(static_cast<std::uint64_t>(end.clock));
     return out.take();
   }
+  std::string operator()(const KeyRequests& requests) const {
+    Writer out(ControlKind::kKeyRequests);
+    out.u32(static_cast<std::uint32_t>(requests.kind));
+    out.u32(requests.table);
+    out.items(requests.rows);
+    return out.take();
+  }
+  std::string operator()(const KeyAnswers& answers) const {
+    Writer out(ControlKind::kKeyAnswers);
+    out.u32(answers.table);
+    out.items(answers.answers);
+    return out.take();
+  }
 };
 
 Hello read_hello(Reader& in) {
@@ -144,7 +178,7 @@ Hello read_hello(Reader& in) {
   hello.pid = in.u32();
   hello.server = in.u32();
   hello.servers = in.u32();
-  in.u32();  // padding
+  hello.node = in.u32();
   hello.inbox_bytes = in.u64();
   hello.push_ring = in.descriptor();
   hello.inbox_credit = in.descriptor();
@@ -166,6 +200,7 @@ OpenTable read_open_table(Reader& in) {
   open.value_type = static_cast<ValueType>(in.u32());
   open.rows = in.u64();
   open.width = in.u32();
+  open.allocation = static_cast<Allocation>(in.u32());
   open.name = in.text(kMaxNameBytes);
   open.consistency = in.text(kMaxConsistencyBytes);
   return open;
@@ -185,6 +220,21 @@ Failed read_failed(Reader& in) {
   return failed;
 }
 
+KeyRequests read_key_requests(Reader& in) {
+  KeyRequests requests;
+  requests.kind = static_cast<KeyRequests::Kind>(in.u32());
+  requests.table = in.u32();
+  requests.rows = in.items<KeyRequests::Row>(KeyRequests::kMaxRows);
+  return requests;
+}
+
+KeyAnswers read_key_answers(Reader& in) {
+  KeyAnswers answers;
+  answers.table = in.u32();
+  answers.answers = in.items<KeyAnswers::Answer>(KeyAnswers::kMaxAnswers);
+  return answers;
+}
+
 absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
   switch (kind) {
     case ControlKind::kHello:
@@ -201,19 +251,46 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_failed(in);
     case ControlKind::kEndIteration:
       return EndIteration{static_cast<std::int64_t>(in.u64())};
+    case ControlKind::kKeyRequests:
+      return read_key_requests(in);
+    case ControlKind::kKeyAnswers:
+      return read_key_answers(in);
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
+}
+
+absl::Status check(const KeyRequests& requests) {
+  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kArrived) {
+    return absl::InvalidArgumentError(
+        fmt::format("a request of unknown kind {}", static_cast<std::uint32_t>(requests.kind)));
+  }
+  for (const KeyRequests::Row& row : requests.rows) {
+    if (row.epoch > SlotHeader::kMaxEpoch)
+      return absl::InvalidArgumentError(fmt::format("a request about epoch {}", row.epoch));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check(const KeyAnswers& answers) {
+  for (const KeyAnswers::Answer& answer : answers.answers) {
+    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kInstalled ||
+        answer.epoch > SlotHeader::kMaxEpoch) {
+      return absl::InvalidArgumentError(fmt::format("an answer of kind {} about epoch {}",
+                                                    static_cast<std::uint32_t>(answer.kind), answer.epoch));
+    }
+  }
+  return absl::OkStatus();
 }
 
 /// What no honest peer sends, whatever the job.
 absl::Status check(const ControlMessage& message) {
   if (const auto* hello = std::get_if<Hello>(&message)) {
     if (hello->workers == 0 || hello->workers > kMaxWorkers || hello->worker >= hello->workers ||
-        hello->server >= hello->servers) {
-      return absl::InvalidArgumentError(fmt::format("hello of worker {} of {} to server {} of {}",
-                                                    hello->worker, hello->workers, hello->server,
-                                                    hello->servers));
+        hello->server >= hello->servers || hello->node >= hello->servers) {
+      return absl::InvalidArgumentError(
+          fmt::format("hello of worker {} of {} to server {} of {}, its node being {}", hello->worker,
+                      hello->workers, hello->server, hello->servers, hello->node));
     }
   } else if (const auto* welcome = std::get_if<Welcome>(&message)) {
     if (welcome->lanes == 0 || welcome->lanes > kMaxLanes) {
@@ -221,15 +298,20 @@ absl::Status check(const ControlMessage& message) {
     }
   } else if (const auto* open = std::get_if<OpenTable>(&message)) {
     if (value_bytes(open->value_type) == 0 || open->rows == 0 || open->rows > kMaxRows || open->width == 0 ||
-        open->width > kMaxWidth) {
-      return absl::InvalidArgumentError(fmt::format("table \"{}\" of {} rows, width {}, value type {}",
-                                                    open->name, open->rows, open->width,
-                                                    static_cast<std::uint32_t>(open->value_type)));
+        open->width > kMaxWidth || open->allocation > Allocation::kDynamic) {
+      return absl::InvalidArgumentError(
+          fmt::format("table \"{}\" of {} rows, width {}, value type {}, allocation {}", open->name,
+                      open->rows, open->width, static_cast<std::uint32_t>(open->value_type),
+                      static_cast<std::uint32_t>(open->allocation)));
     }
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
     if (failed->code == 0) return absl::InvalidArgumentError("failure with the code of OK");
   } else if (const auto* end = std::get_if<EndIteration>(&message)) {
     if (end->clock < 0) return absl::InvalidArgumentError(fmt::format("end of clock {}", end->clock));
+  } else if (const auto* requests = std::get_if<KeyRequests>(&message)) {
+    return check(*requests);
+  } else if (const auto* answers = std::get_if<KeyAnswers>(&message)) {
+    return check(*answers);
   }
   return absl::OkStatus();
 }
@@ -269,7 +351,7 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
-      kind > static_cast<std::uint32_t>(BulkKind::kUpdatesAhead)) {
+      kind > static_cast<std::uint32_t>(BulkKind::kInstall)) {
     return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
   }
   return message;

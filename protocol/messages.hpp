@@ -2,7 +2,7 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// Goodbye, Failed, EndIteration. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
+// Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
 // server; rows and clocks to the worker. Every decode function takes bytes that anyone may have written and
 // checks all of them: INVALID_ARGUMENT.
 #pragma once
@@ -14,10 +14,12 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/partition.hpp"
+#include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
 
 namespace verbena::protocol {
@@ -26,7 +28,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kVersion = 5;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -54,6 +56,7 @@ struct Hello {
   std::uint32_t pid = 0;
   std::uint32_t server = 0;  ///< the rank that the worker believes to talk to
   std::uint32_t servers = 0;
+  std::uint32_t node = 0;         ///< the rank of the server that is the worker's own
   std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
   Descriptor push_ring;           ///< in the worker's memory
   Descriptor inbox_credit;        ///< in the worker's memory
@@ -67,6 +70,13 @@ struct Welcome {
   Descriptor push_credit;  ///< in the server's memory
 };
 
+/// Where a table's rows lie.
+enum class Allocation : std::uint32_t {
+  kStatic = 0,  ///< where the partition puts them
+  kDynamic =
+      1,  ///< in a slot (slot.hpp) of whichever server a worker has localized them to; at first as kStatic
+};
+
 /// Worker → server. Tables are numbered in the order in which they are opened.
 struct OpenTable {
   std::uint32_t table = 0;
@@ -74,6 +84,7 @@ struct OpenTable {
   std::uint64_t rows = 0;  ///< of the whole table
   std::uint32_t width = 0;
   std::string name;
+  Allocation allocation = Allocation::kStatic;
   std::string consistency;  ///< as consistency::to_string() writes it
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
@@ -81,7 +92,8 @@ struct OpenTable {
 /// Server → worker, the answer.
 struct TableOpened {
   std::uint32_t table = 0;
-  Descriptor shard;  ///< the server's rows, in key order, row_stride_bytes() apart
+  /// The server's rows, in key order, row_stride_bytes() apart; of a dynamic table all slots, slot_bytes() apart.
+  Descriptor shard;
 };
 
 /// Worker → server: leaves for good, having shipped everything.
@@ -99,7 +111,63 @@ struct EndIteration {
   std::int64_t clock = 0;
 };
 
-using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration>;
+/// Worker → server: about rows of a dynamic table.
+struct KeyRequests {
+  enum class Kind : std::uint32_t {
+    kLocate = 1,    ///< to the home: who owns it?
+    kLocalize = 2,  ///< to the home: this worker's node wants to own it
+    kHandOver = 3,  ///< to the owner at `epoch`: the home has given this worker the row's move
+    kArrived = 4,   ///< to the home, without an answer: this worker's node owns the row, at `epoch`
+  };
+  struct Row {
+    Key key = 0;
+    std::uint64_t epoch = 0;  ///< 0 where none is meant
+    friend bool operator==(const Row&, const Row&) = default;
+  };
+  static constexpr std::size_t kMaxRows = 128;
+
+  Kind kind = Kind::kLocate;
+  std::uint32_t table = 0;
+  std::vector<Row> rows;  ///< 1 to kMaxRows
+};
+static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
+
+/// Server → worker: one answer to each row of KeyRequests but kArrived, when it is known; and to pushes.
+struct KeyAnswers {
+  enum class Kind : std::uint32_t {
+    kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
+    kHere = 2,   ///< to a localize: `node`, which is the worker's own, owns it already, at `epoch`
+    kTake = 3,   ///< to a localize: the move is this worker's; it now asks server `node` to hand over
+    /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has ceased to own
+    /// at `epoch`, for this worker to take.
+    kTaken = 4,
+    /// To a hand-over: the server does not own the row at that epoch. Nobody who keeps the rules hears it.
+    kRefused = 5,
+    kMoved = 6,  ///< of the push with number `key` the record with index `node`: not applied, not owned here
+    /// The push with number `key`, of `epoch` records: all but those said to have moved have been applied.
+    kApplied = 7,
+    kInstalled = 8,  ///< the install with number `key`: the slots own
+  };
+  struct Answer {
+    Key key = 0;
+    Kind kind = Kind::kOwned;
+    std::uint32_t node = 0;
+    std::uint64_t epoch = 0;
+    friend bool operator==(const Answer&, const Answer&) = default;
+  };
+  static constexpr std::size_t kMaxAnswers = 128;
+
+  std::uint32_t table = 0;
+  std::vector<Answer> answers;  ///< 1 to kMaxAnswers
+};
+static_assert(sizeof(KeyAnswers::Answer) == 24 && std::is_trivially_copyable_v<KeyAnswers::Answer>);
+
+/// A worker that waits for more answers than this of one server breaks the rules. A push counts for its records and
+/// one more, an install for one.
+constexpr std::size_t kMaxOpenRequests = 65536;
+
+using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
+                                    KeyRequests, KeyAnswers>;
 
 [[nodiscard]] std::string encode(const ControlMessage& message);
 absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
@@ -119,6 +187,12 @@ enum class BulkKind : std::uint32_t {
   kRows = 4,
   kUnsubscribe = 5,   ///< worker → server: as kSubscribe; these rows are no longer to be pushed
   kUpdatesAhead = 6,  ///< as kUpdates; the worker is to hear of them as soon as they are applied
+  /// worker → server: `count` records of dynamic `table`, to be added to the rows that this server owns. `applied`
+  /// is a number for the answer.
+  kPush = 7,
+  /// worker → server, its own: as many slots as `count`, each with its key before it, that the worker has
+  /// taken; they own from now on. `applied` is a number for the answer.
+  kInstall = 8,
 };
 
 struct BulkHeader {

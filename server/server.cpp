@@ -10,12 +10,15 @@
 #include <cstring>
 #include <utility>
 
+#include "server/moving_shard.hpp"
 #include "transport/message_outbox.hpp"
 
 namespace verbena::server {
 
 namespace {
 
+/// Until a row's lock is looked at again: whoever holds it needs less, if he has a processor.
+constexpr auto kLockPatience = std::chrono::microseconds(20);
 // What the protocol lets through, the weights can take.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -44,6 +47,7 @@ struct Server::Peer {
 
   std::unique_ptr<transport::Connection> connection;
   std::uint32_t worker = kNoWorker;  ///< rank, after hello
+  std::uint32_t node = 0;            ///< the server that is its own
   bool left = false;                 ///< said goodbye
   bool closed = false;               ///< to be dropped
   transport::MessageOutbox control;
@@ -57,12 +61,16 @@ struct Server::Peer {
   std::vector<PushBuffer> push_buffers;
   std::deque<Flight> outgoing;   ///< what the ring had no room for yet
   std::deque<Flight> in_flight;  ///< sent, memory not reusable yet
+  /// About dynamic tables: what it does not know yet, and how many rows it waits for in all.
+  std::deque<std::pair<std::uint32_t, protocol::KeyAnswers::Answer>> answers;
+  std::size_t open_requests = 0;
   bool owes_credit = false;
   bool listed = false;  ///< in to_do_
 
   /// There is something to do that no event will tell of.
   [[nodiscard]] bool is_busy() const {
-    const bool waits = !control.empty() || !in_inbox.empty() || !outgoing.empty() || !in_flight.empty();
+    const bool waits =
+        !control.empty() || !answers.empty() || !in_inbox.empty() || !outgoing.empty() || !in_flight.empty();
     return connection && (waits || owes_credit || closed);
   }
   [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
@@ -117,6 +125,7 @@ bool Server::poll() {
   bool worked = count > 0;
   if (!push_budgets_.empty()) refill_budgets();
   take_outgoing();
+  worked |= try_again();
   // What is done for one may give others something to do.
   std::swap(to_do_, doing_);
   for (Peer* const peer : doing_) peer->listed = false;
@@ -145,6 +154,7 @@ void Server::list(Peer& peer) {
 bool Server::look_after(Peer& peer) {
   if (!peer.connection) return false;
   if (!peer.closed) peer.control.flush(*peer.connection);
+  send_answers(peer);
   bool worked = release_inbox(peer);
   if (peer.push_ring) worked |= send_outgoing(peer);
   return drop_if_closed(peer) || worked;
@@ -201,6 +211,8 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       on_goodbye(peer);
     } else if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
       status = on_end_iteration(peer, end->clock);
+    } else if (const auto* requests = std::get_if<protocol::KeyRequests>(&*message)) {
+      status = on_key_requests(peer, *requests);
     } else if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
       fail(absl::AbortedError(fmt::format("{} gave up: {}", peer.connection->peer_name(), failed->reason)));
     } else {
@@ -242,6 +254,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   peer.push_ring->set_ring(from_wire(hello.push_ring));
   peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
   peer.worker = hello.worker;
+  peer.node = hello.node;
   if (absl::Status status = create_push_buffers(peer); !status.ok()) return status;
   workers_[hello.worker] = &peer;
   reply(peer, protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
@@ -277,7 +290,8 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
   absl::StatusOr<const Shard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
   ++peer.tables_opened;
-  const std::size_t record = sizeof(protocol::BulkHeader) + protocol::record_bytes((*shard)->stride_bytes);
+  const std::size_t values = (*shard)->moving ? (*shard)->moving->slot_bytes() : (*shard)->stride_bytes;
+  const std::size_t record = sizeof(protocol::BulkHeader) + protocol::record_bytes(values);
   const std::size_t most = std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()),
                                     protocol::max_bulk_bytes(peer.push_ring->capacity_bytes()));
   if (record > most) {
@@ -285,6 +299,14 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
         fmt::format("a row of table \"{}\" needs {} bytes in a message, the rings of worker {} take {}: ask "
                     "for larger rings",
                     open.name, record, peer.worker, most));
+  }
+  if (const MovingShard* const moving = (*shard)->moving.get()) {
+    auto slots = peer.node == options_.rank ? peer.connection->grant_in_place(moving->region())
+                                            : peer.connection->grant(moving->region());
+    if (!slots.ok()) return slots.status();
+    reply(peer, protocol::TableOpened{.table = open.table,
+                                      .shard = to_wire(slots->slice(0, moving->size_bytes()))});
+    return absl::OkStatus();
   }
   auto region = peer.connection->grant(*(*shard)->region);
   if (!region.ok()) return region.status();
@@ -300,13 +322,14 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
     if (first == open) return shards_[open.table].get();
     return absl::InvalidArgumentError(fmt::format(
         "workers open table {} differently: \"{}\", {} rows of {} and \"{}\", {} rows of {}, or with "
-        "other values or another consistency",
+        "other values, another consistency or allocation",
         open.table, first.name, first.rows, first.width, open.name, open.rows, open.width));
   }
   auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers);
   if (!shard.ok()) return shard.status();
   shards_.push_back(std::move(*shard));
   const Shard* const opened = shards_.back().get();
+  if (opened->moving) moving_shards_.push_back(shards_.back().get());
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = opened});
   }
@@ -333,6 +356,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
   const Shard& shard = *shards_[header.table];
+  if (shard.moving) return on_moving_bulk(peer, *message, inbox);
   const protocol::KeyRange range = shard.lane_range(header.lane);
   LaneTask task{.worker = peer.worker, .message = *message, .inbox = &inbox};
   absl::Status status;
@@ -348,13 +372,101 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
     task.kind = LaneTask::Kind::kSubscribe;
     status = protocol::check_keys(*message, range);
   } else {
-    status = absl::InvalidArgumentError("sent rows, which only a server sends");
+    status = absl::InvalidArgumentError(
+        header.kind == protocol::BulkKind::kRows
+            ? "sent rows, which only a server sends"
+            : fmt::format("pushes into slots of table {}, which is static", header.table));
   }
   if (status.ok()) {
     inbox.users = 1;
     enqueue(header.lane, task);
   }
   return status;
+}
+
+absl::Status Server::on_moving_bulk(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
+  const protocol::BulkHeader& header = message.header;
+  MovingShard& moving = *shards_[header.table]->moving;
+  const Homes::Worker worker{.rank = peer.worker, .node = peer.node};
+  absl::Status status;
+  if (header.kind == protocol::BulkKind::kPush) {
+    status = count_open_requests(peer, std::size_t{header.count} + 1);
+    if (status.ok()) status = moving.on_push(worker, message, inbox, answers_);
+  } else if (header.kind == protocol::BulkKind::kInstall) {
+    status = count_open_requests(peer, 1);
+    if (status.ok()) status = moving.on_install(worker, message, answers_);
+  } else {
+    status =
+        absl::InvalidArgumentError(fmt::format("sent a message of kind {} for table {}, which is dynamic",
+                                               static_cast<std::uint32_t>(header.kind), header.table));
+  }
+  give_answers(header.table);
+  return status;
+}
+
+absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& requests) {
+  if (requests.table >= peer.tables_opened || !shards_[requests.table]->moving) {
+    return absl::InvalidArgumentError(
+        fmt::format("asks where rows of table {} are, which is not dynamic", requests.table));
+  }
+  absl::Status status;
+  if (requests.kind != protocol::KeyRequests::Kind::kArrived)
+    status = count_open_requests(peer, requests.rows.size());
+  if (status.ok()) {
+    status = shards_[requests.table]->moving->on_requests({.rank = peer.worker, .node = peer.node}, requests,
+                                                          answers_);
+  }
+  give_answers(requests.table);
+  return status;
+}
+
+absl::Status Server::count_open_requests(Peer& peer, std::size_t more) const {
+  peer.open_requests += more;
+  if (peer.open_requests <= protocol::kMaxOpenRequests) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("asks about {} rows at a time, expected at most {}",
+                                                peer.open_requests, protocol::kMaxOpenRequests));
+}
+
+/// To those to whom they are to go.
+void Server::give_answers(std::uint32_t table) {
+  for (const auto& [rank, answer] : answers_) {
+    Peer* const peer = workers_[rank];
+    if (peer == nullptr || peer->left || peer->closed) continue;
+    peer->answers.emplace_back(table, answer);
+    list(*peer);
+  }
+  answers_.clear();
+}
+
+/// As many as go: those that gather while the connection takes none go together.
+void Server::send_answers(Peer& peer) {
+  while (!peer.answers.empty() && peer.control.empty() && !peer.closed && !peer.left) {
+    protocol::KeyAnswers message{.table = peer.answers.front().first};
+    while (!peer.answers.empty() && peer.answers.front().first == message.table &&
+           message.answers.size() < protocol::KeyAnswers::kMaxAnswers) {
+      const protocol::KeyAnswers::Answer& answer = peer.answers.front().second;
+      if (answer.kind == protocol::KeyAnswers::Kind::kApplied) {
+        peer.open_requests -= static_cast<std::size_t>(answer.epoch) + 1;
+      } else if (answer.kind != protocol::KeyAnswers::Kind::kMoved) {
+        --peer.open_requests;
+      }
+      message.answers.push_back(answer);
+      peer.answers.pop_front();
+    }
+    reply(peer, message);
+  }
+  if (peer.closed || peer.left) peer.answers.clear();
+}
+
+bool Server::try_again() {
+  bool worked = false;
+  for (Shard* const shard : moving_shards_) {
+    if (!shard->moving->has_put_off()) continue;
+    if (!status_.ok()) shard->moving->forget_put_off();
+    worked |= shard->moving->try_again(answers_);
+    give_answers(shard->table.table);
+  }
+  return worked;
 }
 
 absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
@@ -456,6 +568,9 @@ void Server::fail(const absl::Status& why) {
 transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
+  const bool has_put_off = std::any_of(moving_shards_.begin(), moving_shards_.end(),
+                                       [](const Shard* shard) { return shard->moving->has_put_off(); });
+  if (has_put_off) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
 }
 

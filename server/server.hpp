@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "server/shard.hpp"
 #include "transport/message_ring.hpp"
@@ -75,6 +76,9 @@ class Server {
   void tell_end_of_iteration(Peer& peer);
   absl::Status on_notification(Peer& peer, std::uint32_t notification);
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
+  absl::Status on_moving_bulk(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
+  absl::Status on_key_requests(Peer& peer, const protocol::KeyRequests& requests);
+  absl::Status count_open_requests(Peer& peer, std::size_t more) const;
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
 
@@ -85,6 +89,9 @@ class Server {
   void reject(Peer& peer, const absl::Status& why);
   void fail(const absl::Status& why);
   void refill_budgets();
+  bool try_again();
+  void give_answers(std::uint32_t table);
+  void send_answers(Peer& peer);
   void take_outgoing();
   void list(Peer& peer);
   void forget_dropped();
@@ -97,6 +104,8 @@ class Server {
   const ServerOptions options_;
   ShardMemory memory_;
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<Shard*> moving_shards_;                ///< of dynamic tables
+  Homes::Answers answers_;                           ///< of one message; here, so that its memory stays
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "consistency/model.hpp"
+#include "server/moving_shard.hpp"
 
 namespace verbena::server {
 
@@ -15,6 +16,9 @@ constexpr std::size_t kArenaBytes = std::size_t{16} << 20;
 constexpr std::size_t kCacheLineBytes = 64;
 
 }  // namespace
+
+Shard::Shard() = default;
+Shard::~Shard() = default;
 
 absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenTable& table,
                                                            std::uint32_t server, std::uint32_t servers,
@@ -35,6 +39,12 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
   shard->range = protocol::RangePartition(table.rows, servers).range(server);
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
+  if (table.allocation == protocol::Allocation::kDynamic) {
+    auto moving = MovingShard::create(transport_, table, server, servers);
+    if (!moving.ok()) return moving.status();
+    shard->moving = std::move(*moving);
+    return shard;
+  }
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   if (absl::Status status = allocate(bytes, *shard); !status.ok()) return status;
   if (shard->rules.pushes_eagerly) {

@@ -14,15 +14,24 @@
 
 namespace verbena::server {
 
-/// Constant after construction, but for the rows, each of which is written by its lane only.
+class MovingShard;
+
+/// Constant after construction, but for the rows, each of which is written by its lane only, and `moving`.
 struct Shard {
+  Shard();
+  ~Shard();
+  Shard(const Shard&) = delete;
+  Shard& operator=(const Shard&) = delete;
+
   protocol::OpenTable table;
   consistency::Rules rules;
   std::size_t stride_bytes = 0;
   protocol::KeyRange range;        ///< the keys of this server
   protocol::RangePartition lanes;  ///< of [0, range.size())
-  std::span<std::byte> rows;       ///< in key order, stride_bytes apart
+  std::span<std::byte> rows;       ///< in key order, stride_bytes apart; empty where they move
   const transport::MemoryRegion* region = nullptr;
+  /// Of a dynamic table, whose rows no lane touches; else nullptr.
+  std::unique_ptr<MovingShard> moving;
 
   /// Of an eager table: for each row a bit a worker, in whole words of 64. Pages that nobody writes cost
   /// nothing. Each lane reads and writes those of its own rows.

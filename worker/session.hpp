@@ -12,12 +12,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "consistency/model.hpp"
+#include "protocol/messages.hpp"
 #include "protocol/partition.hpp"
 #include "transport/transport.hpp"
 
@@ -33,6 +35,7 @@ using consistency::Sequential;
 using consistency::Ssp;
 using consistency::Updates;
 using consistency::Vap;
+using protocol::Allocation;
 using protocol::Key;
 using protocol::KeyRange;
 
@@ -50,6 +53,9 @@ struct SessionOptions {
   std::vector<std::string> servers;
   std::uint32_t rank = 0;  ///< this worker, 0 ≤ rank < workers
   std::uint32_t workers = 1;
+  /// The rank of the server on this worker's host that is its own: rows of dynamic tables that it localizes go there.
+  /// nullopt: its rank modulo the number of servers.
+  std::optional<std::uint32_t> node = std::nullopt;
   ReadPath read_path = ReadPath::kAuto;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
@@ -74,6 +80,9 @@ struct TableOptions {
   std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
   std::uint32_t width = 0;  ///< values a row
   ConsistencyModel consistency = Ssp{};
+  /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers read and
+  /// change them in place. At present with Sequential only, and each server has memory for all rows.
+  Allocation allocation = Allocation::kStatic;
   /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
   std::uint64_t cache_rows = UINT64_MAX;
 };
@@ -97,7 +106,14 @@ struct SessionStatistics {
   /// VAP: how often, and how long in all, a push or a clock waited for its updates to be seen.
   std::uint64_t value_bound_waits = 0;
   double value_bound_waited_seconds = 0;
-  StalenessHistogram staleness;  ///< over all tables
+  StalenessHistogram staleness;  ///< over all tables but dynamic ones
+  /// Of dynamic tables. Locally: in place, on this worker's node.
+  std::uint64_t rows_pulled_locally = 0;
+  std::uint64_t rows_pulled_remotely = 0;
+  std::uint64_t rows_pushed_locally = 0;
+  std::uint64_t rows_pushed_remotely = 0;
+  std::uint64_t rows_localized = 0;   ///< moved here by this worker
+  std::uint64_t locations_asked = 0;  ///< rows that were not, or no longer, where this worker believed them
 };
 
 template <class Value>

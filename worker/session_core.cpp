@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "transport/shm/shm_transport.hpp"
+#include "worker/moving_rows.hpp"
 
 namespace verbena::worker {
 
@@ -37,6 +38,10 @@ absl::Status check(const SessionOptions& options) {
     return absl::InvalidArgumentError(fmt::format("worker {} of {}: expected 0 ≤ rank < workers ≤ {}",
                                                   options.rank, options.workers, protocol::kMaxWorkers));
   }
+  if (options.node && *options.node >= options.servers.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("node {} of {}: a node is the rank of a server", *options.node, options.servers.size()));
+  }
   if (!(options.update_budget_mb_per_s >= 0) || !std::isfinite(options.update_budget_mb_per_s)) {
     return absl::InvalidArgumentError(
         fmt::format("an update budget of {} MB/s: expected 0 or more", options.update_budget_mb_per_s));
@@ -59,6 +64,13 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": whole numbers cannot be weighted, as {} does", options.name,
                     consistency::to_string(options.consistency)));
+  }
+  if (options.allocation == protocol::Allocation::kDynamic &&
+      !std::holds_alternative<consistency::Sequential>(options.consistency)) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic, which needs sequential consistency, not {}: a row that moves "
+                    "is read where it lies",
+                    options.name, consistency::to_string(options.consistency)));
   }
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
@@ -163,6 +175,7 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
                                 .pid = static_cast<std::uint32_t>(::getpid()),
                                 .server = link.server,
                                 .servers = static_cast<std::uint32_t>(options_.servers.size()),
+                                .node = node(),
                                 .inbox_bytes = options_.inbox_bytes,
                                 .push_ring = to_wire(link.push_ring->descriptor()),
                                 .inbox_credit = to_wire(link.inbox->credit_descriptor())});
@@ -184,6 +197,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
                                        .rows = options.rows,
                                        .width = options.width,
                                        .name = options.name,
+                                       .allocation = options.allocation,
                                        .consistency = consistency::to_string(options.consistency)});
   }
   const auto opened = [&] {
@@ -285,6 +299,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     ended_clock_ = std::max(ended_clock_, end->clock);
     return absl::OkStatus();
   }
+  if (const auto* answers = std::get_if<protocol::KeyAnswers>(&*message)) return on_answers(link, *answers);
   if (std::holds_alternative<protocol::Goodbye>(*message) && left_) {
     link.said_goodbye = true;
     return absl::OkStatus();
@@ -300,6 +315,13 @@ absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notifi
   absl::Status status = message.ok() ? on_rows(link, *message) : message.status();
   link.push_ring->release();
   return status;
+}
+
+absl::Status SessionCore::on_answers(ServerLink& link, const protocol::KeyAnswers& answers) {
+  if (!status_.ok()) return absl::OkStatus();  // nobody waits any more
+  if (answers.table >= tables_.size() || tables_[answers.table]->moving() == nullptr)
+    return absl::InvalidArgumentError(fmt::format("told where rows of table {} are", answers.table));
+  return tables_[answers.table]->moving()->on_answers(link, answers);
 }
 
 absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
@@ -319,7 +341,7 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
                                                   view.shipped));
   }
   if (header.count > 0) {
-    if (header.table >= tables_.size())
+    if (header.table >= tables_.size() || tables_[header.table]->moving() != nullptr)
       return absl::InvalidArgumentError(fmt::format("sent rows of table {}", header.table));
     TableCore& table = *tables_[header.table];
     absl::Status status = table.on_rows(table.part(link.server, header.lane), message);
@@ -327,8 +349,9 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
   }
   view.min_clock = header.clock;
   view.applied = header.applied;
-  for (const std::unique_ptr<TableCore>& table : tables_)
-    table->forget_applied(table->part(link.server, header.lane));
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->moving() == nullptr) table->forget_applied(table->part(link.server, header.lane));
+  }
   start_epoch();
   return absl::OkStatus();
 }
@@ -349,6 +372,7 @@ void SessionCore::start(std::shared_ptr<PullOperation> operation, TableCore& tab
   running_.push_back({std::move(operation), &table});
 }
 
+/// True if there may be more to do at once.
 bool SessionCore::step_operations() {
   bool ended = false;
   for (auto it = running_.begin(); it != running_.end();) {
@@ -356,6 +380,7 @@ bool SessionCore::step_operations() {
       it->operation->status = status_;
       it->operation->ended = true;
     } else if (!it->table->step(*it->operation)) {
+      ended |= it->operation->spins;
       ++it;
       continue;
     }
@@ -395,9 +420,14 @@ absl::Status SessionCore::wait_for(PullOperation& operation) {
     absl::Status status =
         server != nullptr
             ? wait_until(changed, options_.timeout_ms,
-                         [&] { return fmt::format("{} to answer a pull", server->connection->peer_name()); })
+                         [&] {
+                           return fmt::format("{} to answer a {}", server->connection->peer_name(),
+                                              operation.what);
+                         })
             : wait_until(changed, options_.clock_timeout_ms, [&] {
-                return fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane());
+                return operation.waits_for_moves
+                           ? std::string("other workers to end moves of rows that it needs")
+                           : fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane());
               });
     if (!status.ok() && !operation.ended) return status;
   }
@@ -436,6 +466,27 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
       fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
   }
   return status_;
+}
+
+bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
+  using Kind = protocol::KeyRequests::Kind;
+  const std::size_t answers = requests.kind == Kind::kArrived ? 0 : requests.rows.size();
+  // What waits for other workers leaves room for what does not: for them to get on, this worker must be able to
+  // end the moves that it has begun.
+  const std::size_t most =
+      requests.kind == Kind::kHandOver ? protocol::kMaxOpenRequests : protocol::kMaxOpenRequests / 4;
+  if (!link.control.empty() || (answers > 0 && link.open_requests + answers > most)) return false;
+  link.open_requests += answers;
+  control(link, requests);
+  return true;
+}
+
+bool SessionCore::try_send(ServerLink& link, std::span<const std::byte> message,
+                           const transport::MemoryRegion& region) {
+  const transport::SendResult result = link.inbox->try_send(message, region);
+  if (result == transport::SendResult::kFailed && link.connection->status().ok())
+    fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
+  return result == transport::SendResult::kSent;
 }
 
 absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeader& header,
@@ -497,13 +548,23 @@ void SessionCore::end_iteration() {
   control(*links_.front(), protocol::EndIteration{clock_});
 }
 
+/// Until all operations under way have ended.
+absl::Status SessionCore::wait_for_operations(bool with_localizes) {
+  const auto concerned = [&](const Running& running) {
+    return with_localizes || running.table->moving() == nullptr ||
+           static_cast<const MovingOperation&>(*running.operation).kind != MovingOperation::Kind::kLocalize;
+  };
+  for (;;) {
+    const auto oldest = std::find_if(running_.begin(), running_.end(), concerned);
+    if (oldest == running_.end()) return status_;
+    const std::shared_ptr<PullOperation> operation = oldest->operation;
+    if (absl::Status status = wait_for(*operation); !status.ok()) return status;
+  }
+}
+
 absl::Status SessionCore::clock() {
   // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
-  while (!running_.empty()) {
-    const std::shared_ptr<PullOperation> oldest = running_.front().operation;
-    if (absl::Status status = wait_for(*oldest); !status.ok()) return status;
-  }
-  if (!status_.ok()) return status_;
+  if (absl::Status status = wait_for_operations(/*with_localizes=*/false); !status.ok()) return status;
   if (absl::Status status = ship_all(); !status.ok()) return status;
   if (absl::Status status = send_clock(); !status.ok()) return status;
   ++clock_;
@@ -569,6 +630,12 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
 
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
+  const bool moves = std::any_of(tables_.begin(), tables_.end(),
+                                 [](const auto& table) { return table->moving() != nullptr; });
+  if (moves) {
+    // A row that is on its way here must arrive, or nobody finds it.
+    if (absl::Status status = wait_for_operations(/*with_localizes=*/true); !status.ok()) return status;
+  }
   if (absl::Status status = ship_all(); !status.ok()) return status;
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {

@@ -54,8 +54,9 @@ struct ServerLink {
   SmallMessages small;
   std::optional<transport::TokenBucket> update_budget;
   transport::MessageOutbox control;
-  bool said_failed = false;   ///< the job has failed there
-  bool said_goodbye = false;  ///< or is gone: writes nothing into this worker's memory any more
+  std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come
+  bool said_failed = false;       ///< the job has failed there
+  bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
 };
 
 class SessionCore {
@@ -102,10 +103,18 @@ class SessionCore {
   bool may_ship_ahead(std::uint64_t rows);
   absl::Status send(ServerLink& link, std::span<const std::byte> message,
                     const transport::MemoryRegion& region);
+  /// Asks about rows of a dynamic table; false where that cannot be now: again later.
+  bool ask(ServerLink& link, const protocol::KeyRequests& requests);
+  /// As send(), without waiting: false where there is no room now.
+  bool try_send(ServerLink& link, std::span<const std::byte> message, const transport::MemoryRegion& region);
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
                           std::span<const std::uint64_t> words);
 
   [[nodiscard]] const SessionOptions& options() const { return options_; }
+  /// The rank of the server that is this worker's own.
+  [[nodiscard]] std::uint32_t node() const {
+    return options_.node.value_or(options_.rank % static_cast<std::uint32_t>(options_.servers.size()));
+  }
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
   /// Reads see all updates of clocks below this, whatever their table's model: the clock of the last barrier.
   [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
@@ -131,9 +140,11 @@ class SessionCore {
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
   absl::Status on_notification(ServerLink& link, std::uint32_t notification);
+  absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
   bool step_operations();
+  absl::Status wait_for_operations(bool with_localizes);
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
   [[nodiscard]] std::string slowest_lane() const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock);

@@ -1,7 +1,10 @@
 #include "worker/table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "worker/moving_pull_now.hpp"
 #include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
@@ -11,20 +14,38 @@ namespace verbena {
 namespace {
 
 using worker::KeySequence;
+using worker::MovingOperation;
+using worker::MovingRows;
 using worker::PullOperation;
 
-std::shared_ptr<PullOperation> make_pull(std::span<const Key> keys, std::byte* out) {
-  auto operation = std::make_shared<PullOperation>();
-  operation->key_copy.assign(keys.begin(), keys.end());
-  operation->keys = KeySequence(std::span<const Key>(operation->key_copy));
-  operation->out = out;
-  return operation;
+/// Pushes to a dynamic table that nobody waits for; the next one waits.
+constexpr std::size_t kMostPushesUnderWay = 16;
+
+void set_keys(PullOperation& operation, std::span<const Key> keys) {
+  operation.key_copy.assign(keys.begin(), keys.end());
+  operation.keys = KeySequence(std::span<const Key>(operation.key_copy));
+}
+void set_keys(PullOperation& operation, KeyRange range) {
+  operation.keys = KeySequence(range);
 }
 
-std::shared_ptr<PullOperation> make_pull(KeyRange range, std::byte* out) {
-  auto operation = std::make_shared<PullOperation>();
-  operation->keys = KeySequence(range);
+/// Of the keys from the index `next` on.
+template <class Keys>
+std::shared_ptr<PullOperation> make_pull(const worker::TableCore& table, Keys keys, std::size_t next,
+                                         std::byte* out) {
+  std::shared_ptr<PullOperation> operation;
+  if (table.moving() == nullptr) {
+    operation = std::make_shared<PullOperation>();
+  } else {
+    auto moving = std::make_shared<MovingOperation>();
+    moving->kind = MovingOperation::Kind::kPull;
+    moving->waits_for_moves = true;
+    for (std::size_t index = next; index < keys.size(); ++index) moving->todo.push_back(index);
+    operation = std::move(moving);
+  }
+  set_keys(*operation, keys);
   operation->out = out;
+  operation->next = next;
   return operation;
 }
 
@@ -73,12 +94,41 @@ absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, K
     return ready(session, table, KeySequence(keys), values);
   }
   session.counters().rows_pulled += sequence.size();
-  const std::size_t done = table.pull_now(sequence, 0, out.data());
+  MovingRows* const moving = table.moving();
+  const std::size_t done =
+      moving == nullptr ? table.pull_now(sequence, 0, out.data()) : moving->pull_now(sequence, 0, out.data());
   if (done == sequence.size()) return absl::OkStatus();
-  std::shared_ptr<PullOperation> operation = make_pull(keys, out.data());
-  operation->next = done;
+  std::shared_ptr<PullOperation> operation = make_pull(table, keys, done, out.data());
   session.start(operation, table);
   return session.wait_for(*operation);
+}
+
+/// To a dynamic table: what is not on this worker's node.
+template <class Keys>
+absl::Status push_moving(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                         std::span<const std::byte> updates, bool wait) {
+  const KeySequence sequence(keys);
+  session.counters().rows_pushed += sequence.size();
+  const std::size_t done = table.moving()->push_now(sequence, updates.data());
+  if (done == sequence.size()) return absl::OkStatus();
+  auto operation = std::make_shared<MovingOperation>();
+  operation->kind = MovingOperation::Kind::kPush;
+  operation->what = "push";
+  operation->waits_for_moves = true;
+  for (std::size_t index = done; index < sequence.size(); ++index) operation->todo.push_back(index);
+  operation->updates = updates.data();
+  set_keys(*operation, keys);
+  if (!wait) {
+    operation->update_copy.assign(updates.begin(), updates.end());
+    operation->updates = operation->update_copy.data();
+  }
+  table.moving()->begin_push(*operation);
+  session.start(operation, table);
+  if (wait) return session.wait_for(*operation);
+  return session.wait_until(
+      [&] { return table.moving()->pushes_under_way() <= kMostPushesUnderWay; },
+      session.options().clock_timeout_ms,
+      [&] { return fmt::format("pushes to table \"{}\" to be applied", table.options().name); });
 }
 
 template <class Keys>
@@ -87,6 +137,8 @@ absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, K
   const KeySequence sequence(keys);
   session.poll_sometimes(sequence.size());
   if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
+  if (table.moving() != nullptr) [[unlikely]]
+    return push_moving(session, table, keys, updates, wait);
   return table.push(sequence, updates.data(), wait);
 }
 
@@ -112,7 +164,7 @@ absl::StatusOr<std::shared_ptr<PullOperation>> start_pull(worker::SessionCore& s
                                                           const OperationOptions& options) {
   if (absl::Status status = ready(session, table, KeySequence(keys), values); !status.ok()) return status;
   session.counters().rows_pulled += keys.size();
-  std::shared_ptr<PullOperation> operation = make_pull(keys, out.data());
+  std::shared_ptr<PullOperation> operation = make_pull(table, keys, 0, out.data());
   operation->after = worker::Dependencies::of(options);
   session.start(operation, table);
   return operation;
@@ -126,6 +178,31 @@ absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, 
     if (absl::Status status = session.wait_for(*operation); !status.ok()) return status;
   }
   return push_rows(session, table, keys, updates, values, /*wait=*/false);
+}
+
+template <class Keys>
+absl::StatusOr<std::shared_ptr<PullOperation>> start_localize(worker::SessionCore& session,
+                                                              worker::TableCore& table, Keys keys,
+                                                              const OperationOptions& options) {
+  const KeySequence sequence(keys);
+  session.poll_sometimes(sequence.size());
+  if (absl::Status status = ready(session, table, sequence, sequence.size() * table.options().width);
+      !status.ok()) {
+    return status;
+  }
+  if (table.moving() == nullptr) {
+    return absl::FailedPreconditionError(fmt::format(
+        "table \"{}\" is static: only rows of a dynamic one can be localized", table.options().name));
+  }
+  auto operation = std::make_shared<MovingOperation>();
+  operation->kind = MovingOperation::Kind::kLocalize;
+  operation->what = "localize";
+  operation->waits_for_moves = true;
+  operation->after = worker::Dependencies::of(options);
+  set_keys(*operation, keys);
+  table.moving()->begin_localize(*operation);
+  session.start(operation, table);
+  return operation;
 }
 
 }  // namespace
@@ -175,6 +252,17 @@ template <class Value>
 Pending Table<Value>::push_async(KeyRange range, std::span<const Value> updates,
                                  const OperationOptions& options) {
   return Pending(push_after(*session_, *core_, range, std::as_bytes(updates), updates.size(), options));
+}
+
+template <class Value>
+Pending Table<Value>::localize(std::span<const Key> keys, const OperationOptions& options) {
+  auto localize = start_localize(*session_, *core_, keys, options);
+  return localize.ok() ? Pending(*session_, *std::move(localize)) : Pending(localize.status());
+}
+template <class Value>
+Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) {
+  auto localize = start_localize(*session_, *core_, range, options);
+  return localize.ok() ? Pending(*session_, *std::move(localize)) : Pending(localize.status());
 }
 
 template <class Value>

@@ -78,6 +78,13 @@ class Table {
                      const OperationOptions& options = {});
   Pending push_async(KeyRange range, std::span<const Value> updates, const OperationOptions& options = {});
 
+  /// Of a dynamic table: moves the rows to this worker's node, from wherever they are; ends when all have been there.
+  /// Rows that other workers want at the same time come when it is this worker's turn, and may have left again
+  /// since. It goes on, and others get on with these rows, whenever the session is used. Session::clock() does
+  /// not wait for it. FAILED_PRECONDITION for a static table.
+  Pending localize(std::span<const Key> keys, const OperationOptions& options = {});
+  Pending localize(KeyRange range, const OperationOptions& options = {});
+
   [[nodiscard]] std::uint64_t rows() const;
   [[nodiscard]] std::uint32_t width() const;
   /// Of the rows pulled so far.

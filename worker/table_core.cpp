@@ -9,6 +9,7 @@
 
 #include "protocol/importance.hpp"
 #include "transport/word_copy.hpp"
+#include "worker/moving_rows.hpp"
 #include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
 
@@ -99,10 +100,15 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
                    !rules_.acknowledges_at_once()),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()) {
   staleness_.reads_by_lag.resize(kHistogramBins);
+  if (options.allocation == protocol::Allocation::kDynamic)
+    moving_ = std::make_unique<MovingRows>(session, *this);
 }
+
+TableCore::~TableCore() = default;
 
 absl::Status TableCore::add_parts(ServerLink& link, const transport::RemoteDescriptor& shard,
                                   protocol::KeyRange keys) {
+  if (moving_ != nullptr) return moving_->add_server(link, shard);
   const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
   const protocol::RangePartition lanes(keys.size(), lane_count);
   first_part_.push_back(parts_.size());
@@ -351,6 +357,7 @@ bool TableCore::step(PullOperation& operation) {
     }
     operation.after.pop_back();
   }
+  if (moving_ != nullptr) return moving_->step(static_cast<MovingOperation&>(operation));
   post_reads(operation);
   if (operation.reading > 0 || !operation.unposted.empty()) return false;
   operation.awaited = nullptr;

@@ -17,6 +17,7 @@
 
 namespace verbena::worker {
 
+class MovingRows;
 class SessionCore;
 struct ServerLink;
 
@@ -102,6 +103,9 @@ struct PullOperation {
   std::optional<LocalSpan> staging;
   /// Whose answer to a request the pull waits for; nullptr where it waits for other workers' clocks.
   const ServerLink* awaited = nullptr;
+  bool waits_for_moves = false;  ///< else for clocks, where `awaited` is nullptr
+  const char* what = "pull";     ///< for messages
+  bool spins = false;            ///< waits for what no event tells of: to be stepped again at once
   bool ended = false;
   absl::Status status;
 };
@@ -110,10 +114,12 @@ class TableCore {
  public:
   TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options,
             protocol::ValueType type);
-  virtual ~TableCore() = default;
+  virtual ~TableCore();
 
-  /// Called once every server has opened its shard.
+  /// Called once every server has opened its shard, server by server.
   absl::Status add_parts(ServerLink& link, const transport::RemoteDescriptor& shard, protocol::KeyRange keys);
+  /// Of a dynamic table, which has no parts; else nullptr.
+  [[nodiscard]] MovingRows* moving() const { return moving_.get(); }
 
   [[nodiscard]] const TableOptions& options() const { return options_; }
   [[nodiscard]] const consistency::Rules& rules() const { return rules_; }
@@ -195,6 +201,7 @@ class TableCore {
   std::size_t last_ahead_ = 0;                ///< the part that has last shipped ahead
   Part* last_part_ = nullptr;
   StalenessHistogram staleness_;  ///< of the reads so far
+  std::unique_ptr<MovingRows> moving_;
 
  private:
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);

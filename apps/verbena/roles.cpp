@@ -103,9 +103,12 @@ absl::Status train(Application& application, const JobOptions& job, std::uint32_
   if (!transport.ok()) return transport.status();
   absl::StatusOr<std::vector<std::string>> addresses = servers.addresses();
   if (!addresses.ok()) return addresses.status();
+  // A process's threads are of one node.
+  const auto node = static_cast<std::uint32_t>(worker / job.threads % addresses->size());
   const SessionOptions options{.servers = *std::move(addresses),
                                .rank = worker,
                                .workers = job.total_workers(),
+                               .node = node,
                                .read_path = read_path_of(job),
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};

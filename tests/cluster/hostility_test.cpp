@@ -34,6 +34,13 @@ const protocol::OpenTable kTable = {.table = 0,
                                     .width = 2,
                                     .name = "rows",
                                     .consistency = "bsp"};
+const protocol::OpenTable kDynamicTable = {.table = 1,
+                                           .value_type = protocol::ValueType::kFloat,
+                                           .rows = 10,
+                                           .width = 2,
+                                           .name = "moving",
+                                           .allocation = protocol::Allocation::kDynamic,
+                                           .consistency = "sequential"};
 const TableOptions kSameTable = {.name = "rows", .rows = 10, .width = 2, .consistency = Bsp{}};
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
@@ -208,6 +215,26 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   const auto control = [](const protocol::ControlMessage& message) {
     return [message](Peer& peer) { peer.say(message); };
   };
+  using protocol::KeyRequests;
+  const auto open_dynamic = [](Peer& peer) {
+    peer.say(kDynamicTable);
+    EXPECT_EQ(peer.hear<protocol::TableOpened>().table, 1U);
+  };
+  const auto about_dynamic = [&](const protocol::ControlMessage& message) {
+    return [=](Peer& peer) {
+      open_dynamic(peer);
+      peer.say(message);
+    };
+  };
+  const auto dynamic_bulk = [&](const BulkHeader& header, const std::string& payload) {
+    return [=](Peer& peer) {
+      open_dynamic(peer);
+      peer.send(header, payload);
+    };
+  };
+  protocol::OpenTable with_clocks = kDynamicTable;
+  with_clocks.consistency = "ssp:1";
+  const std::string slot = key_bytes(3) + key_bytes(std::uint64_t{1} << 24) + key_bytes(0);
   protocol::OpenTable other_table = kTable;
   other_table.table = 7;
   const std::vector<Case> cases = {
@@ -238,6 +265,20 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
        }},
       {"key 10", bulk({.kind = BulkKind::kSubscribe, .count = 1}, key_bytes(10))},
       {"expected 2 keys", bulk({.kind = BulkKind::kSubscribe, .count = 2}, key_bytes(3))},
+      {"needs sequential consistency", control(with_clocks)},
+      {"which is not dynamic", control(KeyRequests{.table = 0, .rows = {{3, 0}}})},
+      {"which is not dynamic", control(KeyRequests{.table = 1, .rows = {{3, 0}}})},
+      {"about key 10", about_dynamic(KeyRequests{.table = 1, .rows = {{3, 0}, {10, 0}}})},
+      {"about key 10",
+       about_dynamic(KeyRequests{.kind = KeyRequests::Kind::kHandOver, .table = 1, .rows = {{10, 0}}})},
+      {"key 3 has arrived",
+       about_dynamic(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 1, .rows = {{3, 1}}})},
+      {"which is static", bulk({.kind = BulkKind::kPush, .count = 1}, record(3))},
+      {"which is dynamic", dynamic_bulk({.kind = BulkKind::kUpdates, .table = 1, .count = 1}, record(3))},
+      {"key 10", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 1}, record(10))},
+      {"expected 2 records", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 2}, record(3))},
+      {"expected 1 records", dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, record(3))},
+      {"owned here already", dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, slot)},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);

@@ -18,7 +18,7 @@ constexpr int kRounds = verbena::testing::rounds(200'000);
 
 std::vector<std::string> extreme_numbers() {
   std::vector<std::string> all = verbena::testing::bytes_of_each<std::uint32_t>(
-      {0, 1, 2, 3, 4, 5, 6, 7, kVersion + 1, kMaxLanes + 1, kMaxWorkers + 1, kMaxWidth + 1, 1U << 31U,
+      {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, kVersion + 1, kMaxLanes + 1, kMaxWorkers + 1, kMaxWidth + 1, 1U << 31U,
        std::numeric_limits<std::uint32_t>::max()});
   for (std::string& large :
        verbena::testing::bytes_of_each<std::uint64_t>({0, 1, kMaxRows, kMaxRows + 1, std::uint64_t{1} << 63U,
@@ -34,6 +34,7 @@ struct PossibleFields {
     EXPECT_LT(hello.worker, hello.workers);
     EXPECT_LE(hello.workers, kMaxWorkers);
     EXPECT_LT(hello.server, hello.servers);
+    EXPECT_LT(hello.node, hello.servers);
   }
   void operator()(const Welcome& welcome) const {
     EXPECT_GE(welcome.lanes, 1U);
@@ -44,6 +45,7 @@ struct PossibleFields {
     EXPECT_TRUE(open.rows >= 1 && open.rows <= kMaxRows) << open.rows;
     EXPECT_TRUE(open.width >= 1 && open.width <= kMaxWidth) << open.width;
     EXPECT_LE(open.name.size(), kMaxNameBytes);
+    EXPECT_LE(open.allocation, Allocation::kDynamic);
   }
   void operator()(const Failed& failed) const {
     EXPECT_NE(failed.code, 0U) << "no failure is OK";
@@ -52,6 +54,18 @@ struct PossibleFields {
   void operator()(const TableOpened& /*opened*/) const {}
   void operator()(const Goodbye& /*goodbye*/) const {}
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
+  void operator()(const KeyRequests& requests) const {
+    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kArrived);
+    EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= KeyRequests::kMaxRows);
+    for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
+  }
+  void operator()(const KeyAnswers& answers) const {
+    EXPECT_TRUE(!answers.answers.empty() && answers.answers.size() <= KeyAnswers::kMaxAnswers);
+    for (const KeyAnswers::Answer& answer : answers.answers) {
+      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kInstalled);
+      EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
+    }
+  }
 };
 
 TEST(ProtocolFuzz, ControlMessages) {
@@ -66,7 +80,11 @@ TEST(ProtocolFuzz, ControlMessages) {
                         .name = "topic words",
                         .consistency = "essp:4"}),
        encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
-       encode(Failed{.code = 14, .reason = "worker 2 is gone"}), encode(EndIteration{.clock = 9})},
+       encode(Failed{.code = 14, .reason = "worker 2 is gone"}), encode(EndIteration{.clock = 9}),
+       encode(KeyRequests{.kind = KeyRequests::Kind::kHandOver, .table = 3, .rows = {{7, 1}, {9, 2}}}),
+       encode(KeyAnswers{
+           .table = 3,
+           .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTake, .node = 1, .epoch = 5}, {.key = 8}}})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};
@@ -110,11 +128,13 @@ std::string example_counts(std::uint64_t processed, std::uint64_t planned) {
 TEST(ProtocolFuzz, BulkMessages) {
   constexpr std::size_t kStrideBytes = 16;
   constexpr KeyRange kRange{100, 108};
-  Mutator mutator(2,
-                  {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0),
-                   example_counts(3, 9), bulk(BulkKind::kSubscribe, 5, 0, 103),
-                   bulk(BulkKind::kUnsubscribe, 1, 0, 100), bulk(BulkKind::kRows, 2, kStrideBytes, 106)},
-                  extreme_numbers());
+  Mutator mutator(
+      2,
+      {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0), example_counts(3, 9),
+       bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kUnsubscribe, 1, 0, 100),
+       bulk(BulkKind::kRows, 2, kStrideBytes, 106), bulk(BulkKind::kPush, 2, kStrideBytes, 101),
+       bulk(BulkKind::kInstall, 2, kStrideBytes, 104)},
+      extreme_numbers());
   GuardedMemory memory;
   int records = 0;
   int keys = 0;
@@ -126,8 +146,7 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates &&
-                message->header.kind <= BulkKind::kUpdatesAhead);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kInstall);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     if (check_records(*message, kStrideBytes, kRange).ok()) {
       ++records;

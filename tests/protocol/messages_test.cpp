@@ -21,7 +21,15 @@ OpenTable open_table() {
           .rows = 1000,
           .width = 50,
           .name = "topic words",
+          .allocation = Allocation::kDynamic,
           .consistency = "essp:4"};
+}
+
+KeyRequests requests() {
+  return {.kind = KeyRequests::Kind::kHandOver, .table = 3, .rows = {{7, 1}, {9, SlotHeader::kMaxEpoch}}};
+}
+KeyAnswers answers() {
+  return {.table = 3, .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTaken, .node = 1, .epoch = 5}}};
 }
 
 std::vector<ControlMessage> one_of_each() {
@@ -30,6 +38,7 @@ std::vector<ControlMessage> one_of_each() {
                 .pid = 99,
                 .server = 0,
                 .servers = 2,
+                .node = 1,
                 .inbox_bytes = 4096,
                 .push_ring = {1, 2, 3},
                 .inbox_credit = {4, 5, 6}},
@@ -38,7 +47,9 @@ std::vector<ControlMessage> one_of_each() {
           TableOpened{.table = 3, .shard = {14, 15, 16}},
           Goodbye{},
           Failed{.code = 14, .reason = "worker 2 is gone"},
-          EndIteration{.clock = 77}};
+          EndIteration{.clock = 77},
+          requests(),
+          answers()};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -56,8 +67,54 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\4\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\5\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
+}
+
+TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
+  using namespace std::string_literals;
+  EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
+            "VRBN\5\0\0\0\10\0\0\0\0\0\0\0"
+            "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0"s);
+  EXPECT_EQ(encode(answers()),
+            "VRBN\5\0\0\0\11\0\0\0\0\0\0\0"
+            "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0"s);
+  // A message of the most rows or answers is no longer than a transport takes.
+  EXPECT_LE(encode(KeyRequests{.rows = std::vector<KeyRequests::Row>(KeyRequests::kMaxRows)}).size(), 4096U);
+  EXPECT_LE(encode(KeyAnswers{.answers = std::vector<KeyAnswers::Answer>(KeyAnswers::kMaxAnswers)}).size(),
+            4096U);
+}
+
+TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
+  const auto refused = [](const ControlMessage& message) {
+    return !decode_control(bytes_of(encode(message))).ok();
+  };
+  for (const std::uint32_t kind : {0U, 5U, UINT32_MAX}) {
+    KeyRequests strange = requests();
+    strange.kind = static_cast<KeyRequests::Kind>(kind);
+    EXPECT_TRUE(refused(strange)) << kind;
+  }
+  for (const std::uint32_t kind : {0U, 9U, UINT32_MAX}) {
+    KeyAnswers strange = answers();
+    strange.answers[0].kind = static_cast<KeyAnswers::Kind>(kind);
+    EXPECT_TRUE(refused(strange)) << kind;
+  }
+  KeyRequests late = requests();
+  late.rows[0].epoch = SlotHeader::kMaxEpoch + 1;
+  EXPECT_TRUE(refused(late));
+  KeyAnswers later = answers();
+  later.answers[0].epoch = SlotHeader::kMaxEpoch + 1;
+  EXPECT_TRUE(refused(later));
+  KeyRequests none = requests();
+  none.rows.clear();
+  EXPECT_TRUE(refused(none));
+  none.rows.resize(KeyRequests::kMaxRows + 1);
+  EXPECT_TRUE(refused(none));
+  KeyAnswers nothing = answers();
+  nothing.answers.clear();
+  EXPECT_TRUE(refused(nothing));
+  nothing.answers.resize(KeyAnswers::kMaxAnswers + 1, answers().answers[0]);
+  EXPECT_TRUE(refused(nothing));
 }
 
 TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
@@ -85,10 +142,11 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 0, .servers = 1}));
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = kMaxWorkers + 1, .servers = 1}));
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .server = 1, .servers = 1}));
+  EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .servers = 1, .node = 1}));
   EXPECT_TRUE(refused(Welcome{.lanes = 0}));
   EXPECT_TRUE(refused(EndIteration{.clock = -1}));
   EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));
-  for (OpenTable open : {open_table(), open_table(), open_table(), open_table()}) {
+  for (OpenTable open : {open_table(), open_table(), open_table(), open_table(), open_table()}) {
     static int field = 0;
     switch (field++) {
       case 0:
@@ -99,6 +157,9 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
         break;
       case 2:
         open.width = 0;
+        break;
+      case 3:
+        open.allocation = static_cast<Allocation>(2);
         break;
       default:
         open.value_type = static_cast<ValueType>(77);

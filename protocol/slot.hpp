@@ -1,0 +1,98 @@
+// A row of a dynamic table where it lies. Each server has a slot for every key of the table, at a place computed
+// from the key; one of them owns the row at a time.
+//
+//   slot = header, 8 bytes, and the values, one stride
+//
+//   bits 0–15   who holds the row's lock: 0 nobody, a worker's rank + 1, or kServer
+//   bit  16     this server owns the row
+//   bits 24–63  the epoch: how often the row had moved when this server came to own it
+//
+// A slot of zeros has never owned its row. Who changes what: values change only under the lock; the lock is taken
+// only in a slot that owns; a slot ceases to own only when its own server says so, while nobody holds the lock;
+// it comes to own by the one worker to which the home has given the move (or by its server on that worker's
+// behalf), which has written the values before. So the values of a slot that has ceased to own stay as they
+// were until it owns again.
+//
+// The server and all workers of its node do this at the same time, in memory that they share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena::protocol {
+
+class SlotHeader {
+ public:
+  static constexpr std::uint32_t kServer = 0xffff;  ///< as a holder
+  static constexpr std::uint64_t kMaxEpoch = (std::uint64_t{1} << 40) - 1;
+
+  constexpr SlotHeader() = default;
+  constexpr explicit SlotHeader(std::uint64_t bits) : bits_(bits) {}
+  /// REQUIRES: epoch ≤ kMaxEpoch.
+  static constexpr SlotHeader owned(std::uint64_t epoch) { return SlotHeader(epoch << 24 | kOwned); }
+  static constexpr SlotHeader moved(std::uint64_t epoch) { return SlotHeader(epoch << 24); }
+
+  [[nodiscard]] constexpr bool is_owned() const { return (bits_ & kOwned) != 0; }
+  [[nodiscard]] constexpr bool is_owned_at(std::uint64_t epoch) const {
+    return is_owned() && this->epoch() == epoch;
+  }
+  [[nodiscard]] constexpr std::uint32_t holder() const { return static_cast<std::uint32_t>(bits_ & kHolder); }
+  [[nodiscard]] constexpr std::uint64_t epoch() const { return bits_ >> 24; }
+  [[nodiscard]] constexpr SlotHeader held_by(std::uint32_t holder) const {
+    return SlotHeader((bits_ & ~kHolder) | holder);
+  }
+  [[nodiscard]] constexpr std::uint64_t bits() const { return bits_; }
+  friend constexpr bool operator==(SlotHeader, SlotHeader) = default;
+
+ private:
+  static constexpr std::uint64_t kHolder = 0xffff;
+  static constexpr std::uint64_t kOwned = std::uint64_t{1} << 16;
+  std::uint64_t bits_ = 0;
+};
+static_assert(sizeof(SlotHeader) == 8);
+
+constexpr std::size_t slot_bytes(std::size_t stride_bytes) {
+  return sizeof(SlotHeader) + stride_bytes;
+}
+
+inline std::byte* slot_values(std::byte* slot) {
+  return slot + sizeof(SlotHeader);
+}
+inline const std::byte* slot_values(const std::byte* slot) {
+  return slot + sizeof(SlotHeader);
+}
+
+/// Acquire: what is read of the values afterwards is as new as the header, or newer.
+inline SlotHeader load_header(const std::byte* slot) {
+  return SlotHeader(__atomic_load_n(reinterpret_cast<const std::uint64_t*>(slot), __ATOMIC_ACQUIRE));
+}
+/// Release: who sees it sees the values as written before. Also gives the lock back.
+inline void store_header(std::byte* slot, SlotHeader header) {
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(slot), header.bits(), __ATOMIC_RELEASE);
+}
+/// From `from` to `to`, unless somebody has changed it meanwhile.
+inline bool change_header(std::byte* slot, SlotHeader from, SlotHeader to) {
+  std::uint64_t expected = from.bits();
+  return __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(slot), &expected, to.bits(),
+                                     /*weak=*/false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+enum class LockResult : std::uint8_t { kLocked, kBusy, kNotOwned };
+
+/// Tries once. kLocked: `header` is what store_header() gives back.
+inline LockResult try_lock(std::byte* slot, std::uint32_t holder, SlotHeader& header) {
+  header = load_header(slot);
+  if (!header.is_owned()) return LockResult::kNotOwned;
+  if (header.holder() != 0 || !change_header(slot, header, header.held_by(holder))) return LockResult::kBusy;
+  return LockResult::kLocked;
+}
+
+/// The slot ceases to own its row, if it does at this epoch. Tries once.
+inline LockResult try_hand_over(std::byte* slot, std::uint64_t epoch) {
+  const SlotHeader header = load_header(slot);
+  if (!header.is_owned_at(epoch)) return LockResult::kNotOwned;
+  return header.holder() == 0 && change_header(slot, header, SlotHeader::moved(epoch)) ? LockResult::kLocked
+                                                                                       : LockResult::kBusy;
+}
+
+}  // namespace verbena::protocol

@@ -1,0 +1,85 @@
+// Who owns which row of a dynamic table: what a home knows of its keys, and the order in which it lets them move.
+//
+// A key is settled, or on its way to a node. While it is on its way, whoever asks for it waits in line; when it
+// has arrived, they are answered in the order in which they came, until one of them moves it on: then the rest
+// waits for that move. So a localize is honoured after all moves before it, nobody is forgotten, and there is
+// one mover at a time.
+//
+// Pure rules: no I/O. Thread safety: none; one owner.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "protocol/messages.hpp"
+
+namespace verbena::server {
+
+class Homes {
+ public:
+  static constexpr std::uint32_t kMaxNodes = 1 << 24;
+
+  struct Worker {
+    std::uint32_t rank = 0;
+    std::uint32_t node = 0;
+  };
+  /// kOwned or kHere, or kTake to whoever is to move the row now.
+  struct Answer {
+    std::uint32_t worker = 0;
+    protocol::KeyAnswers::Answer answer;
+  };
+  using Answers = std::vector<Answer>;
+
+  /// All keys are settled, at `home` and epoch 0. RESOURCE_EXHAUSTED where memory is short.
+  static absl::StatusOr<Homes> create(protocol::KeyRange keys, std::uint32_t home);
+
+  // REQUIRES: the key is one of `keys`. Each locate() and localize() adds one answer to `answers`, its own or, at a
+  // later call, that of one in line.
+  void locate(protocol::Key key, std::uint32_t worker, Answers& answers);
+  void localize(protocol::Key key, const Worker& worker, Answers& answers);
+  /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
+  absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+
+  [[nodiscard]] std::size_t moving() const { return moves_.size(); }
+
+ private:
+  struct Waiting {
+    Worker worker;
+    bool localizes = false;
+  };
+  struct Move {
+    Worker mover;
+    std::deque<Waiting> line;
+  };
+  struct Place {
+    std::uint32_t node = 0;
+    std::uint64_t epoch = 0;
+  };
+  /// By key; 0 stands for the home at epoch 0, so that pages of keys that never moved cost nothing.
+  using Places = std::unique_ptr<std::uint64_t[], decltype(&std::free)>;
+
+  Homes(protocol::KeyRange keys, std::uint32_t home, Places places)
+      : keys_(keys), home_(home), places_(std::move(places)) {}
+  [[nodiscard]] Place place(protocol::Key key) const {
+    const std::uint64_t packed = places_[key - keys_.first];
+    if (packed == 0) return {home_, 0};
+    return {static_cast<std::uint32_t>(packed % kMaxNodes), packed / kMaxNodes};
+  }
+  void set_place(protocol::Key key, const Place& place) {
+    places_[key - keys_.first] = place.epoch * kMaxNodes + place.node;
+  }
+  [[nodiscard]] Answer answer(protocol::Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
+
+  protocol::KeyRange keys_;
+  std::uint32_t home_;
+  Places places_;
+  absl::flat_hash_map<protocol::Key, Move> moves_;
+};
+
+}  // namespace verbena::server

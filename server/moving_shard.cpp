@@ -1,0 +1,211 @@
+#include "server/moving_shard.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "consistency/model.hpp"
+#include "protocol/slot.hpp"
+#include "transport/word_copy.hpp"
+
+namespace verbena::server {
+
+using protocol::Key;
+using protocol::KeyAnswers;
+using protocol::KeyRange;
+using protocol::KeyRequests;
+using protocol::LockResult;
+using protocol::SlotHeader;
+
+absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Transport& transport,
+                                                                 const protocol::OpenTable& table,
+                                                                 std::uint32_t server,
+                                                                 std::uint32_t servers) {
+  const absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
+  if (!model.ok() || !std::holds_alternative<consistency::Sequential>(*model)) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic, which needs sequential consistency, not {}: a row that moves "
+                    "is read where it lies",
+                    table.name, table.consistency));
+  }
+  if (servers > Homes::kMaxNodes) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic, which works with up to {} servers, not {}", table.name,
+                    Homes::kMaxNodes, servers));
+  }
+  const std::size_t slot_bytes =
+      protocol::slot_bytes(protocol::row_stride_bytes(table.value_type, table.width));
+  const std::size_t bytes = table.rows > SIZE_MAX / 8 / slot_bytes ? SIZE_MAX : table.rows * slot_bytes;
+  auto region = transport.allocate_region(bytes, transport::Access::kRemoteReadHostWrite);
+  if (!region.ok()) {
+    return absl::Status(region.status().code(),
+                        fmt::format("dynamic table \"{}\" needs {} bytes on each server: {}", table.name,
+                                    bytes, std::string(region.status().message())));
+  }
+  auto homes = Homes::create(protocol::RangePartition(table.rows, servers).range(server), server);
+  if (!homes.ok()) return homes.status();
+  return std::unique_ptr<MovingShard>(
+      new MovingShard(table, server, servers, std::move(*homes), std::move(*region)));
+}
+
+MovingShard::MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
+                         std::unique_ptr<transport::MemoryRegion> region)
+    : table_(std::move(table)),
+      server_(server),
+      stride_bytes_(protocol::row_stride_bytes(table_.value_type, table_.width)),
+      slot_bytes_(protocol::slot_bytes(stride_bytes_)),
+      home_keys_(protocol::RangePartition(table_.rows, servers).range(server)),
+      homes_(std::move(homes)),
+      region_(std::move(region)) {
+  for (Key key = home_keys_.first; key < home_keys_.last; ++key)
+    protocol::store_header(slot(key), SlotHeader::owned(0));
+}
+
+absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequests& requests,
+                                      Homes::Answers& answers) {
+  const bool for_home = requests.kind != KeyRequests::Kind::kHandOver;
+  const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table_.rows};
+  for (const KeyRequests::Row& row : requests.rows) {
+    if (row.key - keys.first >= keys.size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("a request of kind {} about key {}, expected {} to below {}",
+                      static_cast<std::uint32_t>(requests.kind), row.key, keys.first, keys.last));
+    }
+    const std::size_t first = answers.size();
+    switch (requests.kind) {
+      case KeyRequests::Kind::kLocate:
+        homes_.locate(row.key, worker.rank, answers);
+        break;
+      case KeyRequests::Kind::kLocalize:
+        homes_.localize(row.key, worker, answers);
+        break;
+      case KeyRequests::Kind::kArrived:
+        if (absl::Status status = homes_.arrived(row.key, worker.rank, row.epoch, answers); !status.ok())
+          return status;
+        break;
+      case KeyRequests::Kind::kHandOver:
+        if (PutOff request{.worker = worker.rank, .row = row}; !hand_over(request, answers))
+          put_off_.push_back(request);
+        break;
+    }
+    take_here(answers, first);
+  }
+  return absl::OkStatus();
+}
+
+void MovingShard::take_here(Homes::Answers& answers, std::size_t first) const {
+  for (std::size_t i = first; i < answers.size(); ++i) {
+    KeyAnswers::Answer& answer = answers[i].answer;
+    if (answer.kind == KeyAnswers::Kind::kTake && answer.node == server_ &&
+        protocol::try_hand_over(slot(answer.key), answer.epoch) == LockResult::kLocked) {
+      answer.kind = KeyAnswers::Kind::kTaken;
+    }
+  }
+}
+
+bool MovingShard::hand_over(const PutOff& request, Homes::Answers& answers) const {
+  const auto [key, epoch] = request.row;
+  const LockResult result = protocol::try_hand_over(slot(key), epoch);
+  if (result == LockResult::kBusy) return false;
+  const bool taken = result == LockResult::kLocked;
+  answers.push_back({request.worker,
+                     {.key = key,
+                      .kind = taken ? KeyAnswers::Kind::kTaken : KeyAnswers::Kind::kRefused,
+                      .node = server_,
+                      .epoch = epoch}});
+  return true;
+}
+
+absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::BulkMessage& message,
+                                  InboxMessage& inbox, Homes::Answers& answers) {
+  if (absl::Status status = protocol::check_records(message, stride_bytes_, {0, table_.rows}); !status.ok())
+    return status;
+  PutOff request{.worker = worker.rank, .push = message, .inbox = &inbox};
+  inbox.users = 1;
+  if (push(request, answers)) {
+    inbox.users = 0;
+  } else {
+    put_off_.push_back(request);
+  }
+  return absl::OkStatus();
+}
+
+bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
+  const protocol::BulkHeader& header = request.push.header;
+  for (std::uint32_t& i = request.next; i < header.count; ++i) {
+    const Key key = protocol::record_key(request.push.payload, stride_bytes_, i);
+    // Checked when it came, but the worker can still write there.
+    if (key >= table_.rows) [[unlikely]]
+      continue;
+    SlotHeader owned;
+    const LockResult result = protocol::try_lock(slot(key), SlotHeader::kServer, owned);
+    if (result == LockResult::kBusy) return false;
+    if (result == LockResult::kNotOwned) {
+      answers.push_back(
+          {request.worker, {.key = header.applied, .kind = KeyAnswers::Kind::kMoved, .node = i, .epoch = 0}});
+      continue;
+    }
+    add(protocol::slot_values(slot(key)), protocol::record_values(request.push.payload, stride_bytes_, i));
+    protocol::store_header(slot(key), owned);
+  }
+  answers.push_back(
+      {request.worker,
+       {.key = header.applied, .kind = KeyAnswers::Kind::kApplied, .node = server_, .epoch = header.count}});
+  return true;
+}
+
+void MovingShard::add(std::byte* row, const std::byte* update) const {
+  protocol::visit_value_type(table_.value_type, [&]<class Value>() {
+    transport::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), table_.width);
+  });
+}
+
+absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol::BulkMessage& message,
+                                     Homes::Answers& answers) {
+  if (absl::Status status = protocol::check_records(message, slot_bytes_, {0, table_.rows}); !status.ok())
+    return status;
+  if (worker.node != server_) {
+    return absl::InvalidArgumentError(
+        fmt::format("installs rows on server {}, its node is {}", server_, worker.node));
+  }
+  for (std::uint32_t i = 0; i < message.header.count; ++i) {
+    const Key key = protocol::record_key(message.payload, slot_bytes_, i);
+    if (key >= table_.rows) continue;  // as in push()
+    const std::byte* const taken = protocol::record_values(message.payload, slot_bytes_, i);
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, taken, sizeof bits);
+    const std::uint64_t epoch = SlotHeader(bits).epoch();
+    if (protocol::load_header(slot(key)).is_owned() || epoch == 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("installs key {} at epoch {}, which is owned here already", key, epoch));
+    }
+    transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot(key))),
+                          reinterpret_cast<const std::uint64_t*>(protocol::slot_values(taken)),
+                          stride_bytes_ / sizeof(std::uint64_t));
+    protocol::store_header(slot(key), SlotHeader::owned(epoch));
+  }
+  answers.push_back(
+      {worker.rank,
+       {.key = message.header.applied, .kind = KeyAnswers::Kind::kInstalled, .node = server_, .epoch = 0}});
+  return absl::OkStatus();
+}
+
+bool MovingShard::try_again(Homes::Answers& answers) {
+  return std::erase_if(put_off_, [&](PutOff& request) {
+           if (request.inbox == nullptr) return hand_over(request, answers);
+           if (!push(request, answers)) return false;
+           // Release: pairs with the receiver's acquire, as a lane's does.
+           request.inbox->users.store(0, std::memory_order_release);
+           return true;
+         }) > 0;
+}
+
+void MovingShard::forget_put_off() {
+  for (const PutOff& request : put_off_) {
+    if (request.inbox != nullptr) request.inbox->users.store(0, std::memory_order_release);
+  }
+  put_off_.clear();
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,83 @@
+// This server's part of a dynamic table: a slot for every key (protocol/slot.hpp), and what its home knows of the
+// keys that the partition gives to this server.
+//
+// Other processes change the slots at the same time: the workers of this server's node, in place. So what this
+// server does to a row it does under the row's lock, tries once, and puts off what it finds locked.
+//
+// Thread safety: belongs to the transport's thread; the slots as above.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "protocol/messages.hpp"
+#include "server/homes.hpp"
+#include "server/lane.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::server {
+
+class MovingShard {
+ public:
+  /// All rows zero, those of this server's keys owned here. INVALID_ARGUMENT for a model that such a table
+  /// cannot have, RESOURCE_EXHAUSTED where memory is short.
+  static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
+                                                             const protocol::OpenTable& table,
+                                                             std::uint32_t server, std::uint32_t servers);
+
+  /// All slots, kRemoteReadHostWrite: for this server's own node to change in place, for others to read.
+  [[nodiscard]] const transport::MemoryRegion& region() const { return *region_; }
+  [[nodiscard]] std::size_t size_bytes() const { return table_.rows * slot_bytes_; }
+  [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
+
+  // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules do
+  // not allow.
+  absl::Status on_requests(const Homes::Worker& worker, const protocol::KeyRequests& requests,
+                           Homes::Answers& answers);
+  /// The message stays in use, as `inbox` counts, until its answer is there.
+  absl::Status on_push(const Homes::Worker& worker, const protocol::BulkMessage& message, InboxMessage& inbox,
+                       Homes::Answers& answers);
+  absl::Status on_install(const Homes::Worker& worker, const protocol::BulkMessage& message,
+                          Homes::Answers& answers);
+
+  /// Tries again what was put off; true if something of it is done.
+  bool try_again(Homes::Answers& answers);
+  [[nodiscard]] bool has_put_off() const { return !put_off_.empty(); }
+  /// The job has failed.
+  void forget_put_off();
+
+ private:
+  /// A hand-over, or a push from its record `next` on.
+  struct PutOff {
+    std::uint32_t worker = 0;
+    protocol::KeyRequests::Row row;
+    protocol::BulkMessage push = {};
+    std::uint32_t next = 0;
+    InboxMessage* inbox = nullptr;  ///< of a push
+  };
+
+  MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
+              std::unique_ptr<transport::MemoryRegion> region);
+  [[nodiscard]] std::byte* slot(protocol::Key key) const {
+    return region_->bytes().data() + key * slot_bytes_;
+  }
+  /// Does what it can; true if that is all.
+  bool hand_over(const PutOff& request, Homes::Answers& answers) const;
+  bool push(PutOff& request, Homes::Answers& answers) const;
+  void add(std::byte* row, const std::byte* update) const;
+  /// Where this server is the one to hand over, it need not be asked.
+  void take_here(Homes::Answers& answers, std::size_t first) const;
+
+  const protocol::OpenTable table_;
+  const std::uint32_t server_;
+  const std::size_t stride_bytes_;
+  const std::size_t slot_bytes_;
+  const protocol::KeyRange home_keys_;
+  Homes homes_;
+  std::unique_ptr<transport::MemoryRegion> region_;
+  std::deque<PutOff> put_off_;
+};
+
+}  // namespace verbena::server

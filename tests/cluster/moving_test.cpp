@@ -1,0 +1,274 @@
+// Dynamic tables in real jobs: rows move between nodes while workers pull and push them, in place and over messages.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/cluster/cluster.hpp"
+#include "tests/cluster/promises.hpp"
+#include "tests/transport/faulty_transport.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+#ifdef VERBENA_SANITIZED
+constexpr int kRounds = 150;
+#else
+constexpr int kRounds = 600;
+#endif
+
+TableOptions moving(std::uint64_t rows, std::uint32_t width) {
+  return {.name = "moving",
+          .rows = rows,
+          .width = width,
+          .consistency = Sequential{},
+          .allocation = Allocation::kDynamic};
+}
+
+std::string message_of(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+/// Whose memory the workers can map.
+enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
+
+ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
+  ClusterOptions options{.servers = servers,
+                         .workers = workers,
+                         .read_path = maps == Maps::kAll ? ReadPath::kAuto : ReadPath::kCached};
+  if (maps != Maps::kNone) return options;
+  options.make_transport = [](std::uint32_t number) {
+    auto shared_memory = transport::make_shm_transport();
+    EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
+    return std::make_shared<transport::FaultyTransport>(
+        std::move(*shared_memory), transport::FaultOptions{.seed = number,
+                                                           .request_delay_probability = 0.1,
+                                                           .event_delay_probability = 0.1,
+                                                           .split_probability = 0.5,
+                                                           .mapped = false});
+  };
+  return options;
+}
+
+class MovingTest : public ::testing::TestWithParam<Maps> {};
+
+/// Each worker counts in a column of its own. Whatever moves meanwhile, it sees its own count exactly, and those of
+/// others never go back.
+absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rounds) {
+  const std::uint32_t width = session.workers();
+  const std::uint32_t me = session.rank();
+  auto opened = session.table<std::int64_t>(moving(rows, width));
+  RETURN_IF_ERROR(opened.status());
+  Table<std::int64_t>& table = **opened;
+  RETURN_IF_ERROR(session.barrier());
+  std::mt19937 random(me + 1);
+  std::vector<std::int64_t> pushed(rows, 0);
+  std::vector<std::int64_t> seen(rows * width, 0);
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<Key> keys(1 + random() % 6);
+    for (Key& key : keys) key = random() % rows;
+    if (random() % 2 == 0) {
+      Pending pending = table.localize(keys);
+      if (random() % 2 == 0) RETURN_IF_ERROR(pending.wait());
+    }
+    std::vector<std::int64_t> updates(keys.size() * width, 0);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      updates[i * width + me] = 1;
+      ++pushed[keys[i]];
+    }
+    if (random() % 4 == 0) {
+      RETURN_IF_ERROR(table.push_async(keys, updates).wait());
+    } else {
+      RETURN_IF_ERROR(table.push(keys, updates));
+    }
+    std::vector<std::int64_t> values(keys.size() * width, -1);
+    RETURN_IF_ERROR(table.pull(keys, values));
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      for (std::uint32_t worker = 0; worker < width; ++worker) {
+        const std::int64_t value = values[i * width + worker];
+        std::int64_t& before = seen[keys[i] * width + worker];
+        if (value < before || (worker == me && value != pushed[keys[i]])) {
+          return wrong(fmt::format("worker {} reads {} of worker {} at key {}, after {}; it has pushed {}",
+                                   me, value, worker, keys[i], before, pushed[keys[i]]));
+        }
+        before = value;
+      }
+    }
+  }
+  RETURN_IF_ERROR(session.barrier());
+  // All updates, each once: the sum over the rows of each worker's column is what it has pushed.
+  std::vector<std::int64_t> all(rows * width);
+  RETURN_IF_ERROR(table.pull(KeyRange{0, rows}, all));
+  for (Key key = 0; key < rows; ++key) {
+    if (all[key * width + me] != pushed[key])
+      return wrong(fmt::format("key {} holds {} of {}", key, all[key * width + me], pushed[key]));
+  }
+  return session.barrier();
+}
+
+TEST_P(MovingTest, NothingIsLostOrSeenTwiceWhileRowsMove) {
+  for (const std::uint64_t rows : {1U, 7U, 100U}) {
+    const ClusterResult result = run_cluster(over(GetParam(), 3, 4), [&](Session& session) {
+      return count_while_rows_move(session, rows, GetParam() == Maps::kNone ? kRounds / 4 : kRounds);
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST_P(MovingTest, ALargeLocalizeComesInManyMessages) {
+  constexpr std::uint64_t kRows = 5000;
+  ClusterOptions options = over(GetParam(), 2, 1);
+  options.inbox_bytes = options.push_ring_bytes = 8192;
+  const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(moving(kRows, 3));
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    std::vector<float> updates(kRows * 3);
+    std::iota(updates.begin(), updates.end(), 1.0F);
+    RETURN_IF_ERROR(table.push(KeyRange{0, kRows}, updates));
+    Pending first = table.localize(KeyRange{0, kRows});
+    Pending same = table.localize(KeyRange{kRows / 2, kRows});
+    RETURN_IF_ERROR(same.wait());
+    RETURN_IF_ERROR(first.wait());
+    EXPECT_EQ(session.statistics().rows_localized, kRows / 2) << "half of them were here";
+    std::vector<float> values(kRows * 3);
+    RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));
+    EXPECT_EQ(values, updates);
+    const SessionStatistics statistics = session.statistics();
+    EXPECT_EQ(statistics.rows_pulled_locally + statistics.rows_pulled_remotely, kRows);
+    EXPECT_EQ(statistics.rows_pulled_locally, GetParam() == Maps::kNone ? 0 : kRows);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST_P(MovingTest, ARowGoesFromHandToHand) {
+  constexpr int kTurns = 60;
+  const ClusterResult result = run_cluster(over(GetParam(), 3, 3), [&](Session& session) -> absl::Status {
+    auto opened = session.table<std::int32_t>(moving(3, 5));
+    RETURN_IF_ERROR(opened.status());
+    Table<std::int32_t>& table = **opened;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      RETURN_IF_ERROR(table.localize(KeyRange{0, 3}).wait());
+      RETURN_IF_ERROR(table.push(KeyRange{0, 3}, std::vector<std::int32_t>(15, 1)));
+    }
+    RETURN_IF_ERROR(session.barrier());
+    std::vector<std::int32_t> values(15);
+    RETURN_IF_ERROR(table.pull(KeyRange{0, 3}, values));
+    EXPECT_THAT(values, ::testing::Each(3 * kTurns));
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, MovingTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
+                         [](const auto& test) {
+                           return std::string(test.param == Maps::kAll       ? "AllMapped"
+                                              : test.param == Maps::kOwnNode ? "OwnNodeMapped"
+                                                                             : "NoneMapped");
+                         });
+
+TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
+  const int pushes = 20 * kRounds;
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 4}, [&](Session& session) -> absl::Status {
+        auto opened = session.table<double>(moving(2, 9));
+        RETURN_IF_ERROR(opened.status());
+        Table<double>& table = **opened;
+        RETURN_IF_ERROR(session.barrier());
+        const std::vector<double> ones(9, 1);
+        std::vector<double> values(9);
+        const std::vector<Key> one{1};
+        for (int i = 0; i < pushes; ++i) {
+          RETURN_IF_ERROR(table.push(one, ones));
+          RETURN_IF_ERROR(table.pull(one, values));
+          if (*std::min_element(values.begin(), values.end()) < i + 1) return wrong("an own push is missing");
+        }
+        RETURN_IF_ERROR(session.barrier());
+        RETURN_IF_ERROR(table.pull(one, values));
+        EXPECT_THAT(values, ::testing::Each(4.0 * pushes));
+        EXPECT_EQ(session.statistics().rows_pulled_remotely, 0U);
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(MovingTablesTest, WrongCallsAreRefused) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
+        TableOptions with_clocks = moving(10, 1);
+        with_clocks.consistency = Ssp{1};
+        const absl::Status refused = session.table<float>(with_clocks).status();
+        EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+        EXPECT_THAT(message_of(refused), HasSubstr("sequential"));
+        auto fixed = session.table<float>({.name = "fixed", .rows = 10, .width = 1});
+        RETURN_IF_ERROR(fixed.status());
+        const absl::Status is_static = (*fixed)->localize(KeyRange{0, 1}).wait();
+        EXPECT_EQ(is_static.code(), absl::StatusCode::kFailedPrecondition) << is_static;
+        auto opened = session.table<float>(moving(10, 1));
+        RETURN_IF_ERROR(opened.status());
+        EXPECT_EQ((*opened)->localize(KeyRange{5, 11}).wait().code(), absl::StatusCode::kInvalidArgument);
+        RETURN_IF_ERROR((*opened)->localize(std::span<const Key>()).wait());
+        return (*opened)->localize(KeyRange{5, 10}).wait();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  EXPECT_EQ(Session::connect({.servers = {"shm:none"}, .node = 1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MovingTablesTest, AWorkerLeavesBehindWhatItHasLocalized) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {
+        auto opened = session.table<float>(moving(10, 1));
+        RETURN_IF_ERROR(opened.status());
+        Table<float>& table = **opened;
+        RETURN_IF_ERROR(session.barrier());
+        if (session.rank() == 1) {
+          RETURN_IF_ERROR(table.push(KeyRange{0, 10}, std::vector<float>(10, 7)));
+          static_cast<void>(table.localize(KeyRange{0, 10}));  // under way when it leaves
+          return absl::OkStatus();
+        }
+        std::vector<float> values(10);
+        while (values != std::vector<float>(10, 7)) RETURN_IF_ERROR(table.pull(KeyRange{0, 10}, values));
+        RETURN_IF_ERROR(table.localize(KeyRange{0, 10}).wait());
+        RETURN_IF_ERROR(table.pull(KeyRange{0, 10}, values));
+        EXPECT_EQ(values, std::vector<float>(10, 7));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// A worker that gives up, or whose connections break, in the middle of moves: the others hear of it, and wait for
+/// none of its rows.
+TEST(MovingTablesTest, AMoverThatIsGoneEndsTheJobByItsName) {
+  for (const std::uint64_t request : {30U, 80U, 200U}) {
+    ClusterOptions options = over(Maps::kOwnNode, 2, 2);
+    options.make_transport = [&](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
+      auto shared_memory = transport::make_shm_transport();
+      EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
+      if (number != 3) return std::move(*shared_memory);
+      return std::make_shared<transport::FaultyTransport>(
+          std::move(*shared_memory), transport::FaultOptions{.fail_at_request = request});
+    };
+    const ClusterResult result =
+        run_cluster(options, [](Session& session) { return count_while_rows_move(session, 3, 1'000'000); });
+    for (const absl::Status& worker : result.workers) {
+      EXPECT_TRUE(worker.code() == absl::StatusCode::kUnavailable ||
+                  worker.code() == absl::StatusCode::kAborted)
+          << "request " << request << ": " << worker;
+    }
+    EXPECT_THAT(message_of(result.workers[0]), HasSubstr("worker 1")) << "request " << request;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::testing

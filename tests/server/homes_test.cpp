@@ -1,0 +1,139 @@
+#include "server/homes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <utility>
+
+namespace verbena::server {
+namespace {
+
+using protocol::Key;
+using protocol::KeyAnswers;
+
+constexpr std::uint32_t kHome = 2;
+
+Homes make() {
+  auto homes = Homes::create({100, 110}, kHome);
+  EXPECT_TRUE(homes.ok());
+  return std::move(*homes);
+}
+
+struct Said {
+  std::uint32_t worker;
+  KeyAnswers::Kind kind;
+  std::uint32_t node;
+  std::uint64_t epoch;
+  friend bool operator==(const Said&, const Said&) = default;
+};
+void PrintTo(const Said& said, std::ostream* out) {
+  *out << "worker " << said.worker << ": kind " << static_cast<int>(said.kind) << ", node " << said.node
+       << ", epoch " << said.epoch;
+}
+std::vector<Said> take(Homes::Answers& answers) {
+  std::vector<Said> said;
+  for (const Homes::Answer& each : std::exchange(answers, {}))
+    said.push_back({each.worker, each.answer.kind, each.answer.node, each.answer.epoch});
+  return said;
+}
+constexpr auto kOwned = KeyAnswers::Kind::kOwned;
+constexpr auto kHere = KeyAnswers::Kind::kHere;
+constexpr auto kTake = KeyAnswers::Kind::kTake;
+
+TEST(HomesTest, AKeyIsAtHomeUntilItMoves) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.locate(100, 7, answers);
+  homes.localize(109, {.rank = 3, .node = kHome}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{7, kOwned, kHome, 0}, {3, kHere, kHome, 0}}));
+  EXPECT_EQ(homes.moving(), 0U);
+}
+
+TEST(HomesTest, AMoveIsOneWorkersUntilItHasArrived) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.localize(105, {.rank = 3, .node = 0}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, kHome, 0}}));
+  homes.locate(105, 7, answers);
+  homes.locate(104, 7, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{7, kOwned, kHome, 0}})) << "another key";
+  EXPECT_FALSE(homes.arrived(105, 4, 1, answers).ok()) << "another worker";
+  EXPECT_FALSE(homes.arrived(105, 3, 2, answers).ok()) << "another epoch";
+  EXPECT_FALSE(homes.arrived(104, 3, 1, answers).ok()) << "another key";
+  EXPECT_TRUE(answers.empty());
+  EXPECT_TRUE(homes.arrived(105, 3, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{7, kOwned, 0, 1}}));
+  EXPECT_FALSE(homes.arrived(105, 3, 2, answers).ok()) << "it has arrived already";
+  EXPECT_EQ(homes.moving(), 0U);
+}
+
+TEST(HomesTest, WhoeverComesDuringAMoveIsAnsweredInOrder) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.localize(105, {.rank = 0, .node = 0}, answers);
+  homes.locate(105, 1, answers);
+  homes.localize(105, {.rank = 2, .node = 0}, answers);  // of the same node
+  homes.localize(105, {.rank = 3, .node = 1}, answers);  // the second move
+  homes.locate(105, 4, answers);
+  homes.localize(105, {.rank = 5, .node = kHome}, answers);  // the third
+  homes.locate(105, 6, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{0, kTake, kHome, 0}}));
+  EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{1, kOwned, 0, 1}, {2, kHere, 0, 1}, {3, kTake, 0, 1}}));
+  homes.locate(105, 7, answers);
+  EXPECT_TRUE(answers.empty());
+  EXPECT_TRUE(homes.arrived(105, 3, 2, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, 1, 2}, {5, kTake, 1, 2}}));
+  EXPECT_TRUE(homes.arrived(105, 5, 3, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{6, kOwned, kHome, 3}, {7, kOwned, kHome, 3}}));
+}
+
+TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
+  constexpr std::uint32_t kWorkers = 6;
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::uint32_t bound) { return static_cast<std::uint32_t>(random() % bound); };
+    Homes homes = make();
+    std::map<Key, std::pair<std::uint32_t, std::uint64_t>> movers;  // worker, and the epoch of its arrival
+    std::vector<std::map<Key, int>> open(kWorkers);                 // questions without an answer
+    Homes::Answers answers;
+    const auto hear = [&] {
+      for (const Homes::Answer& each : std::exchange(answers, {})) {
+        const Key key = each.answer.key;
+        ASSERT_GT(open[each.worker][key]--, 0) << "an answer too many";
+        if (each.answer.kind != kTake) continue;
+        ASSERT_FALSE(movers.contains(key)) << "two movers";
+        ASSERT_NE(each.answer.node, each.worker % 3) << "a move to where it is";
+        movers[key] = {each.worker, each.answer.epoch + 1};
+      }
+    };
+    for (int step = 0; step < 500; ++step) {
+      const Key key = 100 + below(3);
+      const std::uint32_t worker = below(kWorkers);
+      if (const auto move = movers.find(key); move != movers.end() && below(3) == 0) {
+        const auto [mover, epoch] = move->second;
+        movers.erase(move);
+        ASSERT_TRUE(homes.arrived(key, mover, epoch, answers).ok());
+      } else if (++open[worker][key]; below(2) == 0) {
+        homes.locate(key, worker, answers);
+      } else {
+        homes.localize(key, {.rank = worker, .node = worker % 3}, answers);
+      }
+      ASSERT_NO_FATAL_FAILURE(hear());
+    }
+    while (!movers.empty()) {
+      const auto [key, mover] = *movers.begin();
+      movers.erase(movers.begin());
+      ASSERT_TRUE(homes.arrived(key, mover.first, mover.second, answers).ok());
+      ASSERT_NO_FATAL_FAILURE(hear());
+    }
+    for (const auto& worker : open) {
+      for (const auto& [key, count] : worker) EXPECT_EQ(count, 0) << "key " << key;
+    }
+    EXPECT_EQ(homes.moving(), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace verbena::server

@@ -1,0 +1,726 @@
+#include "worker/moving_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "transport/word_copy.hpp"
+#include "worker/moving_pull_now.hpp"
+#include "worker/session_core.hpp"
+
+namespace verbena::worker {
+
+using protocol::Key;
+using protocol::KeyAnswers;
+using protocol::KeyRequests;
+using protocol::LockResult;
+using protocol::SlotHeader;
+
+namespace {
+
+constexpr std::size_t kReadStagingBytes = std::size_t{256} << 10;
+/// Of one message: what a server does at a time, and no more open requests than leave room for others.
+/// To reach a row where it is believed to be; then it is fetched.
+constexpr std::uint32_t kMostVainAttempts = 4;
+constexpr std::size_t kMostRecords = 1024;
+/// Tries to take a row's lock: whoever holds it needs some tens of nanoseconds, if he has a processor. After so
+/// many, others get ours; after all, the session's other affairs are looked after.
+constexpr int kLockTriesAtOnce = 100;
+constexpr int kLockTries = 120;
+
+}  // namespace
+
+MovingRows::MovingRows(SessionCore& session, TableCore& table)
+    : session_(session),
+      table_(table),
+      number_(table.number()),
+      options_(table.options()),
+      type_(table.value_type()),
+      stride_bytes_(protocol::row_stride_bytes(type_, options_.width)),
+      row_bytes_(protocol::value_bytes(type_) * options_.width),
+      slot_bytes_(protocol::slot_bytes(stride_bytes_)),
+      homes_(options_.rows, static_cast<std::uint32_t>(session.options().servers.size())),
+      holder_(session.options().rank + 1),
+      node_(session.node()) {
+  static_assert(protocol::kMaxWorkers < SlotHeader::kServer);
+}
+
+absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDescriptor& slots) {
+  if (slots.length_bytes / slot_bytes_ < options_.rows) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} opened dynamic table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
+        options_.name, slots.length_bytes, options_.rows, slot_bytes_));
+  }
+  Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}};
+  const ReadPath path = session_.options().read_path;
+  if (link.server == node_) own_ = link.connection->mapped_in_place(slots);
+  if (path != ReadPath::kCached) node.mapped = link.connection->mapped(slots);
+  if (node.mapped == nullptr && path == ReadPath::kInPlace) {
+    return absl::FailedPreconditionError(
+        fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
+  }
+  nodes_.push_back(std::move(node));
+  return absl::OkStatus();
+}
+
+MovingRows::Location MovingRows::location(Key key) const {
+  const auto known = locations_.find(key);
+  return known == locations_.end() ? Location{.node = home(key), .epoch = 0} : known->second;
+}
+
+void MovingRows::ask_where(Key key) {
+  if (!locating_.insert(key).second) return;
+  nodes_[home(key)].to_locate.push_back({.key = key});
+  ++session_.counters().locations_asked;
+  if (++chased_[key] > kMostVainAttempts) fetch(key);
+}
+
+void MovingRows::reached(Key key) {
+  if (chased_.empty()) return;
+  chased_.erase(key);
+  if (fetched_.erase(key) > 0) ++news_;  // it may leave
+}
+
+/// Others move the row again and again, and a read or push of this session always comes too late. It is their turn in
+/// the home's line, once it localizes the row itself.
+void MovingRows::fetch(Key key) {
+  if (!fetched_.insert(key).second) return;
+  auto operation = std::make_shared<MovingOperation>();
+  operation->kind = MovingOperation::Kind::kLocalize;
+  operation->what = "localize";
+  operation->waits_for_moves = true;
+  operation->keys = KeySequence(protocol::KeyRange{key, key + 1});
+  begin_localize(*operation);
+  session_.start(std::move(operation), table_);
+}
+
+bool MovingRows::is_held(Key key) const {
+  if (!fetched_.contains(key)) return false;
+  const auto mover = moving_.find(key);
+  return mover != moving_.end() &&
+         mover->second.operation->moves[mover->second.index].phase == Phase::kInstalled;
+}
+
+bool MovingRows::step(MovingOperation& operation) {
+  operation.spins = false;
+  operation.awaited = nullptr;
+  bool ended = false;
+  switch (operation.kind) {
+    case MovingOperation::Kind::kPull:
+      ended = step_pull(operation);
+      break;
+    case MovingOperation::Kind::kPush:
+      ended = step_push(operation);
+      break;
+    case MovingOperation::Kind::kLocalize:
+      ended = step_localize(operation);
+      break;
+  }
+  send_to_locate();
+  if (!ended) return false;
+  operation.ended = true;
+  return true;
+}
+
+// ---- what all have in common
+// ------------------------------------------------------------------------------------
+
+void MovingRows::send_to_locate() {
+  for (Node& node : nodes_) {
+    while (!node.to_locate.empty()) {
+      const std::size_t count = std::min(node.to_locate.size(), KeyRequests::kMaxRows);
+      const auto some = node.to_locate.end() - static_cast<std::ptrdiff_t>(count);
+      if (!session_.ask(
+              *node.link,
+              {.kind = KeyRequests::Kind::kLocate, .table = number_, .rows = {some, node.to_locate.end()}}))
+        break;
+      node.to_locate.erase(some, node.to_locate.end());
+    }
+  }
+}
+
+bool MovingRows::post_reads(MovingOperation& operation) {
+  while (!operation.unposted.empty()) {
+    if (operation.unposted_links.front()->connection->post({&operation.unposted.front(), 1}) == 0) break;
+    ++operation.reading;
+    operation.unposted.pop_front();
+    operation.unposted_links.pop_front();
+  }
+  return operation.unposted.empty() && operation.reading == 0;
+}
+
+std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
+  absl::StatusOr<LocalSpan> staging = session_.take_staging(bytes);
+  if (staging.ok()) return *staging;
+  session_.fail(staging.status());
+  return std::nullopt;
+}
+
+std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t record_bytes) const {
+  const std::size_t room =
+      protocol::max_bulk_bytes(link.inbox->capacity_bytes()) - sizeof(protocol::BulkHeader);
+  return std::clamp<std::size_t>(room / record_bytes, 1, kMostRecords);
+}
+
+// ---- pull
+// -----------------------------------------------------------------------------------------------------
+//
+// A number that is read was its row's at some time between the pull's beginning and its end. A row is owned by one
+// slot at a time, and a slot that has ceased to own keeps its values until it owns again; so:
+//
+// In place. The header said "owned" when it was loaded (acquire), and the values are loaded after. Until the slot
+// ceases to own, they are the row's. After that they are what the row was when it ceased to, which is after
+// the header was loaded; or, if the row comes back meanwhile, what is being installed: the row's values of that
+// moment, which no push changes before the slot owns again.
+//
+// By a one-sided read. Its lines arrive in any order, each at a time of its own between posting and completion;
+// that of the header may be the last. That the slot owned then says nothing of a line that came before: the row may
+// have arrived in between, and the line be a leftover of an earlier stay. But this worker has heard, from the home
+// and before it posted the read, that the slot owned at epoch e; a slot owns at e but once; so if the header that
+// is read says "owned at e", the slot owned at e from before the read was posted until the header's line was
+// read. Each line was then either read in that time, or later, as above. Hence the comparison with the epoch that was known
+// *before posting*, and not with one that is learned meanwhile.
+
+bool MovingRows::pull_in_place(const std::byte* slots, Key key, std::byte* out) const {
+  const std::byte* const slot = slots + key * slot_bytes_;
+  if (!protocol::load_header(slot).is_owned()) return false;
+  copy_out(out, protocol::slot_values(slot));
+  return true;
+}
+
+bool MovingRows::step_pull(MovingOperation& operation) {
+  if (!operation.reads.empty()) {
+    operation.awaited = nodes_[operation.reads.front().node].link;
+    if (!post_reads(operation)) return false;
+    end_reads(operation);
+  } else if (operation.seen_news == news_) {
+    return false;
+  }
+  operation.seen_news = news_;
+  operation.awaited = nullptr;
+  begin_reads(operation);
+  if (!operation.reads.empty()) operation.awaited = nodes_[operation.reads.front().node].link;
+  if (!operation.reads.empty() || !operation.todo.empty()) return false;
+  if (operation.staging) session_.give_staging(*operation.staging);
+  operation.staging.reset();
+  return true;
+}
+
+void MovingRows::begin_reads(MovingOperation& operation) {
+  SessionStatistics& counters = session_.counters();
+  std::vector<std::size_t> left;
+  std::size_t staged = 0;
+  std::size_t next = 0;
+  for (; next < operation.todo.size(); ++next) {
+    const std::size_t index = operation.todo[next];
+    const Key key = operation.keys[index];
+    std::byte* const out = operation.out + index * row_bytes_;
+    // Read-my-writes: of what was pushed and is not applied.
+    if (pushed_.contains(key)) {
+      left.push_back(index);
+      continue;
+    }
+    if (own_ != nullptr && pull_in_place(own_, key, out)) {
+      ++counters.rows_pulled_locally;
+      reached(key);
+      continue;
+    }
+    const Location at = location(key);
+    const Node& node = nodes_[at.node];
+    if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
+      ++counters.rows_pulled_remotely;
+      reached(key);
+      continue;
+    }
+    if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key);
+    if (locating_.contains(key) && !is_held(key)) {
+      left.push_back(index);
+      continue;
+    }
+    if (!operation.staging) operation.staging = take_staging(std::max(kReadStagingBytes, slot_bytes_));
+    if (!operation.staging) return;
+    if (operation.staging->bytes.size() - staged < slot_bytes_) break;
+    const std::span<std::byte> slot = operation.staging->bytes.subspan(staged, slot_bytes_);
+    staged += slot_bytes_;
+    const bool goes_on = !operation.unposted.empty() && operation.reads.back().node == at.node &&
+                         operation.keys[operation.reads.back().index] + 1 == key;
+    operation.reads.push_back({.index = index, .node = at.node, .epoch = at.epoch, .slot = slot.data()});
+    if (goes_on) {
+      transport::WorkRequest& request = operation.unposted.back();
+      request.local = {request.local.data(), request.local.size() + slot_bytes_};
+      request.remote.length_bytes += slot_bytes_;
+      continue;
+    }
+    operation.unposted.push_back({.opcode = transport::Opcode::kRead,
+                                  .signaled = true,
+                                  .id = reinterpret_cast<std::uintptr_t>(&operation),
+                                  .local = slot,
+                                  .region = operation.staging->region,
+                                  .remote = node.slots.slice(key * slot_bytes_, slot_bytes_)});
+    operation.unposted_links.push_back(node.link);
+  }
+  left.insert(left.end(), operation.todo.begin() + static_cast<std::ptrdiff_t>(next), operation.todo.end());
+  operation.todo = std::move(left);
+  post_reads(operation);
+}
+
+void MovingRows::end_reads(MovingOperation& operation) {
+  for (const MovingOperation::Reading& read : operation.reads) {
+    const Key key = operation.keys[read.index];
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, read.slot, sizeof bits);
+    if (SlotHeader(bits).is_owned_at(read.epoch)) {
+      std::memcpy(operation.out + read.index * row_bytes_, protocol::slot_values(read.slot), row_bytes_);
+      ++session_.counters().rows_pulled_remotely;
+      reached(key);
+      continue;
+    }
+    operation.todo.push_back(read.index);
+    // Unless something newer has been heard meanwhile.
+    const Location at = location(key);
+    if (at.node == read.node && at.epoch == read.epoch) ask_where(key);
+  }
+  operation.reads.clear();
+}
+
+// ---- push
+// -----------------------------------------------------------------------------------------------------
+//
+// An update is applied once: by whoever finds the slot to own the row and has its lock, which keeps it from moving.
+// A server answers for each record whether it did; only what it did not apply is sent again, elsewhere.
+
+LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
+  std::byte* const slot = own_slot(key);
+  SlotHeader owned;
+  LockResult result = LockResult::kBusy;
+  for (int tries = 0; tries < kLockTries && result == LockResult::kBusy; ++tries) {
+    if (tries > kLockTriesAtOnce) std::this_thread::yield();
+    result = protocol::try_lock(slot, holder_, owned);
+  }
+  if (result != LockResult::kLocked) return result;
+  protocol::visit_value_type(type_, [&]<class Value>() {
+    transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
+                         reinterpret_cast<const Value*>(update), options_.width);
+  });
+  protocol::store_header(slot, owned);
+  return result;
+}
+
+std::size_t MovingRows::push_now(const KeySequence& keys, const std::byte* updates) {
+  std::size_t i = 0;
+  while (i < keys.size() && own_ != nullptr && pushed_.empty() &&
+         push_in_place(keys[i], updates + i * row_bytes_) == LockResult::kLocked) {
+    ++i;
+  }
+  session_.counters().rows_pushed_locally += i;
+  return i;
+}
+
+void MovingRows::begin_push(MovingOperation& operation) {
+  for (const std::size_t index : operation.todo)
+    pushed_[operation.keys[index]].push_back({&operation, index});
+  if (!operation.update_copy.empty()) ++pushes_under_way_;
+}
+
+bool MovingRows::may_push(const MovingOperation& operation, std::size_t index) const {
+  const Pushed& first = pushed_.at(operation.keys[index]).front();
+  return first.operation == &operation && first.index == index;
+}
+
+void MovingRows::end_push(const MovingOperation& operation, std::size_t index) {
+  const auto found = pushed_.find(operation.keys[index]);
+  found->second.erase(found->second.begin());
+  if (found->second.empty()) pushed_.erase(found);
+  ++news_;
+}
+
+bool MovingRows::step_push(MovingOperation& operation) {
+  for (Message& message : operation.messages) {
+    if (!message.sent) send_message(message);
+  }
+  // What is pushed here lets the next update of the same row go.
+  while (operation.seen_news != news_ && !operation.spins) {
+    operation.seen_news = news_;
+    std::vector<std::size_t> left;
+    std::vector<std::vector<std::size_t>> for_node(nodes_.size());
+    for (const std::size_t index : operation.todo) {
+      const Key key = operation.keys[index];
+      if (!may_push(operation, index)) {
+        left.push_back(index);
+        continue;
+      }
+      const LockResult here = own_ == nullptr ? LockResult::kNotOwned
+                                              : push_in_place(key, operation.updates + index * row_bytes_);
+      if (here == LockResult::kLocked) {
+        ++session_.counters().rows_pushed_locally;
+        reached(key);
+        end_push(operation, index);
+        continue;
+      }
+      const Location at = location(key);
+      if (here == LockResult::kBusy) {
+        operation.spins = true;
+        left.push_back(index);
+        continue;
+      }
+      if (at.node == node_ && own_ != nullptr) ask_where(key);
+      (locating_.contains(key) && !is_held(key) ? left : for_node[at.node]).push_back(index);
+    }
+    operation.todo = std::move(left);
+    for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+      while (!for_node[node].empty()) make_message(operation, node, for_node[node]);
+    }
+  }
+  if (operation.spins) operation.seen_news = 0;
+  if (!operation.messages.empty()) operation.awaited = nodes_[operation.messages.front().node].link;
+  if (!operation.messages.empty() || !operation.todo.empty()) return false;
+  if (!operation.update_copy.empty()) --pushes_under_way_;
+  return true;
+}
+
+/// Takes as many of the indices as go into one message, or all: those that must wait go back to be done.
+void MovingRows::make_message(MovingOperation& operation, std::uint32_t node,
+                              std::vector<std::size_t>& indices) {
+  const ServerLink& link = *nodes_[node].link;
+  const std::size_t record_bytes = protocol::record_bytes(stride_bytes_);
+  const std::size_t count = std::min(indices.size(), records_a_message(link, record_bytes));
+  const std::size_t bytes = sizeof(protocol::BulkHeader) + count * record_bytes;
+  std::optional<LocalSpan> memory;
+  if (link.open_requests + count + 1 <= protocol::kMaxOpenRequests / 2) memory = take_staging(bytes);
+  if (!memory) {
+    operation.todo.insert(operation.todo.end(), indices.begin(), indices.end());
+    operation.spins = true;  // until there are fewer open requests
+    indices.clear();
+    return;
+  }
+  Message message{.node = node,
+                  .number = ++messages_made_,
+                  .memory = *memory,
+                  .bytes = bytes,
+                  .sent = false,
+                  .indices = {indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count)},
+                  .moved = {}};
+  indices.erase(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count));
+  const protocol::BulkHeader header{.kind = protocol::BulkKind::kPush,
+                                    .table = number_,
+                                    .count = static_cast<std::uint32_t>(count),
+                                    .applied = message.number};
+  std::byte* to = memory->bytes.data();
+  std::memcpy(to, &header, sizeof header);
+  to += sizeof header;
+  for (const std::size_t index : message.indices) {
+    const Key key = operation.keys[index];
+    std::memcpy(to, &key, sizeof key);
+    std::memcpy(to + sizeof key, operation.updates + index * row_bytes_, row_bytes_);
+    to += record_bytes;
+  }
+  messages_[message.number] = &operation;
+  nodes_[node].link->open_requests += count + 1;
+  operation.messages.push_back(std::move(message));
+  send_message(operation.messages.back());
+}
+
+void MovingRows::send_message(Message& message) {
+  message.sent = session_.try_send(*nodes_[message.node].link, message.memory.bytes.first(message.bytes),
+                                   *message.memory.region);
+}
+
+// ---- localize
+// -------------------------------------------------------------------------------------------------
+
+void MovingRows::begin_localize(MovingOperation& operation) {
+  for (std::size_t i = 0; i < operation.keys.size(); ++i) {
+    const Key key = operation.keys[i];
+    if (is_here(key)) continue;
+    const auto [mover, begins] = moving_.try_emplace(key, Mover{&operation, operation.moves.size()});
+    if (begins) {
+      operation.moves.push_back({.key = key});
+    } else if (mover->second.operation != &operation) {
+      operation.awaited_moves.push_back(key);
+    }
+  }
+  operation.moves_left = operation.moves.size();
+}
+
+bool MovingRows::step_localize(MovingOperation& operation) {
+  if (operation.batch && operation.batch->number == 0) {
+    operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
+    if (!post_reads(operation)) return false;
+    end_copying(operation);
+  } else if (operation.seen_news == news_) {
+    return false;
+  }
+  operation.awaited = nullptr;
+  operation.seen_news = news_;
+  if (operation.batch && operation.batch->number != 0 && !operation.batch->sent) {
+    MovingOperation::Batch& batch = *operation.batch;
+    const std::size_t bytes =
+        sizeof(protocol::BulkHeader) + batch.moves.size() * protocol::record_bytes(slot_bytes_);
+    batch.sent =
+        session_.try_send(*nodes_[node_].link, batch.memory.bytes.first(bytes), *batch.memory.region);
+    if (!batch.sent) operation.seen_news = 0;
+  }
+  if (!operation.batch) begin_copying(operation);
+  send_requests(operation, Phase::kInstalled, Phase::kDone, KeyRequests::Kind::kArrived);
+  send_requests(operation, Phase::kAsk, Phase::kAsking, KeyRequests::Kind::kLocalize);
+  send_requests(operation, Phase::kTake, Phase::kTaking, KeyRequests::Kind::kHandOver);
+  std::erase_if(operation.awaited_moves, [&](Key key) { return !moving_.contains(key); });
+  if (operation.moves_left > 0 || !operation.awaited_moves.empty()) return false;
+  // Once this has ended nobody may look at the session for long: the homes must have been told.
+  const bool told =
+      std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.link->control.empty(); });
+  if (!told) operation.seen_news = 0;
+  return told;
+}
+
+/// The next rows that have been handed over, as many as go into one message.
+void MovingRows::begin_copying(MovingOperation& operation) {
+  const ServerLink& own_link = *nodes_[node_].link;
+  const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
+  const std::size_t most = records_a_message(own_link, record_bytes);
+  std::vector<std::size_t> moves;
+  for (std::size_t i = 0; i < operation.moves.size() && moves.size() < most; ++i) {
+    Move& move = operation.moves[i];
+    if (move.phase != Phase::kTaken) continue;
+    const std::byte* const mapped = nodes_[move.from].mapped;
+    if (own_ != nullptr && mapped != nullptr) {
+      install(move, protocol::slot_values(mapped + move.key * slot_bytes_));
+    } else {
+      moves.push_back(i);
+    }
+  }
+  if (moves.empty()) return;
+  const std::optional<LocalSpan> memory =
+      take_staging(sizeof(protocol::BulkHeader) + moves.size() * record_bytes);
+  if (!memory) return;
+  std::size_t at = sizeof(protocol::BulkHeader);
+  for (const std::size_t index : moves) {
+    Move& move = operation.moves[index];
+    move.phase = Phase::kCopying;
+    const std::span<std::byte> slot = memory->bytes.subspan(at + sizeof(Key), slot_bytes_);
+    at += record_bytes;
+    const Node& from = nodes_[move.from];
+    operation.unposted.push_back({.opcode = transport::Opcode::kRead,
+                                  .signaled = true,
+                                  .id = reinterpret_cast<std::uintptr_t>(&operation),
+                                  .local = slot,
+                                  .region = memory->region,
+                                  .remote = from.slots.slice(move.key * slot_bytes_, slot_bytes_)});
+    operation.unposted_links.push_back(from.link);
+  }
+  operation.batch = {.memory = *memory, .moves = std::move(moves), .number = 0, .sent = false};
+  operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
+  post_reads(operation);
+}
+
+/// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.
+void MovingRows::end_copying(MovingOperation& operation) {
+  MovingOperation::Batch& batch = *operation.batch;
+  const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
+  std::byte* record = batch.memory.bytes.data() + sizeof(protocol::BulkHeader);
+  for (const std::size_t index : batch.moves) {
+    Move& move = operation.moves[index];
+    std::byte* const slot = record + sizeof(Key);
+    if (own_ != nullptr) {
+      install(move, protocol::slot_values(slot));
+    } else {
+      const std::uint64_t header = SlotHeader::owned(move.epoch + 1).bits();
+      std::memcpy(record, &move.key, sizeof move.key);
+      std::memcpy(slot, &header, sizeof header);
+    }
+    record += record_bytes;
+  }
+  if (own_ != nullptr) {
+    session_.give_staging(batch.memory);
+    operation.batch.reset();
+    return;
+  }
+  batch.number = ++messages_made_;
+  messages_[batch.number] = &operation;
+  ++nodes_[node_].link->open_requests;
+  const protocol::BulkHeader header{.kind = protocol::BulkKind::kInstall,
+                                    .table = number_,
+                                    .count = static_cast<std::uint32_t>(batch.moves.size()),
+                                    .applied = batch.number};
+  std::memcpy(batch.memory.bytes.data(), &header, sizeof header);
+}
+
+/// Nobody but this worker changes the slot: it does not own yet, and the home has given this worker the move.
+void MovingRows::install(Move& move, const std::byte* values) {
+  std::byte* const slot = own_slot(move.key);
+  transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot)),
+                        reinterpret_cast<const std::uint64_t*>(values),
+                        stride_bytes_ / sizeof(std::uint64_t));
+  protocol::store_header(slot, SlotHeader::owned(move.epoch + 1));
+  is_installed(move);
+}
+
+void MovingRows::is_installed(Move& move) {
+  move.phase = Phase::kInstalled;
+  locations_[move.key] = {.node = node_, .epoch = move.epoch + 1};
+  ++news_;
+}
+
+void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to, KeyRequests::Kind kind) {
+  std::vector<std::vector<std::size_t>> for_server(nodes_.size());
+  for (std::size_t i = 0; i < operation.moves.size(); ++i) {
+    const Move& move = operation.moves[i];
+    if (move.phase == from && !(from == Phase::kInstalled && fetched_.contains(move.key)))
+      for_server[kind == KeyRequests::Kind::kHandOver ? move.from : home(move.key)].push_back(i);
+  }
+  for (std::uint32_t server = 0; server < nodes_.size(); ++server) {
+    const std::vector<std::size_t>& moves = for_server[server];
+    for (std::size_t at = 0; at < moves.size(); at += KeyRequests::kMaxRows) {
+      const std::size_t count = std::min(moves.size() - at, KeyRequests::kMaxRows);
+      KeyRequests requests{.kind = kind, .table = number_, .rows = {}};
+      for (const std::size_t index : std::span(moves).subspan(at, count)) {
+        const Move& move = operation.moves[index];
+        const std::uint64_t epoch = kind == KeyRequests::Kind::kHandOver  ? move.epoch
+                                    : kind == KeyRequests::Kind::kArrived ? move.epoch + 1
+                                                                          : 0;
+        requests.rows.push_back({.key = move.key, .epoch = epoch});
+      }
+      if (!session_.ask(*nodes_[server].link, requests)) {
+        operation.seen_news = 0;  // again at the next poll
+        break;
+      }
+      for (const std::size_t index : std::span(moves).subspan(at, count)) {
+        Move& move = operation.moves[index];
+        move.phase = to;
+        if (to != Phase::kDone) continue;
+        ++session_.counters().rows_localized;
+        end_move(move, move.epoch + 1);
+      }
+    }
+  }
+}
+
+void MovingRows::end_move(Move& move, std::uint64_t epoch) {
+  move.phase = Phase::kDone;
+  fetched_.erase(move.key);  // where it was here already, and may be gone again
+  locations_[move.key] = {.node = node_, .epoch = epoch};
+  const auto mover = moving_.find(move.key);
+  --mover->second.operation->moves_left;
+  moving_.erase(mover);
+  ++news_;
+}
+
+// ---- answers
+// --------------------------------------------------------------------------------------------------
+
+absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
+  for (const KeyAnswers::Answer& answer : answers.answers) {
+    if (absl::Status status = on_answer(link, answer); !status.ok()) return status;
+  }
+  ++news_;
+  return absl::OkStatus();
+}
+
+absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  if (answer.kind >= KeyAnswers::Kind::kMoved) return on_message_answer(link, answer);
+  if (answer.key >= options_.rows || answer.node >= nodes_.size() || link.open_requests == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("answered that server {} has key {}, which nobody asked", answer.node, answer.key));
+  }
+  --link.open_requests;
+  if (answer.kind != KeyAnswers::Kind::kOwned) return on_move_answer(link, answer);
+  if (locating_.erase(answer.key) == 0)
+    return absl::InvalidArgumentError(fmt::format("told where key {} is, which nobody asked", answer.key));
+  locations_[answer.key] = {.node = answer.node, .epoch = answer.epoch};
+  return absl::OkStatus();
+}
+
+absl::Status MovingRows::on_move_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  const auto mover = moving_.find(answer.key);
+  if (mover == moving_.end())
+    return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
+  Move& move = mover->second.operation->moves[mover->second.index];
+  if (answer.kind == KeyAnswers::Kind::kRefused && move.phase == Phase::kTaking) {
+    session_.fail(absl::DataLossError(
+        fmt::format("table \"{}\": key {} is lost: {} does not own it at epoch {}, as its home says it does",
+                    options_.name, answer.key, link.connection->peer_name(), move.epoch)));
+    return absl::OkStatus();
+  }
+  if (answer.kind == KeyAnswers::Kind::kHere && move.phase == Phase::kAsking && answer.node == node_) {
+    end_move(move, answer.epoch);
+    return absl::OkStatus();
+  }
+  const bool is_granted = move.phase == Phase::kAsking && answer.node != node_;
+  const bool is_handed_over =
+      move.phase == Phase::kTaking && answer.node == move.from && answer.epoch == move.epoch;
+  if (answer.epoch < SlotHeader::kMaxEpoch && is_granted &&
+      (answer.kind == KeyAnswers::Kind::kTake || answer.kind == KeyAnswers::Kind::kTaken)) {
+    move.from = answer.node;
+    move.epoch = answer.epoch;
+    move.phase = answer.kind == KeyAnswers::Kind::kTake ? Phase::kTake : Phase::kTaken;
+    return absl::OkStatus();
+  }
+  if (is_handed_over && answer.kind == KeyAnswers::Kind::kTaken) {
+    move.phase = Phase::kTaken;
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(fmt::format("answered out of turn, with kind {} about key {}",
+                                                static_cast<std::uint32_t>(answer.kind), answer.key));
+}
+
+absl::Status MovingRows::on_message_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  const auto wrong = [&] {
+    return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
+                                                  answer.key, static_cast<std::uint32_t>(answer.kind)));
+  };
+  const auto found = messages_.find(answer.key);
+  if (found == messages_.end()) return wrong();
+  MovingOperation& operation = *found->second;
+  if (answer.kind == KeyAnswers::Kind::kInstalled) {
+    if (!operation.batch || operation.batch->number != answer.key || !operation.batch->sent ||
+        link.server != node_) {
+      return wrong();
+    }
+    for (const std::size_t index : operation.batch->moves) is_installed(operation.moves[index]);
+    session_.give_staging(operation.batch->memory);
+    operation.batch.reset();
+    --link.open_requests;
+    messages_.erase(found);
+    return absl::OkStatus();
+  }
+  const auto message =
+      std::find_if(operation.messages.begin(), operation.messages.end(),
+                   [&](const Message& each) { return each.number == answer.key && each.sent; });
+  if (message == operation.messages.end() || nodes_[message->node].link != &link) return wrong();
+  if (answer.kind == KeyAnswers::Kind::kMoved) {
+    if (answer.node >= message->indices.size() || message->moved.size() == message->indices.size())
+      return wrong();
+    message->moved.push_back(message->indices[answer.node]);
+    return absl::OkStatus();
+  }
+  if (answer.epoch != message->indices.size()) return wrong();
+  link.open_requests -= message->indices.size() + 1;
+  const std::vector<std::size_t>& again = message->moved;
+  session_.counters().rows_pushed_remotely += message->indices.size() - again.size();
+  for (const std::size_t index : again) {
+    // Unless something newer has been heard meanwhile.
+    if (location(operation.keys[index]).node == link.server) ask_where(operation.keys[index]);
+    operation.todo.push_back(index);
+  }
+  for (const std::size_t index : message->indices) {
+    if (std::find(again.begin(), again.end(), index) != again.end()) continue;
+    reached(operation.keys[index]);
+    end_push(operation, index);
+  }
+  session_.give_staging(message->memory);
+  operation.messages.erase(message);
+  messages_.erase(found);
+  return absl::OkStatus();
+}
+
+// ---- reading in place
+// -----------------------------------------------------------------------------------------
+
+void MovingRows::copy_out(std::byte* to, const std::byte* values) const {
+  copy_shared_row(type_, to, values, row_bytes_);
+}
+
+}  // namespace verbena::worker

@@ -1,0 +1,190 @@
+// The rows of a dynamic table as a session sees them (docs/allocation.md): where it believes each to be, how it
+// reads and changes those of its own node in place, reaches the others, and moves rows to its node.
+//
+// Step-driven like all of a session: step() does what can be done of an operation and never waits.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "protocol/messages.hpp"
+#include "worker/table_core.hpp"
+
+namespace verbena::worker {
+
+/// A pull, push or localize of rows of a dynamic table. What is known to be done is in none of its lists.
+struct MovingOperation final : PullOperation {
+  enum class Kind : std::uint8_t { kPull, kPush, kLocalize };
+  /// Of a row's way to this node, in this order; those in -ing are for others to end.
+  enum class Phase : std::uint8_t { kAsk, kAsking, kTake, kTaking, kTaken, kCopying, kInstalled, kDone };
+
+  struct Reading {
+    std::size_t index = 0;  ///< in `keys`
+    std::uint32_t node = 0;
+    std::uint64_t epoch = 0;  ///< at which the node was known to own the row, before it was read
+    const std::byte* slot = nullptr;
+  };
+  /// A push to one server, from its making to its answer.
+  struct Message {
+    std::uint32_t node = 0;
+    std::uint64_t number = 0;
+    LocalSpan memory;
+    std::size_t bytes = 0;
+    bool sent = false;
+    std::vector<std::size_t> indices;  ///< in `keys`, by record
+    std::vector<std::size_t> moved;    ///< of these, those that the server did not own
+  };
+  struct Move {
+    protocol::Key key = 0;
+    Phase phase = Phase::kAsk;
+    std::uint32_t from = 0;
+    std::uint64_t epoch = 0;  ///< at which `from` owned it
+  };
+  /// Rows that are being copied, as an install message: records of a key and its slot.
+  struct Batch {
+    LocalSpan memory;
+    std::vector<std::size_t> moves;  ///< in `moves`
+    std::uint64_t number = 0;        ///< of the install, where there is one
+    bool sent = false;
+  };
+
+  Kind kind = Kind::kPull;
+  const std::byte* updates = nullptr;
+  std::vector<std::byte> update_copy;  ///< of a push that nobody waits for; else empty
+  std::vector<std::size_t> todo;       ///< indices in `keys`, of rows neither done nor being read or pushed
+  std::vector<Reading> reads;
+  std::deque<ServerLink*> unposted_links;  ///< parallel to `unposted`
+  std::deque<Message> messages;
+  std::vector<Move> moves;
+  std::size_t moves_left = 0;
+  std::vector<protocol::Key> awaited_moves;  ///< of other operations of this session
+  std::optional<Batch> batch;
+  std::uint64_t seen_news = 0;  ///< nothing to do until there is more
+};
+
+class MovingRows {
+ public:
+  /// REQUIRES: session and table outlive it.
+  MovingRows(SessionCore& session, TableCore& table);
+
+  /// Server by server, in the order of ranks.
+  absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots);
+
+  /// Reads rows of this node in place, from index `from` on, until one is not here; returns its index.
+  /// Keys: a KeySequence or what has its functions.
+  template <class Keys>
+  std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
+  /// Adds to rows of this node in place, until one is not here; returns its index.
+  std::size_t push_now(const KeySequence& keys, const std::byte* updates);
+  /// The push of the rows in `todo` comes after those that have begun before.
+  void begin_push(MovingOperation& operation);
+  /// `keys` are to come here: those of the operation's rows that are not here become its moves.
+  void begin_localize(MovingOperation& operation);
+  /// Pushes that nobody waits for and that may not be applied yet.
+  [[nodiscard]] std::size_t pushes_under_way() const { return pushes_under_way_; }
+
+  /// One step of an operation: true when it has ended. REQUIRES: what it comes after has ended.
+  bool step(MovingOperation& operation);
+  absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
+  /// The row lies on this node, where this worker can change it in place.
+  [[nodiscard]] bool is_here(protocol::Key key) const {
+    return own_ != nullptr && protocol::load_header(own_slot(key)).is_owned();
+  }
+
+ private:
+  using Move = MovingOperation::Move;
+  using Message = MovingOperation::Message;
+  using Phase = MovingOperation::Phase;
+  struct Node {
+    ServerLink* link = nullptr;
+    transport::RemoteDescriptor slots;
+    const std::byte* mapped = nullptr;
+    /// Rows that this server is to be asked about, as their home.
+    std::vector<protocol::KeyRequests::Row> to_locate;
+  };
+  struct Location {
+    std::uint32_t node = 0;
+    std::uint64_t epoch = 0;
+  };
+
+  [[nodiscard]] std::byte* own_slot(protocol::Key key) const { return own_ + key * slot_bytes_; }
+  [[nodiscard]] std::uint32_t home(protocol::Key key) const { return homes_.part_of(key); }
+  [[nodiscard]] Location location(protocol::Key key) const;
+  /// The row was not where it was believed to be.
+  void ask_where(protocol::Key key);
+  /// The row was where it was believed to be.
+  void reached(protocol::Key key);
+  void fetch(protocol::Key key);
+  /// The row has come here, and does not leave before those of this session are served who have chased it in vain.
+  [[nodiscard]] bool is_held(protocol::Key key) const;
+  /// From shared memory, where others write, to this worker's.
+  void copy_out(std::byte* to, const std::byte* values) const;
+  bool pull_in_place(const std::byte* slots, protocol::Key key, std::byte* out) const;
+  protocol::LockResult push_in_place(protocol::Key key, const std::byte* update);
+
+  bool step_pull(MovingOperation& operation);
+  void begin_reads(MovingOperation& operation);
+  void end_reads(MovingOperation& operation);
+  bool step_push(MovingOperation& operation);
+  void make_message(MovingOperation& operation, std::uint32_t node, std::vector<std::size_t>& indices);
+  void send_message(Message& message);
+  bool step_localize(MovingOperation& operation);
+  void begin_copying(MovingOperation& operation);
+  void end_copying(MovingOperation& operation);
+  void install(Move& move, const std::byte* values);
+  void is_installed(Move& move);
+  void send_requests(MovingOperation& operation, Phase from, Phase to, protocol::KeyRequests::Kind kind);
+  void end_move(Move& move, std::uint64_t epoch);
+  void send_to_locate();
+  /// True when all are posted and have ended.
+  bool post_reads(MovingOperation& operation);
+  std::optional<LocalSpan> take_staging(std::size_t bytes);
+  [[nodiscard]] std::size_t records_a_message(const ServerLink& link, std::size_t record_bytes) const;
+  [[nodiscard]] bool may_push(const MovingOperation& operation, std::size_t index) const;
+  void end_push(const MovingOperation& operation, std::size_t index);
+  absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_move_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_message_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+
+  SessionCore& session_;
+  TableCore& table_;
+  const std::uint32_t number_;
+  const TableOptions options_;
+  const protocol::ValueType type_;
+  const std::size_t stride_bytes_;
+  const std::size_t row_bytes_;
+  const std::size_t slot_bytes_;
+  const protocol::RangePartition homes_;
+  const std::uint32_t holder_;  ///< this worker, as the holder of a row's lock
+  const std::uint32_t node_;    ///< this worker's
+  std::vector<Node> nodes_;     ///< by server
+  std::byte* own_ = nullptr;    ///< this node's slots, where this worker can map them
+  /// What this worker has heard of rows that were not, or not always, where they were at first: at most all.
+  absl::flat_hash_map<protocol::Key, Location> locations_;
+  absl::flat_hash_set<protocol::Key> locating_;  ///< asked, or about to be
+  /// Rows that this session moves: by which operation, and where in its list.
+  struct Mover {
+    MovingOperation* operation = nullptr;
+    std::size_t index = 0;
+  };
+  absl::flat_hash_map<protocol::Key, Mover> moving_;
+  /// How often in a row each row was not where it was believed to be; and those of which that was too often.
+  absl::flat_hash_map<protocol::Key, std::uint32_t> chased_;
+  absl::flat_hash_set<protocol::Key> fetched_;
+  absl::flat_hash_map<std::uint64_t, MovingOperation*> messages_;  ///< without an answer, by number
+  std::uint64_t messages_made_ = 0;
+  /// Updates that are not known to be applied, of each row in the order in which they were pushed. The first one
+  /// goes; so a reader who sees one has seen those before.
+  struct Pushed {
+    const MovingOperation* operation = nullptr;
+    std::size_t index = 0;
+  };
+  absl::flat_hash_map<protocol::Key, std::vector<Pushed>> pushed_;
+  std::size_t pushes_under_way_ = 0;
+  std::uint64_t news_ = 1;  ///< counts whatever may give an operation something to do
+};
+
+}  // namespace verbena::worker
