@@ -113,6 +113,7 @@ class Job final : public World {
   Network network_;
   History history_;
   std::uint64_t final_rows_ = 0;
+  std::uint64_t rows_localized_ = 0;
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> struck_;
@@ -185,6 +186,7 @@ void Job::run_worker(std::uint32_t rank) {
   node.transport = transport.get();
   SessionOptions options{.rank = rank,
                          .workers = scenario_.workers,
+                         .node = scenario_.nodes[rank],
                          .read_path = scenario_.read_path,
                          .timeout_ms = kTimeoutMs,
                          .clock_timeout_ms = kTimeoutMs,
@@ -201,6 +203,7 @@ void Job::run_worker(std::uint32_t rank) {
     node.status = run_workload(*this, scenario_, **session);
     if (!node.status.ok()) (*session)->give_up(node.status);
     static_cast<void>(note(WorkerLeaves{rank}));
+    rows_localized_ += (*session)->statistics().rows_localized;
     const TimePoint left = scheduler_.now();
     session->reset();
     if (!struck_ && scheduler_.now() - left >= milliseconds(kTimeoutMs))
@@ -308,7 +311,8 @@ JobResult Job::run() {
           .digest = scheduler_.digest(),
           .time = scheduler_.now() - start,
           .final_rows = final_rows_,
-          .ended_early = history_.ended_early()};
+          .ended_early = history_.ended_early(),
+          .rows_localized = rows_localized_};
 }
 
 }  // namespace

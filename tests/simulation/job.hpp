@@ -15,9 +15,20 @@
 namespace verbena::simulation {
 
 /// The model of the job's first table; further tables have random ones.
-enum class Model : std::uint8_t { kBsp, kSsp, kEssp, kBoundedDelay, kAsp, kSequential, kVap, kABsp };
-inline constexpr std::array kModels = {Model::kBsp, Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
-                                       Model::kAsp, Model::kSequential, Model::kVap,  Model::kABsp};
+enum class Model : std::uint8_t {
+  kBsp,
+  kSsp,
+  kEssp,
+  kBoundedDelay,
+  kAsp,
+  kSequential,
+  kVap,
+  kABsp,
+  kMoving,  ///< sequential, and its rows move
+};
+inline constexpr std::array kModels = {Model::kBsp,          Model::kSsp,  Model::kEssp,
+                                       Model::kBoundedDelay, Model::kAsp,  Model::kSequential,
+                                       Model::kVap,          Model::kABsp, Model::kMoving};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -30,6 +41,7 @@ struct JobResult {
   transport::Duration time{0};         ///< virtual
   std::uint64_t final_rows = 0;        ///< digest of the tables at the end
   std::uint64_t ended_early = 0;       ///< iterations of a worker
+  std::uint64_t rows_localized = 0;
 };
 
 struct Scenario;

@@ -28,6 +28,7 @@ struct TableShape {
   bool ordered = false;  ///< has a last column for the order. REQUIRES: BSP or A-BSP, float or double
   bool shared = false;   ///< has a last column for all workers. REQUIRES: sequential
   std::uint64_t cache_rows = UINT64_MAX;
+  bool moves = false;          ///< is dynamic
   bool shipped_ahead = false;  ///< updates may travel before their clock ends
 
   [[nodiscard]] std::uint32_t width(std::uint32_t workers) const {

@@ -34,6 +34,8 @@ std::string_view to_string(Model model) {
       return "asp";
     case Model::kSequential:
       return "sequential";
+    case Model::kMoving:
+      return "moving";
     case Model::kVap:
       break;
   }
@@ -63,6 +65,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kAsp:
       return Asp{};
     case Model::kSequential:
+    case Model::kMoving:
       return Sequential{};
     case Model::kVap:
       break;
@@ -81,6 +84,11 @@ TableShape make_table(Model model, std::mt19937_64& random) {
                   (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
   table.shared = consistency::rules_of(table.model).pushes_at_once;
   if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
+  if (model == Model::kMoving) {
+    table.moves = true;
+    if (chance(random, 0.7)) table.rows = 1 + table.rows % 8;  // that many want
+    table.cache_rows = UINT64_MAX;
+  }
   return table;
 }
 
@@ -128,9 +136,9 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.slowness.push_back(chance(random, 0.2) ? 2 + static_cast<double>(below(random, 20)) : 1);
   }
   scenario.tables.push_back(make_table(model, random));
-  // What other tables of the job may be. The first three stay among themselves: so the seeds of
+  // What other tables of the job may be. The first three stay among themselves, and the next five: so the seeds of
   // SimulationRegressionTest mean what they meant.
-  const std::uint64_t beside = model <= Model::kEssp ? 3 : kModels.size();
+  const std::uint64_t beside = model <= Model::kEssp ? 3 : model <= Model::kABsp ? 8 : kModels.size();
   for (std::uint64_t more = small(random, 2); more > 0; --more)
     scenario.tables.push_back(make_table(kModels[below(random, beside)], random));
   scenario.network = make_network(random);
@@ -150,7 +158,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   std::mt19937_64 evictions(seed + 0x5eed);
   for (TableShape& table : scenario.tables) {
     const std::uint64_t parts = std::uint64_t{scenario.servers} * scenario.lanes;
-    if (table.rows > 3 * parts && chance(evictions, 0.3))
+    if (!table.moves && table.rows > 3 * parts && chance(evictions, 0.3))
       table.cache_rows = 2 * parts + below(evictions, table.rows - 3 * parts);
   }
   // Even seeds go without, as older ones did.
@@ -163,6 +171,9 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   for (TableShape& table : scenario.tables)
     table.shipped_ahead =
         scenario.update_budget_mb_per_s > 0 && !consistency::rules_of(table.model).holds_updates_back;
+  std::mt19937_64 nodes(seed + 0x40de);
+  for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
+    scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   if (model == Model::kABsp) add_data_cursors(scenario, random);
@@ -182,7 +193,10 @@ std::string to_string(const Scenario& scenario) {
     text += fmt::format(", pushes of {} MB/s", scenario.push_budget_mb_per_s);
   if (scenario.update_budget_mb_per_s > 0)
     text += fmt::format(", updates of {} MB/s within a clock", scenario.update_budget_mb_per_s);
+  const bool moves = std::any_of(scenario.tables.begin(), scenario.tables.end(),
+                                 [](const TableShape& table) { return table.moves; });
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
+    if (moves) text += fmt::format("; worker {} is of node {}", worker, scenario.nodes[worker]);
     if (scenario.leaves_at[worker] < scenario.clocks)
       text += fmt::format("; worker {} leaves at clock {}", worker, scenario.leaves_at[worker]);
     if (scenario.slowness[worker] > 1)
@@ -191,6 +205,7 @@ std::string to_string(const Scenario& scenario) {
   for (const TableShape& table : scenario.tables) {
     text += fmt::format("; table {}, {} rows of {} values", consistency::to_string(table.model), table.rows,
                         table.width(scenario.workers));
+    if (table.moves) text += ", which move";
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
   }
   if (!scenario.examples.empty()) {

@@ -27,6 +27,7 @@ struct Scenario {
   std::int64_t barrier_every = 0;       ///< 0: only at the end
   std::vector<std::int64_t> leaves_at;  ///< by worker: the clock, or `clocks` to stay
   std::vector<double> slowness;         ///< by worker
+  std::vector<std::uint32_t> nodes;     ///< by worker
   std::vector<std::uint64_t> examples;  ///< by worker; empty: no data cursors
   std::uint64_t mini_batch = 1;
   Duration mini_batch_time{0};

@@ -72,6 +72,32 @@ TEST(ABspSimulationTest, IterationsEndEarly) {
   EXPECT_GT(ended_early, 100U);
 }
 
+TEST(MovingSimulationTest, RowsMove) {
+  spdlog::set_level(spdlog::level::off);
+  std::uint64_t localized = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) localized += run_job(Model::kMoving, seed).rows_localized;
+  EXPECT_GT(localized, 500U);
+}
+
+/// One worker after the other takes the rows; one that only pulls and pushes gets to them, too.
+TEST(MovingSimulationTest, NobodyChasesARowForEver) {
+  spdlog::set_level(spdlog::level::off);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Scenario scenario = make_scenario(Model::kMoving, seed);
+    scenario.disaster = Disaster::kNone;
+    scenario.scheduler.pause_probability = 0;
+    scenario.servers = 3;
+    scenario.workers = 4;
+    scenario.nodes = {0, 1, 2, 0};
+    scenario.slowness = {1, 1, 1, 30};
+    scenario.leaves_at.assign(scenario.workers, scenario.clocks);
+    scenario.tables.resize(1);
+    scenario.tables[0].rows = 1;
+    const JobResult result = run_job(scenario);
+    EXPECT_FALSE(result.failure) << "seed " << seed << ": " << *result.failure;
+  }
+}
+
 /// One worker of four is three times slower: BSP goes at its pace, A-BSP at that of the others.
 TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
   spdlog::set_level(spdlog::level::off);

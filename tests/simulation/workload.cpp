@@ -44,7 +44,9 @@ class Workload {
         session_(session),
         rank_(session.rank()),
         random_(scenario.seed * 1009 + rank_ + 1),
-        pulled_(scenario.tables.size()) {
+        pulled_(scenario.tables.size()),
+        any_moves_(std::any_of(scenario.tables.begin(), scenario.tables.end(),
+                               [](const TableShape& table) { return table.moves; })) {
     if (!scenario_.examples.empty())
       cursor_.emplace(session, DataCursor::Options{scenario_.examples[rank_], scenario_.mini_batch});
   }
@@ -68,6 +70,7 @@ class Workload {
   absl::Status pull();
   absl::Status start_pull();
   absl::Status end_pulls();
+  absl::Status localize();
   absl::Status clock(bool barrier);
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
@@ -115,6 +118,7 @@ class Workload {
   std::uint64_t pulls_begun_ = 0;
   std::vector<std::set<Key>> pulled_;  ///< by table
   std::map<std::pair<std::uint32_t, Key>, std::uint64_t> counted_;
+  const bool any_moves_;
   Clock barrier_clock_ = 0;
 };
 
@@ -130,6 +134,7 @@ absl::Status Workload::open_tables() {
                                .rows = shape(table).rows,
                                .width = static_cast<std::uint32_t>(width(table)),
                                .consistency = shape(table).model,
+                               .allocation = shape(table).moves ? Allocation::kDynamic : Allocation::kStatic,
                                .cache_rows = shape(table).cache_rows};
     absl::Status status;
     protocol::visit_value_type(shape(table).type, [&]<class Value>() {
@@ -166,6 +171,7 @@ absl::Status Workload::run() {
 }
 
 absl::Status Workload::do_something() {
+  if (any_moves_ && chance(random_, 0.4)) return localize();
   switch (below(random_, scenario_.async_pulls ? 6 : 5)) {
     case 0:
     case 1:
@@ -340,6 +346,27 @@ absl::Status Workload::start_pull() {
         Pending pending = from->pull_async(keys, values, options);
         pulls_.push_back({*number, table, std::move(keys), std::move(bytes), std::move(pending)});
         return absl::OkStatus();
+      },
+      tables_[table]);
+}
+
+absl::Status Workload::localize() {
+  std::uint32_t table = some_table();
+  while (!shape(table).moves) table = (table + 1) % static_cast<std::uint32_t>(tables_.size());
+  const bool as_range = chance(random_, 0.3);
+  const KeyRange range = some_range(table);
+  const std::vector<Key> keys = as_range ? keys_of(range) : some_keys(table);
+  const bool wait = chance(random_, 0.5);
+  trace([&] {
+    return fmt::format("worker {} at clock {} localizes keys {} of table {}{}", rank_,
+                       session_.current_clock(), list(keys), table, wait ? "" : " and goes on");
+  });
+  return std::visit(
+      [&]<class Value>(Table<Value>* in) -> absl::Status {
+        OperationOptions options;
+        if (!pulls_.empty() && chance(random_, 0.2)) options.after = {pulls_.back().pending};
+        Pending pending = as_range ? in->localize(range, options) : in->localize(keys, options);
+        return wait ? pending.wait() : absl::OkStatus();
       },
       tables_[table]);
 }
