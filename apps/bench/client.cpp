@@ -190,8 +190,10 @@ absl::Status Client::set_echo(Echo echo, std::size_t bytes) {
       .status();
 }
 
-absl::StatusOr<std::string> Client::start_server(std::uint32_t workers) {
-  auto answer = request({.kind = Message::Kind::kStartServer, .number = workers});
+absl::StatusOr<std::string> Client::start_server(std::uint32_t workers, std::uint32_t rank,
+                                                 std::uint32_t servers) {
+  auto answer =
+      request({.kind = Message::Kind::kStartServer, .number = workers, .servers = servers, .value = rank});
   if (!answer.ok()) return answer.status();
   return with_host(answer->text(), host_of(address_));
 }

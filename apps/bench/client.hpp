@@ -33,8 +33,9 @@ class Client {
 
   // ---- what the other side does meanwhile
   absl::Status set_echo(Echo echo, std::size_t bytes);
-  /// Its address, as a session wants it.
-  absl::StatusOr<std::string> start_server(std::uint32_t workers);
+  /// Of a job's servers the one with that rank. Its address, as a session wants it.
+  absl::StatusOr<std::string> start_server(std::uint32_t workers, std::uint32_t rank = 0,
+                                           std::uint32_t servers = 1);
   absl::Status stop_servers();
   absl::StatusOr<double> processor_nanoseconds();
   /// Its answer, or the error that it tells.

@@ -24,12 +24,12 @@ enum class Echo : std::uint32_t {
 };
 
 struct Message {
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   enum class Kind : std::uint32_t {
     kFailed,         ///< answer to any: `text`
     kMemory,         ///< have `value` bytes to read and to write: kMemory with both
     kEcho,           ///< `number` (an Echo) of `value` bytes: kEcho when it listens
-    kStartServer,    ///< for `number` workers: kStartServer with its address, `text`
+    kStartServer,    ///< `value` of `servers` for `number` workers: kStartServer with its address, `text`
     kStopServers,    ///< kStopServers
     kProcessorTime,  ///< kProcessorTime with what the process has used: `value` nanoseconds
     kStartPerftest,  ///< `text`, the tool's arguments: kStartPerftest when it listens at port `number`
@@ -39,7 +39,7 @@ struct Message {
   Kind kind = Kind::kFailed;
   std::uint32_t version = kVersion;
   std::uint32_t number = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t servers = 0;
   std::uint64_t value = 0;
   transport::RemoteDescriptor readable = {};
   transport::RemoteDescriptor writable = {};

@@ -10,7 +10,8 @@ const std::vector<std::string>& operation_names() {
   static const std::vector<std::string> kNames{"read",         "read-batch", "write",      "write-complete",
                                                "write-notify", "pull",       "pull-large", "pull-in-place",
                                                "pull-batch",   "push",       "push-batch", "push-applied",
-                                               "push-visible", "clock",      "subscribe",  "idle-server"};
+                                               "push-visible", "clock",      "subscribe",  "pull-local",
+                                               "push-local",   "localize",   "idle-server"};
   return kNames;
 }
 

@@ -31,13 +31,16 @@ constexpr std::uint32_t kMostWorkers = 1024;
 /// A server with a thread and a transport of its own.
 class ServerJob {
  public:
-  static absl::StatusOr<std::unique_ptr<ServerJob>> start(const Backend& backend, std::uint32_t workers) {
+  static absl::StatusOr<std::unique_ptr<ServerJob>> start(const Backend& backend, const Message& order) {
     auto job = std::unique_ptr<ServerJob>(new ServerJob());
     auto transport = backend.make_transport();
     if (!transport.ok()) return transport.status();
     job->transport_ = std::move(*transport);
     const std::string asked = backend.fresh_address();
-    auto server = server::Server::create(*job->transport_, {.address = asked, .workers = workers});
+    auto server = server::Server::create(*job->transport_, {.address = asked,
+                                                            .rank = static_cast<std::uint32_t>(order.value),
+                                                            .servers = order.servers,
+                                                            .workers = order.number});
     if (!server.ok()) return server.status();
     job->server_ = std::move(*server);
     job->address_ = backend.listening_address(*job->transport_, asked);
@@ -253,10 +256,11 @@ class ResponderImpl final : public Responder {
   }
 
   absl::Status start_server(Peer& peer, const Message& order, Message& answer) {
-    if (order.number == 0 || order.number > kMostWorkers) {
-      return absl::InvalidArgumentError(fmt::format("a server for {} workers was ordered", order.number));
+    if (order.number == 0 || order.number > kMostWorkers || order.value >= order.servers) {
+      return absl::InvalidArgumentError(fmt::format("server {} of {} for {} workers was ordered", order.value,
+                                                    order.servers, order.number));
     }
-    auto server = ServerJob::start(backend_, order.number);
+    auto server = ServerJob::start(backend_, order);
     if (!server.ok()) return server.status();
     answer.set_text((*server)->address());
     peer.servers.push_back(std::move(*server));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -27,14 +28,18 @@ constexpr std::uint32_t kTimeoutMs = 10'000;  // of a session's waits, for the s
 class Job {
  public:
   static absl::StatusOr<std::unique_ptr<Job>> start(const Backend& backend, Client& client, ReadPath path,
-                                                    std::uint32_t workers = 1) {
-    auto address = client.start_server(workers);
-    if (!address.ok()) return address.status();
+                                                    std::uint32_t workers = 1, std::uint32_t servers = 1) {
     auto job = std::unique_ptr<Job>(new Job(client));
+    std::vector<std::string> addresses;
+    for (std::uint32_t server = 0; server < servers; ++server) {
+      auto address = client.start_server(workers, server, servers);
+      if (!address.ok()) return address.status();
+      addresses.push_back(*std::move(address));
+    }
     for (std::uint32_t rank = 0; rank < workers; ++rank) {
       auto transport = backend.make_transport();
       if (!transport.ok()) return transport.status();
-      auto session = Session::connect({.servers = {*address},
+      auto session = Session::connect({.servers = addresses,
                                        .rank = rank,
                                        .workers = workers,
                                        .read_path = path,
@@ -108,12 +113,18 @@ class TableMeasurements {
   absl::Status push_visible();
   absl::Status clock();
   absl::Status subscribe();
+  absl::Status pull_local();
+  absl::Status push_local();
+  absl::Status localize();
   absl::Status idle_server();
 
  private:
-  absl::StatusOr<std::unique_ptr<Job>> start(ReadPath path, std::uint32_t workers = 1) {
-    return Job::start(backend_, client_, path, workers);
+  absl::StatusOr<std::unique_ptr<Job>> start(ReadPath path, std::uint32_t workers = 1,
+                                             std::uint32_t servers = 1) {
+    return Job::start(backend_, client_, path, workers, servers);
   }
+  absl::StatusOr<Samples> time_pulls(Table<float>& table);
+  absl::StatusOr<Samples> time_cached_pulls();
   /// One of this transport's, measured once.
   absl::StatusOr<Yardstick> round_trip() {
     if (!round_trip_) {
@@ -374,6 +385,119 @@ absl::Status TableMeasurements::subscribe() {
   return absl::OkStatus();
 }
 
+TableOptions moving_table(std::uint64_t rows) {
+  return {.name = "moving",
+          .rows = rows,
+          .width = kRowWidth,
+          .consistency = Sequential{},
+          .allocation = Allocation::kDynamic};
+}
+
+absl::StatusOr<Samples> TableMeasurements::time_pulls(Table<float>& table) {
+  const std::vector<Key> keys = shuffled_keys(kRows, std::size_t{1} << 16);
+  std::vector<float> values(kRowWidth);
+  absl::Status status;
+  std::size_t next = 0;
+  Samples samples = time_while(options_.timing, [&] {
+    status = table.pull(std::span(keys).subspan(next, 1), values);
+    if (++next == keys.size()) next = 0;
+    return status.ok();
+  });
+  if (!status.ok()) return status;
+  return samples;
+}
+
+/// What a local access of a dynamic table is compared with.
+absl::StatusOr<Samples> TableMeasurements::time_cached_pulls() {
+  auto job = start(ReadPath::kCached);
+  if (!job.ok()) return job.status();
+  auto table = (*job)->session().table<float>(
+      {.name = "rows", .rows = kRows, .width = kRowWidth, .consistency = Essp{1}});
+  if (!table.ok()) return table.status();
+  std::vector<float> all(kRows * kRowWidth);
+  for (int round = 0; round < 3; ++round) {
+    absl::Status status = (*table)->pull(KeyRange{0, kRows}, all);
+    status.Update((*job)->session().barrier());
+    if (!status.ok()) return status;
+  }
+  return time_pulls(**table);
+}
+
+absl::Status TableMeasurements::pull_local() {
+  auto cached = time_cached_pulls();
+  if (!cached.ok()) return cached.status();
+  auto job = start(ReadPath::kAuto);
+  if (!job.ok()) return job.status();
+  auto table = (*job)->session().table<float>(moving_table(kRows));
+  if (!table.ok()) return table.status();
+  auto samples = time_pulls(**table);
+  if (!samples.ok()) return samples.status();
+  report_.results.push_back(
+      {.operation = "pull-local",
+       .what = "pull of one row of 100 floats of a dynamic table, which the worker's node owns",
+       .bytes = kRowBytes,
+       .keys = 1,
+       .samples = *std::move(samples),
+       .yardsticks = {
+           {.name = "pull of the row from the cache", .value = cached->percentile(0.5), .budget = 1.5}}});
+  return absl::OkStatus();
+}
+
+absl::Status TableMeasurements::push_local() {
+  auto cached = time_cached_pulls();
+  if (!cached.ok()) return cached.status();
+  auto job = start(ReadPath::kAuto);
+  if (!job.ok()) return job.status();
+  auto table = (*job)->session().table<float>(moving_table(kRows));
+  if (!table.ok()) return table.status();
+  const std::vector<Key> keys = shuffled_keys(kRows, std::size_t{1} << 16);
+  const std::vector<float> update(kRowWidth, 1);
+  absl::Status status;
+  std::size_t next = 0;
+  Result result{.operation = "push-local",
+                .what =
+                    "push of one row of 100 floats of a dynamic table, which the worker's node owns: added "
+                    "in place, under the row's lock",
+                .bytes = kRowBytes,
+                .keys = 1,
+                .samples = {}};
+  result.samples = time_while(options_.timing, [&] {
+    status = (*table)->push(std::span(keys).subspan(next, 1), update);
+    if (++next == keys.size()) next = 0;
+    return status.ok();
+  });
+  if (!status.ok()) return status;
+  result.yardsticks.push_back(
+      {.name = "pull of the row from the cache", .value = cached->percentile(0.5), .budget = 1.5});
+  report_.results.push_back(std::move(result));
+  return absl::OkStatus();
+}
+
+/// Two nodes take a row from each other in turn.
+absl::Status TableMeasurements::localize() {
+  auto job = start(ReadPath::kCached, 2, 2);
+  if (!job.ok()) return job.status();
+  std::array<Table<float>*, 2> tables{};
+  for (std::uint32_t worker = 0; worker < 2; ++worker) {
+    auto table = (*job)->session(worker).table<float>(moving_table(16));
+    if (!table.ok()) return table.status();
+    tables[worker] = *table;
+  }
+  Result result{.operation = "localize",
+                .what =
+                    "localize of one row of 100 floats, which another node owns; the home is by turns the "
+                    "worker's own server and the other one",
+                .bytes = kRowBytes,
+                .keys = 1,
+                .samples = {}};
+  const Key key = 3;
+  std::size_t turn = 0;
+  absl::Status status = time_operation(
+      single_, [&] { return tables[turn++ % 2]->localize(std::span(&key, 1)).wait(); }, result.samples);
+  if (!status.ok()) return status;
+  return finish(std::move(result), std::nullopt);
+}
+
 /// A server with a connected worker and nothing to do: its share of a core, as nanoseconds a second.
 absl::Status TableMeasurements::idle_server() {
   auto job = start(ReadPath::kAuto);
@@ -414,9 +538,13 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
       {"push-visible", &TableMeasurements::push_visible},
       {"clock", &TableMeasurements::clock},
       {"subscribe", &TableMeasurements::subscribe},
+      {"pull-local", &TableMeasurements::pull_local},
+      {"push-local", &TableMeasurements::push_local},
+      {"localize", &TableMeasurements::localize},
       {"idle-server", &TableMeasurements::idle_server}};
   for (const auto& [name, measurement] : kOthers) {
     if (!options.wants(name)) continue;
+    if (name.ends_with("-local") && backend.name != "shm") continue;  // a node's memory is mapped there only
     options.progress(name);
     if (absl::Status status = (measurements.*measurement)(); !status.ok()) return status;
   }

@@ -54,10 +54,11 @@ TEST(BenchTest, EveryOperationIsReported) {
       EXPECT_EQ(result.at("stream").at("connections"), 2);
     }
   }
-  EXPECT_THAT(operations, UnorderedElementsAreArray({"read", "read-batch", "write", "write-complete",
-                                                     "write-notify", "pull", "pull-large", "pull-in-place",
-                                                     "pull-batch", "push", "push-batch", "push-applied",
-                                                     "push-visible", "clock", "subscribe", "idle-server"}));
+  EXPECT_THAT(operations,
+              UnorderedElementsAreArray({"read", "read-batch", "write", "write-complete", "write-notify",
+                                         "pull", "pull-large", "pull-in-place", "pull-batch", "push",
+                                         "push-batch", "push-applied", "push-visible", "clock", "subscribe",
+                                         "pull-local", "push-local", "localize", "idle-server"}));
 }
 
 TEST(BenchTest, ImpossibleOptionsAreRefused) {

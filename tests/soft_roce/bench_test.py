@@ -11,7 +11,7 @@ PORT = 7471
 TOOLS = {"read": ("ib_read_lat", "ib_read_bw"), "write": ("ib_write_lat", "ib_write_bw"),
          "write-notify": ("ib_write_lat", "ib_send_lat", "ib_send_bw")}
 BUDGETS = {"ib_read_lat": 1.1, "ib_read_bw": 0.95, "ib_write_bw": 0.95}
-TABLE_OPERATIONS = {"pull", "push", "push-batch", "push-applied", "push-visible", "clock", "subscribe", "idle-server"}
+TABLE_OPERATIONS = {"pull", "push", "push-batch", "push-applied", "push-visible", "clock", "subscribe", "localize", "idle-server"}
 
 
 class BenchTest(case.Case):
