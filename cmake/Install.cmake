@@ -18,6 +18,7 @@ set(public_headers
     consistency/sequential.hpp
     consistency/ssp.hpp
     consistency/vap.hpp
+    protocol/allocation.hpp
     protocol/partition.hpp
     transport/transport.hpp
     transport/shm/shm_transport.hpp

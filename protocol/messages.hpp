@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "protocol/allocation.hpp"
 #include "protocol/partition.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
@@ -68,13 +69,6 @@ struct Welcome {
   std::uint32_t lanes = 0;
   Descriptor inbox;        ///< in the server's memory
   Descriptor push_credit;  ///< in the server's memory
-};
-
-/// Where a table's rows lie.
-enum class Allocation : std::uint32_t {
-  kStatic = 0,  ///< where the partition puts them
-  kDynamic =
-      1,  ///< in a slot (slot.hpp) of whichever server a worker has localized them to; at first as kStatic
 };
 
 /// Worker → server. Tables are numbered in the order in which they are opened.

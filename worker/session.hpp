@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "consistency/model.hpp"
-#include "protocol/messages.hpp"
+#include "protocol/allocation.hpp"
 #include "protocol/partition.hpp"
 #include "transport/transport.hpp"
 
