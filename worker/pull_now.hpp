@@ -14,31 +14,40 @@ namespace verbena::worker {
 /// So many rows ahead the next ones are fetched into the processor's cache.
 inline constexpr std::size_t kRowsAhead = 8;
 
-inline constexpr std::size_t kShortRowBytes = 128;
+inline constexpr std::size_t kBlockBytes = 16;
+/// A short row is copied before memcpy() would have been called.
+constexpr bool is_short_row(std::size_t bytes) {
+  return bytes <= 128 && bytes % kBlockBytes == 0;
+}
 
-/// Of private memory. A short row is done before memcpy() would have been called.
+/// Of private memory.
 inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
-  constexpr std::size_t kBlock = 16;
-  if (bytes <= kShortRowBytes && bytes % kBlock == 0) {
-    for (std::size_t at = 0; at < bytes; at += kBlock) std::memcpy(to + at, from + at, kBlock);
+  if (is_short_row(bytes)) {
+    for (std::size_t at = 0; at < bytes; at += kBlockBytes) std::memcpy(to + at, from + at, kBlockBytes);
   } else {
     std::memcpy(to, from, bytes);
   }
 }
 
-inline void TableCore::copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  if (!VERBENA_WORDS_ARE_ATOMIC && bytes <= kShortRowBytes) {
+/// From memory that others write at the same time: each number whole.
+inline void copy_shared_row(protocol::ValueType type, std::byte* to, const std::byte* from,
+                            std::size_t bytes) {
+  if (!VERBENA_WORDS_ARE_ATOMIC && is_short_row(bytes)) {
     copy_row(to, from, bytes);
     return;
   }
   const auto copy = [&]<class Word>(Word* words) {
     transport::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
   };
-  if (protocol::value_bytes(type_) == sizeof(std::uint32_t)) {
+  if (protocol::value_bytes(type) == sizeof(std::uint32_t)) {
     copy(reinterpret_cast<std::uint32_t*>(to));
   } else {
     copy(reinterpret_cast<std::uint64_t*>(to));
   }
+}
+
+inline void TableCore::copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const {
+  copy_shared_row(type_, to, from, bytes);
 }
 
 template <class Keys>
