@@ -14,6 +14,7 @@
 #include "apps/simulation/network_cards.hpp"
 #include "apps/simulation/scheduler.hpp"
 #include "apps/simulation/simulated_transport.hpp"
+#include "consistency/vector_clock.hpp"
 #include "protocol/messages.hpp"
 #include "server/server.hpp"
 #include "worker/session.hpp"
@@ -54,7 +55,6 @@ class Processor final : public simulation::Meter {
   struct RowCosts {
     double sent = 0;
     double received = 0;
-    double clock = 0;  ///< a clock message received
   };
   Processor(Scheduler& scheduler, const CellOptions& options, const RowCosts& rows)
       : scheduler_(scheduler),
@@ -76,7 +76,6 @@ class Processor final : public simulation::Meter {
       received_rows_ += rows;
       cost.messages += message_;
       cost.rows += rows_.received * static_cast<double>(rows);
-      if (event.notification == sizeof(protocol::BulkHeader)) cost.clocks += rows_.clock;
     }
     spend(cost);
   }
@@ -84,9 +83,9 @@ class Processor final : public simulation::Meter {
   void spend(const Work& work) {
     work_.messages += work.messages;
     work_.rows += work.rows;
-    work_.clocks += work.clocks;
+    work_.advances += work.advances;
     work_.turns += work.turns;
-    spend(work.messages + work.rows + work.clocks + work.turns);
+    spend(work.messages + work.rows + work.advances + work.turns);
   }
   void spend(double nanoseconds) {
     owed_ += nanoseconds;
@@ -194,8 +193,7 @@ void Cell::run_server(std::uint32_t rank) {
   node.processor = std::make_unique<Processor>(
       scheduler_, options_,
       Processor::RowCosts{.sent = costs.pushed_row,
-                          .received = rules_.holds_updates_back ? costs.held_row : costs.applied_row,
-                          .clock = workers * costs.clock_per_worker});
+                          .received = rules_.holds_updates_back ? costs.held_row : costs.applied_row});
   auto server = server::Server::create(
       *transport,
       {.address = address_of(rank), .rank = rank, .servers = options_.servers, .workers = options_.workers});
@@ -212,13 +210,17 @@ void Cell::run_server(std::uint32_t rank) {
       bool worked = (*server)->poll();
       worked |= lane.poll();
       if (worked) node.processor->spend({.turns = workers * costs.turn_per_worker});
-      if (rules_.holds_updates_back && lane.min_clock() > min_clock) {
-        // Those of the clock that has ended; none of the next one can have come.
-        const std::uint64_t held = node.processor->received_rows() - applied_rows;
+      if (lane.min_clock() > min_clock) {
+        const double advances = static_cast<double>(
+            lane.min_clock() == consistency::VectorClock::kLeft ? 1 : lane.min_clock() - min_clock);
+        min_clock = lane.min_clock();
+        // Under BSP those of the clock that has ended; none of the next one can have come.
+        const std::uint64_t held =
+            rules_.holds_updates_back ? node.processor->received_rows() - applied_rows : 0;
         applied_rows += held;
-        node.processor->spend({.rows = static_cast<double>(held) * costs.applied_row});
+        node.processor->spend({.rows = static_cast<double>(held) * costs.applied_row,
+                               .advances = advances * workers * costs.advance_per_worker});
       }
-      min_clock = lane.min_clock();
       if (!worked) transport->wait(scheduler_.now() + milliseconds(100));
     }
     node.status = (*server)->status();
@@ -386,7 +388,7 @@ CellFigures Cell::figures() const {
         static_cast<double>(node.after.traffic.bytes_out - node.before.traffic.bytes_out) / server_clocks;
     const double time =
         seconds_of(node.after.at - node.before.at) * 1e9 * static_cast<double>(servers_.size());
-    for (double Work::*part : {&Work::messages, &Work::rows, &Work::clocks, &Work::turns})
+    for (double Work::*part : {&Work::messages, &Work::rows, &Work::advances, &Work::turns})
       figures.server_work.*part += (node.after.work.*part - node.before.work.*part) / time;
   }
   return figures;

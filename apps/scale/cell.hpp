@@ -43,8 +43,8 @@ struct Busy {
 struct Work {
   double messages = 0;  ///< sending and receiving them
   double rows = 0;
-  double clocks = 0;  ///< what each clock costs for each worker of the job
-  double turns = 0;   ///< what each turn does
+  double advances = 0;  ///< what each advance of the min clock costs for each worker of the job
+  double turns = 0;     ///< what each turn does
 };
 
 /// Of the measured clocks.

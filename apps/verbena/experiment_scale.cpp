@@ -241,15 +241,15 @@ ReportTable jobs_table(const Seen& seen) {
 
 ReportTable work_table(const Seen& seen) {
   ReportTable table{.title = "What a server's processor does, in parts of the time",
-                    .head = {"workers", "model", "messages", "rows", "clocks, for each worker",
+                    .head = {"workers", "model", "messages", "rows", "advances, for each worker",
                              "turns, for each worker", "all"},
                     .rows = {}};
   for (const ScaleRun& run : seen.runs) {
     if (!run.failure.empty()) continue;
     const scale::Work& work = run.figures.server_work;
     table.rows.push_back({std::to_string(run.workers), run.model, format_share(work.messages),
-                          format_share(work.rows), format_share(work.clocks), format_share(work.turns),
-                          format_share(work.messages + work.rows + work.clocks + work.turns)});
+                          format_share(work.rows), format_share(work.advances), format_share(work.turns),
+                          format_share(work.messages + work.rows + work.advances + work.turns)});
   }
   return table;
 }
@@ -484,7 +484,7 @@ nlohmann::json scale_json(const ScaleOptions& options, const Judgement& judgemen
       entry["bytes_out_per_server_and_clock"] = figures.bytes_out;
       entry["server_work"] = {{"messages", figures.server_work.messages},
                               {"rows", figures.server_work.rows},
-                              {"clocks", figures.server_work.clocks},
+                              {"advances", figures.server_work.advances},
                               {"turns", figures.server_work.turns}};
       entry["server_busy"] = busy_json(figures.server);
       entry["worker_busy"] = busy_json(figures.worker);

@@ -79,7 +79,7 @@ TEST_F(ExperimentTest, ScaleIsTheSameJobAgain) {
                                         "--output",
                                         folder_.path("results")};
   for (const char* cost : {"example", "worker-row", "received-row", "message", "applied-row", "held-row",
-                           "pushed-row", "clock-per-worker", "turn-per-worker"}) {
+                           "pushed-row", "advance-per-worker", "turn-per-worker"}) {
     arguments.insert(arguments.end(), {std::string("--") + cost + "-ns", "100"});
   }
   const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
