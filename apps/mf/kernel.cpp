@@ -11,49 +11,13 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "apps/embedding/lanes-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace verbena::apps::mf::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+using namespace verbena::apps::HWY_NAMESPACE;
 
-using Tag = hn::CappedTag<float, kLanes>;
-using Vector = hn::Vec<Tag>;
-constexpr std::size_t kWidth = hn::MaxLanes(Tag());
-constexpr std::size_t kVectors = kLanes / kWidth;  // that make up the 16 virtual lanes
-constexpr std::size_t kPrefetchDistance = 6;       // ratings
-
-/// Adds lanes i and i + n/2, then i and i + n/4, …: the same tree for every width.
-template <class D>
-HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (hn::MaxLanes(D()) > 4) {
-    const hn::Half<D> half;
-    return sum_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else if constexpr (hn::MaxLanes(D()) == 4) {
-    v = hn::Add(v, hn::Shuffle1032(v));
-    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
-  }
-#endif
-  static_cast<void>(d);
-  return hn::GetLane(v);
-}
-
-HWY_INLINE float dot(const float* HWY_RESTRICT p, const float* HWY_RESTRICT q, std::size_t padded_rank) {
-  const Tag d;
-  Vector sums[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    sums[v] = hn::Mul(hn::Load(d, p + v * kWidth), hn::Load(d, q + v * kWidth));
-  }
-  for (std::size_t i = kLanes; i < padded_rank; i += kLanes) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const std::size_t at = i + v * kWidth;
-      sums[v] = hn::Add(sums[v], hn::Mul(hn::Load(d, p + at), hn::Load(d, q + at)));
-    }
-  }
-  for (std::size_t n = kVectors / 2; n > 0; n /= 2) {
-    for (std::size_t v = 0; v < n; ++v) sums[v] = hn::Add(sums[v], sums[v + n]);
-  }
-  return sum_lanes(d, sums[0]);
-}
+constexpr std::size_t kPrefetchDistance = 6;  // ratings
 
 template <bool kBiases>
 HWY_INLINE float predict(const Rating& rating, const float* HWY_RESTRICT p, const float* HWY_RESTRICT q,

@@ -8,16 +8,9 @@
 #include <span>
 
 #include "apps/data/ratings.hpp"
+#include "apps/embedding/row_source.hpp"
 
 namespace verbena::apps::mf {
-
-/// Factors of a row are padded with zeros to a multiple of this; the zeros stay zeros.
-inline constexpr std::size_t kLanes = 16;
-inline constexpr std::size_t kRowAlignment = 64;
-
-constexpr std::size_t padded_rank(std::size_t rank) {
-  return (rank + kLanes - 1) / kLanes * kLanes;
-}
 
 /// Row r has its factors at factors[r * padded_rank] and its bias at biases[r].
 struct Rows {
@@ -31,8 +24,8 @@ struct ConstRows {
 };
 
 struct Shape {
-  std::size_t padded_rank = kLanes;
-  bool biases = true;  ///< without: biases are neither read nor written
+  std::size_t padded_rank = kLanes;  ///< padded(rank)
+  bool biases = true;                ///< without: biases are neither read nor written
 };
 
 struct Step {

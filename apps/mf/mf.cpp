@@ -240,7 +240,7 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
   const RowFormat format = this->format();
   const auto users = static_cast<double>(ratings->user_names.size());
   const auto items = static_cast<double>(ratings->item_names.size());
-  const double row_bytes = static_cast<double>(padded_rank(format.rank) + 1) * sizeof(float);
+  const double row_bytes = static_cast<double>(padded(format.rank) + 1) * sizeof(float);
   const double table_bytes = row_bytes * (items + (output_.empty() ? 0 : users));
   // Ratings are held twice while they are sorted; a worker may cache and buffer every row of a table.
   const double bytes = static_cast<double>(ratings->total_train + ratings->total_test) * 2 * sizeof(Rating) +
@@ -292,7 +292,7 @@ absl::StatusOr<Job> MatrixFactorization::load(std::uint32_t rank, std::uint32_t 
   job.data.rank = rank;
   job.data.workers = workers;
   const std::size_t users = users_of_part(job.ratings.user_names.size(), rank, workers);
-  const TileLimits limits = cache_sized(padded_rank(format().rank));
+  const TileLimits limits = cache_sized(padded(format().rank));
   const auto sorted = [&](std::vector<Rating>& part) {
     to_local(part, job.scale, workers);
     RatingBlocks result = sort_into_blocks(part, job.layout, users, limits, training_.seed);
@@ -333,7 +333,7 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
 
   FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), session.rank(),
                                    session.workers());
-  TableItems store(session, **table, format, std::min(items, cache_sized(padded_rank(format.rank)).item_rows),
+  TableItems store(session, **table, format, std::min(items, cache_sized(padded(format.rank)).item_rows),
                    context.slowdown);
   const double squared_unit = job->scale.deviation * job->scale.deviation;
   status = Trainer(training_, job->data, users, store, squared_unit, cursors_of(job->data.train, session))

@@ -6,10 +6,10 @@
 #include <cassert>
 #include <cmath>
 #include <iterator>
-#include <new>
 #include <utility>
 
 #include "apps/data/output_file.hpp"
+#include "apps/embedding/random.hpp"
 
 namespace verbena::apps::mf {
 namespace {
@@ -18,14 +18,6 @@ constexpr double kInitialDeviation = 0.1;  // of p · q's parts together, in sta
 constexpr std::size_t kRowsAtOnce = 1024;
 constexpr std::size_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
 constexpr std::size_t kBytesPerName = 64;
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
 
 void append_name(fmt::memory_buffer& text, std::string_view name) {
   for (const char c : name) {
@@ -78,12 +70,9 @@ absl::Status write_rows(OutputFile& file, const RowFormat& format, const Scale& 
 FactorRows::FactorRows(std::size_t rows, const RowFormat& format)
     : format_(format),
       size_(rows),
-      stride_(padded_rank(format.rank)),
-      factors_(hwy::AllocateAligned<float>(std::max<std::size_t>(1, rows * stride_))),
-      biases_(format.biases ? rows : 0) {
-  if (factors_ == nullptr) throw std::bad_alloc();  // as the vector beside it would
-  std::fill_n(factors_.get(), rows * stride_, 0.0F);
-}
+      stride_(padded(format.rank)),
+      factors_(aligned_floats(rows * stride_)),
+      biases_(format.biases ? rows : 0) {}
 
 Rows FactorRows::rows(std::size_t first) {
   return {factors_.get() + first * stride_, format_.biases ? biases_.data() + first : nullptr};
@@ -123,11 +112,9 @@ void initial_row(const RowFormat& format, std::uint64_t seed, Side side, std::ui
   std::fill(packed.begin(), packed.end(), 0.0F);
   // A uniform distribution on [−√3, √3) has deviation 1.
   const double scale = std::sqrt(3.0) * kInitialDeviation / std::sqrt(static_cast<double>(format.rank));
-  const std::uint64_t row = mix(mix(seed) ^ mix(2 * id + (side == Side::kItem ? 1 : 0)));
-  for (std::size_t k = 0; k < format.rank; ++k) {
-    const double uniform = std::ldexp(static_cast<double>(mix(row + k) >> 11), -52) - 1;
-    packed[k] = static_cast<float>(uniform * scale);
-  }
+  const std::size_t row = 2 * id + (side == Side::kItem ? 1 : 0);
+  for (std::size_t k = 0; k < format.rank; ++k)
+    packed[k] = static_cast<float>(random_number(mix(seed), row, k) * scale);
 }
 
 std::string users_path(const std::string& prefix) {

@@ -20,7 +20,7 @@ struct RowFormat {
   std::size_t rank = 1;
   bool biases = true;
   [[nodiscard]] std::size_t width() const { return rank + (biases ? 1 : 0); }
-  [[nodiscard]] Shape shape() const { return {.padded_rank = padded_rank(rank), .biases = biases}; }
+  [[nodiscard]] Shape shape() const { return {.padded_rank = padded(rank), .biases = biases}; }
 };
 
 /// Rows in the kernel's layout.

@@ -54,7 +54,7 @@ double quickest(int times, What what) {
 double example_cost(const MeasureOptions& options) {
   constexpr std::uint32_t kUsers = 4096;
   constexpr std::size_t kRatings = 50'000;
-  const std::size_t rank = mf::padded_rank(options.width);
+  const std::size_t rank = padded(options.width);
   std::mt19937_64 random(1);
   std::vector<Rating> ratings(kRatings);
   for (Rating& rating : ratings) {
@@ -63,16 +63,12 @@ double example_cost(const MeasureOptions& options) {
               .value = static_cast<float>(random() % 5)};
   }
   struct Side {
-    Side(std::size_t rows, std::size_t width)
-        : factors(rows * width + mf::kRowAlignment, 0.1F), biases(rows) {
-      auto* const start = reinterpret_cast<std::byte*>(factors.data());
-      const std::size_t past = reinterpret_cast<std::uintptr_t>(start) % mf::kRowAlignment;
-      aligned = reinterpret_cast<float*>(start + (mf::kRowAlignment - past) % mf::kRowAlignment);
+    Side(std::size_t rows, std::size_t width) : factors(aligned_floats(rows * width)), biases(rows) {
+      std::fill_n(factors.get(), rows * width, 0.1F);
     }
-    [[nodiscard]] mf::Rows rows() { return {.factors = aligned, .biases = biases.data()}; }
-    std::vector<float> factors;
+    [[nodiscard]] mf::Rows rows() { return {.factors = factors.get(), .biases = biases.data()}; }
+    hwy::AlignedFreeUniquePtr<float[]> factors;
     std::vector<float> biases;
-    float* aligned = nullptr;
   };
   Side users(kUsers, rank);
   Side items(options.rows, rank);

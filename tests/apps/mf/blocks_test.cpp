@@ -159,7 +159,7 @@ TEST(SortTest, TakesNoUsersAndNoRatings) {
 }
 
 TEST(TileLimitsTest, FitsAtLeastOneRow) {
-  EXPECT_EQ(cache_sized(padded_rank(1'000'000)).item_rows, 1U);
+  EXPECT_EQ(cache_sized(padded(1'000'000)).item_rows, 1U);
   EXPECT_GE(cache_sized(16).user_rows, 1000U);
 }
 
