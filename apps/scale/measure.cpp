@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/embedding/row_source.hpp"
 #include "apps/mf/kernel.hpp"
 #include "server/server.hpp"
 #include "transport/shm/shm_transport.hpp"

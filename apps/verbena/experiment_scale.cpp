@@ -19,19 +19,14 @@ constexpr double kSaturated = 0.9;
 
 constexpr const char* kDescription = "what jobs of 8 to 1,024 workers wait for, simulated";
 constexpr const char* kMethod =
-    "The real server and the real sessions, driven step by step in one thread and in virtual time. Each node "
-    "has one "
-    "network card, which all its peers share, and one processor; what messages, rows and computing cost a "
-    "processor "
-    "is measured on this host at the start, or given. At each clock every worker pulls all rows of one "
-    "table, "
-    "computes, and pushes an update to each row. The table and a worker's examples stay the same while the "
-    "number of "
-    "workers grows, and servers grow with it. A clock's computing varies from worker to worker and from "
-    "clock to "
-    "clock. Efficiency is clocks a second against the smallest job under the same model. Cards and "
-    "processors are "
-    "those of the busiest server, over the measured clocks; a server has one lane.";
+    "The real server and the real sessions, driven step by step in one thread and in virtual time. Each "
+    "node has one network card, which all its peers share, and one processor; what messages, rows and "
+    "computing cost a processor is measured on this host at the start, or given. At each clock every worker "
+    "pulls all rows of one table, computes, and pushes an update to each row. The table and a worker's "
+    "examples stay the same while the number of workers grows, and servers grow with it. A clock's "
+    "computing varies from worker to worker and from clock to clock. Efficiency is clocks a second against "
+    "the smallest job under the same model. Cards and processors are those of the busiest server, over the "
+    "measured clocks; a server has one lane.";
 
 double mean_differential(const scale::CellFigures& figures) {
   return StalenessHistogram{figures.reads_by_lag}.mean_clock_differential();
@@ -75,13 +70,13 @@ struct Seen {
                               : std::optional(clocks_a_second(seen) / clocks_a_second(*measure));
   }
   [[nodiscard]] std::uint32_t smallest() const { return runs.empty() ? 0 : runs.front().workers; }
+  [[nodiscard]] std::uint32_t largest() const { return runs.empty() ? 0 : runs.back().workers; }
   /// The smallest size with as many workers a server as the largest has.
   [[nodiscard]] std::uint32_t smallest_alike() const {
-    const ScaleRun& last = runs.back();
     for (const ScaleRun& run : runs) {
-      if (run.workers * last.servers == last.workers * run.servers) return run.workers;
+      if (run.workers * runs.back().servers == runs.back().workers * run.servers) return run.workers;
     }
-    return last.workers;
+    return 0;
   }
   /// The first of them in the experiment's models whose name begins so.
   [[nodiscard]] std::string model(std::string_view name) const {
@@ -132,22 +127,32 @@ Finding judge_waiting(const Seen& seen, const std::string& model) {
                      });
 }
 
+/// Between two sizes of a model, `tell(few, many)`.
+template <class Tell>
+Finding judge_growth(const Seen& seen, const std::string& model, std::uint32_t smallest,
+                     std::string expectation, Tell tell) {
+  Finding finding{.expectation = std::move(expectation), .found = kNotMade};
+  const ScaleRun* const few = seen.run(model, smallest);
+  const ScaleRun* const many = seen.run(model, seen.largest());
+  if (few == nullptr || many == nullptr || few == many) return finding;
+  Told told = tell(*few, *many);
+  finding.found = std::move(told.text);
+  finding.verdict = told.held ? Verdict::kHeld : Verdict::kDidNotHold;
+  return finding;
+}
+
 Finding judge_bsp_growth(const Seen& seen) {
   const std::string bsp = seen.model("bsp");
-  Finding finding{.expectation = fmt::format(
-                      "{} waits more, the more workers there are: the slowest of many is slower", bsp)};
-  const ScaleRun* const few = seen.runs.empty() ? nullptr : seen.run(bsp, seen.smallest());
-  const ScaleRun* const many = seen.runs.empty() ? nullptr : seen.run(bsp, seen.runs.back().workers);
-  if (few == nullptr || many == nullptr || few == many) {
-    finding.found = kNotMade;
-    return finding;
-  }
-  finding.found =
-      fmt::format("{} with {} workers, {} with {}; the slowest computed {} and {} of the time",
-                  format_share(few->figures.waited), few->workers, format_share(many->figures.waited),
-                  many->workers, format_share(few->figures.slowest), format_share(many->figures.slowest));
-  finding.verdict = many->figures.waited > few->figures.waited ? Verdict::kHeld : Verdict::kDidNotHold;
-  return finding;
+  return judge_growth(
+      seen, bsp, seen.smallest(),
+      fmt::format("{} waits more, the more workers there are: the slowest of many is slower", bsp),
+      [&](const ScaleRun& few, const ScaleRun& many) {
+        return Told{
+            fmt::format("{} with {} workers, {} with {}; the slowest computed {} and {} of the time",
+                        format_share(few.figures.waited), few.workers, format_share(many.figures.waited),
+                        many.workers, format_share(few.figures.slowest), format_share(many.figures.slowest)),
+            many.figures.waited > few.figures.waited};
+      });
 }
 
 Finding judge_server(const Seen& seen, const std::string& model) {
@@ -180,43 +185,36 @@ Finding judge_freshness(const Seen& seen) {
 
 /// Between jobs with as many workers a server.
 Finding judge_bytes(const Seen& seen, const std::string& model) {
-  Finding finding{.expectation = fmt::format(
-                      "{}: where servers grow with the workers, what goes in and out of one at a clock stays "
-                      "within 10 %",
-                      model)};
-  const ScaleRun* const few = seen.runs.empty() ? nullptr : seen.run(model, seen.smallest_alike());
-  const ScaleRun* const many = seen.runs.empty() ? nullptr : seen.run(model, seen.runs.back().workers);
-  if (few == nullptr || many == nullptr || few == many) {
-    finding.found = kNotMade;
-    return finding;
-  }
-  const double before = few->figures.bytes_in + few->figures.bytes_out;
-  const double after = many->figures.bytes_in + many->figures.bytes_out;
-  finding.found = fmt::format("{} with {} workers, {} with {}", bytes_text(before), few->workers,
-                              bytes_text(after), many->workers);
-  finding.verdict = std::abs(after / before - 1) <= 0.1 ? Verdict::kHeld : Verdict::kDidNotHold;
-  return finding;
+  return judge_growth(
+      seen, model, seen.smallest_alike(),
+      fmt::format(
+          "{}: where servers grow with the workers, what goes in and out of one at a clock stays within 10 %",
+          model),
+      [&](const ScaleRun& few, const ScaleRun& many) {
+        const double before = few.figures.bytes_in + few.figures.bytes_out;
+        const double after = many.figures.bytes_in + many.figures.bytes_out;
+        return Told{fmt::format("{} with {} workers, {} with {}", bytes_text(before), few.workers,
+                                bytes_text(after), many.workers),
+                    std::abs(after / before - 1) <= 0.1};
+      });
 }
 
+/// Likewise.
 Finding judge_efficiency(const Seen& seen, const std::string& model) {
   constexpr double kEfficient = 0.8;
-  Finding finding{
-      .expectation = fmt::format(
-          "{}: the largest job has at least {} of the clocks a second of the smallest with as many "
-          "workers a server",
-          model, format_share(kEfficient))};
-  const ScaleRun* const few = seen.runs.empty() ? nullptr : seen.run(model, seen.smallest_alike());
-  const ScaleRun* const many = seen.runs.empty() ? nullptr : seen.run(model, seen.runs.back().workers);
-  if (few == nullptr || many == nullptr || few == many) {
-    finding.found = kNotMade;
-    return finding;
-  }
-  const double efficiency = seen.clocks_a_second(*many) / seen.clocks_a_second(*few);
-  finding.found =
-      fmt::format("{}: {:.1f} with {} workers, {:.1f} with {}", format_share(efficiency),
-                  seen.clocks_a_second(*few), few->workers, seen.clocks_a_second(*many), many->workers);
-  finding.verdict = efficiency >= kEfficient ? Verdict::kHeld : Verdict::kDidNotHold;
-  return finding;
+  return judge_growth(
+      seen, model, seen.smallest_alike(),
+      fmt::format(
+          "{}: the largest job has at least {} of the clocks a second of the smallest with as many workers a "
+          "server",
+          model, format_share(kEfficient)),
+      [&](const ScaleRun& few, const ScaleRun& many) {
+        const double efficiency = seen.clocks_a_second(many) / seen.clocks_a_second(few);
+        return Told{
+            fmt::format("{}: {:.1f} with {} workers, {:.1f} with {}", format_share(efficiency),
+                        seen.clocks_a_second(few), few.workers, seen.clocks_a_second(many), many.workers),
+            efficiency >= kEfficient};
+      });
 }
 
 ReportTable jobs_table(const Seen& seen) {
@@ -338,8 +336,7 @@ std::vector<ReportChart> charts_of(const Seen& seen) {
                         [](const ScaleRun& run) { return -mean_differential(run.figures); }),
                     "The mean clock differential without its sign: 1 is the freshest there is."});
   charts.push_back(distribution(seen, seen.smallest()));
-  if (seen.runs.back().workers != seen.smallest())
-    charts.push_back(distribution(seen, seen.runs.back().workers));
+  if (seen.largest() != seen.smallest()) charts.push_back(distribution(seen, seen.largest()));
   return charts;
 }
 
@@ -378,8 +375,7 @@ std::string command_line(const ScaleOptions& options, const ScaleRun& run) {
   const scale::CellOptions& cell = options.cell;
   std::string line = fmt::format(
       "verbena experiment scale --workers {} --servers {} --models {} --rows {} --width {} --examples {} "
-      "--clocks {} "
-      "--spread {:g} --straggler {:g} --network {} --seed {}",
+      "--clocks {} --spread {:g} --straggler {:g} --network {} --seed {}",
       run.workers, run.servers, run.model, cell.rows, cell.width, cell.examples, cell.clocks, cell.spread,
       cell.straggler, options.network, cell.seed);
   for (const scale::CostField& field : scale::kCostFields)
@@ -437,8 +433,7 @@ ReportSubject scale_subject(const ScaleOptions& options) {
       .method = kMethod,
       .circumstances = fmt::format(
           "{} workers, {}; {} rows of {} floats; {} examples a worker and clock; {} clocks after {}; "
-          "computing "
-          "varies by {}{}; network {}; seed {}; costs in ns: {}",
+          "computing varies by {}{}; network {}; seed {}; costs in ns: {}",
           fmt::join(options.workers, ", "),
           options.servers > 0 ? fmt::format("{} servers", options.servers)
                               : fmt::format("{} a server", options.workers_per_server),
