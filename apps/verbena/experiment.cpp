@@ -68,11 +68,11 @@ Points by_second(const RunFigures& run) {
 }
 
 const RunFigures* find_run(const std::vector<RunFigures>& runs, std::string_view application,
-                           std::string_view model, double straggler) {
+                           std::string_view model, double straggler, double budget_mb_per_s) {
   for (const RunFigures& run : runs) {
     const PlannedRun& planned = run.planned;
     if (planned.application == application && planned.consistency == model &&
-        planned.straggler == straggler) {
+        planned.straggler == straggler && planned.budget_mb_per_s == budget_mb_per_s) {
       return run.failure.empty() ? &run : nullptr;
     }
   }

@@ -36,8 +36,9 @@ struct ExperimentOptions {
 struct PlannedRun {
   std::string label;  ///< unlike the experiment's others
   std::string application;
-  std::string consistency;             ///< as for --consistency, and what else tells it from other runs
+  std::string consistency;             ///< as for --consistency
   double straggler = 1;                ///< so many times slower than the others is one worker; 1: none
+  double budget_mb_per_s = 0;          ///< of managed communication, as for --budget; 0: none
   std::vector<std::string> arguments;  ///< after `verbena run`
 };
 
@@ -115,9 +116,10 @@ using Points = std::vector<std::pair<double, double>>;
 Points by_iteration(const RunFigures& run);  ///< its objective, where it was evaluated
 Points by_second(const RunFigures& run);     ///< of training
 
-/// Of the application and model, without a straggler unless one is named; nullptr if there is none or it failed.
+/// Of the application and model, without a straggler and a budget unless they are named; nullptr if there is none
+/// or it failed.
 const RunFigures* find_run(const std::vector<RunFigures>& runs, std::string_view application,
-                           std::string_view model, double straggler = 1);
+                           std::string_view model, double straggler = 1, double budget_mb_per_s = 0);
 
 /// An objective to reach, from a run that is the measure: `share` of the way from what it had when it was first
 /// evaluated to what it had in the end.

@@ -180,6 +180,7 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
                             {"model", run.planned.application},
                             {"consistency", run.planned.consistency},
                             {"straggler", run.planned.straggler},
+                            {"budget_mb_per_s", run.planned.budget_mb_per_s},
                             {"command", command_line(run.planned)}};
     if (!run.failure.empty()) {
       entry["failure"] = run.failure;

@@ -22,8 +22,7 @@ constexpr std::uint32_t kBlocksPerWorker = 5;
 constexpr double kPauses = 0;
 constexpr const char* kPause = "worker=all,pause=20ms,every=20";
 
-/// ESSP with managed communication; told apart as a model of its own.
-constexpr const char* kManaged = "essp:4 managed";
+/// Managed communication.
 constexpr const char* kManagedModel = "essp:4";
 constexpr double kBudgetMbPerS = 50;
 
@@ -44,28 +43,43 @@ class Stragglers final : public Experiment {
   }
   [[nodiscard]] std::string_view method() const override {
     return "Matrix factorization; each rating takes a worker 1 µs, and worker 1 2, 3 and 4 times as long. "
-           "The goal is the "
-           "same for all: 90 % of the way that BSP's objective goes without a straggler. Seconds are those "
-           "of "
-           "training, without evaluation. In the last runs no worker is slow, but each stands "
-           "still for 20 ms before one of its clocks in 20; there workers meet for evaluation only every "
-           "fourth "
-           "iteration. An iteration is 20 clocks, for every model: workers take turns with 20 blocks of "
-           "items.";
+           "The goal is the same for all: 90 % of the way that BSP's objective goes without a straggler. "
+           "Seconds are those of training, without evaluation. In the last runs no worker is slow, but each "
+           "stands still for 20 ms before one of its clocks in 20; there workers meet for evaluation only "
+           "every fourth iteration. An iteration is 20 clocks, for every model: workers take turns with 20 "
+           "blocks of items.";
   }
   [[nodiscard]] std::vector<PlannedRun> plan(const ExperimentOptions& options) const override;
   [[nodiscard]] Judgement judge(const std::vector<RunFigures>& runs) const override;
 };
 
-PlannedRun plan_one(const ExperimentOptions& options, const std::string& model, double slower) {
-  const bool managed = model == kManaged;
-  PlannedRun run = plan_run(options, "mf", managed ? kManagedModel : model, kItemTime);
+/// Those that are compared.
+struct Contender {
+  std::string model;
+  double budget_mb_per_s = 0;  ///< 0: none
+  friend bool operator==(const Contender&, const Contender&) = default;
+};
+Contender managed_essp() {
+  return {kManagedModel, kBudgetMbPerS};
+}
+
+Contender contender_of(const PlannedRun& run) {
+  return {run.consistency, run.budget_mb_per_s};
+}
+std::string text_of(const Contender& contender) {
+  if (contender.budget_mb_per_s == 0) return contender.model;
+  return fmt::format("{}, {:g} MB/s", contender.model, contender.budget_mb_per_s);
+}
+
+PlannedRun plan_one(const ExperimentOptions& options, const Contender& contender, double slower) {
+  const std::string& model = contender.model;
+  PlannedRun run = plan_run(options, "mf", model, kItemTime);
   run.straggler = slower;
+  run.budget_mb_per_s = contender.budget_mb_per_s;
   const auto add = [&](std::string argument) { run.arguments.push_back(std::move(argument)); };
-  if (managed) {
-    run.label = fmt::format("mf {}", kManaged);
-    run.consistency = kManaged;
-    add(fmt::format("--budget={:g}", kBudgetMbPerS));
+  if (run.budget_mb_per_s > 0) {
+    run.label = fmt::format("mf {}", text_of(contender));
+    add(fmt::format("--budget={:g}", run.budget_mb_per_s));
   }
   // One that ends early has fewer examples, so that it takes more of them to the goal.
   const std::int64_t usual = model.starts_with("a-bsp") ? 2 * kIterations : kIterations;
@@ -89,38 +103,41 @@ std::vector<PlannedRun> Stragglers::plan(const ExperimentOptions& options) const
   const std::vector<std::string> models = models_of(options, {kModels.begin(), kModels.end()});
   std::vector<PlannedRun> runs;
   for (const double slower : kSlower) {
-    for (const std::string& model : models) runs.push_back(plan_one(options, model, slower));
+    for (const std::string& model : models) runs.push_back(plan_one(options, {model}, slower));
   }
-  if (options.models.empty()) runs.push_back(plan_one(options, kManaged, kManagedAt));
-  for (const std::string& model : models) runs.push_back(plan_one(options, model, kPauses));
+  if (options.models.empty()) runs.push_back(plan_one(options, managed_essp(), kManagedAt));
+  for (const std::string& model : models) runs.push_back(plan_one(options, {model}, kPauses));
   return runs;
 }
 
-/// All runs, by model and slowness, and their times to one goal.
+/// All runs, by contender and slowness, and their times to one goal.
 struct Times {
   const std::vector<RunFigures>& runs;
   std::optional<Target> goal;
-  std::vector<std::string> models;
+  std::vector<Contender> contenders;
 
-  [[nodiscard]] std::optional<double> of(const std::string& model, double slower) const {
-    const RunFigures* run = find_run(runs, "mf", model, slower);
-    return run == nullptr || !goal ? std::nullopt : seconds_to(*run, *goal);
+  [[nodiscard]] const RunFigures* run(const Contender& contender, double slower) const {
+    return find_run(runs, "mf", contender.model, slower, contender.budget_mb_per_s);
+  }
+  [[nodiscard]] std::optional<double> of(const Contender& contender, double slower) const {
+    const RunFigures* const found = run(contender, slower);
+    return found == nullptr || !goal ? std::nullopt : seconds_to(*found, *goal);
   }
   /// How many times sooner than BSP it is there.
-  [[nodiscard]] std::optional<double> gain(const std::string& model, double slower) const {
-    const auto own = of(model, slower);
-    const auto bsp = of("bsp", slower);
+  [[nodiscard]] std::optional<double> gain(const Contender& contender, double slower) const {
+    const auto own = of(contender, slower);
+    const auto bsp = of({"bsp"}, slower);
     return own && bsp && *own > 0 ? std::optional(*bsp / *own) : std::nullopt;
   }
 };
 
 Times times_of(const std::vector<RunFigures>& runs) {
-  Times times{.runs = runs, .goal = std::nullopt, .models = {}};
+  Times times{.runs = runs, .goal = std::nullopt, .contenders = {}};
   if (const RunFigures* measure = find_run(runs, "mf", "bsp")) times.goal = target_of(*measure, kGoal);
   for (const RunFigures& run : runs) {
-    const std::string& model = run.planned.consistency;
-    if (std::find(times.models.begin(), times.models.end(), model) == times.models.end()) {
-      times.models.push_back(model);
+    const Contender contender = contender_of(run.planned);
+    if (std::find(times.contenders.begin(), times.contenders.end(), contender) == times.contenders.end()) {
+      times.contenders.push_back(contender);
     }
   }
   return times;
@@ -148,32 +165,30 @@ std::vector<Finding> findings_of(const Times& times) {
     Finding& finding = findings.emplace_back();
     finding.expectation = fmt::format(
         "BSP goes with its slowest worker: {0:g}× slower, it needs about {0:g} times as long (0.75 to 1.25 "
-        "of "
-        "that)",
+        "of that)",
         slower);
-    const auto with = times.of("bsp", slower);
-    const auto without = times.of("bsp", 1);
+    const auto with = times.of({"bsp"}, slower);
+    const auto without = times.of({"bsp"}, 1);
     const auto ratio = with && without ? std::optional(*with / *without) : std::nullopt;
     judge_gain(finding, ratio, 0.75 * slower, 1.25 * slower);
   }
   Finding& a_bsp = findings.emplace_back();
   a_bsp.expectation = fmt::format(
       "A-BSP is at the goal at least {:g} times sooner than BSP with one worker of four {:g}× slower (its "
-      "paper "
-      "has up to 2.36)",
+      "paper has up to 2.36)",
       kABspGain, kABspAt);
-  judge_gain(a_bsp, times.gain("a-bsp", kABspAt), kABspGain, kAny);
+  judge_gain(a_bsp, times.gain({"a-bsp"}, kABspAt), kABspGain, kAny);
   for (const char* model : {"ssp:4", "essp:4"}) {
     Finding& lasting = findings.emplace_back();
     lasting.expectation = fmt::format(
         "{} does not help against a worker that is always {:g}× slower: its bound is soon used up (0.75 "
         "to 1.5 times BSP's speed)",
         model, kABspAt);
-    judge_gain(lasting, times.gain(model, kABspAt), 0.75, 1.5);
+    judge_gain(lasting, times.gain({model}, kABspAt), 0.75, 1.5);
     Finding& pauses = findings.emplace_back();
     pauses.expectation =
         fmt::format("{} hides pauses: at the goal at least 1.2 times sooner than BSP", model);
-    judge_gain(pauses, times.gain(model, kPauses), 1.2, kAny);
+    judge_gain(pauses, times.gain({model}, kPauses), 1.2, kAny);
   }
   return findings;
 }
@@ -185,13 +200,13 @@ Finding managed_finding(const Times& times) {
           "at the goal no later than {:g} times SSP's time: what the others do does not wait for the "
           "straggler's clock",
           kManagedAt, kBudgetMbPerS, kManagedLoss)};
-  const auto managed = times.of(kManaged, kManagedAt);
-  const auto ssp = times.of("ssp:4", kManagedAt);
+  const auto managed = times.of(managed_essp(), kManagedAt);
+  const auto ssp = times.of({"ssp:4"}, kManagedAt);
   judge_gain(finding, managed && ssp && *managed > 0 ? std::optional(*ssp / *managed) : std::nullopt,
              1 / kManagedLoss, 1e9);
   if (finding.verdict != Verdict::kNotSeen)
     finding.found = fmt::format("SSP {}, managed ESSP {}, ESSP {}", seconds_text(ssp), seconds_text(managed),
-                                seconds_text(times.of("essp:4", kManagedAt)));
+                                seconds_text(times.of({kManagedModel}, kManagedAt)));
   return finding;
 }
 
@@ -208,13 +223,14 @@ ReportTable table_of(const Times& times) {
   for (const RunFigures& run : times.runs) {
     if (!run.failure.empty()) continue;
     const PlannedRun& planned = run.planned;
+    const Contender contender = contender_of(planned);
     double items = 0;
     for (const IterationRecord& iteration : run.iterations) items += iteration.items;
     const auto iterations = static_cast<double>(std::max<std::size_t>(run.iterations.size(), 1));
     const bool lasting = planned.straggler > 1 && run.share_waited_by_worker.size() > kSlowWorker;
-    table.rows.push_back({slowness_text(planned.straggler), planned.consistency,
-                          seconds_text(times.of(planned.consistency, planned.straggler)),
-                          gain_text(times.gain(planned.consistency, planned.straggler)),
+    table.rows.push_back({slowness_text(planned.straggler), text_of(contender),
+                          seconds_text(times.of(contender, planned.straggler)),
+                          gain_text(times.gain(contender, planned.straggler)),
                           format_seconds(run.training_seconds), format_share(run.share_waited),
                           lasting ? format_share(run.share_waited_by_worker[kSlowWorker]) : "–",
                           format_count(items / iterations)});
@@ -224,10 +240,10 @@ ReportTable table_of(const Times& times) {
 
 void add_charts(const Times& times, Judgement& judgement) {
   CurveChart seconds{.x_label = "times slower", .y_label = "seconds to the goal", .series = {}};
-  for (const std::string& model : times.models) {
-    Series series{.label = model, .points = {}};
+  for (const Contender& contender : times.contenders) {
+    Series series{.label = text_of(contender), .points = {}};
     for (const double slower : kSlower) {
-      if (const auto time = times.of(model, slower)) series.points.emplace_back(slower, *time);
+      if (const auto time = times.of(contender, slower)) series.points.emplace_back(slower, *time);
     }
     seconds.series.push_back(std::move(series));
   }
@@ -235,11 +251,11 @@ void add_charts(const Times& times, Judgement& judgement) {
       {"Time to the goal, one worker slower", to_svg(seconds), "Seconds of training until the goal."});
   for (const double slower : {kABspAt, kPauses}) {
     CurveChart curves{.x_label = "seconds of training", .y_label = "objective", .series = {}};
-    for (const std::string& model : times.models) {
-      const RunFigures* run = find_run(times.runs, "mf", model, slower);
+    for (const Contender& contender : times.contenders) {
+      const RunFigures* const run = times.run(contender, slower);
       if (run == nullptr) continue;
       curves.y_label = run->objective;
-      curves.series.push_back({.label = model, .points = by_second(*run)});
+      curves.series.push_back({.label = text_of(contender), .points = by_second(*run)});
     }
     judgement.charts.push_back({slower == kPauses ? std::string("Workers that pause now and then")
                                                   : fmt::format("One worker {:g}× slower", slower),

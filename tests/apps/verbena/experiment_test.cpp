@@ -95,8 +95,10 @@ TEST(ExperimentTest, IterationsThatWereNotEvaluatedAreLeftOut) {
 }
 
 TEST(ExperimentTest, RunsSayAllThatTheyAreMadeWith) {
-  const ExperimentOptions options{
-      .ratings = "r.tsv", .documents = "d.tsv", .item_time = std::chrono::nanoseconds(400), .network = "latency=1ms"};
+  const ExperimentOptions options{.ratings = "r.tsv",
+                                  .documents = "d.tsv",
+                                  .item_time = std::chrono::nanoseconds(400),
+                                  .network = "latency=1ms"};
   const auto experiments = [] {
     std::vector<std::unique_ptr<Experiment>> all;
     all.push_back(make_staleness_experiment());
@@ -109,11 +111,10 @@ TEST(ExperimentTest, RunsSayAllThatTheyAreMadeWith) {
     for (const PlannedRun& run : experiment->plan(options)) {
       EXPECT_TRUE(labels.insert(run.label).second) << run.label;
       EXPECT_EQ(run.arguments.front(), run.application);
-      EXPECT_THAT(run.arguments,
-                  AllOf(Contains("--consistency=" + run.consistency.substr(0, run.consistency.find(' '))),
-                        Contains("--slow=worker=all,item=400ns"), Contains("--read-path=cached"),
-                        Contains("--network=latency=1ms"),
-                        Contains(run.application == "lda" ? "--data=d.tsv" : "--data=r.tsv")));
+      EXPECT_THAT(run.arguments, AllOf(Contains("--consistency=" + run.consistency),
+                                       Contains("--slow=worker=all,item=400ns"),
+                                       Contains("--read-path=cached"), Contains("--network=latency=1ms"),
+                                       Contains(run.application == "lda" ? "--data=d.tsv" : "--data=r.tsv")));
     }
     EXPECT_GE(labels.size(), 8U);
   }
@@ -177,7 +178,13 @@ TEST(ConvergenceTest, HoldsWhereEsspIsNoWorse) {
 
 TEST(StragglersTest, ABspIsJudgedByItsGain) {
   const auto experiment = make_stragglers_experiment();
-  const auto runs_with = [](double a_bsp_seconds) {
+  const std::vector<PlannedRun> plan = experiment->plan({.ratings = "r"});
+  const auto managed =
+      std::find_if(plan.begin(), plan.end(), [](const PlannedRun& run) { return run.budget_mb_per_s > 0; });
+  ASSERT_NE(managed, plan.end());
+  EXPECT_THAT(managed->arguments, Contains("--budget=50"));
+  EXPECT_THAT(managed->arguments, Contains("--consistency=essp:4"));
+  const auto runs_with = [&](double a_bsp_seconds) {
     std::vector<RunFigures> runs;
     for (const double slower : {1.0, 2.0, 3.0, 4.0}) {
       runs.push_back(falling(planned("mf", "bsp", slower), 10 * slower));
@@ -185,7 +192,7 @@ TEST(StragglersTest, ABspIsJudgedByItsGain) {
       runs.push_back(falling(planned("mf", "ssp:4", slower), 9 * slower));
       runs.push_back(falling(planned("mf", "essp:4", slower), 9 * slower));
     }
-    runs.push_back(falling(planned("mf", "essp:4 managed", 3), a_bsp_seconds + 14));
+    runs.push_back(falling(*managed, a_bsp_seconds + 14));
     runs.push_back(falling(planned("mf", "bsp", 0), 20));
     runs.push_back(falling(planned("mf", "ssp:4", 0), 10));
     runs.push_back(falling(planned("mf", "essp:4", 0), 18));
