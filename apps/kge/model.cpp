@@ -19,7 +19,7 @@ namespace verbena::apps::kge {
 namespace {
 
 constexpr double kInitialDeviation = 0.1;
-constexpr std::size_t kRowsAtOnce = 256;
+constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
 constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a tab
 constexpr std::uint64_t kBytesPerName = 64;
 constexpr std::string_view kMagic = "# verbena kge 1";
@@ -87,11 +87,11 @@ void write_part(OutputFile& file, const Part& part, const Shape& shape, const Ro
       fmt::format_to(out, "\t{}", row_of(id)[part.layout.place(k)]);
     }
     text.push_back('\n');
-    if (id % kRowsAtOnce == 0 || id + 1 == part.names.size()) {
-      file.write({text.data(), text.size()});
-      text.clear();
-    }
+    if (text.size() < kBytesAtOnce) continue;
+    file.write({text.data(), text.size()});
+    text.clear();
   }
+  file.write({text.data(), text.size()});
 }
 
 /// Takes the next field off the front of `line`.
