@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include "tests/cluster/promises.hpp"
@@ -29,16 +29,10 @@ struct NodeOptions {
   std::vector<std::string> addresses;
 };
 
-template <class Number>
-bool parse(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 absl::StatusOr<NodeOptions> parse_options(const std::vector<std::string>& arguments) {
   NodeOptions options;
-  if (arguments.size() < 4 || !parse(arguments[1], options.ring_bytes) ||
-      !parse(arguments[2], options.rank)) {
+  if (arguments.size() < 4 || !absl::SimpleAtoi(arguments[1], &options.ring_bytes) ||
+      !absl::SimpleAtoi(arguments[2], &options.rank)) {
     return absl::InvalidArgumentError("expected: MODEL RING_BYTES RANK HOST:PORT...");
   }
   absl::StatusOr<ConsistencyModel> model = consistency::parse_model(arguments[0]);

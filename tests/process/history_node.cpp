@@ -11,7 +11,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include "tests/cluster/recording.hpp"
@@ -36,17 +36,11 @@ struct NodeOptions {
   std::filesystem::path folder;
 };
 
-template <class Number>
-bool parse(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 absl::StatusOr<NodeOptions> parse_options(const std::vector<std::string>& arguments) {
   NodeOptions options;
   std::uint64_t seed = 0;
   if (arguments.size() != 5 || (arguments[0] != "server" && arguments[0] != "worker") ||
-      !parse(arguments[2], seed) || !parse(arguments[3], options.rank)) {
+      !absl::SimpleAtoi(arguments[2], &seed) || !absl::SimpleAtoi(arguments[3], &options.rank)) {
     return absl::InvalidArgumentError("expected: server|worker MODEL SEED RANK FOLDER");
   }
   const absl::StatusOr<simulation::Model> model = simulation::parse_model(arguments[1]);
