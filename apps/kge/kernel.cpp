@@ -163,7 +163,8 @@ struct Buffers {
 };
 
 HWY_INLINE void step_question(const Shape& shape, Side side, float* HWY_RESTRICT given,
-                              float* HWY_RESTRICT relation, const Buffers& b, const Rates& rates) {
+                              float* HWY_RESTRICT relation, const Buffers& b, const Rates& rates,
+                              const Rates& relation_rates) {
   const std::size_t size = shape.entity_size();
   switch (shape.model) {
     case Model::kComplEx:
@@ -180,10 +181,10 @@ HWY_INLINE void step_question(const Shape& shape, Side side, float* HWY_RESTRICT
       multiply_real(given, b.q_gradient, b.relation_gradient, size);
       break;
     case Model::kRescal:
-      step_matrix(shape, side, given, relation, b.q_gradient, b.given_gradient, rates);
+      step_matrix(shape, side, given, relation, b.q_gradient, b.given_gradient, relation_rates);
       break;
   }
-  if (shape.model != Model::kRescal) step_row(relation, size, 1.0F, b.relation_gradient, rates);
+  if (shape.model != Model::kRescal) step_row(relation, size, 1.0F, b.relation_gradient, relation_rates);
   step_row(given, size, 1.0F, b.given_gradient, rates);
 }
 
@@ -221,7 +222,7 @@ HWY_INLINE double softmax(float* scores, std::size_t count) {
 
 HWY_INLINE double train_question(Side side, const Triple& triple, std::span<const std::uint32_t> wrong,
                                  Rows rows, const Shape& shape, const Step& step, const Rates& rates,
-                                 const Buffers& b) {
+                                 const Rates& relation_rates, const Buffers& b) {
   const std::size_t size = shape.entity_size();
   const std::size_t width = shape.entity_width();
   float* const given = rows.entities + (side == Side::kTail ? triple.head : triple.tail) * width;
@@ -242,7 +243,7 @@ HWY_INLINE double train_question(Side side, const Triple& triple, std::span<cons
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     step_answer<false>(rows.entities + wrong[i] * width, size, b.scores[i + 1], b.q, b.q_gradient, rates);
   }
-  step_question(shape, side, given, relation, b, rates);
+  step_question(shape, side, given, relation, b, rates, relation_rates);
   return loss;
 }
 
@@ -251,14 +252,15 @@ double train_batch(const MiniBatch& batch, Rows rows, const Shape& shape, const 
   const std::size_t size = shape.entity_size();
   const Buffers buffers{memory, memory + size, memory + 2 * size, memory + 3 * size, memory + 4 * size};
   const Rates rates{hn::Set(d, step.learning_rate), hn::Set(d, step.regularization)};
+  const Rates relation_rates{rates.learning, hn::Set(d, step.relation_regularization)};
   const std::size_t count = batch.negatives_a_side;
   const std::span<const std::uint32_t> negatives(batch.negatives);
   double loss = 0;
   for (std::size_t i = 0; i < batch.triples.size(); ++i) {
     loss += train_question(Side::kTail, batch.triples[i], negatives.subspan(2 * i * count, count), rows,
-                           shape, step, rates, buffers);
+                           shape, step, rates, relation_rates, buffers);
     loss += train_question(Side::kHead, batch.triples[i], negatives.subspan((2 * i + 1) * count, count), rows,
-                           shape, step, rates, buffers);
+                           shape, step, rates, relation_rates, buffers);
   }
   return loss;
 }

@@ -57,7 +57,9 @@ struct MiniBatch {
 struct Step {
   Loss loss = Loss::kSoftmax;
   float learning_rate = 0;
-  float regularization = 0;  ///< of the triple's own rows, not of the wrong answers
+  /// Of the triple's own rows, not of the wrong answers.
+  float regularization = 0;
+  float relation_regularization = 0;
 };
 
 /// Memory of train(), kept from one call to the next.
@@ -66,7 +68,8 @@ struct Scratch {
 };
 
 /// One question after the other, tail then head of each triple, a step of Adagrad on
-///   loss + ⅓ regularization Σ |x|³ over the parameters of the given entity, the relation and the right answer
+///   loss + ⅓ regularization Σ |x|³ over the parameters of the given entity and the right answer
+///        + ⅓ relation_regularization Σ |x|³ over those of the relation
 /// where the loss is ln(1 + e^−s) of the right answer and ln(1 + e^s) of each wrong one, or
 /// −ln(e^s / Σ e^s'). First the answers are stepped, in their order, then relation and given entity; a row
 /// that comes twice is stepped twice. Returns the sum of the losses.

@@ -29,6 +29,9 @@ using namespace kge;
 
 constexpr std::int64_t kMaxDimension = 65'535;
 constexpr std::int64_t kMaxRescalDimension = 1'024;  // a relation's row is its square
+/// Of --regularization. What a triple tells of one number of a matrix is a product of two small numbers: all of it
+/// would shrink the matrix to nothing.
+constexpr double kMatrixRegularization = 0.02;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
 
@@ -83,6 +86,8 @@ class KnowledgeGraphEmbedding final : public Application {
   [[nodiscard]] TrainingOptions training() const {
     TrainingOptions options = training_;
     options.loss = loss_ == "softmax" ? Loss::kSoftmax : Loss::kLogistic;
+    const double share = shape().model == Model::kRescal ? kMatrixRegularization : 1;
+    options.relation_regularization = relation_regularization_.value_or(share * options.regularization);
     return options;
   }
   absl::Status check_options() const;
@@ -100,6 +105,7 @@ class KnowledgeGraphEmbedding final : public Application {
   std::string loss_ = "softmax";
   std::int64_t dimension_ = 128;
   TrainingOptions training_;
+  std::optional<double> relation_regularization_;
 };
 
 void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
@@ -138,8 +144,13 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
   command.add_option("--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
   command
       .add_option("--regularization", training_.regularization,
-                  "weight of the cubed absolute numbers of a triple's rows")
+                  "weight of the cubed absolute numbers of a triple's entities")
       ->capture_default_str();
+  command.add_option(
+      "--relation-regularization", relation_regularization_,
+      fmt::format("the same for the relation's row; by default as --regularization, of rescal {:g} "
+                  "of it",
+                  kMatrixRegularization));
   command
       .add_option("--batch", training_.batch,
                   "triples whose rows are pulled at a time; the next ones are pulled while these are trained")
@@ -192,6 +203,10 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   }
   if (!(training_.regularization >= 0) || !std::isfinite(training_.regularization)) {
     return invalid("--regularization: expected 0 or more", training_.regularization);
+  }
+  const double of_relations = relation_regularization_.value_or(0);
+  if (!(of_relations >= 0) || !std::isfinite(of_relations)) {
+    return invalid("--relation-regularization: expected 0 or more", of_relations);
   }
   if (training_.batch < 1 || training_.batch > kMaxBatch) {
     return invalid(fmt::format("--batch: expected 1 to {}", kMaxBatch), training_.batch);

@@ -91,7 +91,8 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
 absl::Status Trainer::train_part(std::size_t part, IterationReport& report, const std::atomic<bool>& stop) {
   const Step step{.loss = options_.loss,
                   .learning_rate = static_cast<float>(options_.learning_rate),
-                  .regularization = static_cast<float>(options_.regularization)};
+                  .regularization = static_cast<float>(options_.regularization),
+                  .relation_regularization = static_cast<float>(options_.relation_regularization)};
   std::uint64_t done = 0;
   if (absl::Status status = fill(part, done, batch_); !status.ok()) return status;
   if (!batch_.triples.empty()) request(batch_);

@@ -27,6 +27,7 @@ struct TrainingOptions {
   std::int64_t share_negatives = 8;  ///< triples of a mini-batch that have the same ones
   double learning_rate = 0.1;
   double regularization = 0.2;
+  double relation_regularization = 0.2;
   Loss loss = Loss::kSoftmax;
   std::int64_t clocks_per_iteration = 16;
   std::int64_t evaluate_every = 0;  ///< iterations; 0: at the end only

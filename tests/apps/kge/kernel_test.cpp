@@ -129,19 +129,19 @@ class Reference {
       gradient[i] = (above - loss_of(side, triple, wrong, step.loss)) / (2 * kDistance);
       numbers_[i] = x;
     }
-    const auto apply = [&](std::size_t first, std::size_t size, bool regularized) {
+    const auto apply = [&](std::size_t first, std::size_t size, double regularization) {
       for (std::size_t i = first; i < first + size; ++i) {
         double& x = numbers_[i];
-        const double g = gradient[i] + (regularized ? double{step.regularization} * std::fabs(x) * x : 0);
+        const double g = gradient[i] + regularization * std::fabs(x) * x;
         numbers_[i + size] += g * g;
         if (g != 0) x -= double{step.learning_rate} * g / std::sqrt(numbers_[i + size]);
       }
     };
     for (std::uint32_t id = 0; id < kEntities; ++id) {
       const bool own = id == triple.head || id == triple.tail;
-      apply(id * shape_.entity_width(), shape_.entity_size(), own);
+      apply(id * shape_.entity_width(), shape_.entity_size(), own ? double{step.regularization} : 0);
     }
-    apply(relation_offset(triple.relation), shape_.relation_size(), true);
+    apply(relation_offset(triple.relation), shape_.relation_size(), double{step.relation_regularization});
     return before;
   }
 
@@ -166,7 +166,10 @@ class KgeKernelTest : public ::testing::TestWithParam<Case> {
     return {.model = GetParam().model, .dimension = GetParam().dimension};
   }
   [[nodiscard]] static Step step() {
-    return {.loss = GetParam().loss, .learning_rate = 0.05F, .regularization = 0.1F};
+    return {.loss = GetParam().loss,
+            .learning_rate = 0.05F,
+            .regularization = 0.1F,
+            .relation_regularization = 0.03F};
   }
   /// No entity comes twice in a question.
   [[nodiscard]] static MiniBatch batch() {

@@ -219,6 +219,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--iterations", "0"}, "--iterations: expected 1 or more, found 0"},
       {{"--learning-rate", "nan"}, "--learning-rate: expected a number above 0"},
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},
+      {{"--relation-regularization", "inf"}, "--relation-regularization: expected 0 or more, found inf"},
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
