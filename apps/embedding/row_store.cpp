@@ -59,9 +59,13 @@ FetchedRows::FetchedRows(Table<float>& table) : table_(table) {
 void FetchedRows::begin() {
   assert(begun_ < frames_.size());
   Frame& frame = frames_[(first_ + begun_) % frames_.size()];
-  for (const Key key : frame.keys) frame.places[key] = 0;
-  frame.keys.clear();
+  for (const std::vector<Key>* const keys : {&frame.handed_over, &frame.pulled}) {
+    for (const Key key : *keys) frame.places[key] = 0;
+  }
   frame.handed_over.clear();
+  frame.places_before.clear();
+  frame.pulled.clear();
+  frame.first_pulled = begun_ == 0 ? 0 : frames_[first_].keys();
   ++begun_;
 }
 
@@ -69,10 +73,14 @@ std::uint32_t FetchedRows::place_of(std::uint32_t key) {
   Frame& frame = frames_[(first_ + begun_ - 1) % frames_.size()];
   std::uint32_t& place = frame.places[key];
   if (place == 0) {
-    frame.keys.push_back(key);
-    place = static_cast<std::uint32_t>(frame.keys.size());
-    if (begun_ == 2 && frames_[first_].places[key] != 0) {
-      frame.handed_over.push_back({place - 1, frames_[first_].places[key] - 1});
+    const std::uint32_t before = begun_ == 2 ? frames_[first_].places[key] : 0;
+    if (before != 0) {
+      frame.handed_over.push_back(key);
+      frame.places_before.push_back(before - 1);
+      place = static_cast<std::uint32_t>(frame.handed_over.size());
+    } else {
+      frame.pulled.push_back(key);
+      place = static_cast<std::uint32_t>(frame.end());
     }
   }
   return place - 1;
@@ -80,12 +88,13 @@ std::uint32_t FetchedRows::place_of(std::uint32_t key) {
 
 void FetchedRows::fetch() {
   Frame& frame = frames_[(first_ + begun_ - 1) % frames_.size()];
-  if (frame.keys.size() > frame.capacity) {
-    frame.capacity = frame.keys.size() + frame.keys.size() / 4;
-    frame.values = aligned_floats(frame.capacity * table_.width());
+  const std::size_t width = table_.width();
+  if (frame.end() > frame.capacity) {
+    frame.capacity = frame.end() + frame.end() / 4;
+    frame.values = aligned_floats(frame.capacity * width);
   }
-  frame.pull =
-      table_.pull_async(frame.keys, std::span(frame.values.get(), frame.keys.size() * table_.width()));
+  frame.pull = table_.pull_async(
+      frame.pulled, std::span(frame.values.get() + frame.first_pulled * width, frame.pulled.size() * width));
 }
 
 absl::StatusOr<float*> FetchedRows::open() {
@@ -95,22 +104,34 @@ absl::StatusOr<float*> FetchedRows::open() {
   absl::Status status = frame.pull->wait();
   frame.pull.reset();
   if (!status.ok()) return status;
+  float* const values = frame.values.get();
   const Frame& before = frames_[(first_ + 1) % frames_.size()];
-  for (const HandedOver& row : frame.handed_over) {
-    std::copy_n(before.values.get() + row.place_before * width, width,
-                frame.values.get() + row.place * width);
+  for (std::size_t i = 0; i < frame.handed_over.size(); ++i) {
+    std::copy_n(before.values.get() + frame.places_before[i] * width, width, values + i * width);
   }
-  frame.pulled.assign(frame.values.get(), frame.values.get() + frame.keys.size() * width);
-  return frame.values.get();
+  frame.opened.resize(frame.keys() * width);
+  const auto rest = std::copy_n(values, frame.handed_over.size() * width, frame.opened.begin());
+  std::copy_n(values + frame.first_pulled * width, frame.pulled.size() * width, rest);
+  return values;
 }
 
 absl::Status FetchedRows::close() {
   Frame& frame = frames_[first_];
-  const float* const values = frame.values.get();
-  for (std::size_t i = 0; i < frame.pulled.size(); ++i) frame.pulled[i] = values[i] - frame.pulled[i];
+  const std::size_t width = table_.width();
+  const auto push = [&](std::span<const Key> keys, const float* values, std::span<float> opened) {
+    for (std::size_t i = 0; i < opened.size(); ++i) opened[i] = values[i] - opened[i];
+    for (std::size_t row = 0; !shares_.empty() && row < keys.size(); ++row) {
+      for (float& number : opened.subspan(row * width, width)) number *= shares_[keys[row]];
+    }
+    return table_.push(keys, opened);
+  };
   first_ = (first_ + 1) % frames_.size();
   --begun_;
-  return table_.push(frame.keys, frame.pulled);
+  const std::span opened(frame.opened);
+  const std::size_t numbers = frame.handed_over.size() * width;
+  absl::Status status = push(frame.handed_over, frame.values.get(), opened.first(numbers));
+  if (!status.ok()) return status;
+  return push(frame.pulled, frame.values.get() + frame.first_pulled * width, opened.subspan(numbers));
 }
 
 TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown)

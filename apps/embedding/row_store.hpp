@@ -9,6 +9,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -78,24 +79,29 @@ class FetchedRows {
   absl::StatusOr<float*> open();
   /// Pushes what was added to them since.
   absl::Status close();
+  /// See TableRows.
+  void push_shares(std::vector<float> shares) { shares_ = std::move(shares); }
 
  private:
-  /// A row that the mini-batch before has, too: as trained there, for the pull came before the push.
-  struct HandedOver {
-    std::uint32_t place;
-    std::uint32_t place_before;
-  };
+  /// First the rows that the mini-batch before has, too: as trained there, for they are not pushed yet when the others are
+  /// pulled. Then, from a place that leaves room for as many as could be, those that are pulled.
   struct Frame {
     std::vector<std::uint32_t> places;  ///< by key, + 1; 0: not needed
-    std::vector<Key> keys;
-    std::vector<HandedOver> handed_over;
+    std::vector<Key> handed_over;
+    std::vector<std::uint32_t> places_before;  ///< of these
+    std::vector<Key> pulled;
+    std::size_t first_pulled = 0;  ///< place
     hwy::AlignedFreeUniquePtr<float[]> values;
     std::size_t capacity = 0;     ///< of `values`, in rows
-    std::vector<float> pulled;    ///< `values` as they came, then what was added
+    std::vector<float> opened;    ///< `values` when they were opened, then what was added
     std::optional<Pending> pull;  ///< begun, and not opened yet
+
+    [[nodiscard]] std::size_t keys() const { return handed_over.size() + pulled.size(); }
+    [[nodiscard]] std::size_t end() const { return first_pulled + pulled.size(); }
   };
 
   Table<float>& table_;
+  std::vector<float> shares_;  ///< empty: all 1
   std::array<Frame, 2> frames_;
   std::size_t first_ = 0;  ///< the frame to be opened next, or that is open
   std::size_t begun_ = 0;  ///< frames in use, first_ first
@@ -109,6 +115,12 @@ class TableRows final : public RowStore {
 
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
   absl::Status initialize(std::span<const RowSource> first);
+
+  /// From now on, of what is added to the row of key k only shares[k] are pushed, for the sum over workers may be too
+  /// much. Mini-batches of a clock still hand rows over as they were trained.
+  void push_shares(std::size_t table, std::vector<float> shares) {
+    fetched_[table].push_shares(std::move(shares));
+  }
 
   void request(std::span<const NeededRows> needed) override;
   absl::StatusOr<std::span<float* const>> open() override;

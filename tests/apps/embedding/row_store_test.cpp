@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "tests/cluster/cluster.hpp"
 
@@ -98,7 +99,7 @@ void expect_rows_to_be_trained(RowStore& store) {
 }
 
 /// `run` with the rows in tables.
-absl::Status with_tables(Session& session, const std::function<void(RowStore&)>& run) {
+absl::Status with_tables(Session& session, const std::function<void(TableRows&)>& run) {
   std::vector<Table<float>*> tables;
   for (const RowSource& source : first_rows()) {
     const auto table = session.table<float>({.name = std::to_string(tables.size()),
@@ -141,6 +142,35 @@ TEST(RowStoreTest, WhatWorkersTrainIsAddedUp) {
       ASSERT_TRUE(store.close(1).ok());
       ASSERT_TRUE(store.barrier().ok());
       EXPECT_THAT(all(store, kLarge), ElementsAre(10, 11, 12, 3, 4, 5, 6, 7, 8, 12));
+    });
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(RowStoreTest, SharesOfWhatWasTrainedArePushed) {
+  const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 2}, [&](Session& session) {
+    return with_tables(session, [&](TableRows& store) {
+      std::vector<float> shares(kLargeRows, 1);
+      shares[3] = 0.5F;
+      shares[4] = 0.25F;
+      store.push_shares(kLarge, shares);
+      MiniBatch first{.some = {2, 3}, .more = {}, .of_small = {0}};
+      MiniBatch second{.some = {4, 3}, .more = {}, .of_small = {0}};
+      first.request(store);
+      absl::StatusOr<Rows> rows = store.open();
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      second.request(store);
+      for (const std::uint32_t place : first.some) large(*rows, place) += 8;
+      small(*rows, first.of_small[0]) += 8;
+      ASSERT_TRUE(store.close(1).ok());
+      rows = store.open();
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      EXPECT_EQ(large(*rows, second.some[1]), 11) << "as trained";
+      for (const std::uint32_t place : second.some) large(*rows, place) += 8;
+      ASSERT_TRUE(store.close(1).ok());
+      ASSERT_TRUE(store.barrier().ok());
+      EXPECT_THAT(all(store, kLarge), ElementsAre(0, 1, 2 + 16, 3 + 16, 4 + 4, 5, 6, 7, 8, 9));
+      EXPECT_THAT(all(store, kSmall), ElementsAre(100 + 16, 101));
     });
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
