@@ -194,6 +194,7 @@ class Collector {
     for (std::uint32_t id = 0; id < order.size(); ++id) {
       final_ids[order[id]] = id;
       corpus_.vocabulary.push_back(std::move(words_[order[id]]));
+      corpus_.counts.push_back(counts_[order[id]]);
       corpus_.total_tokens += counts_[order[id]];
     }
     return final_ids;
@@ -403,6 +404,10 @@ absl::StatusOr<Corpus> read_corpus(const CorpusOptions& options, const ReadProgr
   if (!stop_words.ok()) return stop_words.status();
   const absl::StatusOr<CorpusFormat> format = detect_format(options.path);
   if (!format.ok()) return format.status();
+  if (options.needs_order && *format != CorpusFormat::kText) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected running text, found a bag of words, which has no order", options.path));
+  }
   absl::StatusOr<LineReader> reader = LineReader::open(options.path, progress);
   if (!reader.ok()) return reader.status();
   Collector collector(options);

@@ -16,6 +16,7 @@ using ReadProgress = std::function<void(double done, double total)>;
 /// The documents of one part of a corpus, with the vocabulary and the counts of the whole.
 struct Corpus {
   std::vector<std::string> vocabulary;   ///< of all parts, so that word ids agree between workers
+  std::vector<std::uint64_t> counts;     ///< of each word, in all parts
   std::vector<std::uint64_t> documents;  ///< index in the whole corpus, of each document of this part
   std::vector<std::string> titles;  ///< of this part's documents; empty strings where the format has none
   std::vector<std::uint64_t>
@@ -31,6 +32,7 @@ struct CorpusOptions {
                            ///< there, else "word17"
   std::string stop_words = "none";  ///< see read_stop_words()
   std::uint64_t min_count = 1;      ///< drop words that are rarer in the whole corpus
+  bool needs_order = false;         ///< a bag of words, which has none, is refused
   std::uint32_t part = 0;  ///< this part: documents i with i mod parts == part; none if part == parts
   std::uint32_t parts = 1;
 };

@@ -120,6 +120,10 @@ TEST_F(CorpusTest, ReadsLinesAndTitles) {
 TEST_F(CorpusTest, NumbersWordsByFallingFrequencyThenSpelling) {
   write("text", "c b a b\nb c d\n");
   EXPECT_THAT(read().vocabulary, ElementsAre("b", "c", "a", "d"));
+  EXPECT_THAT(read().counts, ElementsAre(3, 2, 1, 1));
+  options_.parts = 2;  // of all parts
+  options_.min_count = 2;
+  EXPECT_THAT(read().counts, ElementsAre(3, 2));
 }
 
 TEST_F(CorpusTest, DropsStopWordsAndRareWords) {
