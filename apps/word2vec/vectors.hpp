@@ -1,0 +1,57 @@
+// Words and their vectors: in memory, as text in word2vec's format, and which of them are near one another.
+#pragma once
+
+#include <hwy/aligned_allocator.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/embedding/row_source.hpp"
+
+namespace verbena::apps::word2vec {
+
+inline constexpr std::size_t kMaxDimension = 65'535;
+
+class Vectors {
+ public:
+  /// All 0.
+  Vectors(std::vector<std::string> words, std::size_t dimension)
+      : words_(std::move(words)),
+        dimension_(dimension),
+        numbers_(aligned_floats(words_.size() * padded(dimension))) {}
+  [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
+  [[nodiscard]] std::size_t dimension() const { return dimension_; }
+  [[nodiscard]] std::size_t row_size() const { return padded(dimension_); }
+  [[nodiscard]] float* row(std::size_t id) { return numbers_.get() + id * row_size(); }
+  [[nodiscard]] const float* row(std::size_t id) const { return numbers_.get() + id * row_size(); }
+
+ private:
+  std::vector<std::string> words_;
+  std::size_t dimension_;
+  hwy::AlignedFreeUniquePtr<float[]> numbers_;
+};
+
+/// Upper bound of the file's size, but for unusually long words.
+std::uint64_t file_bytes(std::size_t words, std::size_t dimension);
+
+/// Lines: how many words and numbers there are; then a word and its numbers, separated by blanks. The file is there whole or
+/// not at all, and no number changes on the way to load().
+absl::Status save(const std::string& path, const Vectors& vectors);
+
+/// What save(), word2vec, fastText or gensim have written. NOT_FOUND; INVALID_ARGUMENT "file:line: what was
+/// expected, what was found".
+absl::StatusOr<Vectors> load(const std::string& path);
+
+struct Neighbour {
+  std::uint32_t word = 0;
+  float cosine = 0;
+};
+
+/// The words whose vectors have the smallest angle with that of `word`, the nearest first; among equals the smaller id.
+/// Vectors of length 0, and lengths beyond what a float holds, have no neighbours and are nobody's.
+std::vector<Neighbour> neighbours(const Vectors& vectors, std::uint32_t word, std::size_t count);
+
+}  // namespace verbena::apps::word2vec

@@ -1,0 +1,478 @@
+#include "apps/word2vec/word2vec.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "apps/data/corpus.hpp"
+#include "apps/data/output_file.hpp"
+#include "apps/embedding/row_store.hpp"
+#include "apps/embedding/schedule.hpp"
+#include "apps/word2vec/merging.hpp"
+#include "apps/word2vec/trainer.hpp"
+#include "apps/word2vec/vectors.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using namespace word2vec;
+
+constexpr std::int64_t kMaxWindow = 1'000;
+constexpr std::int64_t kMaxNegatives = 1'000;
+constexpr std::int64_t kMaxBatch = 1 << 20;
+constexpr std::size_t kShownByDefault = 8;
+
+/// What one process needs of the input, ready for training.
+struct Job {
+  explicit Job(Corpus& corpus, double subsample)
+      : words(std::move(corpus.vocabulary)),
+        counts(std::move(corpus.counts)),
+        subsampling(counts, subsample),
+        noise(counts) {}
+  std::vector<std::string> words;
+  std::vector<std::uint64_t> counts;
+  Subsampling subsampling;
+  NoiseDistribution noise;
+  TrainingData data;
+  std::optional<Vectors> loaded;
+};
+
+/// The only exception to be expected here is the end of memory.
+template <class Run>
+absl::Status with_enough_memory(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        "out of memory: expected a smaller --dimension or a larger --min-count");
+  }
+}
+
+using WordIds = absl::flat_hash_map<std::string, std::uint32_t>;
+
+WordIds ids_of(const std::vector<std::string>& words) {
+  WordIds ids;
+  for (std::uint32_t id = 0; id < words.size(); ++id) ids.emplace(words[id], id);
+  return ids;
+}
+
+/// "king,sea" as ids. Without any: a few words, some frequent, some rare, none very much so.
+absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
+                                                       const std::vector<std::string>& words) {
+  std::vector<std::uint32_t> shown;
+  if (list.empty()) {
+    const auto most = static_cast<double>(words.size());
+    for (std::size_t n = 0; n < std::min(kShownByDefault, words.size()); ++n) {
+      const double place = static_cast<double>(n + 1) / static_cast<double>(kShownByDefault + 1);
+      shown.push_back(static_cast<std::uint32_t>(std::pow(most, (1 + place) / 2) - 1));
+    }
+    shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
+    return shown;
+  }
+  const WordIds ids = ids_of(words);
+  std::string_view rest = list;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string word(rest.substr(0, comma));
+    const auto found = ids.find(word);
+    if (found == ids.end()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--neighbours: expected words of the vocabulary, separated by commas, found \"{}\"", word));
+    }
+    shown.push_back(found->second);
+    if (comma == std::string_view::npos) return shown;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+class Word2Vec final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "word2vec"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "vectors of words: skip-gram with negative sampling";
+  }
+  [[nodiscard]] std::string_view throughput_unit() const override { return "words"; }
+  [[nodiscard]] std::string_view main_objective() const override {
+    return held_out_ > 0 ? "held_out_mrr" : "train_loss";
+  }
+  [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
+
+  void add_options(CLI::App& command) override;
+  absl::Status check(std::uint32_t workers) override;
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const override {
+    return objectives_of(sums);
+  }
+  absl::Status run_worker(WorkerContext& context) const override;
+  absl::Status run_baseline(BaselineContext& context) const override;
+
+ private:
+  [[nodiscard]] std::size_t dimension() const { return static_cast<std::size_t>(dimension_); }
+  [[nodiscard]] WindowOptions windows() const {
+    return {.window = static_cast<std::size_t>(window_), .negatives = static_cast<std::size_t>(negatives_)};
+  }
+  /// Nothing is trained, only looked at.
+  [[nodiscard]] bool only_shows() const { return training_.iterations == 0; }
+  absl::Status check_options() const;
+  absl::Status check_data(std::uint32_t workers) const;
+  absl::Status check_vectors(const std::vector<std::string>& words) const;
+  [[nodiscard]] absl::StatusOr<Corpus> read(std::uint32_t rank, std::uint32_t workers,
+                                            const ReadProgress& progress = {}) const;
+  absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
+  [[nodiscard]] std::array<RowSource, 2> first_rows(const Job& job) const;
+  absl::Status train_as_worker(WorkerContext& context) const;
+  absl::Status train_alone(BaselineContext& context) const;
+  absl::Status present(Job& job, RowStore& rows, Reporter& reporter) const;
+  absl::Status show(const Vectors& vectors, Reporter& reporter) const;
+  absl::Status show_loaded(Reporter& reporter) const;
+
+  std::string data_ = "data/kjv-chapters.tsv.gz";
+  std::string load_;
+  std::string output_;
+  std::string neighbours_;
+  std::int64_t top_words_ = 8;
+  std::int64_t min_count_ = 5;
+  std::int64_t dimension_ = 100;
+  std::int64_t window_ = 5;
+  std::int64_t negatives_ = 5;
+  double subsample_ = 1e-4;
+  double held_out_ = 0.05;
+  TrainingOptions training_;
+};
+
+void Word2Vec::add_options(CLI::App& command) {
+  command.add_option("--data", data_, "running text, one document a line, maybe .gz (docs/data.md)")
+      ->capture_default_str()
+      ->type_name("FILE");
+  command.add_option("--min-count", min_count_, "leave out words that are rarer in the whole text")
+      ->capture_default_str();
+  command.add_option("--dimension", dimension_, "numbers of a word's vector")->capture_default_str();
+  command
+      .add_option("--window", window_,
+                  "words on each side that a word is trained with: 1 to so many, by chance")
+      ->capture_default_str();
+  command
+      .add_option("--negatives", negatives_,
+                  "wrong words of each window, drawn by their frequency to the power of 3/4")
+      ->capture_default_str();
+  command
+      .add_option("--subsample", subsample_,
+                  "of words more frequent than this share of the text, some are left out; 0: none")
+      ->capture_default_str();
+  command
+      .add_option("--iterations", training_.iterations,
+                  "passes over the text; 0, with --load: nothing is trained, only neighbours are printed")
+      ->capture_default_str();
+  command.add_option("--learning-rate", training_.learning_rate, "at first; falls evenly to nearly 0")
+      ->capture_default_str();
+  command
+      .add_option("--batch", training_.batch,
+                  "words whose rows are pulled at a time; the next ones are pulled while these are trained")
+      ->capture_default_str();
+  command
+      .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
+                  "clocks in a pass over the text; more: workers see earlier what others have learnt")
+      ->capture_default_str();
+  command
+      .add_option("--held-out", held_out_,
+                  "share of the documents that is not trained, but whose gaps are filled (held_out_mrr)")
+      ->capture_default_str();
+  command
+      .add_option("--evaluate-every", training_.evaluate_every,
+                  "iterations from one evaluation to the next; 0: only at the end")
+      ->capture_default_str();
+  command
+      .add_option("--neighbours", neighbours_,
+                  "words whose nearest ones are printed at the end; default: some of middling frequency")
+      ->type_name("WORD,WORD,…");
+  command.add_option("--top-words", top_words_, "neighbours of each to print")->capture_default_str();
+  command
+      .add_option("--seed", training_.seed, "of the first vectors, the sampling and the held-out documents")
+      ->capture_default_str();
+  command
+      .add_option("--load", load_,
+                  "begin with the vectors of a text file in word2vec's format, of the same dimension; words "
+                  "that it lacks begin as without it")
+      ->type_name("FILE");
+  command.add_option("--output", output_, "save the vectors as text, in word2vec's format")
+      ->type_name("FILE");
+}
+
+absl::Status Word2Vec::check_options() const {
+  const auto invalid = [](std::string_view expected, const auto& found) {
+    return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
+  };
+  if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
+  if (dimension_ < 1 || dimension_ > static_cast<std::int64_t>(kMaxDimension)) {
+    return invalid(fmt::format("--dimension: expected 1 to {}", kMaxDimension), dimension_);
+  }
+  if (window_ < 1 || window_ > kMaxWindow) {
+    return invalid(fmt::format("--window: expected 1 to {}", kMaxWindow), window_);
+  }
+  if (negatives_ < 1 || negatives_ > kMaxNegatives) {
+    return invalid(fmt::format("--negatives: expected 1 to {}", kMaxNegatives), negatives_);
+  }
+  if (!(subsample_ >= 0 && subsample_ <= 1)) return invalid("--subsample: expected 0 to 1", subsample_);
+  if (training_.iterations < 0 || (training_.iterations == 0 && load_.empty())) {
+    return invalid("--iterations: expected 1 or more, or with --load 0", training_.iterations);
+  }
+  if (!(training_.learning_rate > 0) || !std::isfinite(training_.learning_rate)) {
+    return invalid("--learning-rate: expected a number above 0", training_.learning_rate);
+  }
+  if (training_.batch < 1 || training_.batch > kMaxBatch) {
+    return invalid(fmt::format("--batch: expected 1 to {}", kMaxBatch), training_.batch);
+  }
+  if (training_.clocks_per_iteration < 1) {
+    return invalid("--clocks-per-iteration: expected 1 or more", training_.clocks_per_iteration);
+  }
+  if (!(held_out_ >= 0 && held_out_ < 1)) {
+    return invalid("--held-out: expected 0 or more and less than 1", held_out_);
+  }
+  if (training_.evaluate_every < 0) {
+    return invalid("--evaluate-every: expected 0 or more", training_.evaluate_every);
+  }
+  if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
+                                      const ReadProgress& progress) const {
+  return read_corpus({.path = data_,
+                      .vocabulary = {},
+                      .min_count = static_cast<std::uint64_t>(min_count_),
+                      .needs_order = true,
+                      .part = rank,
+                      .parts = workers},
+                     progress);
+}
+
+absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) const {
+  const absl::StatusOr<Vectors> loaded = word2vec::load(load_);
+  if (!loaded.ok()) return loaded.status();
+  if (only_shows()) return shown_words(neighbours_, loaded->words()).status();
+  if (loaded->dimension() != dimension()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}:1: expected vectors of {} numbers, as --dimension says, found {}", load_, dimension_,
+                    loaded->dimension()));
+  }
+  const WordIds ids = ids_of(words);
+  const bool any = std::any_of(loaded->words().begin(), loaded->words().end(),
+                               [&](const std::string& word) { return ids.contains(word); });
+  if (any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: expected vectors of words that are in {}, found none", load_, data_));
+}
+
+absl::Status Word2Vec::check_data(std::uint32_t workers) const {
+  if (only_shows()) return check_vectors({});
+  const absl::StatusOr<Corpus> corpus = read(0, 1);
+  if (!corpus.ok()) return corpus.status();
+  bool any_window = false;
+  for (std::size_t d = 0; d < corpus->documents.size(); ++d) {
+    any_window = any_window || corpus->begin[d + 1] - corpus->begin[d] >= 2;
+  }
+  if (!any_window || corpus->vocabulary.size() < 2) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: expected text of two words or more that come at least {} times (--min-count), found {} "
+        "documents with {} such words",
+        data_, min_count_, corpus->total_documents, corpus->vocabulary.size()));
+  }
+  const auto words = static_cast<double>(corpus->vocabulary.size());
+  const double table_bytes = 2.0 * sizeof(float) * words * static_cast<double>(padded(dimension()));
+  // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read and as trained.
+  const double bytes = table_bytes * (1 + 5.0 * workers) + 8 * static_cast<double>(corpus->total_tokens);
+  const double available =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (bytes > available) {
+    constexpr double kGiB = 1 << 30;
+    return absl::InvalidArgumentError(
+        fmt::format("vectors of {} words then need about {:.1f} GiB, the machine has {:.1f} GiB: expected a "
+                    "smaller --dimension or a larger --min-count",
+                    corpus->vocabulary.size(), bytes / kGiB, available / kGiB));
+  }
+  if (absl::Status status = shown_words(neighbours_, corpus->vocabulary).status(); !status.ok())
+    return status;
+  if (!load_.empty()) {
+    if (absl::Status status = check_vectors(corpus->vocabulary); !status.ok()) return status;
+  }
+  if (output_.empty()) return absl::OkStatus();
+  return OutputFile::check(output_, file_bytes(corpus->vocabulary.size(), dimension()));
+}
+
+absl::Status Word2Vec::check(std::uint32_t workers) {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return check_data(workers); });
+}
+
+absl::StatusOr<Job> Word2Vec::load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const {
+  absl::StatusOr<Corpus> corpus =
+      read(rank, workers, [&](double done, double total) { reporter.progress("reading text", done, total); });
+  if (!corpus.ok()) return corpus.status();
+  const std::uint64_t documents = corpus->total_documents;
+  const std::uint64_t words_of_text = corpus->total_tokens;
+  SplitText text = split(*corpus, held_out_, training_.seed);
+  Job job(*corpus, subsample_);
+  WindowOptions whole = windows();
+  whole.shrinks = false;
+  whole.negatives = 0;
+  const WindowMaker maker(job.subsampling, job.noise, whole);
+  job.data = {.text = std::move(text.train),
+              .gaps = gaps_of(text.held_out, maker, training_.seed),
+              .chances = chances(job.counts, job.subsampling),
+              .dimension = dimension(),
+              .rank = rank};
+  if (!load_.empty()) {
+    absl::StatusOr<Vectors> loaded = word2vec::load(load_);
+    if (!loaded.ok()) return loaded.status();
+    job.loaded = *std::move(loaded);
+  }
+  if (rank == 0) {
+    reporter.summary("dimension", dimension_);
+    reporter.summary("documents", documents);
+    reporter.summary("vocabulary", job.words.size());
+    reporter.summary("words", words_of_text);
+  }
+  return job;
+}
+
+std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
+  const std::size_t width = padded(dimension());
+  WordIds known;
+  if (job.loaded.has_value()) known = ids_of(job.loaded->words());
+  const auto input = [&job, known = std::move(known), seed = training_.seed, dimension = dimension()](
+                         std::size_t id, std::span<float> row) {
+    std::fill(row.begin(), row.end(), 0.0F);
+    const auto found = known.find(job.words[id]);
+    if (found != known.end()) {
+      std::copy_n(job.loaded->row(found->second), dimension, row.begin());
+      return;
+    }
+    for (std::size_t k = 0; k < dimension; ++k) {
+      row[k] = static_cast<float>(random_number(seed, id, k) / (2 * static_cast<double>(dimension)));
+    }
+  };
+  const auto output = [](std::size_t /*id*/, std::span<float> row) {
+    std::fill(row.begin(), row.end(), 0.0F);
+  };
+  return {RowSource{.rows = job.words.size(), .width = width, .make = input},
+          RowSource{.rows = job.words.size(), .width = width, .make = output}};
+}
+
+absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
+  Session& session = context.session;
+  if (only_shows()) return session.rank() == 0 ? show_loaded(context.reporter) : absl::OkStatus();
+  absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
+  if (!job.ok()) return job.status();
+  const auto open = [&](const char* table) {
+    return session.table<float>({.name = table,
+                                 .rows = job->words.size(),
+                                 .width = static_cast<std::uint32_t>(padded(dimension())),
+                                 .consistency = context.consistency});
+  };
+  const absl::StatusOr<Table<float>*> inputs = open("word2vec.inputs");
+  if (!inputs.ok()) return inputs.status();
+  const absl::StatusOr<Table<float>*> outputs = open("word2vec.outputs");
+  if (!outputs.ok()) return outputs.status();
+  TableRows rows(session, std::array{*inputs, *outputs}, context.slowdown);
+  if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
+  if (session.workers() > 1) {
+    PushedShares shares =
+        pushed_shares(job->counts, job->subsampling, job->noise,
+                      {.workers = session.workers(),
+                       .clocks_per_iteration = static_cast<double>(training_.clocks_per_iteration),
+                       .learning_rate = training_.learning_rate,
+                       .windows = windows()});
+    rows.push_shares(kInputTable, std::move(shares.inputs));
+    rows.push_shares(kOutputTable, std::move(shares.outputs));
+  }
+
+  std::vector<DataCursor> cursors = cursors_of_clocks(
+      session, job->data.text.words.size(), static_cast<std::size_t>(training_.clocks_per_iteration),
+      static_cast<std::uint64_t>(training_.batch));
+  const WindowMaker maker(job->subsampling, job->noise, windows());
+  absl::Status status =
+      Trainer(training_, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);
+  if (!status.ok()) return status;
+  if (status = session.barrier(); !status.ok() || session.rank() != 0) return status;
+  return present(*job, rows, context.reporter);
+}
+
+absl::Status Word2Vec::train_alone(BaselineContext& context) const {
+  if (only_shows()) return show_loaded(context.reporter);
+  absl::StatusOr<Job> job = load(0, 1, context.reporter);
+  if (!job.ok()) return job.status();
+  LocalRows rows(first_rows(*job));
+  const WindowMaker maker(job->subsampling, job->noise, windows());
+  const unsigned threads = std::max(std::thread::hardware_concurrency(), 1U);
+  absl::Status status =
+      Trainer(training_, job->data, maker, rows, threads).run(context.reporter, context.stop);
+  return status.ok() ? present(*job, rows, context.reporter) : status;
+}
+
+/// The vectors file and some neighbours; all workers have finished training.
+absl::Status Word2Vec::present(Job& job, RowStore& rows, Reporter& reporter) const {
+  Vectors vectors(std::move(job.words), dimension());
+  if (absl::Status status = rows.read(kInputTable, vectors.row_size(), vectors.row(0)); !status.ok())
+    return status;
+  if (!output_.empty()) {
+    if (absl::Status status = save(output_, vectors); !status.ok()) return status;
+  }
+  return show(vectors, reporter);
+}
+
+absl::Status Word2Vec::show(const Vectors& vectors, Reporter& reporter) const {
+  const std::vector<std::string>& words = vectors.words();
+  const absl::StatusOr<std::vector<std::uint32_t>> shown = shown_words(neighbours_, words);
+  if (!shown.ok()) return shown.status();
+  if (top_words_ == 0) return absl::OkStatus();
+  nlohmann::json all = nlohmann::json::object();
+  for (const std::uint32_t word : *shown) {
+    nlohmann::json& nearest = all[words[word]] = nlohmann::json::array();
+    std::string line = fmt::format("{:<12}", words[word]);
+    for (const Neighbour& one : neighbours(vectors, word, static_cast<std::size_t>(top_words_))) {
+      nearest.push_back(words[one.word]);
+      line += fmt::format(" {} {:.2f}", words[one.word], one.cosine);
+    }
+    reporter.print(line);
+  }
+  reporter.summary("neighbours", std::move(all));
+  return absl::OkStatus();
+}
+
+absl::Status Word2Vec::show_loaded(Reporter& reporter) const {
+  const absl::StatusOr<Vectors> vectors = word2vec::load(load_);
+  if (!vectors.ok()) return vectors.status();
+  reporter.summary("dimension", vectors->dimension());
+  reporter.summary("vocabulary", vectors->words().size());
+  return show(*vectors, reporter);
+}
+
+absl::Status Word2Vec::run_worker(WorkerContext& context) const {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return train_as_worker(context); });
+}
+
+absl::Status Word2Vec::run_baseline(BaselineContext& context) const {
+  if (absl::Status status = check_options(); !status.ok()) return status;
+  return with_enough_memory([&] { return train_alone(context); });
+}
+
+}  // namespace
+
+std::unique_ptr<Application> make_word2vec() {
+  return std::make_unique<Word2Vec>();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,362 @@
+// word2vec as a plain loop, and as workers of a real job.
+#include "apps/word2vec/word2vec.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "apps/word2vec/vectors.hpp"
+#include "tests/apps/application_fixture.hpp"
+#include "tests/cluster/cluster.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using verbena::testing::contents;
+
+constexpr int kDocuments = 120;
+constexpr int kWordsOfDocument = 40;
+constexpr int kGroups = 4;
+constexpr int kWordsOfGroup = 8;
+
+/// Each document has words of one group only, "a0" to "a7" or "b0" to "b7" …, in any order: who has seen one knows from which
+/// eight the next one is.
+class Word2VecTest : public ::testing::Test {
+ protected:
+  Word2VecTest() {
+    std::ofstream text(path("text"));
+    std::mt19937_64 random(1);
+    for (int d = 0; d < kDocuments; ++d) {
+      for (int n = 0; n < kWordsOfDocument; ++n) {
+        text << static_cast<char>('a' + d % kGroups) << random() % kWordsOfGroup << ' ';
+      }
+      text << '\n';
+    }
+  }
+  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
+
+  /// An application that has parsed `arguments`, and for a small text what they leave open.
+  [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
+    const std::vector<std::pair<std::string, std::string>> small = {
+        {"--data", path("text")}, {"--dimension", "10"},
+        {"--iterations", "20"},   {"--clocks-per-iteration", "4"},
+        {"--batch", "200"},       {"--held-out", "0.2"},
+        {"--subsample", "0"},     {"--neighbours", "a0,c7"}};
+    for (const auto& [option, value] : small) {
+      if (std::find(arguments.begin(), arguments.end(), option) == arguments.end()) {
+        arguments.insert(arguments.end(), {option, value});
+      }
+    }
+    return with_options(make_word2vec(), std::move(arguments));
+  }
+  [[nodiscard]] std::map<std::string, double> objectives(const std::vector<std::string>& arguments) const {
+    const auto application = parsed(arguments);
+    Recorder recorder;
+    const absl::Status status = run_baseline(*application, recorder);
+    EXPECT_TRUE(status.ok()) << status;
+    return application->objectives(recorder.reports.back().sums);
+  }
+  /// Trains with some workers; what was saved.
+  std::string train(const ConsistencyModel& model, std::uint32_t workers, const std::string& name,
+                    ReadPath path_of_reads = ReadPath::kAuto, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = more;
+    arguments.insert(arguments.end(), {"--output", path(name)});
+    const auto application = parsed(arguments);
+    recorders_ = std::vector<Recorder>(workers);
+    const verbena::testing::ClusterResult result = verbena::testing::run_cluster(
+        {.servers = 2, .workers = workers, .read_path = path_of_reads}, [&](Session& session) {
+          Recorder& recorder = recorders_[session.rank()];
+          WorkerContext context{session, model, recorder, recorder.stop};
+          return application->run_worker(context);
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    std::map<std::string, double> sums;
+    for (const Recorder& recorder : recorders_) {
+      for (const auto& [sum, value] : recorder.reports.back().sums) sums[sum] += value;
+    }
+    objectives_ = application->objectives(sums);
+    return contents(path(name));
+  }
+  /// "a0" has the other seven of its group as neighbours.
+  static void expect_groups(const Recorder& recorder) {
+    ASSERT_THAT(recorder.lines, SizeIs(2));
+    const nlohmann::json& all = recorder.summaries.at("neighbours");
+    for (const std::string word : {"a0", "c7"}) {
+      const auto nearest = all.at(word).get<std::vector<std::string>>();
+      EXPECT_THAT(nearest, SizeIs(8));
+      EXPECT_THAT(std::vector<std::string>(nearest.begin(), nearest.begin() + 7),
+                  Each(StartsWith(word.substr(0, 1))));
+    }
+  }
+
+  verbena::testing::TemporaryFolder folder_;
+  std::vector<Recorder> recorders_;
+  std::map<std::string, double> objectives_;
+};
+
+/// By chance 0.13, a little more by frequency: the mean of 1 / rank over 32 words; of 8 words 0.34.
+constexpr double kGroupKnown = 0.27;
+
+TEST_F(Word2VecTest, LearnsWhichWordsStandTogether) {
+  const auto application = parsed({});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  const auto found = application->objectives(recorder.reports.back().sums);
+  EXPECT_GT(found.at("held_out_mrr"), kGroupKnown);
+  EXPECT_GT(found.at("held_out_hits_at_10"), 0.95);
+  EXPECT_LT(found.at("train_loss"),
+            0.9 * application->objectives(recorder.reports.front().sums).at("train_loss"));
+  expect_groups(recorder);
+  EXPECT_EQ(recorder.summaries.at("vocabulary"), 32);
+  EXPECT_EQ(recorder.summaries.at("words"), kDocuments * kWordsOfDocument);
+  EXPECT_EQ(recorder.summaries.at("documents"), kDocuments);
+}
+
+TEST_F(Word2VecTest, KnowsNothingAtFirst) {
+  const auto found = objectives({"--iterations", "1", "--learning-rate", "1e-9"});
+  EXPECT_LT(found.at("held_out_mrr"), 0.17);
+  EXPECT_NEAR(found.at("train_loss"), 6 * std::log(2), 0.2) << "a few wrong words were the right one";
+}
+
+TEST_F(Word2VecTest, EvaluatesWhenAsked) {
+  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3"});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  ASSERT_EQ(recorder.reports.size(), 7U);
+  for (std::size_t n = 0; n < 7; ++n) {
+    const auto found = application->objectives(recorder.reports[n].sums);
+    EXPECT_EQ(recorder.reports[n].items, recorder.reports[0].items);
+    EXPECT_EQ(found.count("train_loss"), 1U);
+    EXPECT_EQ(found.count("held_out_mrr"), n + 1 == 3 || n + 1 == 6 || n + 1 == 7 ? 1U : 0U) << n;
+  }
+  EXPECT_EQ(objectives({"--held-out", "0"}).count("held_out_mrr"), 0U);
+  EXPECT_EQ(parsed({"--held-out", "0"})->main_objective(), "train_loss");
+  EXPECT_EQ(parsed({})->main_objective(), "held_out_mrr");
+}
+
+TEST_F(Word2VecTest, CountsWordsBeforeSubsampling) {
+  const auto items = [&](const std::vector<std::string>& arguments) {
+    Recorder recorder;
+    EXPECT_TRUE(run_baseline(*parsed(arguments), recorder).ok());
+    return recorder.reports.back();
+  };
+  const IterationReport all = items({"--held-out", "0"});
+  const IterationReport some = items({"--held-out", "0", "--subsample", "0.001"});
+  EXPECT_EQ(all.items, kDocuments * kWordsOfDocument);
+  EXPECT_EQ(some.items, all.items);
+  EXPECT_LT(some.sums.at("pairs"), 0.5 * all.sums.at("pairs"));
+}
+
+TEST_F(Word2VecTest, GoesOnFromWhatWasSaved) {
+  EXPECT_GT(objectives({"--output", path("model")}).at("held_out_mrr"), kGroupKnown);
+  const std::vector<std::string> little = {"--iterations", "1", "--learning-rate", "1e-9"};
+  std::vector<std::string> loaded = little;
+  loaded.insert(loaded.end(), {"--load", path("model"), "--output", path("again")});
+  ASSERT_TRUE(parsed(loaded)->check(2).ok());
+  EXPECT_FALSE(objectives(loaded).empty());
+  const absl::StatusOr<word2vec::Vectors> before = word2vec::load(path("model"));
+  const absl::StatusOr<word2vec::Vectors> after = word2vec::load(path("again"));
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_EQ(before->words(), after->words());
+  for (std::size_t id = 0; id < 32; ++id) {
+    for (std::size_t k = 0; k < 10; ++k) EXPECT_NEAR(before->row(id)[k], after->row(id)[k], 1e-5);
+  }
+  loaded.insert(loaded.end(), {"--dimension", "12"});  // not that of the file
+  EXPECT_THAT(std::string(parsed(loaded)->check(2).message()),
+              HasSubstr("model:1: expected vectors of 12 numbers, as --dimension says, found 10"));
+}
+
+TEST_F(Word2VecTest, WordsThatTheFileLacksBeginAsWithoutIt) {
+  verbena::testing::write_file(path("few"), "2 2\na0 5 6\nunknown 7 8\n");
+  const std::vector<std::string> hardly = {"--dimension",     "2",   "--iterations", "1",
+                                           "--learning-rate", "1e-9"};
+  std::vector<std::string> with = hardly;
+  with.insert(with.end(), {"--load", path("few"), "--output", path("with")});
+  std::vector<std::string> without = hardly;
+  without.insert(without.end(), {"--output", path("without")});
+  ASSERT_TRUE(parsed(with)->check(1).ok());
+  EXPECT_FALSE(objectives(with).empty());
+  EXPECT_FALSE(objectives(without).empty());
+  const absl::StatusOr<word2vec::Vectors> loaded = word2vec::load(path("with"));
+  const absl::StatusOr<word2vec::Vectors> random = word2vec::load(path("without"));
+  ASSERT_TRUE(loaded.ok() && random.ok());
+  ASSERT_EQ(loaded->words(), random->words());
+  for (std::size_t id = 0; id < loaded->words().size(); ++id) {
+    const bool known = loaded->words()[id] == "a0";
+    EXPECT_NEAR(loaded->row(id)[0], known ? 5 : random->row(id)[0], 1e-5);
+    EXPECT_NEAR(loaded->row(id)[1], known ? 6 : random->row(id)[1], 1e-5);
+  }
+  verbena::testing::write_file(path("few"), "1 2\nunknown 7 8\n");
+  EXPECT_THAT(std::string(parsed(with)->check(1).message()),
+              HasSubstr("few: expected vectors of words that are in"));
+}
+
+TEST_F(Word2VecTest, OnlyShowsWhatWasLoaded) {
+  verbena::testing::write_file(path("points"), "4 2\nark 1 0\nflood 2 0.5\ndove 1 1\nraven 0 1\n");
+  const std::vector<std::string> arguments = {"--data",       path("none"), "--load",       path("points"),
+                                              "--iterations", "0",          "--neighbours", "ark,raven",
+                                              "--top-words",  "2"};
+  const auto application = parsed(arguments);
+  ASSERT_TRUE(application->check(2).ok());
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  EXPECT_THAT(recorder.lines, ::testing::ElementsAre("ark          flood 0.97 dove 0.71",
+                                                     "raven        dove 0.71 flood 0.24"));
+  recorders_ = std::vector<Recorder>(2);
+  const verbena::testing::ClusterResult result =
+      verbena::testing::run_cluster({.servers = 1, .workers = 2}, [&](Session& session) {
+        WorkerContext context{session, Bsp{}, recorders_[session.rank()], recorders_[session.rank()].stop};
+        return application->run_worker(context);
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  EXPECT_EQ(recorders_[0].lines, recorder.lines);
+  EXPECT_THAT(recorders_[1].lines, SizeIs(0));
+}
+
+TEST_F(Word2VecTest, ChoosesWordsToShow) {
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*parsed({"--neighbours", ""}), recorder).ok());
+  EXPECT_GE(recorder.lines.size(), 4U);
+  Recorder nothing;
+  ASSERT_TRUE(run_baseline(*parsed({"--top-words", "0"}), nothing).ok());
+  EXPECT_THAT(nothing.lines, SizeIs(0));
+}
+
+TEST_F(Word2VecTest, TwoRunsGiveTheSameFile) {
+  const auto save = [&](const std::string& name, const std::string& seed) {
+    EXPECT_FALSE(objectives({"--iterations", "3", "--output", path(name), "--seed", seed}).empty());
+    return contents(path(name));
+  };
+  const std::string first = save("a", "1");
+  EXPECT_GT(first.size(), 32U * 10 * 5);
+  EXPECT_TRUE(first == save("b", "1"));
+  EXPECT_FALSE(first == save("c", "2"));
+}
+
+TEST_F(Word2VecTest, WorkersUnderBspGiveTheSameFileTwice) {
+  for (const std::uint32_t workers : {2U, 3U}) {
+    const std::string first = train(Bsp{}, workers, "a");
+    EXPECT_GT(first.size(), 32U * 10 * 5);
+    EXPECT_GT(objectives_.at("held_out_mrr"), kGroupKnown);
+    expect_groups(recorders_[0]);
+    EXPECT_TRUE(first == train(Bsp{}, workers, "b"));
+    // Rows that come later than they are asked for.
+    EXPECT_TRUE(train(Bsp{}, workers, "c", ReadPath::kCached) ==
+                train(Bsp{}, workers, "d", ReadPath::kCached));
+  }
+}
+
+TEST_F(Word2VecTest, OneWorkerTrainsAsThePlainLoopDoes) {
+  const auto alone = objectives({"--output", path("alone")});
+  train(Bsp{}, 1, "worker");
+  EXPECT_NEAR(objectives_.at("held_out_mrr"), alone.at("held_out_mrr"), 1e-3);
+  EXPECT_NEAR(objectives_.at("train_loss"), alone.at("train_loss"), 1e-3);
+  const absl::StatusOr<word2vec::Vectors> a = word2vec::load(path("alone"));
+  const absl::StatusOr<word2vec::Vectors> b = word2vec::load(path("worker"));
+  ASSERT_TRUE(a.ok() && b.ok());
+  for (std::size_t id = 0; id < 32; ++id) {
+    for (std::size_t k = 0; k < 10; ++k)
+      EXPECT_NEAR(a->row(id)[k], b->row(id)[k], 1e-3) << "but for rounding";
+  }
+}
+
+TEST_F(Word2VecTest, TrainsUnderEveryModel) {
+  for (const ConsistencyModel& model :
+       {ConsistencyModel(Ssp{.staleness = 1}), ConsistencyModel(Essp{.staleness = 1}),
+        ConsistencyModel(ABsp{}), ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
+    train(model, 3, "model");
+    EXPECT_GT(objectives_.at("held_out_mrr"), 0.2) << consistency::to_string(model);
+  }
+}
+
+TEST_F(Word2VecTest, EachWorkerTrainsItsDocuments) {
+  train(Bsp{}, 3, "model", ReadPath::kAuto, {"--held-out", "0"});
+  double items = 0;
+  for (const Recorder& recorder : recorders_) items += recorder.reports.front().items;
+  EXPECT_EQ(items, kDocuments * kWordsOfDocument);
+}
+
+TEST_F(Word2VecTest, ManyWorkersMayHaveNothingToDo) {
+  verbena::testing::write_file(path("short"), "in the beginning\nthe earth\n");
+  train(Bsp{}, 4, "model", ReadPath::kAuto,
+        {"--data", path("short"), "--min-count", "1", "--held-out", "0", "--neighbours", "the"});
+  EXPECT_TRUE(contents(path("model")).starts_with("4 10\nthe "));
+}
+
+TEST_F(Word2VecTest, StopsWhenAskedAndWritesNothing) {
+  const auto application = parsed({"--output", path("model")});
+  Recorder recorder;
+  recorder.stop_after = 2;
+  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(recorder.reports.size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(path("model")));
+}
+
+TEST_F(Word2VecTest, SaysWhenItDiverges) {
+  const auto application = parsed({"--learning-rate", "1e30"});
+  Recorder recorder;
+  const absl::Status status = run_baseline(*application, recorder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
+}
+
+TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
+  verbena::testing::write_file(path("empty"), "");
+  verbena::testing::write_file(path("bag.ldac"), "2 0:7 1:8\n");
+  verbena::testing::write_file(path("one"), "alone alone alone alone alone\n");
+  verbena::testing::write_file(path("apart"), "ark\nark\nark\nark\nark\ndove\ndove\ndove\ndove\ndove\n");
+  verbena::testing::write_file(path("damaged"), "1 2\nark 1\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--data", path("none")}, "none: cannot be read"},
+      {{"--data", path("empty")}, "empty: expected text of two words or more that come at least 5 times"},
+      {{"--data", path("bag.ldac")}, "bag.ldac: expected running text, found a bag of words"},
+      {{"--data", path("one")}, "one: expected text of two words"},
+      {{"--data", path("apart")}, "apart: expected text of two words"},
+      {{"--min-count", "100000"}, "(--min-count), found 120 documents with 0 such words"},
+      {{"--min-count", "0"}, "--min-count: expected 1 or more, found 0"},
+      {{"--dimension", "0"}, "--dimension: expected 1 to 65535, found 0"},
+      {{"--dimension", "65536"}, "--dimension: expected 1 to 65535, found 65536"},
+      {{"--window", "0"}, "--window: expected 1 to 1000, found 0"},
+      {{"--negatives", "0"}, "--negatives: expected 1 to 1000, found 0"},
+      {{"--subsample", "-1"}, "--subsample: expected 0 to 1, found -1"},
+      {{"--subsample", "nan"}, "--subsample: expected 0 to 1"},
+      {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
+      {{"--iterations", "-1", "--load", path("damaged")}, "--iterations: expected 1 or more"},
+      {{"--learning-rate", "0"}, "--learning-rate: expected a number above 0, found 0"},
+      {{"--batch", "0"}, "--batch: expected 1 to"},
+      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
+      {{"--held-out", "1"}, "--held-out: expected 0 or more and less than 1, found 1"},
+      {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
+      {{"--top-words", "-1"}, "--top-words: expected 0 or more, found -1"},
+      {{"--neighbours", "a0,whale"},
+       "--neighbours: expected words of the vocabulary, separated by commas, found \"whale\""},
+      {{"--neighbours", "a0,"},
+       "--neighbours: expected words of the vocabulary, separated by commas, found \"\""},
+      {{"--output", path("missing/model")}, path("missing")},
+      {{"--load", path("missing")}, path("missing")},
+      {{"--load", path("damaged")}, "damaged:2: expected 2 numbers after the word"},
+      {{"--load", path("damaged"), "--iterations", "0"}, "damaged:2: expected 2 numbers after the word"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const absl::Status status = parsed(arguments)->check(4);
+    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound))
+        << expected;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
+  EXPECT_TRUE(parsed({})->check(4).ok());
+}
+
+}  // namespace
+}  // namespace verbena::apps
