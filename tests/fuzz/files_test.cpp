@@ -14,6 +14,7 @@
 #include "apps/data/tokenizer.hpp"
 #include "apps/data/triples.hpp"
 #include "apps/kge/model.hpp"
+#include "apps/word2vec/vectors.hpp"
 #include "tests/fuzz/mutator.hpp"
 #include "tests/temporary_folder.hpp"
 
@@ -316,6 +317,31 @@ TEST_F(FilesFuzz, EmbeddingFiles) {
     ++accepted;
     for (std::size_t id = 0; id < 3; ++id) {
       ASSERT_TRUE(std::isfinite(embeddings->entity(id)[0]) && std::isfinite(embeddings->entity(id)[1]));
+    }
+  }
+  EXPECT_GT(accepted, kRounds / 50);
+}
+
+TEST_F(FilesFuzz, VectorFiles) {
+  constexpr int kRounds = verbena::testing::rounds(5'000);
+  Mutator mutator(9, {"3 2\na 1 -2.5\nb 0 1e-40\nc 3 4\n", "1 3\nark 1 2 3 \n", "2 1\r\nc\t1\r\na\t7\r\n"},
+                  {" ", "\t", "\n", "a", "b", "nan", "inf", "1e99", "-", "0", "99999999999", "\xff"});
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    write("vectors", mutator.next());
+    const absl::StatusOr<word2vec::Vectors> vectors = word2vec::load(path("vectors"));
+    if (!vectors.ok()) {
+      expect_located(vectors.status());
+      if (HasFailure()) FAIL() << "round " << round;
+      continue;
+    }
+    ++accepted;
+    ASSERT_FALSE(vectors->words().empty());
+    for (std::size_t id = 0; id < vectors->words().size(); ++id) {
+      ASSERT_FALSE(vectors->words()[id].empty());
+      for (std::size_t k = 0; k < vectors->dimension(); ++k) ASSERT_TRUE(std::isfinite(vectors->row(id)[k]));
+      ASSERT_LT(word2vec::neighbours(*vectors, static_cast<std::uint32_t>(id), 5).size(),
+                vectors->words().size());
     }
   }
   EXPECT_GT(accepted, kRounds / 50);
