@@ -91,6 +91,52 @@ TEST_F(InputTest, TriplesAndEmbeddings) {
                  folder_.path("none") + ": expected a folder");
 }
 
+TEST_F(InputTest, WordVectors) {
+  const std::string text = folder_.path("text");
+  verbena::testing::write_file(
+      text, "in the beginning the earth was the lord's the the the the lord's lord's lord's lord's\n");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", "word2vec", "--data", text});
+    return more;
+  };
+  expect_refused(with({"--dimension", "0", "--baseline"}), "--dimension: expected 1 to 65535, found 0");
+  expect_refused(with({"--min-count", "9"}),
+                 text + ": expected text of two words or more that come at least 9 times");
+  expect_refused(with({"--neighbours", "whale"}), "--neighbours: expected words of the vocabulary");
+  expect_refused({"run", "word2vec", "--data", folder_.path("none")},
+                 folder_.path("none") + ": cannot be read");
+  const std::string vectors = folder_.path("vectors");
+  verbena::testing::write_file(vectors, "2 3\nthe 1 2 3\nearth 1 2\n");
+  expect_refused(with({"--load", vectors, "--dimension", "3"}),
+                 vectors + ":3: expected 3 numbers after the word");
+  expect_refused({"run", "word2vec", "--load", vectors, "--iterations", "0"},
+                 vectors + ":3: expected 3 numbers");
+}
+
+TEST_F(InputTest, WordVectorsAreSavedAndLookedAt) {
+  const std::string text = folder_.path("text");
+  std::string words;
+  for (int n = 0; n < 50; ++n) words += "in the beginning god created the heaven and the earth\n";
+  verbena::testing::write_file(text, words);
+  const std::string vectors = folder_.path("vectors");
+  const Ended trained =
+      run(VERBENA_PROGRAM,
+          {"run",        "word2vec", "--data",      text,    "--servers",    "2",    "--workers",   "2",
+           "--threads",  "2",        "--dimension", "8",     "--iterations", "3",    "--subsample", "0",
+           "--held-out", "0.2",      "--output",    vectors, "--neighbours", "earth"},
+          folder_.path());
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, ::testing::ContainsRegex("held_out_mrr +[0-9]"));
+  const Ended shown = run(VERBENA_PROGRAM,
+                          {"run", "word2vec", "--load", vectors, "--iterations", "0", "--neighbours", "earth",
+                           "--servers", "1", "--workers", "2"},
+                          folder_.path());
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  const auto first_line = [](const std::string& out) { return out.substr(0, out.find('\n')); };
+  EXPECT_TRUE(shown.out.starts_with("earth  ")) << shown.out;
+  EXPECT_EQ(first_line(shown.out), first_line(trained.out));
+}
+
 TEST_F(InputTest, MoreRowsThanMemory) {
   // 2^16 words × 65535 topics × 4 bytes are 16 GiB in the table, and up to twice as much in each worker.
   std::string text;
