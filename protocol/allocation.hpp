@@ -6,8 +6,9 @@
 namespace verbena::protocol {
 
 enum class Allocation : std::uint32_t {
-  kStatic = 0,   ///< where the partition puts them
-  kDynamic = 1,  ///< in a slot (slot.hpp) of whichever server a worker has localized them to; at first as kStatic
+  kStatic = 0,  ///< where the partition puts them
+  kDynamic =
+      1,  ///< in a slot (slot.hpp) of whichever server a worker has localized them to; at first as kStatic
 };
 
 }  // namespace verbena::protocol

@@ -31,12 +31,14 @@ MiniBatch gaps_of(std::span<const HeldOutDocument> documents, const WindowMaker&
 
 std::vector<float> chances(std::span<const std::uint64_t> counts, const Subsampling& subsampling) {
   std::vector<double> kept;
+  kept.reserve(counts.size());
   double total = 0;
   for (std::uint32_t word = 0; word < counts.size(); ++word) {
     kept.push_back(static_cast<double>(counts[word]) * subsampling.share_kept(word));
     total += kept.back();
   }
   std::vector<float> result;
+  result.reserve(kept.size());
   for (const double one : kept) result.push_back(static_cast<float>(std::log(one / total)));
   return result;
 }

@@ -67,7 +67,8 @@ INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest, ::testing::ValuesIn(simula
 TEST(RecordingTest, ALostUpdateIsFound) {
   const Scenario scenario = native_scenario(Model::kBsp, 1);
   const std::vector<double> zeros(scenario.tables[0].rows * scenario.tables[0].width(scenario.workers), 0);
-  Recording recording = {{0, simulation::PushBegins{.delta = 5}}, {1, simulation::TableAtTheEnd{0, 0, zeros}}};
+  Recording recording = {{0, simulation::PushBegins{.delta = 5}},
+                         {1, simulation::TableAtTheEnd{0, 0, zeros}}};
   History history(scenario);
   EXPECT_TRUE(check({recording}, history).has_value());
   recording.erase(recording.begin());
