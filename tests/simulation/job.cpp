@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -62,7 +63,9 @@ class Job final : public World {
         network_(scheduler_, scenario.network),
         history_(scenario),
         servers_(scenario.servers),
-        workers_(scenario.workers) {}
+        workers_(scenario.workers) {
+    assert(scenario.nodes.size() == scenario.workers);
+  }
 
   JobResult run();
 

@@ -106,6 +106,7 @@ TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
     scenario.scheduler.pause_probability = 0;
     scenario.disaster = Disaster::kNone;
     scenario.workers = 4;
+    scenario.nodes.assign(scenario.workers, 0);
     scenario.slowness = {1, 3, 1, 1};
     scenario.leaves_at.assign(scenario.workers, scenario.clocks);
     scenario.examples.assign(scenario.workers, 30);
