@@ -15,7 +15,6 @@ namespace {
 
 using worker::KeySequence;
 using worker::MovingOperation;
-using worker::MovingRows;
 using worker::PullOperation;
 
 /// Pushes to a dynamic table that nobody waits for; the next one waits.
@@ -83,6 +82,19 @@ KeyRun sequence_of(KeyRange range) {
   return {range};
 }
 
+/// Of a dynamic table. Not inlined: what it needs would slow down the pulls of all others.
+template <class Keys>
+[[gnu::noinline]] absl::Status pull_moving(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                                           std::span<std::byte> out) {
+  const KeySequence sequence(keys);
+  session.counters().rows_pulled += sequence.size();
+  const std::size_t done = table.moving()->pull_now(sequence, 0, out.data());
+  if (done == sequence.size()) return absl::OkStatus();
+  std::shared_ptr<PullOperation> operation = make_pull(table, keys, done, out.data());
+  session.start(operation, table);
+  return session.wait_for(*operation);
+}
+
 template <class Keys>
 absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<std::byte> out, std::size_t values) {
@@ -93,10 +105,10 @@ absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, K
       !sequence.all_below(options.rows)) [[unlikely]] {
     return ready(session, table, KeySequence(keys), values);
   }
+  if (table.moving() != nullptr) [[unlikely]]
+    return pull_moving(session, table, keys, out);
   session.counters().rows_pulled += sequence.size();
-  MovingRows* const moving = table.moving();
-  const std::size_t done =
-      moving == nullptr ? table.pull_now(sequence, 0, out.data()) : moving->pull_now(sequence, 0, out.data());
+  const std::size_t done = table.pull_now(sequence, 0, out.data());
   if (done == sequence.size()) return absl::OkStatus();
   std::shared_ptr<PullOperation> operation = make_pull(table, keys, done, out.data());
   session.start(operation, table);
@@ -105,8 +117,8 @@ absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, K
 
 /// To a dynamic table: what is not on this worker's node.
 template <class Keys>
-absl::Status push_moving(worker::SessionCore& session, worker::TableCore& table, Keys keys,
-                         std::span<const std::byte> updates, bool wait) {
+[[gnu::noinline]] absl::Status push_moving(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                                           std::span<const std::byte> updates, bool wait) {
   const KeySequence sequence(keys);
   session.counters().rows_pushed += sequence.size();
   const std::size_t done = table.moving()->push_now(sequence, updates.data());

@@ -199,9 +199,9 @@ class TableCore {
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
   std::size_t last_ahead_ = 0;                ///< the part that has last shipped ahead
+  std::unique_ptr<MovingRows> moving_;        ///< beside what each pull looks at
   Part* last_part_ = nullptr;
   StalenessHistogram staleness_;  ///< of the reads so far
-  std::unique_ptr<MovingRows> moving_;
 
  private:
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
