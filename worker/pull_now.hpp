@@ -23,7 +23,12 @@ constexpr bool is_short_row(std::size_t bytes) {
 /// Of private memory.
 inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
   if (is_short_row(bytes)) {
-    for (std::size_t at = 0; at < bytes; at += kBlockBytes) std::memcpy(to + at, from + at, kBlockBytes);
+    for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
+      asm(""
+          : "+r"(
+              at));  // NOLINT(hicpp-no-assembler): nothing; else the compiler makes a memmove() of the loop
+      std::memcpy(to + at, from + at, kBlockBytes);
+    }
   } else {
     std::memcpy(to, from, bytes);
   }
@@ -51,25 +56,56 @@ inline void TableCore::copy_mapped(std::byte* to, const std::byte* from, std::si
 }
 
 template <class Keys>
-std::size_t TableCore::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
+[[gnu::always_inline]] inline std::size_t TableCore::pull_now(const Keys& keys, std::size_t from,
+                                                              std::byte* out) {
   std::size_t next = from;
   while (next < keys.size()) {
     Part& part = part_of(keys[next]);
     if (part.reading.epoch != session_.epoch()) refresh(part);
     if (!part.reading.allowed) break;
     const std::size_t first = next;
-    next = part.cache == nullptr      ? pull_in_place(part, keys, first, out)
-           : part.cache->is_bounded() ? pull_cached<true>(part, keys, first, out)
-                                      : pull_cached<false>(part, keys, first, out);
+    if (part.cache == nullptr) {
+      next = pull_in_place(part, keys, first, out);
+    } else {
+      next = pull_fresh(part, keys, first, out);
+      if (next < keys.size()) next = pull_cached(part, keys, next, out);
+    }
     if (next == first) break;
   }
   return next;
 }
 
+/// Reads rows of `part` from index `i` on until one is another part's, or is not in the cache and as good as the lane,
+/// which nearly all are; returns its index. All that the loop needs is in registers: for all that the compiler knows,
+/// a copied row changes the cache.
+template <class Keys>
+[[gnu::always_inline]] inline std::size_t TableCore::pull_fresh(const Part& part, const Keys& keys,
+                                                                std::size_t i, std::byte* out) {
+  const RowCache::Places places = part.cache->places();
+  if (places.address == 0) return i;
+  const Keys copy = keys;
+  const std::size_t size = copy.size();
+  const protocol::KeyRange range = part.keys;
+  const std::size_t row_bytes = row_bytes_;
+  const consistency::Clock needed = std::max(part.reading.needed, part.reading.min_clock);
+  const std::size_t first = i;
+  for (; i < size; ++i) {
+    const protocol::Key key = copy[i];
+    if (key - range.first >= range.size()) break;
+    if (i + kRowsAhead < size) places.prefetch(copy[i + kRowsAhead]);
+    const RowCache::Row& row = places.at(key);
+    if (row.clock() < needed) break;
+    copy_row(out + i * row_bytes, row.values(), row_bytes);
+  }
+  *part.reading.counter += i - first;
+  return i;
+}
+
 /// Reads rows of `part` from index `i` on until one is another part's or cannot be read now; returns its
 /// index.
 template <class Keys>
-std::size_t TableCore::pull_in_place(Part& part, const Keys& keys, std::size_t i, std::byte* out) {
+[[gnu::noinline]] std::size_t TableCore::pull_in_place(Part& part, const Keys& keys, std::size_t i,
+                                                       std::byte* out) {
   const std::size_t first = i;
   const bool has_own = !part.current->empty();
   if (keys.is_range() && !part.reading.has_outstanding && stride_bytes_ == row_bytes_) {
@@ -93,24 +129,26 @@ std::size_t TableCore::pull_in_place(Part& part, const Keys& keys, std::size_t i
 }
 
 /// As pull_in_place().
-template <bool kBounded, class Keys>
-std::size_t TableCore::pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out) {
+template <class Keys>
+[[gnu::noinline]] std::size_t TableCore::pull_cached(Part& part, const Keys& keys, std::size_t i,
+                                                     std::byte* out) {
   RowCache& cache = *part.cache;
+  const bool is_bounded = cache.is_bounded();
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
-  std::uint64_t fresh = 0;  // rows as good as the lane, all but a few
+  std::uint64_t fresh = 0;
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
     if (key - part.keys.first >= part.keys.size()) break;
-    if (i + kRowsAhead < keys.size()) cache.prefetch(keys[i + kRowsAhead]);
     const RowCache::Row& row = cache.at(key);
-    if (row.clock() >= needed) {
-      if constexpr (kBounded) cache.touch(key);
+    const consistency::Clock clock = row.clock();
+    if (clock >= needed) {
+      if (is_bounded) cache.touch(key);
       copy_row(out + i * row_bytes_, row.values(), row_bytes_);
-      if (row.clock() >= min_clock) {
+      if (clock >= min_clock) {
         ++fresh;
       } else {
-        ++reads_at(row.clock());
+        ++reads_at(clock);
       }
     } else if (!fetch_mapped(part, key, out + i * row_bytes_)) {
       break;

@@ -62,13 +62,24 @@ class RowCache {
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
   void touch(protocol::Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
 
-  /// Asks the processor to fetch a row that at() is soon asked for.
-  void prefetch(protocol::Key key) const {
-    const std::uint64_t offset = key - keys_.first;
-    if (flat_ == nullptr || offset >= keys_.size()) return;
-    const std::byte* const row = flat_.get() + offset * row_bytes_;
-    __builtin_prefetch(row);
-    __builtin_prefetch(row + 64);
+  /// For a loop to hold in registers, of a cache that has a place for each row: where row 0 of the whole table would be,
+  /// and how far apart they are. An address of 0: it has no such places.
+  struct Places {
+    std::uintptr_t address = 0;
+    std::size_t row_bytes = 0;
+
+    [[nodiscard]] const Row& at(protocol::Key key) const {
+      return *reinterpret_cast<const Row*>(address + key * row_bytes);
+    }
+    /// Asks the processor to fetch a row that at() is soon asked for. Any key will do.
+    void prefetch(protocol::Key key) const {
+      __builtin_prefetch(reinterpret_cast<const void*>(address + key * row_bytes));
+      __builtin_prefetch(reinterpret_cast<const void*>(address + key * row_bytes + 64));
+    }
+  };
+  [[nodiscard]] Places places() const {
+    if (flat_ == nullptr) return {};
+    return {reinterpret_cast<std::uintptr_t>(flat_.get()) - keys_.first * row_bytes_, row_bytes_};
   }
 
  private:

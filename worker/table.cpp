@@ -54,7 +54,7 @@ absl::Status ready(worker::SessionCore& session, const worker::TableCore& table,
   return table.check(keys, values);
 }
 
-/// As KeySequence, of one kind each, for pull_now().
+/// As KeySequence, of one kind each, for what is done for each row.
 struct KeySet {
   std::span<const Key> keys;
   [[nodiscard]] std::size_t size() const { return keys.size(); }
@@ -82,17 +82,35 @@ KeyRun sequence_of(KeyRange range) {
   return {range};
 }
 
-/// Of a dynamic table. Not inlined: what it needs would slow down the pulls of all others.
+/// A pull or push of a static table that is as it should be.
+template <class Sequence>
+bool may_go_on(worker::SessionCore& session, const worker::TableCore& table, const Sequence& sequence,
+               std::size_t values) {
+  return session.status().ok() && values == sequence.size() * table.static_width() &&
+         sequence.all_below(table.options().rows);
+}
+
+// Not inlined, so that pulls and pushes that find all rows at hand do not pay for what these need.
+
+/// The rest of a pull, from the index `next` on, which has to wait for something.
 template <class Keys>
-[[gnu::noinline]] absl::Status pull_moving(worker::SessionCore& session, worker::TableCore& table, Keys keys,
-                                           std::span<std::byte> out) {
-  const KeySequence sequence(keys);
-  session.counters().rows_pulled += sequence.size();
-  const std::size_t done = table.moving()->pull_now(sequence, 0, out.data());
-  if (done == sequence.size()) return absl::OkStatus();
-  std::shared_ptr<PullOperation> operation = make_pull(table, keys, done, out.data());
+[[gnu::noinline]] absl::Status pull_rest(worker::SessionCore& session, worker::TableCore& table, Keys keys,
+                                         std::byte* out, std::size_t next) {
+  std::shared_ptr<PullOperation> operation = make_pull(table, keys, next, out);
   session.start(operation, table);
   return session.wait_for(*operation);
+}
+
+/// A pull of a dynamic table, or one that cannot be.
+template <class Keys>
+[[gnu::noinline]] absl::Status pull_otherwise(worker::SessionCore& session, worker::TableCore& table,
+                                              Keys keys, std::span<std::byte> out, std::size_t values) {
+  const KeySequence sequence(keys);
+  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
+  if (sequence.size() == 0) return absl::OkStatus();  // wherever it would be
+  session.counters().rows_pulled += sequence.size();
+  const std::size_t done = table.moving()->pull_now(sequence, 0, out.data());
+  return done == sequence.size() ? absl::OkStatus() : pull_rest(session, table, keys, out.data(), done);
 }
 
 template <class Keys>
@@ -100,26 +118,21 @@ absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, K
                        std::span<std::byte> out, std::size_t values) {
   const auto sequence = sequence_of(keys);
   session.poll_sometimes(sequence.size());
-  const TableOptions& options = table.options();
-  if (!session.status().ok() || values != sequence.size() * options.width ||
-      !sequence.all_below(options.rows)) [[unlikely]] {
-    return ready(session, table, KeySequence(keys), values);
-  }
-  if (table.moving() != nullptr) [[unlikely]]
-    return pull_moving(session, table, keys, out);
+  if (!may_go_on(session, table, sequence, values)) [[unlikely]]
+    return pull_otherwise(session, table, keys, out, values);
   session.counters().rows_pulled += sequence.size();
   const std::size_t done = table.pull_now(sequence, 0, out.data());
-  if (done == sequence.size()) return absl::OkStatus();
-  std::shared_ptr<PullOperation> operation = make_pull(table, keys, done, out.data());
-  session.start(operation, table);
-  return session.wait_for(*operation);
+  return done == sequence.size() ? absl::OkStatus() : pull_rest(session, table, keys, out.data(), done);
 }
 
-/// To a dynamic table: what is not on this worker's node.
+/// A push to a dynamic table, or one that cannot be.
 template <class Keys>
-[[gnu::noinline]] absl::Status push_moving(worker::SessionCore& session, worker::TableCore& table, Keys keys,
-                                           std::span<const std::byte> updates, bool wait) {
+[[gnu::noinline]] absl::Status push_otherwise(worker::SessionCore& session, worker::TableCore& table,
+                                              Keys keys, std::span<const std::byte> updates,
+                                              std::size_t values, bool wait) {
   const KeySequence sequence(keys);
+  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
+  if (sequence.size() == 0) return absl::OkStatus();  // wherever it would be
   session.counters().rows_pushed += sequence.size();
   const std::size_t done = table.moving()->push_now(sequence, updates.data());
   if (done == sequence.size()) return absl::OkStatus();
@@ -146,12 +159,11 @@ template <class Keys>
 template <class Keys>
 absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<const std::byte> updates, std::size_t values, bool wait) {
-  const KeySequence sequence(keys);
+  const auto sequence = sequence_of(keys);
   session.poll_sometimes(sequence.size());
-  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
-  if (table.moving() != nullptr) [[unlikely]]
-    return push_moving(session, table, keys, updates, wait);
-  return table.push(sequence, updates.data(), wait);
+  if (!may_go_on(session, table, sequence, values)) [[unlikely]]
+    return push_otherwise(session, table, keys, updates, values, wait);
+  return table.push(KeySequence(keys), updates.data(), wait);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "protocol/importance.hpp"
@@ -98,7 +99,10 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       read_bound_(rules_.read_bound),
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
                    !rules_.acknowledges_at_once()),
-      ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()) {
+      ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
+      static_width_(options.allocation == protocol::Allocation::kDynamic
+                        ? std::numeric_limits<std::size_t>::max()
+                        : options.width) {
   staleness_.reads_by_lag.resize(kHistogramBins);
   if (options.allocation == protocol::Allocation::kDynamic)
     moving_ = std::make_unique<MovingRows>(session, *this);

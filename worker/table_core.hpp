@@ -122,6 +122,9 @@ class TableCore {
   [[nodiscard]] MovingRows* moving() const { return moving_.get(); }
 
   [[nodiscard]] const TableOptions& options() const { return options_; }
+  /// Numbers of a row of a static table. Of a dynamic one more than any span has, so that pulls and pushes of static
+  /// tables ask one question, whether the span fits, and not which kind of table it is, too.
+  [[nodiscard]] std::size_t static_width() const { return static_width_; }
   [[nodiscard]] const consistency::Rules& rules() const { return rules_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] protocol::ValueType value_type() const { return type_; }
@@ -138,7 +141,7 @@ class TableCore {
   absl::Status check(const KeySequence& keys, std::size_t values) const;
 
   /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size(). Keys: a
-  /// KeySequence or what has its functions. Defined in pull_now.hpp.
+  /// KeySequence or what has its functions. Defined in pull_now.hpp. REQUIRES: a static table.
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   /// Where the model makes a push wait for its updates to be applied, `wait` says whether it does.
@@ -199,7 +202,8 @@ class TableCore {
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
   std::size_t last_ahead_ = 0;                ///< the part that has last shipped ahead
-  std::unique_ptr<MovingRows> moving_;        ///< beside what each pull looks at
+  std::unique_ptr<MovingRows> moving_;
+  const std::size_t static_width_;  ///< beside what else each pull looks at
   Part* last_part_ = nullptr;
   StalenessHistogram staleness_;  ///< of the reads so far
 
@@ -222,7 +226,9 @@ class TableCore {
   bool add_run(PullOperation& operation, std::size_t& staged_bytes);
   template <class Keys>
   std::size_t pull_in_place(Part& part, const Keys& keys, std::size_t i, std::byte* out);
-  template <bool kBounded, class Keys>
+  template <class Keys>
+  std::size_t pull_fresh(const Part& part, const Keys& keys, std::size_t i, std::byte* out);
+  template <class Keys>
   std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
   bool fetch_mapped(Part& part, protocol::Key key, std::byte* out);
   [[nodiscard]] const std::byte* mapped_row(const Part& part, protocol::Key key) const {

@@ -100,26 +100,49 @@ TEST(SessionTest, APullOfManyRowsTakesInWhatWasPushed) {
 }
 
 TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
+  for (const bool is_dynamic : {false, true}) {
+    TableOptions options{.name = "rows", .rows = 10, .width = 2};
+    if (is_dynamic) {
+      options.consistency = Sequential{};
+      options.allocation = Allocation::kDynamic;
+    }
+    const ClusterResult result = run_cluster({.workers = 1}, [&](Session& session) -> absl::Status {
+      auto opened = session.table<float>(options);
+      RETURN_IF_ERROR(opened.status());
+      Table<float>& table = **opened;
+      std::vector<float> values(4);
+      const std::vector<Key> outside{3, 10};
+      const std::vector<Key> inside{3, 9};
+      for (const absl::Status& status :
+           {table.pull(outside, values), table.push(outside, values),
+            table.pull_async(outside, values).wait(), table.push_async(outside, values).wait(),
+            table.pull(KeyRange{9, 11}, values), table.push(KeyRange{9, 11}, values),
+            table.pull(inside, std::span(values).first(3)), table.pull(inside, {}), table.push(inside, {}),
+            table.push(KeyRange{0, 1}, values), table.pull(KeyRange{5, 4}, values)}) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      }
+      EXPECT_THAT(message_of(table.pull(outside, values)), HasSubstr("keys below 10, not 10"));
+      RETURN_IF_ERROR(table.pull(inside, values));
+      RETURN_IF_ERROR(table.push(inside, values));
+      RETURN_IF_ERROR(table.pull(std::span<const Key>{}, {}));
+      RETURN_IF_ERROR(table.push(std::span<const Key>{}, {}));
+      RETURN_IF_ERROR(table.push(KeyRange{11, 11}, {}));  // no rows, wherever they would be
+      return table.pull(KeyRange{11, 11}, {});
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(SessionTest, WrongTablesAreRefused) {
   const ClusterResult result = run_cluster({.workers = 1}, [](Session& session) -> absl::Status {
-    auto opened = session.table<float>({.name = "rows", .rows = 10, .width = 2});
-    RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
-    std::vector<float> values(4);
-    const std::vector<Key> outside{3, 10};
-    const std::vector<Key> inside{3, 9};
-    for (const absl::Status& status :
-         {table.pull(outside, values), table.push(outside, values), table.pull_async(outside, values).wait(),
-          table.pull(KeyRange{9, 11}, values), table.pull(inside, std::span(values).first(3)),
-          table.push(KeyRange{0, 1}, values), table.pull(KeyRange{5, 4}, values),
-          session.table<float>({.name = "", .rows = 1, .width = 1}).status(),
-          session.table<float>({.name = "a", .rows = 0, .width = 1}).status(),
-          session.table<float>({.name = "a", .rows = 1, .width = 0}).status(),
-          session.table<float>({.name = "a", .rows = std::uint64_t{1} << 41, .width = 1}).status()}) {
+    for (const TableOptions& options :
+         {TableOptions{.name = "", .rows = 1, .width = 1}, TableOptions{.name = "a", .rows = 0, .width = 1},
+          TableOptions{.name = "a", .rows = 1, .width = 0},
+          TableOptions{.name = "a", .rows = std::uint64_t{1} << 41, .width = 1}}) {
+      const absl::Status status = session.table<float>(options).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     }
-    EXPECT_THAT(message_of(table.pull(outside, values)), HasSubstr("keys below 10, not 10"));
-    RETURN_IF_ERROR(table.pull(inside, values));
-    return table.pull(std::span<const Key>{}, std::span<float>{});
+    return absl::OkStatus();
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
