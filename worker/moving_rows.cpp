@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "transport/word_copy.hpp"
-#include "worker/moving_pull_now.hpp"
+#include "worker/moving_now.hpp"
 #include "worker/session_core.hpp"
 
 namespace verbena::worker {
@@ -300,23 +300,8 @@ LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
     if (tries > kLockTriesAtOnce) std::this_thread::yield();
     result = protocol::try_lock(slot, holder_, owned);
   }
-  if (result != LockResult::kLocked) return result;
-  protocol::visit_value_type(type_, [&]<class Value>() {
-    transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
-                         reinterpret_cast<const Value*>(update), options_.width);
-  });
-  protocol::store_header(slot, owned);
+  if (result == LockResult::kLocked) add_and_unlock(slot, owned, update);
   return result;
-}
-
-std::size_t MovingRows::push_now(const KeySequence& keys, const std::byte* updates) {
-  std::size_t i = 0;
-  while (i < keys.size() && own_ != nullptr && pushed_.empty() &&
-         push_in_place(keys[i], updates + i * row_bytes_) == LockResult::kLocked) {
-    ++i;
-  }
-  session_.counters().rows_pushed_locally += i;
-  return i;
 }
 
 void MovingRows::begin_push(MovingOperation& operation) {

@@ -78,7 +78,8 @@ class MovingRows {
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   /// Adds to rows of this node in place, until one is not here; returns its index.
-  std::size_t push_now(const KeySequence& keys, const std::byte* updates);
+  template <class Keys>
+  std::size_t push_now(const Keys& keys, const std::byte* updates);
   /// The push of the rows in `todo` comes after those that have begun before.
   void begin_push(MovingOperation& operation);
   /// `keys` are to come here: those of the operation's rows that are not here become its moves.
@@ -124,6 +125,7 @@ class MovingRows {
   void copy_out(std::byte* to, const std::byte* values) const;
   bool pull_in_place(const std::byte* slots, protocol::Key key, std::byte* out) const;
   protocol::LockResult push_in_place(protocol::Key key, const std::byte* update);
+  void add_and_unlock(std::byte* slot, protocol::SlotHeader owned, const std::byte* update);
 
   bool step_pull(MovingOperation& operation);
   void begin_reads(MovingOperation& operation);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "worker/moving_pull_now.hpp"
+#include "worker/moving_now.hpp"
 #include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
@@ -82,11 +82,11 @@ KeyRun sequence_of(KeyRange range) {
   return {range};
 }
 
-/// A pull or push of a static table that is as it should be.
+/// As ready(), in a few instructions. `width` is the table's, or static_width() for a static table or none.
 template <class Sequence>
-bool may_go_on(worker::SessionCore& session, const worker::TableCore& table, const Sequence& sequence,
-               std::size_t values) {
-  return session.status().ok() && values == sequence.size() * table.static_width() &&
+bool is_ready(worker::SessionCore& session, const worker::TableCore& table, const Sequence& sequence,
+              std::size_t values, std::size_t width) {
+  return session.status().ok() && values == sequence.size() * width &&
          sequence.all_below(table.options().rows);
 }
 
@@ -105,9 +105,9 @@ template <class Keys>
 template <class Keys>
 [[gnu::noinline]] absl::Status pull_otherwise(worker::SessionCore& session, worker::TableCore& table,
                                               Keys keys, std::span<std::byte> out, std::size_t values) {
-  const KeySequence sequence(keys);
-  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
-  if (sequence.size() == 0) return absl::OkStatus();  // wherever it would be
+  const auto sequence = sequence_of(keys);
+  if (sequence.size() == 0 || !is_ready(session, table, sequence, values, table.options().width)) [[unlikely]]
+    return ready(session, table, KeySequence(keys), values);
   session.counters().rows_pulled += sequence.size();
   const std::size_t done = table.moving()->pull_now(sequence, 0, out.data());
   return done == sequence.size() ? absl::OkStatus() : pull_rest(session, table, keys, out.data(), done);
@@ -118,7 +118,7 @@ absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, K
                        std::span<std::byte> out, std::size_t values) {
   const auto sequence = sequence_of(keys);
   session.poll_sometimes(sequence.size());
-  if (!may_go_on(session, table, sequence, values)) [[unlikely]]
+  if (!is_ready(session, table, sequence, values, table.static_width())) [[unlikely]]
     return pull_otherwise(session, table, keys, out, values);
   session.counters().rows_pulled += sequence.size();
   const std::size_t done = table.pull_now(sequence, 0, out.data());
@@ -130,9 +130,9 @@ template <class Keys>
 [[gnu::noinline]] absl::Status push_otherwise(worker::SessionCore& session, worker::TableCore& table,
                                               Keys keys, std::span<const std::byte> updates,
                                               std::size_t values, bool wait) {
-  const KeySequence sequence(keys);
-  if (absl::Status status = ready(session, table, sequence, values); !status.ok()) return status;
-  if (sequence.size() == 0) return absl::OkStatus();  // wherever it would be
+  const auto sequence = sequence_of(keys);
+  if (sequence.size() == 0 || !is_ready(session, table, sequence, values, table.options().width)) [[unlikely]]
+    return ready(session, table, KeySequence(keys), values);
   session.counters().rows_pushed += sequence.size();
   const std::size_t done = table.moving()->push_now(sequence, updates.data());
   if (done == sequence.size()) return absl::OkStatus();
@@ -161,7 +161,7 @@ absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, K
                        std::span<const std::byte> updates, std::size_t values, bool wait) {
   const auto sequence = sequence_of(keys);
   session.poll_sometimes(sequence.size());
-  if (!may_go_on(session, table, sequence, values)) [[unlikely]]
+  if (!is_ready(session, table, sequence, values, table.static_width())) [[unlikely]]
     return push_otherwise(session, table, keys, updates, values, wait);
   return table.push(KeySequence(keys), updates.data(), wait);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -78,6 +79,11 @@ std::vector<Key> shuffled_keys(std::uint64_t rows, std::size_t count) {
   return keys;
 }
 
+/// Of accesses of one row each.
+std::vector<Key> one_row_keys() {
+  return shuffled_keys(kRows, std::size_t{1} << 16);
+}
+
 struct PullCase {
   std::string_view name;
   std::string_view what;
@@ -123,8 +129,12 @@ class TableMeasurements {
                                              std::uint32_t servers = 1) {
     return Job::start(backend_, client_, path, workers, servers);
   }
+  template <class Access>
+  absl::StatusOr<Samples> time_accesses(const Access& access);
   absl::StatusOr<Samples> time_pulls(Table<float>& table);
   absl::StatusOr<Samples> time_cached_pulls();
+  absl::Status measure_local(std::string_view name, std::string_view what,
+                             const std::function<absl::StatusOr<Samples>(Table<float>&)>& time);
   /// One of this transport's, measured once.
   absl::StatusOr<Yardstick> round_trip() {
     if (!round_trip_) {
@@ -202,24 +212,17 @@ absl::Status TableMeasurements::push() {
   auto table =
       session.table<float>({.name = "rows", .rows = kRows, .width = kRowWidth, .consistency = Ssp{4}});
   if (!table.ok()) return table.status();
-  const std::vector<Key> keys = shuffled_keys(kRows, std::size_t{1} << 16);
   const std::vector<float> update(kRowWidth, 1);
+  auto samples = time_accesses([&](std::span<const Key> key) { return (*table)->push(key, update); });
+  if (!samples.ok()) return samples.status();
   Result result{.operation = "push",
                 .what = "push of one row of 100 floats: added up in the update buffer, nothing sent",
                 .bytes = kRowBytes,
                 .keys = 1,
-                .samples = {}};
-  absl::Status status;
-  std::size_t next = 0;
-  result.samples = time_while(options_.timing, [&] {
-    status = (*table)->push(std::span(keys).subspan(next, 1), update);
-    if (++next == keys.size()) next = 0;
-    return status.ok();
-  });
-  if (!status.ok()) return status;
+                .samples = *std::move(samples)};
   result.yardsticks.push_back(
       {.name = "memcpy of the same rows",
-       .value = time_row_copies(options_.timing, keys, 1, kRowBytes).percentile(0.5)});
+       .value = time_row_copies(options_.timing, one_row_keys(), 1, kRowBytes).percentile(0.5)});
   report_.results.push_back(std::move(result));
   return session.barrier();
 }
@@ -393,18 +396,24 @@ TableOptions moving_table(std::uint64_t rows) {
           .allocation = Allocation::kDynamic};
 }
 
-absl::StatusOr<Samples> TableMeasurements::time_pulls(Table<float>& table) {
-  const std::vector<Key> keys = shuffled_keys(kRows, std::size_t{1} << 16);
-  std::vector<float> values(kRowWidth);
+/// Of one row at a time, here and there.
+template <class Access>
+absl::StatusOr<Samples> TableMeasurements::time_accesses(const Access& access) {
+  const std::vector<Key> keys = one_row_keys();
   absl::Status status;
   std::size_t next = 0;
   Samples samples = time_while(options_.timing, [&] {
-    status = table.pull(std::span(keys).subspan(next, 1), values);
+    status = access(std::span(keys).subspan(next, 1));
     if (++next == keys.size()) next = 0;
     return status.ok();
   });
   if (!status.ok()) return status;
   return samples;
+}
+
+absl::StatusOr<Samples> TableMeasurements::time_pulls(Table<float>& table) {
+  std::vector<float> values(kRowWidth);
+  return time_accesses([&](std::span<const Key> key) { return table.pull(key, values); });
 }
 
 /// What a local access of a dynamic table is compared with.
@@ -423,18 +432,21 @@ absl::StatusOr<Samples> TableMeasurements::time_cached_pulls() {
   return time_pulls(**table);
 }
 
-absl::Status TableMeasurements::pull_local() {
+/// An access of one row that the worker's node owns, beside a read of the row cache.
+absl::Status TableMeasurements::measure_local(
+    std::string_view name, std::string_view what,
+    const std::function<absl::StatusOr<Samples>(Table<float>&)>& time) {
   auto cached = time_cached_pulls();
   if (!cached.ok()) return cached.status();
   auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
   auto table = (*job)->session().table<float>(moving_table(kRows));
   if (!table.ok()) return table.status();
-  auto samples = time_pulls(**table);
+  auto samples = time(**table);
   if (!samples.ok()) return samples.status();
   report_.results.push_back(
-      {.operation = "pull-local",
-       .what = "pull of one row of 100 floats of a dynamic table, which the worker's node owns",
+      {.operation = std::string(name),
+       .what = std::string(what),
        .bytes = kRowBytes,
        .keys = 1,
        .samples = *std::move(samples),
@@ -443,34 +455,21 @@ absl::Status TableMeasurements::pull_local() {
   return absl::OkStatus();
 }
 
+absl::Status TableMeasurements::pull_local() {
+  return measure_local("pull-local",
+                       "pull of one row of 100 floats of a dynamic table, which the worker's node owns",
+                       [&](Table<float>& table) { return time_pulls(table); });
+}
+
 absl::Status TableMeasurements::push_local() {
-  auto cached = time_cached_pulls();
-  if (!cached.ok()) return cached.status();
-  auto job = start(ReadPath::kAuto);
-  if (!job.ok()) return job.status();
-  auto table = (*job)->session().table<float>(moving_table(kRows));
-  if (!table.ok()) return table.status();
-  const std::vector<Key> keys = shuffled_keys(kRows, std::size_t{1} << 16);
   const std::vector<float> update(kRowWidth, 1);
-  absl::Status status;
-  std::size_t next = 0;
-  Result result{.operation = "push-local",
-                .what =
-                    "push of one row of 100 floats of a dynamic table, which the worker's node owns: added "
-                    "in place, under the row's lock",
-                .bytes = kRowBytes,
-                .keys = 1,
-                .samples = {}};
-  result.samples = time_while(options_.timing, [&] {
-    status = (*table)->push(std::span(keys).subspan(next, 1), update);
-    if (++next == keys.size()) next = 0;
-    return status.ok();
-  });
-  if (!status.ok()) return status;
-  result.yardsticks.push_back(
-      {.name = "pull of the row from the cache", .value = cached->percentile(0.5), .budget = 1.5});
-  report_.results.push_back(std::move(result));
-  return absl::OkStatus();
+  return measure_local(
+      "push-local",
+      "push of one row of 100 floats of a dynamic table, which the worker's node owns: added in place, under "
+      "the row's lock",
+      [&](Table<float>& table) {
+        return time_accesses([&](std::span<const Key> key) { return table.push(key, update); });
+      });
 }
 
 /// Two nodes take a row from each other in turn.

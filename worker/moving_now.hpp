@@ -1,0 +1,56 @@
+// The hot paths of pulls and pushes of a dynamic table's rows where they are the worker's node's, inlined into their
+// callers.
+#pragma once
+
+#include "worker/moving_rows.hpp"
+#include "worker/pull_now.hpp"
+#include "worker/session_core.hpp"
+
+namespace verbena::worker {
+
+template <class Keys>
+std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
+  // Own pushes that are not applied may be of rows that have arrived here since.
+  if (own_ == nullptr || !pushed_.empty()) return from;
+  std::size_t i = from;
+  for (; i < keys.size(); ++i) {
+    if (i + kRowsAhead < keys.size()) {
+      const std::byte* const ahead = own_slot(keys[i + kRowsAhead]);
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + 64);
+    }
+    const std::byte* const slot = own_slot(keys[i]);
+    if (!protocol::load_header(slot).is_owned()) break;
+    copy_shared_row(type_, out + i * row_bytes_, protocol::slot_values(slot), row_bytes_);
+  }
+  session_.counters().rows_pulled_locally += i - from;
+  return i;
+}
+
+template <class Keys>
+std::size_t MovingRows::push_now(const Keys& keys, const std::byte* updates) {
+  if (own_ == nullptr || !pushed_.empty()) return 0;
+  std::size_t i = 0;
+  for (; i < keys.size(); ++i) {
+    const std::byte* const update = updates + i * row_bytes_;
+    std::byte* const slot = own_slot(keys[i]);
+    protocol::SlotHeader owned;
+    if (protocol::try_lock(slot, holder_, owned) == protocol::LockResult::kLocked) {
+      add_and_unlock(slot, owned, update);
+    } else if (push_in_place(keys[i], update) != protocol::LockResult::kLocked) {
+      break;
+    }
+  }
+  session_.counters().rows_pushed_locally += i;
+  return i;
+}
+
+inline void MovingRows::add_and_unlock(std::byte* slot, protocol::SlotHeader owned, const std::byte* update) {
+  protocol::visit_value_type(type_, [&]<class Value>() {
+    transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
+                         reinterpret_cast<const Value*>(update), options_.width);
+  });
+  protocol::store_header(slot, owned);
+}
+
+}  // namespace verbena::worker
