@@ -439,6 +439,39 @@ TEST_F(VerbsTest, WithoutWindowsARegionIsReachedByItsKey) {
 // ---- posting
 // -----------------------------------------------------------------------------------------------
 
+TEST_F(VerbsConnected, MemoryOfAPeerOnThisHostIsChangedInPlace) {
+  auto slots = server_->region(10'000, Access::kRemoteReadHostWrite);
+  auto others = server_->region(64, Access::kRemoteReadHostWrite);
+  const RemoteDescriptor granted = *server_->connection->grant_in_place(*slots);
+  const RemoteDescriptor other = *server_->connection->grant_in_place(*others);
+  std::byte* const place = client_->connection->mapped_in_place(granted);
+  ASSERT_NE(place, nullptr);
+  EXPECT_NE(place, slots->bytes().data()) << "another mapping";
+  put_at<std::uint64_t>({place, 10'000}, 9'992, 42);
+  EXPECT_EQ(value_at<std::uint64_t>(slots->bytes(), 9'992), 42U);
+  std::byte* const second = client_->connection->mapped_in_place(other);
+  ASSERT_NE(second, nullptr);
+  put_at<std::uint64_t>({second, 64}, 0, 43);
+  EXPECT_EQ(value_at<std::uint64_t>(others->bytes()), 43U);
+  slots.reset();
+  EXPECT_EQ(value_at<std::uint64_t>({place, 10'000}, 9'992), 42U) << "mapped as long as the connection lives";
+}
+
+TEST_F(VerbsConnected, WhatCannotBeMappedIsReachedThroughTheDevice) {
+  auto slots = server_->region(64, Access::kRemoteReadHostWrite);
+  put_at<std::uint64_t>(slots->bytes(), 8, 42);
+  RemoteDescriptor granted = *server_->connection->grant_in_place(*slots);
+  granted.key += std::uint64_t{1000} << 32U;  // no such file
+  EXPECT_EQ(client_->connection->mapped_in_place(granted), nullptr);
+  EXPECT_EQ(client_->connection->mapped_in_place(granted), nullptr);
+  WorkRequest read = request(Opcode::kRead, 7);
+  read.remote = granted.slice(8, 8);
+  ASSERT_EQ(client_->connection->post({&read, 1}), 1U);
+  ASSERT_TRUE(pump({client_.get()}, [&] { return client_->count(Kind::kCompletion) > 0; }));
+  EXPECT_EQ(client_->seen.back().event.result, OperationResult::kOk);
+  EXPECT_EQ(value_at<std::uint64_t>(local_->bytes()), 42U);
+}
+
 TEST_F(VerbsConnected, ManyRequestsRingOneDoorbellAndFewAreSignaled) {
   const std::vector<WorkRequest> batch(32, request(Opcode::kWrite, 0, false, 400));
   const FakeFabric::Counters before = fabric_->counters();

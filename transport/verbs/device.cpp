@@ -279,12 +279,10 @@ bool Device::is(const rdma_cm_id& id) const {
 // ---- memory
 // ------------------------------------------------------------------------------------------------
 
-absl::StatusOr<RegisteredMemory> RegisteredMemory::create(const Device& device, std::size_t bytes,
-                                                          int rights) {
+namespace {
+
+absl::StatusOr<Pages> create_private(std::size_t bytes) {
   const std::size_t whole = shm::whole_pages(bytes);
-  if (whole < bytes || bytes == 0) {
-    return absl::ResourceExhaustedError(fmt::format("a region of {} bytes cannot be", bytes));
-  }
   void* place = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) {
     return absl::ResourceExhaustedError(
@@ -295,6 +293,20 @@ absl::StatusOr<RegisteredMemory> RegisteredMemory::create(const Device& device, 
   if (::madvise(place, whole, MADV_DONTFORK) != 0) {
     spdlog::debug("{}", errno_text(errno, "registered memory cannot be kept from child processes"));
   }
+  const std::span<std::byte> span = mapping.bytes();
+  return Pages{.file = {}, .mapping = std::move(mapping), .bytes = span};
+}
+
+}  // namespace
+
+absl::StatusOr<RegisteredMemory> RegisteredMemory::create(const Device& device, std::size_t bytes, int rights,
+                                                          Sharing sharing) {
+  if (shm::whole_pages(bytes) < bytes || bytes == 0) {
+    return absl::ResourceExhaustedError(fmt::format("a region of {} bytes cannot be", bytes));
+  }
+  auto memory = sharing == Sharing::kInPlace ? create_in_place(bytes) : create_private(bytes);
+  if (!memory.ok()) return memory.status();
+  std::byte* const place = memory->bytes.data();
   ibv_mr* registration = device.api().reg_mr(device.domain(), place, bytes, rights);
   if (registration == nullptr) {
     const int error = errno;
@@ -303,12 +315,12 @@ absl::StatusOr<RegisteredMemory> RegisteredMemory::create(const Device& device, 
         "memlock) is above what is registered, best unlimited",
         errno_text(error, fmt::format("{} cannot register {} bytes of memory", device.name(), bytes))));
   }
-  return RegisteredMemory(device.api(), std::move(mapping), registration);
+  return RegisteredMemory(device.api(), *std::move(memory), registration);
 }
 
 RegisteredMemory::RegisteredMemory(RegisteredMemory&& other) noexcept
     : api_(other.api_),
-      mapping_(std::move(other.mapping_)),
+      memory_(std::move(other.memory_)),
       registration_(std::exchange(other.registration_, nullptr)) {}
 
 RegisteredMemory::~RegisteredMemory() {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "transport/shm/shared_memory.hpp"
 #include "transport/transport.hpp"
+#include "transport/verbs/in_place.hpp"
 #include "transport/verbs/verbs_api.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
@@ -69,22 +69,27 @@ class Device {
 /// Zeroed memory that the device may reach.
 class RegisteredMemory {
  public:
+  enum class Sharing : std::uint8_t { kNone, kInPlace };  ///< with peers on this host
+
   RegisteredMemory() = default;
   /// `rights`: of ibv_access_flags. RESOURCE_EXHAUSTED says what may help.
-  static absl::StatusOr<RegisteredMemory> create(const Device& device, std::size_t bytes, int rights);
+  static absl::StatusOr<RegisteredMemory> create(const Device& device, std::size_t bytes, int rights,
+                                                 Sharing sharing = Sharing::kNone);
   ~RegisteredMemory();
   RegisteredMemory(RegisteredMemory&& other) noexcept;
   RegisteredMemory& operator=(RegisteredMemory&&) = delete;
 
-  [[nodiscard]] std::span<std::byte> bytes() const { return mapping_.bytes(); }
+  [[nodiscard]] std::span<std::byte> bytes() const { return memory_.bytes; }
   [[nodiscard]] ibv_mr* registration() const { return registration_; }
+  /// Where it is shared.
+  [[nodiscard]] const shm::FileDescriptor& file() const { return memory_.file; }
 
  private:
-  RegisteredMemory(const VerbsApi& api, shm::Mapping mapping, ibv_mr* registration)
-      : api_(&api), mapping_(std::move(mapping)), registration_(registration) {}
+  RegisteredMemory(const VerbsApi& api, Pages memory, ibv_mr* registration)
+      : api_(&api), memory_(std::move(memory)), registration_(registration) {}
 
   const VerbsApi* api_ = nullptr;
-  shm::Mapping mapping_;
+  Pages memory_;
   ibv_mr* registration_ = nullptr;
 };
 

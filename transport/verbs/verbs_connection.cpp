@@ -20,7 +20,7 @@ namespace verbena::transport::verbs {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x42524556;  // "VERB"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr int kResolveTimeoutMs = 2000;
 constexpr auto kAttemptPause = std::chrono::milliseconds(5);
 constexpr auto kLongestAttemptPause = std::chrono::milliseconds(200);
@@ -47,6 +47,19 @@ bool inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
   const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
   return part_begin >= whole_begin && part_begin - whole_begin <= whole.size() &&
          part.size() <= whole.size() - (part_begin - whole_begin);
+}
+
+// Upper half of a descriptor's key: the number of the file descriptor, + 1, of memory that was granted in place. The
+// lower half is the device's key.
+std::uint32_t device_key(const RemoteDescriptor& remote) {
+  return static_cast<std::uint32_t>(remote.key);
+}
+std::uint64_t tagged_key(std::uint64_t key, const shm::FileDescriptor& file) {
+  return (static_cast<std::uint64_t>(file.get()) + 1) << 32U | key;
+}
+std::optional<std::uint32_t> file_number(const RemoteDescriptor& remote) {
+  const auto tag = static_cast<std::uint32_t>(remote.key >> 32U);
+  return tag == 0 ? std::nullopt : std::optional(tag - 1);
 }
 
 /// The code of InfiniBand for the time until a retry, 4.096 µs × 2^code. All retries shall fit into half of
@@ -135,7 +148,8 @@ VerbsConnection::Hello VerbsConnection::hello() const {
           .immediate = hub_.device.iwarp() ? 0U : 1U,
           .receives = hub_.device.receive_depth(),
           .max_message_bytes = hub_.options.max_message_bytes,
-          .process = static_cast<std::uint32_t>(::getpid())};
+          .process = static_cast<std::uint32_t>(::getpid()),
+          .process_space = process_space()};
 }
 
 std::optional<VerbsConnection::Hello> VerbsConnection::read_hello(const ManagerEvent& event) {
@@ -155,6 +169,7 @@ absl::Status VerbsConnection::take_hello(const Hello& hello) {
   }
   send_credits_ = hello.receives;
   immediate_ = hello.immediate == 1 && !hub_.device.iwarp();
+  if (hello.process_space != 0 && hello.process_space == process_space()) neighbour_ = hello.process;
   if (role_ == Role::kAcceptor || peer_name() == address_) {
     set_peer_name(fmt::format("process {} at {}", hello.process, host_of(id_->route.addr.dst_addr)));
   }
@@ -493,6 +508,32 @@ absl::StatusOr<RemoteDescriptor> VerbsConnection::grant(const MemoryRegion& regi
                           .key = grant->key};
 }
 
+absl::StatusOr<RemoteDescriptor> VerbsConnection::grant_in_place(const MemoryRegion& region) {
+  if (region.access() != Access::kRemoteReadHostWrite) {
+    return absl::PermissionDeniedError("a region that peers may not write in place cannot be granted so");
+  }
+  absl::StatusOr<RemoteDescriptor> descriptor = grant(region);
+  if (!descriptor.ok() || neighbour_ == 0) return descriptor;
+  descriptor->key = tagged_key(descriptor->key, static_cast<const VerbsRegion&>(region).file());
+  return descriptor;
+}
+
+std::byte* VerbsConnection::mapped_in_place(const RemoteDescriptor& remote) {
+  const std::optional<std::uint32_t> number = file_number(remote);
+  if (!number || neighbour_ == 0) return nullptr;
+  const auto [view, is_new] = views_.try_emplace(*number);
+  if (is_new) {
+    absl::StatusOr<InPlaceView> opened = InPlaceView::open(neighbour_, *number);
+    if (opened.ok()) {
+      view->second.emplace(*std::move(opened));
+    } else {
+      spdlog::warn("{}: its memory is reached through the device, although it is on this host: {}",
+                   peer_name(), text(opened.status()));
+    }
+  }
+  return view->second ? view->second->at(remote.address, remote.length_bytes) : nullptr;
+}
+
 // Commonly they are bound when this returns, so that a peer can use a descriptor however it learned it. Where
 // the connection is not made soon, or the queue is full, they will be bound before anything that is posted
 // later.
@@ -610,7 +651,7 @@ std::optional<VerbsConnection::Fault> VerbsConnection::fault_of(const WorkReques
                  absl::PermissionDeniedError(fmt::format(
                      "{}: a request was posted to it whose local bytes are in no region", peer_name()))};
   }
-  if (request.remote.length_bytes < bytes || request.remote.key > UINT32_MAX) {
+  if (request.remote.length_bytes < bytes) {
     return Fault{
         OperationResult::kAccessDenied,
         absl::PermissionDeniedError(fmt::format(
@@ -650,7 +691,7 @@ void VerbsConnection::prepare_transfer(const WorkRequest& request) {
                                .signaled = signaled || sends_.must_signal()},
                               request.local, key);
   transfer.wr.rdma.remote_addr = request.remote.address;
-  transfer.wr.rdma.rkey = static_cast<std::uint32_t>(request.remote.key);
+  transfer.wr.rdma.rkey = device_key(request.remote);
   transfer.opcode = read                      ? IBV_WR_RDMA_READ
                     : notify && !two_requests ? IBV_WR_RDMA_WRITE_WITH_IMM
                                               : IBV_WR_RDMA_WRITE;

@@ -89,7 +89,9 @@ class VerbsConnection final : public Connection, public ManagerUser {
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
   [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
-  const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
+  absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
+  const std::byte* mapped(const RemoteDescriptor& remote) override { return mapped_in_place(remote); }
+  std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }
 
   [[nodiscard]] bool connecting() const { return state_ == State::kConnecting; }
@@ -133,7 +135,9 @@ class VerbsConnection final : public Connection, public ManagerUser {
     std::uint32_t receives;   ///< credits of the peer
     std::uint32_t max_message_bytes;
     std::uint32_t process;
+    std::uint64_t process_space;  ///< in which the number above is meant
   };
+  static_assert(sizeof(Hello) <= 56);  // what the connection manager carries
   struct Refusal {
     std::uint32_t magic;
     std::uint32_t max_message_bytes;
@@ -236,6 +240,9 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::uint32_t posted_receives_ = 0;
   std::uint32_t owed_credits_ = 0;
   std::vector<Windows::Binding> unbound_;  ///< windows that were granted and are not bound yet
+  std::uint32_t neighbour_ = 0;            ///< the peer's process, where it is on this host; else 0
+  /// Of its memory, by the number of its descriptor; nothing where it cannot be had.
+  absl::flat_hash_map<std::uint32_t, std::optional<InPlaceView>> views_;
   bool wants_attention_ = false;
 
   std::deque<Hub::Pending> held_;  ///< until taken

@@ -8,7 +8,8 @@
 // A region is reached through a memory window that is bound to the one connection it was granted to. Where
 // the device has no such windows (of type 2; iWARP), and for a region above 2 GiB, one that was granted to one
 // peer can be reached over every connection of this transport by whoever knows its 32-bit key; the log says
-// so. On iWARP local regions can be written by a peer that guesses their key: what a read brings is such a
+// so. A region granted in place is also mapped by a peer on this host that is of the same user and PID namespace
+// (in_place.hpp). On iWARP local regions can be written by a peer that guesses their key: what a read brings is such a
 // write.
 #pragma once
 

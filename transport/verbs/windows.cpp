@@ -19,7 +19,7 @@ int remote_right(Access access) {
     case Access::kLocal:
       return 0;
     case Access::kRemoteRead:
-    case Access::kRemoteReadHostWrite:  // nobody maps a device's memory
+    case Access::kRemoteReadHostWrite:  // what a peer on this host writes goes by no device
       return IBV_ACCESS_REMOTE_READ;
     case Access::kRemoteWrite:
       return IBV_ACCESS_REMOTE_WRITE;
@@ -47,7 +47,10 @@ absl::StatusOr<std::unique_ptr<VerbsRegion>> Windows::allocate(std::size_t bytes
     spdlog::warn("{}: a region of {} bytes is too large for memory windows: whoever knows its key reaches it",
                  device_.name(), bytes);
   }
-  auto memory = RegisteredMemory::create(device_, bytes, rights);
+  auto memory =
+      RegisteredMemory::create(device_, bytes, rights,
+                               access == Access::kRemoteReadHostWrite ? RegisteredMemory::Sharing::kInPlace
+                                                                      : RegisteredMemory::Sharing::kNone);
   if (!memory.ok()) return memory.status();
   return std::make_unique<VerbsRegion>(*this, std::move(*memory), access);
 }

@@ -22,6 +22,8 @@ class VerbsRegion final : public MemoryRegion {
   [[nodiscard]] const Windows& owner() const { return windows_; }
   [[nodiscard]] ibv_mr* registration() const { return memory_.registration(); }
   [[nodiscard]] std::uint32_t local_key() const { return registration()->lkey; }
+  /// Of a region that is kRemoteReadHostWrite.
+  [[nodiscard]] const shm::FileDescriptor& file() const { return memory_.file(); }
 
  private:
   Windows& windows_;
