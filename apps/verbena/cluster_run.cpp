@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -215,6 +216,7 @@ int ClusterProcess::train() {
   const bool server = others_.members[rank()].server;
   const Role role{.job = run_.job,
                   .rank = server ? rank() : rank() - run_.job.servers,
+                  .own_server = own_server(others_.hosts, run_.job.servers, rank()),
                   .rendezvous = &cluster_.rendezvous};
   std::atomic<bool> stop = false;
   JobsResult result;
@@ -286,6 +288,18 @@ absl::Status share_out(std::uint32_t size, RunOptions& run) {
       fmt::format("{} processes were started, which cannot be {} servers and {} workers: --servers and "
                   "--workers must come to the number of processes, each at least 1",
                   size, job.servers, job.workers));
+}
+
+std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
+                                        std::uint32_t rank) {
+  std::vector<std::uint32_t> here;
+  for (std::uint32_t server = 0; server < servers; ++server) {
+    if (hosts[server] == hosts[rank]) here.push_back(server);
+  }
+  if (here.empty()) return std::nullopt;
+  const auto workers_before =
+      static_cast<std::size_t>(std::count(hosts.begin() + servers, hosts.begin() + rank, hosts[rank]));
+  return here[workers_before % here.size()];
 }
 
 int run_in_cluster(RunOptions run, Application& application, const ApplicationOptions& options,

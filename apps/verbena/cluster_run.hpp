@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,6 +23,11 @@ absl::Status check_started_apart(const std::function<const char*(const char* var
 /// How the `size` processes are shared out: what the command line leaves open is chosen, half of them (at
 /// least one) to be servers. INVALID_ARGUMENT where that does not come out.
 absl::Status share_out(std::uint32_t size, RunOptions& run);
+
+/// The server that is the own one of the worker process with rank `rank` of all, which begin with the servers: of those
+/// on its host, which is hosts[rank], one after the other for the workers there. nullopt: its host has none.
+std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
+                                        std::uint32_t rank);
 
 struct ClusterOptions {
   Rendezvous& rendezvous;

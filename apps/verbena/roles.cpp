@@ -91,8 +91,9 @@ class Servers {
   std::optional<absl::StatusOr<std::vector<std::string>>> addresses_;
 };
 
-absl::Status train(Application& application, const JobOptions& job, std::uint32_t worker, Servers& servers,
+absl::Status train(Application& application, const Role& role, std::uint32_t worker, Servers& servers,
                    Outlet& outlet, const std::atomic<bool>& stop) {
+  const JobOptions& job = role.job;
   const std::vector<SlowRule> slow = slow_rules(job);
   const absl::StatusOr<std::unique_ptr<Competitors>> competitors = Competitors::start(slow, worker);
   if (!competitors.ok()) return competitors.status();
@@ -104,7 +105,7 @@ absl::Status train(Application& application, const JobOptions& job, std::uint32_
   absl::StatusOr<std::vector<std::string>> addresses = servers.addresses();
   if (!addresses.ok()) return addresses.status();
   // A process's threads are of one node.
-  const auto node = static_cast<std::uint32_t>(worker / job.threads % addresses->size());
+  const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
   const SessionOptions options{.servers = *std::move(addresses),
                                .rank = worker,
                                .workers = job.total_workers(),
@@ -161,7 +162,7 @@ ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outl
   const std::uint32_t first = role.rank * role.job.threads;
   for (std::uint32_t thread = 0; thread < role.job.threads; ++thread) {
     jobs.jobs.emplace_back([&, servers, worker = first + thread] {
-      return train(application, role.job, worker, *servers, outlet, stop);
+      return train(application, role, worker, *servers, outlet, stop);
     });
   }
   return jobs;

@@ -55,6 +55,14 @@ TEST(ShareOutTest, WhatDoesNotComeOutIsAnError) {
   EXPECT_THAT(std::string(share_out(2, baseline).message()), HasSubstr("--baseline is one process"));
 }
 
+TEST(OwnServerTest, IsOnTheWorkersHost) {
+  const std::vector<std::string> hosts{"a", "b", "a", "a",
+                                       "b", "a", "a", "c"};  // three servers, five workers
+  std::vector<std::optional<std::uint32_t>> own;
+  for (std::uint32_t rank = 3; rank < hosts.size(); ++rank) own.push_back(own_server(hosts, 3, rank));
+  EXPECT_THAT(own, ::testing::ElementsAre(0, 1, 2, 0, std::nullopt));
+}
+
 TEST(StartedApartTest, SrunWithoutPmixIsFoundOut) {
   const auto with = [](std::map<std::string, std::string> variables) {
     return check_started_apart([&](const char* name) -> const char* {
