@@ -26,11 +26,12 @@ struct NeededRows {
   std::span<std::uint32_t> keys;
 };
 
-/// Mini-batches are requested one after the other, and opened and closed in that order; one may be requested while
-/// the one before it is open, not more.
+/// Mini-batches are requested one after the other, and opened and closed in that order, one open at a time.
 class RowStore {
  public:
   virtual ~RowStore() = default;
+  /// So many mini-batches may be requested and not opened yet, or one where that is 0 and none is open.
+  [[nodiscard]] virtual std::size_t lookahead() const = 0;
   /// Begins to bring the rows of a mini-batch, and puts each row's place among them in the place of its key.
   virtual void request(std::span<const NeededRows> needed) = 0;
   /// The rows of the mini-batch, by table, one whole row after the other: to be trained in place until close().
@@ -48,6 +49,7 @@ class RowStore {
 class LocalRows final : public RowStore {
  public:
   explicit LocalRows(std::span<const RowSource> first);
+  [[nodiscard]] std::size_t lookahead() const override { return 1; }
   void request(std::span<const NeededRows> /*needed*/) override {}
   absl::StatusOr<std::span<float* const>> open() override { return std::span<float* const>(rows_); }
   absl::Status close(std::uint64_t /*items*/) override { return absl::OkStatus(); }
@@ -122,6 +124,7 @@ class TableRows final : public RowStore {
     fetched_[table].push_shares(std::move(shares));
   }
 
+  [[nodiscard]] std::size_t lookahead() const override { return 1; }
   void request(std::span<const NeededRows> needed) override;
   absl::StatusOr<std::span<float* const>> open() override;
   absl::Status close(std::uint64_t items) override;

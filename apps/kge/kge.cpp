@@ -1,13 +1,11 @@
 #include "apps/kge/kge.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -15,6 +13,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/data/triples.hpp"
+#include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/kge/model.hpp"
@@ -49,17 +48,7 @@ std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, s
   return result;
 }
 
-/// The only exception to be expected here is the end of memory.
-template <class Run>
-absl::Status with_enough_memory(const Run& run) {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory: expected a smaller --dimension or fewer triples");
-  }
-}
-
-class KnowledgeGraphEmbedding final : public Application {
+class KnowledgeGraphEmbedding final : public EmbeddingApplication {
  public:
   [[nodiscard]] std::string_view name() const override { return "kge"; }
   [[nodiscard]] std::string_view description() const override {
@@ -70,13 +59,10 @@ class KnowledgeGraphEmbedding final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
-  absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return objectives_of(sums);
   }
-  absl::Status run_worker(WorkerContext& context) const override;
-  absl::Status run_baseline(BaselineContext& context) const override;
 
  private:
   /// As checked by check_options().
@@ -90,12 +76,15 @@ class KnowledgeGraphEmbedding final : public Application {
     options.relation_regularization = relation_regularization_.value_or(share * options.regularization);
     return options;
   }
-  absl::Status check_options() const;
-  absl::Status check_data(std::uint32_t workers) const;
+  [[nodiscard]] std::string_view needs_less_memory() const override {
+    return "a smaller --dimension or fewer triples";
+  }
+  absl::Status check_options() const override;
+  absl::Status check_data(std::uint32_t workers) const override;
   absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   [[nodiscard]] RowSources first_rows(const Job& job) const;
-  absl::Status train_as_worker(WorkerContext& context) const;
-  absl::Status train_alone(BaselineContext& context) const;
+  absl::Status train_as_worker(WorkerContext& context) const override;
+  absl::Status train_alone(BaselineContext& context) const override;
   absl::Status save_rows(const Job& job, RowStore& rows) const;
 
   std::string data_;
@@ -232,15 +221,8 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
   // A worker may cache and buffer every row, and has all parameters for an evaluation; triples are kept as read,
   // as trained, and as known answers.
   const double bytes = table_bytes * (1 + 2.5 * workers) + triples * workers * 6 * sizeof(Triple);
-  const double available =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes > available) {
-    constexpr double kGiB = 1 << 30;
-    return absl::InvalidArgumentError(
-        fmt::format("this model and data need about {:.1f} GiB, the machine has {:.1f} GiB: expected a "
-                    "smaller --dimension",
-                    bytes / kGiB, available / kGiB));
-  }
+  absl::Status enough = check_memory(bytes, "this model and data need", "a smaller --dimension");
+  if (!enough.ok()) return enough;
   if (!load_.empty()) {
     const absl::StatusOr<Embeddings> loaded =
         kge::load(load_, shape, {graph->entity_names, graph->relation_names});
@@ -252,11 +234,6 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
   if (!status.ok()) return status;
   return OutputFile::check(relations_path(output_),
                            relations_file_bytes(shape, graph->relation_names.size()));
-}
-
-absl::Status KnowledgeGraphEmbedding::check(std::uint32_t workers) {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return check_data(workers); });
 }
 
 absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint32_t workers,
@@ -343,16 +320,6 @@ absl::Status KnowledgeGraphEmbedding::save_rows(const Job& job, RowStore& rows) 
   Embeddings embeddings(shape(), job.data.entities, job.data.relations);
   if (absl::Status status = read_embeddings(rows, embeddings); !status.ok()) return status;
   return save(output_, embeddings, {job.graph.entity_names, job.graph.relation_names});
-}
-
-absl::Status KnowledgeGraphEmbedding::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_as_worker(context); });
-}
-
-absl::Status KnowledgeGraphEmbedding::run_baseline(BaselineContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_alone(context); });
 }
 
 }  // namespace

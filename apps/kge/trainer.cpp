@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "apps/embedding/random.hpp"
 #include "apps/embedding/ranking.hpp"
-#include "apps/embedding/schedule.hpp"
 
 namespace verbena::apps::kge {
 namespace {
@@ -46,89 +43,37 @@ absl::Status read_embeddings(RowStore& rows, Embeddings& embeddings) {
 Trainer::Trainer(const TrainingOptions& options, const Shape& shape, const TrainingData& data,
                  const KnownAnswers& known, RowStore& rows, unsigned evaluation_threads,
                  std::vector<DataCursor> cursors)
-    : options_(options),
+    : Training(options, data.train.size(), rows, std::move(cursors)),
+      options_(options),
       shape_(shape),
       data_(data),
       known_(known),
       rows_(rows),
       evaluation_threads_(evaluation_threads),
-      cursors_(std::move(cursors)) {
+      batches_(slots()) {
   std::seed_seq seed{static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32),
                      data.rank};
   random_.seed(seed);
 }
 
-absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
-  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
-    if (absl::Status status = run_iteration(iteration, reporter, stop); !status.ok()) return status;
-  }
-  return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
+void Trainer::prepare(std::size_t slot, const Place& place) {
+  MiniBatch& batch = batches_[slot];
+  const std::span<const Triple> triples =
+      std::span(data_.train).subspan(place.examples.first, place.examples.size());
+  batch.triples.assign(triples.begin(), triples.end());
+  batch.negatives_a_side = static_cast<std::size_t>(options_.negatives);
+  draw_negatives(batch);
+  request(batch);
 }
 
-absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
-                                    const std::atomic<bool>& stop) {
-  IterationReport report{.iteration = iteration, .sums = {{kLoss, 0}, {kQuestions, 0}}};
-  const auto start = std::chrono::steady_clock::now();
-  const auto clocks = static_cast<std::size_t>(options_.clocks_per_iteration);
-  for (std::size_t part = 0; part < clocks; ++part) {
-    if (absl::Status status = train_part(part, report, stop); !status.ok()) return status;
-    if (absl::Status status = rows_.clock(); !status.ok()) return status;
-  }
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!std::isfinite(report.sums[kLoss])) {
-    return absl::InvalidArgumentError(
-        fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})", iteration,
-                    options_.learning_rate));
-  }
-  const bool last = iteration == options_.iterations;
-  if (last || (options_.evaluate_every > 0 && iteration % options_.evaluate_every == 0)) {
-    if (absl::Status status = evaluate(last, reporter, stop, report.sums); !status.ok()) return status;
-  }
-  reporter.iteration(report);
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::train_part(std::size_t part, IterationReport& report, const std::atomic<bool>& stop) {
+void Trainer::train(std::size_t slot, std::span<float* const> rows, std::map<std::string, double>& sums) {
   const Step step{.loss = options_.loss,
                   .learning_rate = static_cast<float>(options_.learning_rate),
                   .regularization = static_cast<float>(options_.regularization),
                   .relation_regularization = static_cast<float>(options_.relation_regularization)};
-  std::uint64_t done = 0;
-  if (absl::Status status = fill(part, done, batch_); !status.ok()) return status;
-  if (!batch_.triples.empty()) request(batch_);
-  while (!batch_.triples.empty()) {
-    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-    done += batch_.triples.size();
-    const absl::StatusOr<std::span<float* const>> rows = rows_.open();
-    if (!rows.ok()) return rows.status();
-    // The next rows come while these are trained.
-    if (absl::Status status = fill(part, done, next_batch_); !status.ok()) return status;
-    if (!next_batch_.triples.empty()) request(next_batch_);
-    report.sums[kLoss] +=
-        train(batch_, {(*rows)[kEntityTable], (*rows)[kRelationTable]}, shape_, step, scratch_);
-    if (absl::Status status = rows_.close(batch_.triples.size()); !status.ok()) return status;
-    std::swap(batch_, next_batch_);
-  }
-  report.items += static_cast<double>(done);
-  report.sums[kQuestions] += 2 * static_cast<double>(done);
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::fill(std::size_t part, std::uint64_t done, MiniBatch& batch) {
-  const ExampleRange whole =
-      part_of_iteration(data_.train.size(), part, static_cast<std::size_t>(options_.clocks_per_iteration));
-  ExampleRange range{done, std::min(done + static_cast<std::uint64_t>(options_.batch), whole.size())};
-  if (!cursors_.empty()) {
-    const absl::StatusOr<ExampleRange> next = cursors_[part].next();
-    if (!next.ok()) return next.status();
-    range = *next;
-  }
-  const std::span<const Triple> triples =
-      std::span(data_.train).subspan(whole.first + range.first, range.size());
-  batch.triples.assign(triples.begin(), triples.end());
-  batch.negatives_a_side = static_cast<std::size_t>(options_.negatives);
-  draw_negatives(batch);
-  return absl::OkStatus();
+  const MiniBatch& batch = batches_[slot];
+  sums[kLoss] += kge::train(batch, {rows[kEntityTable], rows[kRelationTable]}, shape_, step, scratch_);
+  sums[kQuestions] += 2 * static_cast<double>(batch.triples.size());
 }
 
 void Trainer::draw_negatives(MiniBatch& batch) {

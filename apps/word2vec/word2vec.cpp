@@ -1,13 +1,11 @@
 #include "apps/word2vec/word2vec.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -17,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/word2vec/merging.hpp"
@@ -48,17 +47,6 @@ struct Job {
   TrainingData data;
   std::optional<Vectors> loaded;
 };
-
-/// The only exception to be expected here is the end of memory.
-template <class Run>
-absl::Status with_enough_memory(const Run& run) {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        "out of memory: expected a smaller --dimension or a larger --min-count");
-  }
-}
 
 using WordIds = absl::flat_hash_map<std::string, std::uint32_t>;
 
@@ -97,7 +85,7 @@ absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
   }
 }
 
-class Word2Vec final : public Application {
+class Word2Vec final : public EmbeddingApplication {
  public:
   [[nodiscard]] std::string_view name() const override { return "word2vec"; }
   [[nodiscard]] std::string_view description() const override {
@@ -110,13 +98,10 @@ class Word2Vec final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
-  absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return objectives_of(sums);
   }
-  absl::Status run_worker(WorkerContext& context) const override;
-  absl::Status run_baseline(BaselineContext& context) const override;
 
  private:
   [[nodiscard]] std::size_t dimension() const { return static_cast<std::size_t>(dimension_); }
@@ -125,15 +110,18 @@ class Word2Vec final : public Application {
   }
   /// Nothing is trained, only looked at.
   [[nodiscard]] bool only_shows() const { return training_.iterations == 0; }
-  absl::Status check_options() const;
-  absl::Status check_data(std::uint32_t workers) const;
+  [[nodiscard]] std::string_view needs_less_memory() const override {
+    return "a smaller --dimension or a larger --min-count";
+  }
+  absl::Status check_options() const override;
+  absl::Status check_data(std::uint32_t workers) const override;
   absl::Status check_vectors(const std::vector<std::string>& words) const;
   [[nodiscard]] absl::StatusOr<Corpus> read(std::uint32_t rank, std::uint32_t workers,
                                             const ReadProgress& progress = {}) const;
   absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   [[nodiscard]] std::array<RowSource, 2> first_rows(const Job& job) const;
-  absl::Status train_as_worker(WorkerContext& context) const;
-  absl::Status train_alone(BaselineContext& context) const;
+  absl::Status train_as_worker(WorkerContext& context) const override;
+  absl::Status train_alone(BaselineContext& context) const override;
   absl::Status present(Job& job, RowStore& rows, Reporter& reporter) const;
   absl::Status show(const Vectors& vectors, Reporter& reporter) const;
   absl::Status show_loaded(Reporter& reporter) const;
@@ -293,15 +281,9 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   const double table_bytes = 2.0 * sizeof(float) * words * static_cast<double>(padded(dimension()));
   // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read and as trained.
   const double bytes = table_bytes * (1 + 5.0 * workers) + 8 * static_cast<double>(corpus->total_tokens);
-  const double available =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes > available) {
-    constexpr double kGiB = 1 << 30;
-    return absl::InvalidArgumentError(
-        fmt::format("vectors of {} words then need about {:.1f} GiB, the machine has {:.1f} GiB: expected a "
-                    "smaller --dimension or a larger --min-count",
-                    corpus->vocabulary.size(), bytes / kGiB, available / kGiB));
-  }
+  absl::Status enough = check_memory(
+      bytes, fmt::format("vectors of {} words then need", corpus->vocabulary.size()), needs_less_memory());
+  if (!enough.ok()) return enough;
   if (absl::Status status = shown_words(neighbours_, corpus->vocabulary).status(); !status.ok())
     return status;
   if (!load_.empty()) {
@@ -309,11 +291,6 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   }
   if (output_.empty()) return absl::OkStatus();
   return OutputFile::check(output_, file_bytes(corpus->vocabulary.size(), dimension()));
-}
-
-absl::Status Word2Vec::check(std::uint32_t workers) {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return check_data(workers); });
 }
 
 absl::StatusOr<Job> Word2Vec::load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const {
@@ -457,16 +434,6 @@ absl::Status Word2Vec::show_loaded(Reporter& reporter) const {
   reporter.summary("dimension", vectors->dimension());
   reporter.summary("vocabulary", vectors->words().size());
   return show(*vectors, reporter);
-}
-
-absl::Status Word2Vec::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_as_worker(context); });
-}
-
-absl::Status Word2Vec::run_baseline(BaselineContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_alone(context); });
 }
 
 }  // namespace

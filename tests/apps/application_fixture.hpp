@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/application.hpp"
@@ -34,9 +35,10 @@ class Recorder final : public Reporter {
   std::atomic<bool> stop = false;
 };
 
-/// `application`, its options set from `arguments`.
-std::unique_ptr<Application> with_options(std::unique_ptr<Application> application,
-                                          std::vector<std::string> arguments);
+/// `application`, its options set from `arguments`; what they leave open, from `defaults`, options and their values.
+std::unique_ptr<Application> with_options(
+    std::unique_ptr<Application> application, std::vector<std::string> arguments,
+    const std::vector<std::pair<std::string, std::string>>& defaults = {});
 
 absl::Status run_baseline(Application& application, Recorder& recorder);
 

@@ -8,8 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/apps/application_fixture.hpp"
-#include "tests/cluster/cluster.hpp"
+#include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -24,7 +23,7 @@ constexpr int kIterations = 30;
 
 /// A clock with 60 numbers and the relations "+1", "+2", "+5" and "-1": each number has each, and every tenth of
 /// these facts is left to the valid and the test triples. They follow from the others.
-class KgeTest : public ::testing::Test {
+class KgeTest : public JobTest {
  protected:
   KgeTest() {
     std::ofstream train(path("train.txt"));
@@ -38,7 +37,6 @@ class KgeTest : public ::testing::Test {
       }
     }
   }
-  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
 
   /// An application that has parsed `arguments`, and for a small graph what they leave open.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
@@ -49,46 +47,23 @@ class KgeTest : public ::testing::Test {
         {"--regularization", "0.05"},
         {"--clocks-per-iteration", "4"},
         {"--batch", "8"}};
-    for (const auto& [option, value] : small) {
-      if (std::find(arguments.begin(), arguments.end(), option) == arguments.end()) {
-        arguments.insert(arguments.end(), {option, value});
-      }
-    }
-    return with_options(make_kge(), std::move(arguments));
+    return with_options(make_kge(), std::move(arguments), small);
   }
   [[nodiscard]] std::map<std::string, double> objectives(const std::vector<std::string>& arguments) const {
-    const auto application = parsed(arguments);
-    Recorder recorder;
-    const absl::Status status = run_baseline(*application, recorder);
-    EXPECT_TRUE(status.ok()) << status;
-    return application->objectives(recorder.reports.back().sums);
+    return train_alone(*parsed(arguments));
   }
   [[nodiscard]] std::string saved(const std::string& prefix) const {
     return contents(prefix + ".entities.tsv") + contents(prefix + ".relations.tsv");
   }
   /// Trains with some workers; what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers, const std::string& name,
-                    ReadPath path_of_reads = ReadPath::kAuto) {
-    const std::string prefix = path(name);
-    const auto application = parsed({"--output", prefix});
-    recorders_ = std::vector<Recorder>(workers);
-    const verbena::testing::ClusterResult result = verbena::testing::run_cluster(
-        {.servers = 2, .workers = workers, .read_path = path_of_reads}, [&](Session& session) {
-          Recorder& recorder = recorders_[session.rank()];
-          WorkerContext context{session, model, recorder, recorder.stop};
-          return application->run_worker(context);
-        });
-    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-    std::map<std::string, double> sums;
-    for (const Recorder& recorder : recorders_) {
-      for (const auto& [sum, value] : recorder.reports.back().sums) sums[sum] += value;
-    }
-    objectives_ = application->objectives(sums);
-    return saved(prefix);
+                    ReadPath read_path = ReadPath::kAuto) {
+    const auto application = parsed({"--output", path(name)});
+    objectives_ =
+        JobTest::train(*application, {.consistency = model, .workers = workers, .read_path = read_path});
+    return saved(path(name));
   }
 
-  verbena::testing::TemporaryFolder folder_;
-  std::vector<Recorder> recorders_;
   std::map<std::string, double> objectives_;
 };
 

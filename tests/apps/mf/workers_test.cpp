@@ -6,8 +6,7 @@
 
 #include "apps/data/generate_ratings.hpp"
 #include "apps/mf/mf.hpp"
-#include "tests/apps/application_fixture.hpp"
-#include "tests/cluster/cluster.hpp"
+#include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -16,7 +15,7 @@ namespace {
 constexpr double kRatings = 40'000;
 constexpr int kIterations = 20;
 
-class MfWorkersTest : public ::testing::Test {
+class MfWorkersTest : public JobTest {
  protected:
   MfWorkersTest() {
     const GenerateRatingsOptions options{.users = 400, .items = 300, .ratings = 40'000, .rank = 3};
@@ -30,24 +29,10 @@ class MfWorkersTest : public ::testing::Test {
     const auto application =
         with_options(make_mf(), {"--data", folder_.path("ratings"), "--rank", "3", "--iterations",
                                  std::to_string(kIterations), "--output", prefix});
-    recorders_ = std::vector<Recorder>(workers);
-    const testing::ClusterResult result =
-        testing::run_cluster({.servers = 2, .workers = workers}, [&](Session& session) {
-          Recorder& recorder = recorders_[session.rank()];
-          WorkerContext context{session, model, recorder, recorder.stop};
-          return application->run_worker(context);
-        });
-    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-    std::map<std::string, double> sums;
-    for (const Recorder& recorder : recorders_) {
-      for (const auto& [name, value] : recorder.reports.back().sums) sums[name] += value;
-    }
-    objectives_ = application->objectives(sums);
+    objectives_ = JobTest::train(*application, {.consistency = model, .workers = workers});
     return testing::contents(prefix + ".users.tsv") + testing::contents(prefix + ".items.tsv");
   }
 
-  testing::TemporaryFolder folder_;
-  std::vector<Recorder> recorders_;
   std::map<std::string, double> objectives_;
 };
 

@@ -12,8 +12,7 @@
 #include <random>
 
 #include "apps/word2vec/vectors.hpp"
-#include "tests/apps/application_fixture.hpp"
-#include "tests/cluster/cluster.hpp"
+#include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -33,7 +32,7 @@ constexpr int kWordsOfGroup = 8;
 
 /// Each document has words of one group only, "a0" to "a7" or "b0" to "b7" …, in any order: who has seen one knows from which
 /// eight the next one is.
-class Word2VecTest : public ::testing::Test {
+class Word2VecTest : public JobTest {
  protected:
   Word2VecTest() {
     std::ofstream text(path("text"));
@@ -45,7 +44,6 @@ class Word2VecTest : public ::testing::Test {
       text << '\n';
     }
   }
-  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
 
   /// An application that has parsed `arguments`, and for a small text what they leave open.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
@@ -54,39 +52,18 @@ class Word2VecTest : public ::testing::Test {
         {"--iterations", "20"},   {"--clocks-per-iteration", "4"},
         {"--batch", "200"},       {"--held-out", "0.2"},
         {"--subsample", "0"},     {"--neighbours", "a0,c7"}};
-    for (const auto& [option, value] : small) {
-      if (std::find(arguments.begin(), arguments.end(), option) == arguments.end()) {
-        arguments.insert(arguments.end(), {option, value});
-      }
-    }
-    return with_options(make_word2vec(), std::move(arguments));
+    return with_options(make_word2vec(), std::move(arguments), small);
   }
   [[nodiscard]] std::map<std::string, double> objectives(const std::vector<std::string>& arguments) const {
-    const auto application = parsed(arguments);
-    Recorder recorder;
-    const absl::Status status = run_baseline(*application, recorder);
-    EXPECT_TRUE(status.ok()) << status;
-    return application->objectives(recorder.reports.back().sums);
+    return train_alone(*parsed(arguments));
   }
   /// Trains with some workers; what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers, const std::string& name,
-                    ReadPath path_of_reads = ReadPath::kAuto, const std::vector<std::string>& more = {}) {
+                    ReadPath read_path = ReadPath::kAuto, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = more;
     arguments.insert(arguments.end(), {"--output", path(name)});
-    const auto application = parsed(arguments);
-    recorders_ = std::vector<Recorder>(workers);
-    const verbena::testing::ClusterResult result = verbena::testing::run_cluster(
-        {.servers = 2, .workers = workers, .read_path = path_of_reads}, [&](Session& session) {
-          Recorder& recorder = recorders_[session.rank()];
-          WorkerContext context{session, model, recorder, recorder.stop};
-          return application->run_worker(context);
-        });
-    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-    std::map<std::string, double> sums;
-    for (const Recorder& recorder : recorders_) {
-      for (const auto& [sum, value] : recorder.reports.back().sums) sums[sum] += value;
-    }
-    objectives_ = application->objectives(sums);
+    objectives_ = JobTest::train(*parsed(arguments),
+                                 {.consistency = model, .workers = workers, .read_path = read_path});
     return contents(path(name));
   }
   /// "a0" has the other seven of its group as neighbours.
@@ -101,8 +78,6 @@ class Word2VecTest : public ::testing::Test {
     }
   }
 
-  verbena::testing::TemporaryFolder folder_;
-  std::vector<Recorder> recorders_;
   std::map<std::string, double> objectives_;
 };
 
@@ -214,13 +189,7 @@ TEST_F(Word2VecTest, OnlyShowsWhatWasLoaded) {
   ASSERT_TRUE(run_baseline(*application, recorder).ok());
   EXPECT_THAT(recorder.lines, ::testing::ElementsAre("ark          flood 0.97 dove 0.71",
                                                      "raven        dove 0.71 flood 0.24"));
-  recorders_ = std::vector<Recorder>(2);
-  const verbena::testing::ClusterResult result =
-      verbena::testing::run_cluster({.servers = 1, .workers = 2}, [&](Session& session) {
-        WorkerContext context{session, Bsp{}, recorders_[session.rank()], recorders_[session.rank()].stop};
-        return application->run_worker(context);
-      });
-  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  JobTest::train(*application, {.workers = 2});
   EXPECT_EQ(recorders_[0].lines, recorder.lines);
   EXPECT_THAT(recorders_[1].lines, SizeIs(0));
 }

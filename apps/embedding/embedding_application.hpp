@@ -1,0 +1,35 @@
+// What applications that train rows of numbers have in common.
+#pragma once
+
+#include <string_view>
+
+#include "apps/application.hpp"
+
+namespace verbena::apps {
+
+class EmbeddingApplication : public Application {
+ public:
+  absl::Status check(std::uint32_t workers) final;
+  absl::Status run_worker(WorkerContext& context) const final;
+  absl::Status run_baseline(BaselineContext& context) const final;
+
+ protected:
+  /// INVALID_ARGUMENT where tables and the like of so many bytes are more than this machine has; `what` needs them,
+  /// `fewer` is expected instead.
+  static absl::Status check_memory(double bytes, std::string_view what, std::string_view fewer);
+
+ private:
+  virtual absl::Status check_options() const = 0;
+  /// REQUIRES: check_options(). See check().
+  virtual absl::Status check_data(std::uint32_t workers) const = 0;
+  /// As run_worker() and run_baseline(), the options checked.
+  virtual absl::Status train_as_worker(WorkerContext& context) const = 0;
+  virtual absl::Status train_alone(BaselineContext& context) const = 0;
+  /// What to change when memory has run out: "a smaller --dimension".
+  [[nodiscard]] virtual std::string_view needs_less_memory() const = 0;
+
+  template <class Run>
+  absl::Status with_enough_memory(const Run& run) const;
+};
+
+}  // namespace verbena::apps

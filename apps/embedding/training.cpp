@@ -1,0 +1,108 @@
+#include "apps/embedding/training.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "apps/embedding/schedule.hpp"
+
+namespace verbena::apps {
+
+Training::Training(const ScheduleOptions& options, std::size_t examples, RowStore& rows,
+                   std::vector<DataCursor> cursors)
+    : options_(options), examples_(examples), rows_(rows), cursors_(std::move(cursors)) {}
+
+absl::Status Training::run(Reporter& reporter, const std::atomic<bool>& stop) {
+  for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
+    if (absl::Status status = run_iteration(iteration, reporter, stop); !status.ok()) return status;
+  }
+  return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+
+absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,
+                                     const std::atomic<bool>& stop) {
+  IterationReport report{.iteration = iteration, .sums = {{kLoss, 0}}};
+  const auto start = std::chrono::steady_clock::now();
+  const auto clocks = static_cast<std::size_t>(options_.clocks_per_iteration);
+  for (std::size_t clock = 0; clock < clocks; ++clock) {
+    if (absl::Status status = train_clock(clock, report, stop); !status.ok()) return status;
+    if (absl::Status status = rows_.clock(); !status.ok()) return status;
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!std::isfinite(report.sums[kLoss])) {
+    return absl::InvalidArgumentError(
+        fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})", iteration,
+                    options_.learning_rate));
+  }
+  const bool last = iteration == options_.iterations;
+  if (last || (options_.evaluate_every > 0 && iteration % options_.evaluate_every == 0)) {
+    if (absl::Status status = evaluate(last, reporter, stop, report.sums); !status.ok()) return status;
+  }
+  reporter.iteration(report);
+  return absl::OkStatus();
+}
+
+absl::Status Training::train_clock(std::size_t clock, IterationReport& report,
+                                   const std::atomic<bool>& stop) {
+  const auto clocks = static_cast<double>(options_.clocks_per_iteration);
+  const std::size_t in_clock =
+      part_of_iteration(examples_, clock, static_cast<std::size_t>(options_.clocks_per_iteration)).size();
+  struct Prepared {
+    std::size_t slot;
+    std::uint64_t examples;
+  };
+  std::deque<Prepared> prepared;
+  std::size_t next_slot = 0;
+  std::uint64_t handed_out = 0;
+  bool all_handed_out = false;
+  const auto prepare_up_to = [&](std::size_t count) {
+    while (!all_handed_out && prepared.size() < count) {
+      const absl::StatusOr<ExampleRange> batch = next_batch(clock, handed_out);
+      if (!batch.ok()) return batch.status();
+      all_handed_out = batch->empty();
+      if (all_handed_out) break;
+      const double share_of_clock = static_cast<double>(handed_out) / static_cast<double>(in_clock);
+      prepare(next_slot, {.examples = *batch,
+                          .passes = static_cast<double>(report.iteration - 1) +
+                                    (static_cast<double>(clock) + share_of_clock) / clocks});
+      prepared.push_back({next_slot, batch->size()});
+      next_slot = (next_slot + 1) % slots();
+      handed_out += batch->size();
+    }
+    return absl::OkStatus();
+  };
+  for (;;) {
+    if (absl::Status status = prepare_up_to(std::max<std::size_t>(rows_.lookahead(), 1)); !status.ok())
+      return status;
+    if (prepared.empty()) break;
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    const absl::StatusOr<std::span<float* const>> rows = rows_.open();
+    if (!rows.ok()) return rows.status();
+    // The next rows come while these are trained.
+    if (absl::Status status = prepare_up_to(slots()); !status.ok()) return status;
+    train(prepared.front().slot, *rows, report.sums);
+    if (absl::Status status = rows_.close(prepared.front().examples); !status.ok()) return status;
+    prepared.pop_front();
+  }
+  report.items += static_cast<double>(handed_out);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExampleRange> Training::next_batch(std::size_t clock, std::uint64_t handed_out) {
+  const ExampleRange whole =
+      part_of_iteration(examples_, clock, static_cast<std::size_t>(options_.clocks_per_iteration));
+  ExampleRange batch{handed_out,
+                     std::min(handed_out + static_cast<std::uint64_t>(options_.batch), whole.size())};
+  if (!cursors_.empty()) {
+    const absl::StatusOr<ExampleRange> next = cursors_[clock].next();
+    if (!next.ok()) return next.status();
+    batch = *next;
+  }
+  return ExampleRange{whole.first + batch.first, whole.first + batch.last};
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,77 @@
+// Training over a RowStore, by one worker or in the plain loop: iterations of clocks of mini-batches. What is the same
+// for every model.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/application.hpp"
+#include "apps/embedding/row_store.hpp"
+#include "worker/data_cursor.hpp"
+
+namespace verbena::apps {
+
+struct ScheduleOptions {
+  std::int64_t iterations = 1;
+  std::int64_t batch = 1;  ///< examples of a mini-batch
+  std::int64_t clocks_per_iteration = 1;
+  std::int64_t evaluate_every = 0;  ///< iterations; 0: at the end only
+  double learning_rate = 0.1;       ///< at first
+};
+
+/// Name of the sum in IterationReport that training must keep finite.
+inline constexpr const char* kLoss = "loss";
+
+class Training {
+ public:
+  virtual ~Training() = default;
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  /// All iterations. CANCELLED when `stop` is set; INVALID_ARGUMENT when the model has diverged.
+  absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
+
+ protected:
+  /// Options and store must outlive it. `examples`: of this worker. `cursors`: over those of each clock, where an
+  /// iteration may end early; without any, all are trained.
+  Training(const ScheduleOptions& options, std::size_t examples, RowStore& rows,
+           std::vector<DataCursor> cursors);
+
+  /// A mini-batch, and where the training then is.
+  struct Place {
+    ExampleRange examples;
+    double passes = 0;  ///< over the data, done before it
+  };
+
+ private:
+  /// Makes a mini-batch and requests its rows. `slot`: where it is kept until it is trained, one of slots().
+  virtual void prepare(std::size_t slot, const Place& place) = 0;
+  /// Trains it, and adds to the sums.
+  virtual void train(std::size_t slot, std::span<float* const> rows, std::map<std::string, double>& sums) = 0;
+  virtual absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
+                                std::map<std::string, double>& sums) = 0;
+
+  absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
+  /// Adds what was trained to `report`.
+  absl::Status train_clock(std::size_t clock, IterationReport& report, const std::atomic<bool>& stop);
+  /// The mini-batch after those in which `handed_out` examples of the clock are; empty at its end.
+  absl::StatusOr<ExampleRange> next_batch(std::size_t clock, std::uint64_t handed_out);
+
+  const ScheduleOptions& options_;
+  const std::size_t examples_;
+  RowStore& rows_;
+  std::vector<DataCursor> cursors_;  ///< by clock of an iteration
+
+ protected:
+  /// Mini-batches that may be prepared at a time.
+  [[nodiscard]] std::size_t slots() const { return rows_.lookahead() + 1; }
+};
+
+}  // namespace verbena::apps
