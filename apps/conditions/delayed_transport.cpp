@@ -29,6 +29,7 @@ namespace {
 constexpr std::size_t kHeaderBytes = 64;
 /// So many requests may be under way without any of them asking for a completion.
 constexpr std::size_t kMostUnsignaled = 32;
+constexpr std::string_view kHosts = "hosts";
 
 bool is_announced(Opcode opcode) {
   return opcode == Opcode::kWriteNotify || opcode == Opcode::kSend;
@@ -46,7 +47,7 @@ std::optional<double> parse_rate(std::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<NetworkCost> parse_network(std::string_view text) {
+absl::StatusOr<JobNetwork> parse_job_network(std::string_view text) {
   constexpr Duration kMostLatency = std::chrono::seconds(1);
   constexpr double kLeastBits = 1e6;
   constexpr double kMostBits = 1e13;
@@ -57,7 +58,7 @@ absl::StatusOr<NetworkCost> parse_network(std::string_view text) {
   };
   const auto fields = split_fields(text);
   if (!fields) return refuse("");
-  NetworkCost cost;
+  JobNetwork network;
   std::vector<std::string_view> seen;
   for (const auto& [name, value] : *fields) {
     if (std::find(seen.begin(), seen.end(), name) != seen.end())
@@ -66,25 +67,39 @@ absl::StatusOr<NetworkCost> parse_network(std::string_view text) {
     if (name == "latency") {
       const std::optional<Duration> latency = parse_duration(value);
       if (!latency || *latency > kMostLatency) return refuse("a latency of at most 1s with its unit, in ");
-      cost.latency = *latency;
+      network.cost.latency = *latency;
     } else if (name == "bandwidth") {
       const std::optional<double> rate = parse_rate(value);
       if (!rate || !(*rate >= kLeastBits && *rate <= kMostBits)) {
         return refuse("a bandwidth from 1Mb/s to 10000Gb/s, in ");
       }
-      cost.bits_per_second = *rate;
+      network.cost.bits_per_second = *rate;
+    } else if (name == kHosts) {
+      if (value != "nodes" && value != "processes") return refuse("hosts=nodes or hosts=processes after ");
+      network.hosts = value == "nodes" ? Hosts::kNodes : Hosts::kProcesses;
     } else {
       return refuse(fmt::format("there is no {}=; ", name));
     }
   }
-  return cost;
+  return network;
+}
+
+absl::StatusOr<NetworkCost> parse_network(std::string_view text) {
+  const absl::StatusOr<JobNetwork> network = parse_job_network(text);
+  if (!network.ok()) return network.status();
+  if (text.find(kHosts) != std::string_view::npos) {
+    return absl::InvalidArgumentError(fmt::format(
+        "\"{}\": {}= is of a job that runs; latency=TIME,bandwidth=RATE is expected", text, kHosts));
+  }
+  return network->cost;
 }
 
 /// A connection of a DelayedTransport. Requests are with the wrapped connection as soon as they are taken; events
 /// are kept until they are due.
 class DelayedConnection final : public Connection {
  public:
-  DelayedConnection(DelayedTransport& transport, std::unique_ptr<Connection> wrapped, bool taken);
+  enum class Origin : std::uint8_t { kConnected, kConnectedNear, kAccepted };
+  DelayedConnection(DelayedTransport& transport, std::unique_ptr<Connection> wrapped, Origin origin);
   ~DelayedConnection() override { std::erase(transport_.connections_, this); }
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override {
@@ -94,10 +109,11 @@ class DelayedConnection final : public Connection {
     return wrapped_->grant_in_place(region);
   }
   [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
-  const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
-  /// What is granted in place is memory of the peer's own node: no network lies between.
+  const std::byte* mapped(const RemoteDescriptor& remote) override {
+    return is_near_ ? wrapped_->mapped(remote) : nullptr;
+  }
   std::byte* mapped_in_place(const RemoteDescriptor& remote) override {
-    return wrapped_->mapped_in_place(remote);
+    return is_near_ ? wrapped_->mapped_in_place(remote) : nullptr;
   }
   [[nodiscard]] const absl::Status& status() const override { return wrapped_->status(); }
 
@@ -114,6 +130,8 @@ class DelayedConnection final : public Connection {
   /// What goes before each notification and message.
   struct Stamp {
     static constexpr std::uint64_t kMagic = 0x796c6564'6e627276;
+    static constexpr std::uint64_t kNearMagic =
+        0x7261656e'6e627276;  ///< alone, and first: this connection is near
 
     std::uint64_t magic = kMagic;
     std::int64_t due_ns = 0;  ///< when its last byte arrives if the receiver's link is free
@@ -133,6 +151,7 @@ class DelayedConnection final : public Connection {
   };
 
   [[nodiscard]] bool post_stamp(std::size_t bytes);
+  [[nodiscard]] bool post_own(Stamp stamp);
   [[nodiscard]] bool post_wrapped(const WorkRequest& request, const Posted& posted);
   void on_completion(const Event& event);
   void on_incoming(const Event& event);
@@ -140,6 +159,8 @@ class DelayedConnection final : public Connection {
   DelayedTransport& transport_;
   std::unique_ptr<Connection> wrapped_;
   bool taken_;
+  bool is_near_;
+  bool near_is_told_;     ///< where it is
   bool stamped_ = false;  ///< the next notification or message has its stamp already
   bool disconnected_ = false;
   bool disconnected_reported_ = false;
@@ -154,8 +175,12 @@ class DelayedConnection final : public Connection {
 };
 
 DelayedConnection::DelayedConnection(DelayedTransport& transport, std::unique_ptr<Connection> wrapped,
-                                     bool taken)
-    : transport_(transport), wrapped_(std::move(wrapped)), taken_(taken) {
+                                     Origin origin)
+    : transport_(transport),
+      wrapped_(std::move(wrapped)),
+      taken_(origin != Origin::kAccepted),
+      is_near_(origin == Origin::kConnectedNear),
+      near_is_told_(!is_near_) {
   wrapped_->user_data = reinterpret_cast<std::uintptr_t>(this);
   set_peer_name(wrapped_->peer_name());
   transport_.connections_.push_back(this);
@@ -174,20 +199,32 @@ bool DelayedConnection::post_stamp(std::size_t bytes) {
   const TimePoint left =
       std::max(transport_.now(), transport_.sending_until_) + transport_.on_the_link(bytes);
   const TimePoint due = std::max(last_due_, left + transport_.cost_.latency);
-  Stamp stamp{.due_ns = due.time_since_epoch().count(), .bytes = bytes};
-  // Signaled now and then, so that what was posted before is known to be over.
-  const WorkRequest request{.opcode = Opcode::kSend,
-                            .signaled = unsignaled_ >= kMostUnsignaled,
-                            .local = std::as_writable_bytes(std::span(&stamp, 1))};
-  if (!post_wrapped(request, {.signaled = request.signaled, .own = true})) return false;
+  if (!post_own({.due_ns = due.time_since_epoch().count(), .bytes = bytes})) return false;
   transport_.sending_until_ = left;
   last_due_ = due;
   return true;
 }
 
+bool DelayedConnection::post_own(Stamp stamp) {
+  // Signaled now and then, so that what was posted before is known to be over.
+  const WorkRequest request{.opcode = Opcode::kSend,
+                            .signaled = unsignaled_ >= kMostUnsignaled,
+                            .local = std::as_writable_bytes(std::span(&stamp, 1))};
+  return post_wrapped(request, {.signaled = request.signaled, .own = true});
+}
+
 std::size_t DelayedConnection::post(std::span<const WorkRequest> requests) {
   name_wrapped();
   std::size_t taken = 0;
+  if (!near_is_told_) near_is_told_ = post_own({.magic = Stamp::kNearMagic});
+  if (!near_is_told_) return taken;
+  if (is_near_) {
+    while (taken < requests.size() &&
+           post_wrapped(requests[taken], {.id = requests[taken].id, .signaled = requests[taken].signaled})) {
+      ++taken;
+    }
+    return taken;
+  }
   for (const WorkRequest& request : requests) {
     if (is_announced(request.opcode) && !stamped_) stamped_ = post_stamp(request.local.size());
     if (is_announced(request.opcode) && !stamped_) return taken;
@@ -233,16 +270,15 @@ void DelayedConnection::on_incoming(const Event& event) {
   if (!stamp_ && event.kind == Event::Kind::kMessage && event.message.size() == sizeof(Stamp)) {
     Stamp stamp;
     std::memcpy(&stamp, event.message.data(), sizeof stamp);
-    if (stamp.magic == Stamp::kMagic) {
-      stamp_ = stamp;
-      return;
-    }
+    if (stamp.magic == Stamp::kNearMagic) is_near_ = true;
+    if (stamp.magic == Stamp::kMagic) stamp_ = stamp;
+    if (stamp.magic == Stamp::kNearMagic || stamp.magic == Stamp::kMagic) return;
   }
   Late& late = incoming_.emplace_back();
   late.event = event;
   late.event.connection = this;
   late.message.assign(reinterpret_cast<const char*>(event.message.data()), event.message.size());
-  if (!stamp_) return;  // of a peer that has no part in this
+  if (!stamp_) return;  // of a near one, or of a peer that has no part in this
   late.due = std::max(TimePoint(std::chrono::nanoseconds(stamp_->due_ns)),
                       transport_.receiving_until_ + transport_.on_the_link(stamp_->bytes));
   transport_.receiving_until_ = late.due;
@@ -297,8 +333,9 @@ TimePoint DelayedConnection::next_due() const {
   return next;
 }
 
-DelayedTransport::DelayedTransport(std::unique_ptr<transport::Transport> wrapped, const NetworkCost& cost)
-    : wrapped_(std::move(wrapped)), cost_(cost) {
+DelayedTransport::DelayedTransport(std::unique_ptr<transport::Transport> wrapped, const NetworkCost& cost,
+                                   std::vector<std::string> near)
+    : wrapped_(std::move(wrapped)), cost_(cost), near_(std::move(near)) {
   // The kernel may wake a thread 50 µs late to save power, which would be most of a latency. Threads that this one
   // starts inherit it. What it returns is of no use: the delays are just less exact.
   (void)::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
@@ -323,7 +360,10 @@ absl::StatusOr<std::unique_ptr<Connection>> DelayedTransport::connect(const std:
                                                                       TimePoint deadline) {
   auto connection = wrapped_->connect(address, deadline);
   if (!connection.ok()) return connection.status();
-  return std::make_unique<DelayedConnection>(*this, *std::move(connection), /*taken=*/true);
+  const bool is_near = std::find(near_.begin(), near_.end(), address) != near_.end();
+  using Origin = DelayedConnection::Origin;
+  return std::make_unique<DelayedConnection>(*this, *std::move(connection),
+                                             is_near ? Origin::kConnectedNear : Origin::kConnected);
 }
 
 std::unique_ptr<Connection> DelayedTransport::take_accepted() {
@@ -341,8 +381,8 @@ void DelayedTransport::poll_wrapped() {
   for (const Event& event : std::span(events).first(count)) {
     if (event.kind == Event::Kind::kAccepted) {
       while (std::unique_ptr<Connection> connection = wrapped_->take_accepted()) {
-        accepted_.push_back(
-            {std::make_unique<DelayedConnection>(*this, std::move(connection), /*taken=*/false)});
+        accepted_.push_back({std::make_unique<DelayedConnection>(*this, std::move(connection),
+                                                                 DelayedConnection::Origin::kAccepted)});
       }
       continue;
     }

@@ -36,12 +36,15 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
 
 void add_network_option(CLI::App& command, TransportOptions& options, const std::string& group) {
   command
-      .add_option("--network", options.network,
-                  "Over shm: let bytes take as long as over a network whose links have this latency, in each "
-                  "direction, and bandwidth, for instance latency=10us,bandwidth=10Gb/s. Rows are then read "
-                  "through the row cache (docs/experiments.md).")
-      ->type_name("latency=TIME,bandwidth=RATE")
-      ->check(accepted_by([](const std::string& text) { return parse_network(text).status(); }))
+      .add_option(
+          "--network", options.network,
+          "Over shm: let bytes take as long as over a network whose links have this latency, in each "
+          "direction, and bandwidth, for instance latency=10us,bandwidth=10Gb/s. Rows are then read "
+          "through the row cache. With hosts=nodes a server and its workers (those whose rank, modulo "
+          "the number of servers, is the server's) are one host, without a network between them "
+          "(docs/experiments.md).")
+      ->type_name("latency=TIME,bandwidth=RATE[,hosts=nodes]")
+      ->check(accepted_by([](const std::string& text) { return parse_job_network(text).status(); }))
       ->group(group);
 }
 
@@ -64,13 +67,15 @@ TransportOptions decided(TransportOptions options, const std::string& transport)
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options) {
+absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
+                                                                     std::vector<std::string> own_node) {
   if (options.transport == kShm) {
     absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport();
     if (!shm.ok() || options.network.empty()) return shm;
-    const absl::StatusOr<NetworkCost> cost = parse_network(options.network);
-    if (!cost.ok()) return cost.status();
-    return std::make_unique<DelayedTransport>(*std::move(shm), *cost);
+    const absl::StatusOr<JobNetwork> network = parse_job_network(options.network);
+    if (!network.ok()) return network.status();
+    if (network->hosts == Hosts::kProcesses) own_node.clear();
+    return std::make_unique<DelayedTransport>(*std::move(shm), network->cost, std::move(own_node));
   }
   absl::StatusOr<std::unique_ptr<transport::VerbsTransport>> verbs = transport::make_verbs_transport(
       {.device = options.device, .port = static_cast<std::uint8_t>(options.device_port)});

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,7 +24,7 @@ struct TransportOptions {
   std::string transport = kAuto;  ///< kAuto: to be decided by whoever knows where the peers are
   std::string device;             ///< of RDMA, such as "mlx5_0"; empty: the first that can be used
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
-  std::string network;            ///< shm only: what it is to cost, as for parse_network(); empty: nothing
+  std::string network;  ///< shm only: what it is to cost, as for parse_job_network(); empty: nothing
 };
 
 /// --transport, --device, --device-port; `command` must not outlive `options`.
@@ -39,7 +40,9 @@ absl::Status check(const TransportOptions& options);
 TransportOptions decided(TransportOptions options, const std::string& transport);
 
 /// REQUIRES: decided. UNAVAILABLE, with what to do about it, where the host has no usable device.
-absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options);
+/// `own_node`: addresses of servers of this process's node, for a network between nodes.
+absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
+                                                                     std::vector<std::string> own_node = {});
 
 /// What peers connect to after listen(asked), where `asked` left the port or more of it open.
 std::string listening_address(const transport::Transport& transport, const std::string& asked);

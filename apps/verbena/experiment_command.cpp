@@ -223,8 +223,8 @@ void add_options(CLI::App& command, const Experiment& experiment, ExperimentComm
           "--network", chosen.network,
           "What the network is to cost, as for `verbena run`, for instance latency=10us,bandwidth=1Gb/s; by "
           "default nothing.")
-      ->type_name("latency=TIME,bandwidth=RATE")
-      ->check(accepted_by([](const std::string& text) { return parse_network(text).status(); }))
+      ->type_name("latency=TIME,bandwidth=RATE[,hosts=nodes]")
+      ->check(accepted_by([](const std::string& text) { return parse_job_network(text).status(); }))
       ->group(kProcesses);
   command
       .add_option("--output", options.output,

@@ -100,12 +100,13 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   if ((*competitors)->count() > 0)
     spdlog::info("worker {}: on core {} with {} busy threads", worker, (*competitors)->core(),
                  (*competitors)->count());
-  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = make_transport(job.transport);
-  if (!transport.ok()) return transport.status();
   absl::StatusOr<std::vector<std::string>> addresses = servers.addresses();
   if (!addresses.ok()) return addresses.status();
   // A process's threads are of one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
+  absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
+      make_transport(job.transport, {(*addresses)[node]});
+  if (!transport.ok()) return transport.status();
   const SessionOptions options{.servers = *std::move(addresses),
                                .rank = worker,
                                .workers = job.total_workers(),

@@ -123,6 +123,16 @@ TEST_F(SlowTest, NetworkChangesTheTimeAndNotTheModel) {
   }
 }
 
+TEST_F(SlowTest, NoNetworkLiesWithinANode) {
+  // All workers are of the only server's node. Each clock would take two seconds.
+  const json near = of_kind(train({"--network", "latency=1s,hosts=nodes"}), "summary");
+  EXPECT_LT(near.at("seconds").get<double>(), 12 * 2);
+  EXPECT_EQ(near.at("objectives"), of_kind(train({}), "summary").at("objectives"));
+  // Of two servers one is another node.
+  const json far = of_kind(train({"--servers", "2", "--network", "latency=2ms,hosts=nodes"}), "summary");
+  EXPECT_GE(far.at("seconds").get<double>(), 12 * 0.004);
+}
+
 TEST_F(SlowTest, WhatCannotBeIsOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--slow", "worker=2,factor=3"},
@@ -134,6 +144,7 @@ TEST_F(SlowTest, WhatCannotBeIsOneLine) {
       {{"--slow", "worker=1,competitors=1,core=0", "--slow", "worker=1,competitors=1,core=1"},
        "verbena: error: --slow: worker 1 cannot be on both core 0 and core 1"},
       {{"--network", "latency=10"}, "--network: \"latency=10\": a latency of at most 1s"},
+      {{"--network", "latency=1ms,hosts=all"}, "hosts=nodes or hosts=processes"},
       {{"--network", "latency=1ms", "--baseline"}, "--network is for servers and workers"},
       {{"--network", "latency=1ms", "--read-path", "in-place"}, "--read-path in-place is not over a network"},
       {{"--network", "latency=1ms", "--transport", "verbs"}, "--network is for --transport shm"},

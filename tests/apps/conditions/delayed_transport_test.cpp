@@ -13,18 +13,26 @@ namespace verbena::transport {
 
 /// For contract_test.cpp: late, but sound.
 std::vector<Backend> contract_backends() {
-  const auto backend = [](const std::string& name, const apps::NetworkCost& cost) {
-    return Backend{
-        .name = name,
-        .make_transport =
-            [cost] {
-              return std::make_unique<apps::DelayedTransport>(std::move(*make_shm_transport()), cost);
-            },
-        .make_address = [name, counter = std::make_shared<std::atomic<int>>(
-                                   0)] { return fmt::format("shm:{}-{}-{}", name, ::getpid(), ++*counter); }};
+  const auto address = [](const std::string& name, int number) {
+    return fmt::format("shm:{}-{}-{}", name, ::getpid(), number);
+  };
+  const auto backend = [&](const std::string& name, const apps::NetworkCost& cost, bool near = false) {
+    const auto counter = std::make_shared<std::atomic<int>>(0);
+    return Backend{.name = name,
+                   .make_transport =
+                       [=] {
+                         std::vector<std::string> addresses;
+                         // Of those that are still to be made.
+                         for (int ahead = 0; near && ahead < 16; ++ahead)
+                           addresses.push_back(address(name, *counter + ahead));
+                         return std::make_unique<apps::DelayedTransport>(std::move(*make_shm_transport()),
+                                                                         cost, std::move(addresses));
+                       },
+                   .make_address = [=] { return address(name, ++*counter); }};
   };
   return {backend("delayed", {.latency = std::chrono::microseconds(50), .bits_per_second = 10e9}),
-          backend("delayed_by_nothing", {})};
+          backend("delayed_by_nothing", {}),
+          backend("near", {.latency = std::chrono::microseconds(50), .bits_per_second = 10e9}, true)};
 }
 
 }  // namespace verbena::transport
@@ -46,14 +54,16 @@ using transport::WorkRequest;
 /// Two nodes with a link between them. Only lower bounds of times are tested: the upper ones are the host's.
 class DelayedTransportTest : public ::testing::Test {
  protected:
-  void connect(const NetworkCost& cost) {
-    for (Node** node : {&client_, &server_}) {
-      owned_.push_back(std::make_unique<Node>(
-          std::make_unique<DelayedTransport>(std::move(*transport::make_shm_transport()), cost)));
-      *node = owned_.back().get();
-    }
+  void connect(const NetworkCost& cost, bool near = false) {
     static std::atomic<int> counter = 0;
     const std::string address = fmt::format("shm:delayed-test-{}-{}", ::getpid(), ++counter);
+    for (Node** node : {&client_, &server_}) {
+      std::vector<std::string> known;
+      if (near && node == &client_) known.push_back(address);
+      owned_.push_back(std::make_unique<Node>(std::make_unique<DelayedTransport>(
+          std::move(*transport::make_shm_transport()), cost, std::move(known))));
+      *node = owned_.back().get();
+    }
     ASSERT_TRUE(server_->transport->listen(address).ok());
     server_->connection = meet(*client_, *server_, address);
     ASSERT_NE(server_->connection, nullptr);
@@ -152,6 +162,58 @@ TEST_F(DelayedTransportTest, NoMemoryIsMapped) {
   EXPECT_EQ(client_->connection->mapped(read.remote), nullptr);
 }
 
+/// Longer than any test waits.
+constexpr NetworkCost kEndless = {.latency = std::chrono::hours(1), .bits_per_second = 1e6};
+
+TEST_F(DelayedTransportTest, NothingIsLateBetweenNearOnes) {
+  connect(kEndless, /*near=*/true);
+  readable_->bytes()[0] = std::byte{42};
+  const std::array<WorkRequest, 3> all = {request(Opcode::kRead, 125'000, *readable_),
+                                          request(Opcode::kWrite, 125'000, *memory_),
+                                          request(Opcode::kWriteNotify, 125'000, *memory_)};
+  post(all);
+  pump({client_, server_}, [&] {
+    return server_->count(Event::Kind::kNotification) == 1 && client_->count(Event::Kind::kCompletion) == 3;
+  });
+  EXPECT_EQ(local_->bytes()[0], std::byte{42});
+  // The other side has heard of it, though it knows no address.
+  std::string text = "a dove";
+  const WorkRequest send = {.opcode = Opcode::kSend, .local = transport::bytes_of(text)};
+  ASSERT_EQ(server_->connection->post({&send, 1}), 1U);
+  pump({client_, server_}, [&] { return client_->count(Event::Kind::kMessage) == 1; });
+  EXPECT_EQ(client_->of(Event::Kind::kMessage)[0].message, text);
+  EXPECT_EQ(server_->count(Event::Kind::kMessage), 0U) << "what one transport tells the other is no message";
+}
+
+TEST_F(DelayedTransportTest, MemoryOfNearOnesIsMapped) {
+  connect(kEndless, /*near=*/true);
+  readable_->bytes()[0] = std::byte{42};
+  const std::byte* const place = client_->connection->mapped(request(Opcode::kRead, 8, *readable_).remote);
+  ASSERT_NE(place, nullptr);
+  EXPECT_EQ(*place, std::byte{42});
+  const auto shared = server_->region(4096, Access::kRemoteReadHostWrite);
+  const auto granted = server_->connection->grant_in_place(*shared);
+  ASSERT_TRUE(granted.ok());
+  EXPECT_NE(client_->connection->mapped_in_place(*granted), nullptr);
+}
+
+TEST_F(DelayedTransportTest, NearOnesTakeNothingOfTheLinks) {
+  connect({.bits_per_second = 1e4}, /*near=*/true);
+  // Another connection of the same transports, over the network.
+  const std::string address = fmt::format("shm:delayed-test-far-{}", ::getpid());
+  ASSERT_TRUE(server_->transport->listen(address).ok());
+  const std::unique_ptr<transport::Connection> near = std::move(client_->connection);
+  const auto far = meet(*client_, *server_, address);
+  ASSERT_NE(far, nullptr);
+  const WorkRequest large = request(Opcode::kWriteNotify, 1 << 20, *memory_);  // minutes over the network
+  ASSERT_EQ(near->post({&large, 1}), 1U);
+  pump({client_, server_}, [&] { return server_->count(Event::Kind::kNotification) == 1; });
+  std::string text = "a dove";
+  const WorkRequest send = {.opcode = Opcode::kSend, .local = transport::bytes_of(text)};
+  ASSERT_EQ(client_->connection->post({&send, 1}), 1U);
+  pump({client_, server_}, [&] { return server_->count(Event::Kind::kMessage) == 1; });
+}
+
 TEST_F(DelayedTransportTest, WaitingEndsWhenSomethingIsDue) {
   connect({.latency = milliseconds(30)});
   const WorkRequest write = request(Opcode::kWriteNotify, 8, *memory_);
@@ -173,6 +235,18 @@ TEST(ParseNetworkTest, ReadsLatencyAndBandwidth) {
   EXPECT_EQ(cost->bits_per_second, 2.5e9);
   EXPECT_EQ(parse_network("bandwidth=100Mb/s")->latency, transport::Duration::zero());
   EXPECT_EQ(parse_network("latency=1ms")->bits_per_second, 0);
+}
+
+TEST(ParseNetworkTest, ReadsWhatSharesAHost) {
+  EXPECT_EQ(parse_job_network("latency=10us")->hosts, Hosts::kProcesses);
+  EXPECT_EQ(parse_job_network("hosts=processes,latency=10us")->hosts, Hosts::kProcesses);
+  const auto network = parse_job_network("latency=10us,hosts=nodes");
+  ASSERT_TRUE(network.ok()) << network.status();
+  EXPECT_EQ(network->hosts, Hosts::kNodes);
+  EXPECT_EQ(network->cost.latency, microseconds(10));
+  EXPECT_THAT(std::string(parse_job_network("hosts=all").status().message()), HasSubstr("hosts=nodes or"));
+  EXPECT_THAT(std::string(parse_network("latency=10us,hosts=nodes").status().message()),
+              HasSubstr("hosts= is of a job that runs"));
 }
 
 TEST(ParseNetworkTest, SaysWhatWasExpected) {
