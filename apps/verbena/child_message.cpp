@@ -31,17 +31,19 @@ struct Encoder {
     return {{"kind", "summary"}, {"name", message.name}, {"value", message.value}};
   }
   json operator()(const FinishedMessage& message) const {
-    return {{"kind", "finished"},
-            {"worker", message.worker},
-            {"seconds", message.seconds},
-            {"waited_seconds", message.statistics.waited_seconds},
-            {"rows_pulled", message.statistics.rows_pulled},
-            {"rows_pushed", message.statistics.rows_pushed},
-            {"rows_eagerly_received", message.statistics.rows_eagerly_received},
-            {"rows_shipped_ahead", message.statistics.rows_shipped_ahead},
-            {"value_bound_waits", message.statistics.value_bound_waits},
-            {"value_bound_waited_seconds", message.statistics.value_bound_waited_seconds},
-            {"reads_by_lag", message.statistics.staleness.reads_by_lag}};
+    json object = {{"kind", "finished"},
+                   {"worker", message.worker},
+                   {"seconds", message.seconds},
+                   {"waited_seconds", message.statistics.waited_seconds},
+                   {"rows_pulled", message.statistics.rows_pulled},
+                   {"rows_pushed", message.statistics.rows_pushed},
+                   {"rows_eagerly_received", message.statistics.rows_eagerly_received},
+                   {"rows_shipped_ahead", message.statistics.rows_shipped_ahead},
+                   {"value_bound_waits", message.statistics.value_bound_waits},
+                   {"value_bound_waited_seconds", message.statistics.value_bound_waited_seconds},
+                   {"reads_by_lag", message.statistics.staleness.reads_by_lag}};
+    for (const RowCount& count : kDynamicRowCounts) object[count.name] = message.statistics.*count.value;
+    return object;
   }
   json operator()(const FailedMessage& message) const {
     return {{"kind", "failed"},
@@ -92,6 +94,8 @@ FinishedMessage finished(const json& object) {
   statistics.rows_shipped_ahead = whole_number<std::uint64_t>(object.at("rows_shipped_ahead"));
   statistics.value_bound_waits = whole_number<std::uint64_t>(object.at("value_bound_waits"));
   statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
+  for (const RowCount& count : kDynamicRowCounts)
+    statistics.*count.value = whole_number<std::uint64_t>(object.at(count.name));
   for (const json& reads : object.at("reads_by_lag")) {
     statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
   }

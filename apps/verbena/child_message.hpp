@@ -1,6 +1,7 @@
 // What a worker or server process says to whoever started it: one JSON object a line.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,6 +32,19 @@ struct SummaryMessage {
   std::string name;
   nlohmann::json value;
 };
+/// What a session counts of its dynamic tables, by its name in messages and metrics.
+struct RowCount {
+  const char* name;
+  std::uint64_t SessionStatistics::*value;
+};
+inline constexpr std::array<RowCount, 6> kDynamicRowCounts = {
+    {{"rows_pulled_locally", &SessionStatistics::rows_pulled_locally},
+     {"rows_pulled_remotely", &SessionStatistics::rows_pulled_remotely},
+     {"rows_pushed_locally", &SessionStatistics::rows_pushed_locally},
+     {"rows_pushed_remotely", &SessionStatistics::rows_pushed_remotely},
+     {"rows_localized", &SessionStatistics::rows_localized},
+     {"locations_asked", &SessionStatistics::locations_asked}}};
+
 /// A worker has trained to the end.
 struct FinishedMessage {
   std::uint32_t worker = 0;

@@ -11,6 +11,7 @@ nlohmann::json settings_json(const RunSettings& settings) {
           {"consistency", settings.consistency},
           {"transport", settings.transport},
           {"read_path", settings.read_path},
+          {"allocation", settings.allocation},
           {"servers", settings.servers},
           {"workers", settings.workers},
           {"threads", settings.threads},
@@ -46,22 +47,24 @@ nlohmann::json iteration_json(const IterationRecord& record) {
 
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record) {
   const FinishedMessage finished = record.finished.value_or(FinishedMessage{});
-  return {{"schema", kMetricsSchema},
-          {"kind", "worker"},
-          {"worker", rank},
-          {"items", record.items},
-          {"training_seconds", record.training_seconds},
-          {"session_seconds", finished.seconds},
-          {"throughput", record.throughput()},
-          {"waited_seconds", finished.statistics.waited_seconds},
-          {"share_waited", record.share_waited()},
-          {"rows_pulled", finished.statistics.rows_pulled},
-          {"rows_pushed", finished.statistics.rows_pushed},
-          {"rows_eagerly_received", finished.statistics.rows_eagerly_received},
-          {"rows_shipped_ahead", finished.statistics.rows_shipped_ahead},
-          {"value_bound_waits", finished.statistics.value_bound_waits},
-          {"value_bound_waited_seconds", finished.statistics.value_bound_waited_seconds},
-          {"reads_by_lag", finished.statistics.staleness.reads_by_lag}};
+  nlohmann::json worker = {{"schema", kMetricsSchema},
+                           {"kind", "worker"},
+                           {"worker", rank},
+                           {"items", record.items},
+                           {"training_seconds", record.training_seconds},
+                           {"session_seconds", finished.seconds},
+                           {"throughput", record.throughput()},
+                           {"waited_seconds", finished.statistics.waited_seconds},
+                           {"share_waited", record.share_waited()},
+                           {"rows_pulled", finished.statistics.rows_pulled},
+                           {"rows_pushed", finished.statistics.rows_pushed},
+                           {"rows_eagerly_received", finished.statistics.rows_eagerly_received},
+                           {"rows_shipped_ahead", finished.statistics.rows_shipped_ahead},
+                           {"value_bound_waits", finished.statistics.value_bound_waits},
+                           {"value_bound_waited_seconds", finished.statistics.value_bound_waited_seconds},
+                           {"reads_by_lag", finished.statistics.staleness.reads_by_lag}};
+  for (const RowCount& count : kDynamicRowCounts) worker[count.name] = finished.statistics.*count.value;
+  return worker;
 }
 
 absl::StatusOr<MetricsFile> MetricsFile::create(const std::string& path) {

@@ -102,6 +102,22 @@ StalenessHistogram RunRecord::staleness() const {
   return all;
 }
 
+std::uint64_t RunRecord::total(std::uint64_t SessionStatistics::*count) const {
+  std::uint64_t sum = 0;
+  for (const WorkerRecord& worker : workers_) {
+    if (worker.finished) sum += worker.finished->statistics.*count;
+  }
+  return sum;
+}
+
+std::optional<double> RunRecord::share_local() const {
+  const std::uint64_t near =
+      total(&SessionStatistics::rows_pulled_locally) + total(&SessionStatistics::rows_pushed_locally);
+  const std::uint64_t all = near + total(&SessionStatistics::rows_pulled_remotely) +
+                            total(&SessionStatistics::rows_pushed_remotely);
+  return all > 0 ? std::optional(static_cast<double>(near) / static_cast<double>(all)) : std::nullopt;
+}
+
 std::optional<double> RunRecord::mean_clock_differential() const {
   const StalenessHistogram all = staleness();
   const bool any = std::any_of(all.reads_by_lag.begin(), all.reads_by_lag.end(),

@@ -58,7 +58,12 @@ class RunRecord {
   [[nodiscard]] double throughput_per_worker() const;
   [[nodiscard]] double share_waited() const;  ///< mean over the workers
   [[nodiscard]] StalenessHistogram staleness() const;
-  /// Nothing if no row was read through a table.
+  /// Of all workers.
+  [[nodiscard]] std::uint64_t total(std::uint64_t SessionStatistics::*count) const;
+  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's node.
+  /// Nothing if there was none.
+  [[nodiscard]] std::optional<double> share_local() const;
+  /// Nothing if no row was read through a static table.
   [[nodiscard]] std::optional<double> mean_clock_differential() const;
 
  private:

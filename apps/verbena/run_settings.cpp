@@ -29,10 +29,14 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.consistency = "none";
   settings.transport = "none";
   settings.read_path = "none";
+  settings.allocation = "none";
   if (baseline) return settings;
   settings.consistency = consistency::to_string(*consistency::parse_model(job.consistency));
   settings.transport = job.transport.transport;
   settings.read_path = job.read_path;
+  // Applications without the option know no other.
+  const std::string allocation = options.value("--allocation");
+  settings.allocation = allocation.empty() ? kStaticAllocation : allocation;
   settings.servers = job.servers;
   settings.workers = job.workers;
   settings.threads = job.threads;

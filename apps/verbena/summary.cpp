@@ -21,6 +21,7 @@ std::string headline(const RunSettings& settings) {
   std::string text = fmt::format("{}, {}, {} × {}", settings.model, settings.consistency,
                                  counted(settings.servers, "server"), counted(settings.workers, "worker"));
   if (settings.threads > 1) text += fmt::format(" of {} threads", settings.threads);
+  if (settings.allocation != kStaticAllocation) text += fmt::format(", {}", settings.allocation);
   text += fmt::format(", {}", settings.transport);
   if (settings.budget_mb_per_s > 0) text += fmt::format(", budget: {} MB/s", settings.budget_mb_per_s);
   if (!settings.network.empty()) text += fmt::format(", network: {}", settings.network);
@@ -47,6 +48,8 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
   rows.emplace_back("mean clock differential",
                     differential ? fmt::format("{:.3f}", *differential) : std::string("no reads"));
   rows.emplace_back("share of time waited", format_share(record.share_waited()));
+  if (const std::optional<double> share = record.share_local())
+    rows.emplace_back("share of rows local", format_share(*share));
   return rows;
 }
 
@@ -94,6 +97,9 @@ nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record
   nlohmann::json& shares = summary["share_waited_by_worker"] = nlohmann::json::array();
   for (const WorkerRecord& worker : record.workers()) shares.push_back(worker.share_waited());
   summary["reads_by_lag"] = record.staleness().reads_by_lag;
+  for (const RowCount& count : kDynamicRowCounts) summary[count.name] = record.total(count.value);
+  const std::optional<double> share_local = record.share_local();
+  summary["share_local"] = share_local ? nlohmann::json(*share_local) : nlohmann::json();
   nlohmann::json& printed = summary["printed"] = nlohmann::json::object();
   for (const auto& [label, text] : summary_rows(settings, record, elapsed_seconds)) printed[label] = text;
   summary["model_summary"] = extra;

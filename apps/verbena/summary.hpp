@@ -14,6 +14,8 @@
 
 namespace verbena::apps {
 
+inline constexpr const char* kStaticAllocation = "static";
+
 /// How a run was made; constant during the run.
 struct RunSettings {
   std::string model;  ///< the application's name
@@ -23,6 +25,7 @@ struct RunSettings {
   std::string consistency;  ///< "none" for the plain loop
   std::string transport;    ///< "none" for the plain loop
   std::string read_path;
+  std::string allocation = kStaticAllocation;  ///< of the model's tables; "none" for the plain loop
   std::uint32_t servers = 0;
   std::uint32_t workers = 1;  ///< processes
   std::uint32_t threads = 1;  ///< workers in each of them

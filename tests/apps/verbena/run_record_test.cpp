@@ -62,6 +62,22 @@ TEST(RunRecordTest, ShareWaitedIsTheMeanAndStalenessTheSum) {
   EXPECT_DOUBLE_EQ(*record.mean_clock_differential(), -1.5);
 }
 
+TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
+  RunRecord record = two_workers();
+  FinishedMessage finished;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_FALSE(record.share_local().has_value()) << "no dynamic table";
+  finished.statistics.rows_pulled_locally = 20;
+  finished.statistics.rows_pulled_remotely = 2;
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.rows_pushed_locally = 40;
+  finished.statistics.rows_pushed_remotely = 16;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_EQ(record.total(&SessionStatistics::rows_pulled_locally), 40U);
+  EXPECT_DOUBLE_EQ(*record.share_local(), 80.0 / (80 + 4 + 16));
+}
+
 TEST(ChildMessageTest, ComesBackAsItWas) {
   IterationMessage sent = report(3, 7, 0.1, 1.0 / 3);
   sent.report.sums["bad"] = std::nan("");
@@ -72,6 +88,17 @@ TEST(ChildMessageTest, ComesBackAsItWas) {
   EXPECT_EQ(back.report.sums.at("error"), 1.0 / 3);
   EXPECT_TRUE(std::isnan(back.report.sums.at("bad")));
   EXPECT_TRUE(decode(encode(PrintMessage{"not \xff UTF-8"})).ok());
+}
+
+TEST(ChildMessageTest, RowCountsComeBackAsTheyWere) {
+  FinishedMessage sent;
+  std::uint64_t number = UINT64_MAX;
+  for (const RowCount& count : kDynamicRowCounts) sent.statistics.*count.value = number--;
+  const auto message = decode(encode(sent));
+  ASSERT_TRUE(message.ok()) << message.status();
+  const SessionStatistics& back = std::get<FinishedMessage>(*message).statistics;
+  for (const RowCount& count : kDynamicRowCounts)
+    EXPECT_EQ(back.*count.value, sent.statistics.*count.value) << count.name;
 }
 
 TEST(ChildMessageTest, RefusesWhatIsNoMessage) {
