@@ -77,6 +77,11 @@ class Application {
   /// read, output that can be written, memory that suffices. `workers` counts all, 1 for the plain loop.
   /// Errors are INVALID_ARGUMENT or NOT_FOUND with one clear line.
   virtual absl::Status check(std::uint32_t workers) = 0;
+  /// Likewise, and before that, but not for the plain loop: whether the application's tables can have this model with
+  /// the options that were given.
+  [[nodiscard]] virtual absl::Status check_consistency(const ConsistencyModel& /*consistency*/) const {
+    return absl::OkStatus();
+  }
 
   [[nodiscard]] virtual std::int64_t iterations() const = 0;
 

@@ -195,6 +195,12 @@ absl::Status check(const JobOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
+  if (baseline) return application.check(1);
+  absl::Status status = application.check_consistency(*consistency::parse_model(options.consistency));
+  return status.ok() ? application.check(options.total_workers()) : status;
+}
+
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
   const SessionOptions session;
   const std::uint64_t inboxes = std::uint64_t{servers_here} * options.total_workers() * session.inbox_bytes;

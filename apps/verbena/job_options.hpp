@@ -65,6 +65,9 @@ absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here,
 /// The same for a process started by hand, and whether it knows where the servers are.
 absl::Status check_by_hand(const JobOptions& options);
 
+/// Whether the application can do this job, or the plain loop. As Application::check().
+absl::Status check_application(Application& application, const JobOptions& options, bool baseline);
+
 /// "auto" resolved for processes started by hand: verbs where they were given addresses.
 TransportOptions decided_by_hand(const JobOptions& options);
 /// Of all servers, by rank, as given by hand. REQUIRES: check_by_hand().

@@ -23,7 +23,7 @@ absl::Status check_all(Application& application, const RunOptions& run) {
     if (output.empty()) continue;
     if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
   }
-  return application.check(run.baseline ? 1 : run.job.total_workers());
+  return check_application(application, run.job, run.baseline);
 }
 
 absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions& run,

@@ -29,7 +29,7 @@ absl::Status check(const WorkerOptions& options, Application& application) {
   if (absl::Status status = options.baseline ? check(child.job) : check_by_hand(child.job); !status.ok()) {
     return status;
   }
-  return application.check(options.baseline ? 1 : child.job.total_workers());
+  return check_application(application, child.job, options.baseline);
 }
 
 int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments) {
