@@ -3,9 +3,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <new>
 
+#include "apps/embedding/allocation.hpp"
+
 namespace verbena::apps {
+namespace {
+
+/// A move takes some messages to and fro, and goes on while mini-batches are trained.
+constexpr std::int64_t kLookaheadOfMoving = 4;
+constexpr std::int64_t kMostLookahead = 1'000;
+
+}  // namespace
 
 /// The only exception to be expected here is the end of memory.
 template <class Run>
@@ -17,13 +27,48 @@ absl::Status EmbeddingApplication::with_enough_memory(const Run& run) const {
   }
 }
 
+void EmbeddingApplication::add_fetch_options(CLI::App& command) {
+  add_allocation_option(command, allocation_);
+  command
+      .add_option(
+          "--lookahead", lookahead_,
+          fmt::format("mini-batches whose rows are asked for ahead; 0: each is pulled, trained and pushed "
+                      "before the next, one step at a time; 1: its rows are pulled while the one before "
+                      "it is trained; more: rows that move set out so much earlier. Default: 1, {} where "
+                      "rows move",
+                      kLookaheadOfMoving))
+      ->type_name("N");
+}
+
+absl::Status EmbeddingApplication::check_fetch_options() const {
+  const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
+  if (!allocation.ok()) return allocation.status();
+  const std::int64_t most = *allocation == RowAllocation::kStatic ? 1 : kMostLookahead;
+  if (!lookahead_ || (*lookahead_ >= 0 && *lookahead_ <= most)) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation_, *lookahead_));
+}
+
+FetchOptions EmbeddingApplication::fetch_options() const {
+  const RowAllocation allocation = *parse_row_allocation(allocation_);
+  const std::int64_t usual = allocation == RowAllocation::kStatic ? 1 : kLookaheadOfMoving;
+  return {.allocation = allocation, .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
+}
+
+absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& consistency) const {
+  const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
+  return allocation.ok() ? apps::check(*allocation, consistency) : allocation.status();
+}
+
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {
   if (absl::Status status = check_options(); !status.ok()) return status;
+  if (absl::Status status = check_fetch_options(); !status.ok()) return status;
   return with_enough_memory([&] { return check_data(workers); });
 }
 
 absl::Status EmbeddingApplication::run_worker(WorkerContext& context) const {
   if (absl::Status status = check_options(); !status.ok()) return status;
+  if (absl::Status status = check_fetch_options(); !status.ok()) return status;
   return with_enough_memory([&] { return train_as_worker(context); });
 }
 

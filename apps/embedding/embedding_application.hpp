@@ -1,25 +1,35 @@
 // What applications that train rows of numbers have in common.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "apps/application.hpp"
+#include "apps/embedding/row_store.hpp"
 
 namespace verbena::apps {
 
 class EmbeddingApplication : public Application {
  public:
   absl::Status check(std::uint32_t workers) final;
+  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final;
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
 
  protected:
+  /// --allocation and --lookahead.
+  void add_fetch_options(CLI::App& command);
+  /// REQUIRES: check_options().
+  [[nodiscard]] FetchOptions fetch_options() const;
   /// INVALID_ARGUMENT where tables and the like of so many bytes are more than this machine has; `what` needs them,
   /// `fewer` is expected instead.
   static absl::Status check_memory(double bytes, std::string_view what, std::string_view fewer);
 
  private:
   virtual absl::Status check_options() const = 0;
+  absl::Status check_fetch_options() const;
   /// REQUIRES: check_options(). See check().
   virtual absl::Status check_data(std::uint32_t workers) const = 0;
   /// As run_worker() and run_baseline(), the options checked.
@@ -30,6 +40,9 @@ class EmbeddingApplication : public Application {
 
   template <class Run>
   absl::Status with_enough_memory(const Run& run) const;
+
+  std::string allocation_ = "static";
+  std::optional<std::int64_t> lookahead_;
 };
 
 }  // namespace verbena::apps

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include "protocol/partition.hpp"
 
@@ -52,91 +53,128 @@ absl::Status LocalRows::read(std::size_t table, std::size_t numbers, float* to) 
   return absl::OkStatus();
 }
 
-FetchedRows::FetchedRows(Table<float>& table) : table_(table) {
-  for (Frame& frame : frames_) frame.places.resize(table.rows());
+std::vector<bool> wanted_by_others(std::span<const double> uses_by_others, std::size_t lookahead) {
+  const auto mini_batches = static_cast<double>(lookahead + 1);
+  std::vector<bool> wanted;
+  wanted.reserve(uses_by_others.size());
+  for (const double uses : uses_by_others) wanted.push_back(-std::expm1(-uses * mini_batches) > 0.5);
+  return wanted;
+}
+
+FetchedRows::FetchedRows(Table<float>& table, const FetchOptions& options)
+    : table_(table), options_(options), frames_(options.lookahead + 1) {
+  for (Places& places : places_) places.by_key.resize(table.rows());
 }
 
 void FetchedRows::begin() {
   assert(begun_ < frames_.size());
-  Frame& frame = frames_[(first_ + begun_) % frames_.size()];
-  for (const std::vector<Key>* const keys : {&frame.handed_over, &frame.pulled}) {
-    for (const Key key : *keys) frame.places[key] = 0;
-  }
-  frame.handed_over.clear();
-  frame.places_before.clear();
-  frame.pulled.clear();
-  frame.first_pulled = begun_ == 0 ? 0 : frames_[first_].keys();
+  Frame& begins = frame(begun_);
+  begins.keys.clear();
+  begins.places_before.clear();
+  begins.first_pulled = begun_ == 0 ? 0 : frame(begun_ - 1).keys.size();
   ++begun_;
+  newest_ = 1 - newest_;
+  Places& places = places_[newest_];
+  for (const Key key : places.keys) places.by_key[key] = 0;
+  places.keys.clear();
+  pulled_.clear();
 }
 
 std::uint32_t FetchedRows::place_of(std::uint32_t key) {
-  Frame& frame = frames_[(first_ + begun_ - 1) % frames_.size()];
-  std::uint32_t& place = frame.places[key];
+  Frame& newest = frame(begun_ - 1);
+  Places& places = places_[newest_];
+  std::uint32_t& place = places.by_key[key];
   if (place == 0) {
-    const std::uint32_t before = begun_ == 2 ? frames_[first_].places[key] : 0;
+    places.keys.push_back(key);
+    const std::uint32_t before = begun_ > 1 ? places_[1 - newest_].by_key[key] : 0;
     if (before != 0) {
-      frame.handed_over.push_back(key);
-      frame.places_before.push_back(before - 1);
-      place = static_cast<std::uint32_t>(frame.handed_over.size());
+      newest.keys.push_back(key);
+      newest.places_before.push_back(before - 1);
+      place = static_cast<std::uint32_t>(newest.keys.size());
     } else {
-      frame.pulled.push_back(key);
-      place = static_cast<std::uint32_t>(frame.end());
+      pulled_.push_back(key);
+      place = static_cast<std::uint32_t>(newest.first_pulled + pulled_.size());
     }
   }
   return place - 1;
 }
 
+absl::Status FetchedRows::end(std::int64_t /*clock*/) {
+  Frame& newest = frame(begun_ - 1);
+  newest.keys.insert(newest.keys.end(), pulled_.begin(), pulled_.end());
+  return options_.allocation == RowAllocation::kLocalize ? localize() : absl::OkStatus();
+}
+
+absl::Status FetchedRows::localize() {
+  if (!stay_.empty()) std::erase_if(pulled_, [&](Key key) { return stay_[key]; });
+  if (pulled_.empty()) return absl::OkStatus();
+  // Those that are handed over have been asked for. Nobody waits: a row that does not come in time is read where it is.
+  Pending localize = table_.localize(pulled_);
+  return localize.done() ? localize.wait() : absl::OkStatus();
+}
+
 void FetchedRows::fetch() {
-  Frame& frame = frames_[(first_ + begun_ - 1) % frames_.size()];
+  assert(fetched_ < begun_);
+  Frame& next = frame(fetched_++);
   const std::size_t width = table_.width();
-  if (frame.end() > frame.capacity) {
-    frame.capacity = frame.end() + frame.end() / 4;
-    frame.values = aligned_floats(frame.capacity * width);
+  const std::size_t end = next.first_pulled + next.pulled().size();
+  if (end > next.capacity) {
+    next.capacity = end + end / 4;
+    next.values = aligned_floats(next.capacity * width);
   }
-  frame.pull = table_.pull_async(
-      frame.pulled, std::span(frame.values.get() + frame.first_pulled * width, frame.pulled.size() * width));
+  next.pull = table_.pull_async(
+      next.pulled(), std::span(next.values.get() + next.first_pulled * width, next.pulled().size() * width));
 }
 
 absl::StatusOr<float*> FetchedRows::open() {
-  assert(begun_ > 0);
-  Frame& frame = frames_[first_];
+  assert(fetched_ > 0);
+  Frame& opens = frame(0);
   const std::size_t width = table_.width();
-  absl::Status status = frame.pull->wait();
-  frame.pull.reset();
+  absl::Status status = opens.pull->wait();
+  opens.pull.reset();
   if (!status.ok()) return status;
-  float* const values = frame.values.get();
-  const Frame& before = frames_[(first_ + 1) % frames_.size()];
-  for (std::size_t i = 0; i < frame.handed_over.size(); ++i) {
-    std::copy_n(before.values.get() + frame.places_before[i] * width, width, values + i * width);
+  float* const values = opens.values.get();
+  // It is closed, and nothing has begun in its place.
+  const Frame& before = frame(frames_.size() - 1);
+  for (std::size_t i = 0; i < opens.handed_over(); ++i) {
+    std::copy_n(before.values.get() + opens.places_before[i] * width, width, values + i * width);
   }
-  frame.opened.resize(frame.keys() * width);
-  const auto rest = std::copy_n(values, frame.handed_over.size() * width, frame.opened.begin());
-  std::copy_n(values + frame.first_pulled * width, frame.pulled.size() * width, rest);
+  opens.opened.resize(opens.keys.size() * width);
+  const auto rest = std::copy_n(values, opens.handed_over() * width, opens.opened.begin());
+  std::copy_n(values + opens.first_pulled * width, opens.pulled().size() * width, rest);
   return values;
 }
 
 absl::Status FetchedRows::close() {
-  Frame& frame = frames_[first_];
+  Frame& closes = frame(0);
   const std::size_t width = table_.width();
-  const auto push = [&](std::span<const Key> keys, const float* values, std::span<float> opened) {
-    for (std::size_t i = 0; i < opened.size(); ++i) opened[i] = values[i] - opened[i];
-    for (std::size_t row = 0; !shares_.empty() && row < keys.size(); ++row) {
-      for (float& number : opened.subspan(row * width, width)) number *= shares_[keys[row]];
-    }
-    return table_.push(keys, opened);
+  const float* const values = closes.values.get();
+  const auto subtract = [&](std::size_t row, const float* trained) {
+    float* const added = closes.opened.data() + row * width;
+    for (std::size_t i = 0; i < width; ++i) added[i] = trained[i] - added[i];
+    if (shares_.empty()) return;
+    const float share = shares_[closes.keys[row]];
+    for (std::size_t i = 0; i < width; ++i) added[i] *= share;
   };
+  for (std::size_t row = 0; row < closes.handed_over(); ++row) subtract(row, values + row * width);
+  for (std::size_t row = closes.handed_over(); row < closes.keys.size(); ++row)
+    subtract(row, values + (closes.first_pulled + row - closes.handed_over()) * width);
   first_ = (first_ + 1) % frames_.size();
   --begun_;
-  const std::span opened(frame.opened);
-  const std::size_t numbers = frame.handed_over.size() * width;
-  absl::Status status = push(frame.handed_over, frame.values.get(), opened.first(numbers));
-  if (!status.ok()) return status;
-  return push(frame.pulled, frame.values.get() + frame.first_pulled * width, opened.subspan(numbers));
+  --fetched_;
+  const std::span<const Key> keys(closes.keys);
+  if (options_.lookahead == 0) return table_.push(keys, closes.opened);
+  return table_.push_async(keys, closes.opened).wait();
 }
 
-TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown)
-    : session_(session), tables_(tables.begin(), tables.end()), open_(tables.size()), slowdown_(slowdown) {
-  for (Table<float>* const table : tables_) fetched_.emplace_back(*table);
+TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown,
+                     const FetchOptions& options)
+    : session_(session),
+      tables_(tables.begin(), tables.end()),
+      options_(options),
+      open_(tables.size()),
+      slowdown_(slowdown) {
+  for (Table<float>* const table : tables_) fetched_.emplace_back(*table, options_);
 }
 
 absl::Status TableRows::initialize(std::span<const RowSource> first) {
@@ -155,21 +193,33 @@ void TableRows::request(std::span<const NeededRows> needed) {
     FetchedRows& rows = fetched_[table];
     for (std::uint32_t& key : keys) key = rows.place_of(key);
   }
-  for (FetchedRows& rows : fetched_) rows.fetch();
+  for (FetchedRows& rows : fetched_)
+    request_status_.Update(rows.end(session_.current_clock() + static_cast<std::int64_t>(requested_)));
+  ++requested_;
+  // Those further ahead are still to be changed by the ones before.
+  const bool is_next = requested_ == (is_open_ ? 2 : 1);
+  for (FetchedRows& rows : fetched_) {
+    if (is_next) rows.fetch();
+  }
 }
 
 absl::StatusOr<std::span<float* const>> TableRows::open() {
+  if (!request_status_.ok()) return request_status_;
   for (std::size_t table = 0; table < tables_.size(); ++table) {
     const absl::StatusOr<float*> rows = fetched_[table].open();
     if (!rows.ok()) return rows.status();
     open_[table] = *rows;
+    if (requested_ > 1) fetched_[table].fetch();
   }
+  is_open_ = true;
   slowdown_.computing_begins();
   return std::span<float* const>(open_);
 }
 
 absl::Status TableRows::close(std::uint64_t items) {
   slowdown_.computing_ends(items);
+  is_open_ = false;
+  --requested_;
   for (FetchedRows& rows : fetched_) {
     if (absl::Status status = rows.close(); !status.ok()) return status;
   }

@@ -5,6 +5,7 @@
 #include <hwy/aligned_allocator.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/conditions/slowdown.hpp"
+#include "apps/embedding/allocation.hpp"
 #include "apps/embedding/row_source.hpp"
 #include "worker/table.hpp"
 
@@ -67,15 +69,30 @@ class LocalRows final : public RowStore {
   std::vector<float*> rows_;
 };
 
-/// The rows of one table that two mini-batches need: the one that is trained and the next.
+/// How the rows of tables come to a worker, and leave it.
+struct FetchOptions {
+  RowAllocation allocation = RowAllocation::kStatic;
+  /// Mini-batches whose rows are asked for ahead. 0: each is pulled, trained and pushed before the next is asked for. 1:
+  /// it is pulled while the one before it is trained, and what it has learnt leaves while the next one is. More, for
+  /// rows that move: they set out so many mini-batches before they are used.
+  std::size_t lookahead = 1;
+};
+
+/// By row, whether it is better left where it is than localized: on its way and until it is used, others are more
+/// likely than not to want it, too. `uses_by_others`: expected while one mini-batch is trained.
+std::vector<bool> wanted_by_others(std::span<const double> uses_by_others, std::size_t lookahead);
+
+/// The rows of one table that some mini-batches need: the one that is trained and those after it.
 class FetchedRows {
  public:
-  explicit FetchedRows(Table<float>& table);
+  FetchedRows(Table<float>& table, const FetchOptions& options);
 
   void begin();  ///< what a mini-batch needs
   /// Its place among the rows, which is the same for the same key.
   std::uint32_t place_of(std::uint32_t key);
-  /// Begins to pull them.
+  /// That is all. Lets rows that move set out; `clock` is the one in which the mini-batch will be trained.
+  absl::Status end(std::int64_t clock);
+  /// Begins to pull the rows of the first mini-batch that has none yet.
   void fetch();
   /// The rows of the mini-batch that began first, when they have come.
   absl::StatusOr<float*> open();
@@ -83,37 +100,52 @@ class FetchedRows {
   absl::Status close();
   /// See TableRows.
   void push_shares(std::vector<float> shares) { shares_ = std::move(shares); }
+  void leave_where_they_are(std::vector<bool> rows) { stay_ = std::move(rows); }
 
  private:
   /// First the rows that the mini-batch before has, too: as trained there, for they are not pushed yet when the others are
   /// pulled. Then, from a place that leaves room for as many as could be, those that are pulled.
   struct Frame {
-    std::vector<std::uint32_t> places;  ///< by key, + 1; 0: not needed
-    std::vector<Key> handed_over;
-    std::vector<std::uint32_t> places_before;  ///< of these
-    std::vector<Key> pulled;
-    std::size_t first_pulled = 0;  ///< place
+    std::vector<Key> keys;                     ///< the former, then the latter
+    std::vector<std::uint32_t> places_before;  ///< of the former
+    std::size_t first_pulled = 0;              ///< place
     hwy::AlignedFreeUniquePtr<float[]> values;
     std::size_t capacity = 0;     ///< of `values`, in rows
     std::vector<float> opened;    ///< `values` when they were opened, then what was added
     std::optional<Pending> pull;  ///< begun, and not opened yet
 
-    [[nodiscard]] std::size_t keys() const { return handed_over.size() + pulled.size(); }
-    [[nodiscard]] std::size_t end() const { return first_pulled + pulled.size(); }
+    [[nodiscard]] std::size_t handed_over() const { return places_before.size(); }
+    [[nodiscard]] std::span<const Key> pulled() const { return std::span(keys).subspan(handed_over()); }
+  };
+  /// Where the keys of a mini-batch are among its rows. Of no more than the newest two is that asked.
+  struct Places {
+    std::vector<std::uint32_t> by_key;  ///< + 1; 0: not needed
+    std::vector<Key> keys;
   };
 
+  [[nodiscard]] Frame& frame(std::size_t ahead) { return frames_[(first_ + ahead) % frames_.size()]; }
+  absl::Status localize();
+
   Table<float>& table_;
+  const FetchOptions options_;
   std::vector<float> shares_;  ///< empty: all 1
-  std::array<Frame, 2> frames_;
-  std::size_t first_ = 0;  ///< the frame to be opened next, or that is open
-  std::size_t begun_ = 0;  ///< frames in use, first_ first
+  std::vector<bool> stay_;     ///< by key; empty: none
+  std::vector<Frame> frames_;
+  std::size_t first_ = 0;    ///< the frame to be opened next, or that is open
+  std::size_t begun_ = 0;    ///< frames in use, first_ first
+  std::size_t fetched_ = 0;  ///< of these
+  std::array<Places, 2> places_;
+  std::size_t newest_ = 0;   ///< of places_
+  std::vector<Key> pulled_;  ///< of the newest frame, while it begins
 };
 
 /// Pulls the rows of a mini-batch while the one before it is trained; pushes the differences.
 class TableRows final : public RowStore {
  public:
-  /// What is done between open() and close() is what `slowdown` slows.
-  TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown);
+  /// What is done between open() and close() is what `slowdown` slows. With an allocation other than static the tables
+  /// are dynamic; with kIntent each mini-batch is a clock of the session.
+  TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown,
+            const FetchOptions& options = {});
 
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
   absl::Status initialize(std::span<const RowSource> first);
@@ -123,8 +155,12 @@ class TableRows final : public RowStore {
   void push_shares(std::size_t table, std::vector<float> shares) {
     fetched_[table].push_shares(std::move(shares));
   }
+  /// Rows that are not localized, by key: several nodes want them all the time.
+  void leave_where_they_are(std::size_t table, std::vector<bool> rows) {
+    fetched_[table].leave_where_they_are(std::move(rows));
+  }
 
-  [[nodiscard]] std::size_t lookahead() const override { return 1; }
+  [[nodiscard]] std::size_t lookahead() const override { return options_.lookahead; }
   void request(std::span<const NeededRows> needed) override;
   absl::StatusOr<std::span<float* const>> open() override;
   absl::Status close(std::uint64_t items) override;
@@ -135,8 +171,12 @@ class TableRows final : public RowStore {
  private:
   Session& session_;
   std::vector<Table<float>*> tables_;
+  const FetchOptions options_;
   std::deque<FetchedRows> fetched_;  ///< by table
   std::vector<float*> open_;         ///< likewise
+  std::size_t requested_ = 0;        ///< mini-batches that are not closed yet
+  bool is_open_ = false;
+  absl::Status request_status_;  ///< request() tells nobody
   Slowdown& slowdown_;
 };
 

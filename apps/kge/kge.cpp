@@ -37,6 +37,7 @@ constexpr std::int64_t kMaxBatch = 65'535;
 /// What one process needs of the input, ready for training.
 struct Job {
   KnowledgeGraph graph;
+  std::vector<std::uint32_t> workers;  ///< of each triple to be trained
   std::optional<Embeddings> loaded;
   TrainingData data;
 };
@@ -46,6 +47,14 @@ std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, s
   std::vector<Triple> result;
   for (std::size_t n = rank; n < triples.size(); n += workers) result.push_back(triples[n]);
   return result;
+}
+
+MiniBatches mini_batches(const TrainingOptions& options, const TrainingData& data) {
+  const std::int64_t draws = (options.batch + options.share_negatives - 1) / options.share_negatives;
+  return {.triples = static_cast<double>(options.batch),
+          .negatives = static_cast<double>(draws * 2 * options.negatives),
+          .entities = data.entities,
+          .relations = data.relations};
 }
 
 class KnowledgeGraphEmbedding final : public EmbeddingApplication {
@@ -140,10 +149,9 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
       fmt::format("the same for the relation's row; by default as --regularization, of rescal {:g} "
                   "of it",
                   kMatrixRegularization));
-  command
-      .add_option("--batch", training_.batch,
-                  "triples whose rows are pulled at a time; the next ones are pulled while these are trained")
+  command.add_option("--batch", training_.batch, "triples whose rows are pulled and trained at a time")
       ->capture_default_str();
+  add_fetch_options(command);
   command
       .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
                   "clocks in a pass over the triples; more: workers see earlier what others have learnt")
@@ -241,9 +249,10 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
   absl::StatusOr<KnowledgeGraph> graph = read_triples(
       data_, [&](double done, double total) { reporter.progress("reading triples", done, total); });
   if (!graph.ok()) return graph.status();
-  Job job{.graph = *std::move(graph), .loaded = std::nullopt, .data = {}};
+  Job job{.graph = *std::move(graph), .workers = {}, .loaded = std::nullopt, .data = {}};
   const std::size_t relations = job.graph.relation_names.size();
-  job.data = {.train = part_of(job.graph.train, relations, rank, workers, training_.seed),
+  job.workers = workers_of(job.graph.train, relations, workers);
+  job.data = {.train = part_of(job.graph.train, job.workers, rank, training_.seed),
               .valid = every(job.graph.valid, rank, workers),
               .test = every(job.graph.test, rank, workers),
               .entities = job.graph.entity_names.size(),
@@ -276,11 +285,13 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   Session& session = context.session;
   const absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
   if (!job.ok()) return job.status();
+  const FetchOptions fetch = fetch_options();
   const auto open = [&](const char* table, std::size_t rows, std::size_t width) {
     return session.table<float>({.name = table,
                                  .rows = rows,
                                  .width = static_cast<std::uint32_t>(width),
-                                 .consistency = context.consistency});
+                                 .consistency = context.consistency,
+                                 .allocation = table_allocation(fetch.allocation)});
   };
   const absl::StatusOr<Table<float>*> entities =
       open("kge.entities", job->data.entities, shape().entity_width());
@@ -288,10 +299,16 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   const absl::StatusOr<Table<float>*> relations =
       open("kge.relations", job->data.relations, shape().relation_width());
   if (!relations.ok()) return relations.status();
-  TableRows rows(session, std::array{*entities, *relations}, context.slowdown);
+  TableRows rows(session, std::array{*entities, *relations}, context.slowdown, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
 
   const TrainingOptions options = training();
+  if (fetch.allocation == RowAllocation::kLocalize) {
+    const UsesByOthers uses =
+        uses_by_others(job->graph.train, job->workers, session.rank(), mini_batches(options, job->data));
+    rows.leave_where_they_are(kEntityTable, wanted_by_others(uses.entities, fetch.lookahead));
+    rows.leave_where_they_are(kRelationTable, wanted_by_others(uses.relations, fetch.lookahead));
+  }
   std::vector<DataCursor> cursors = cursors_of_clocks(session, job->data.train.size(),
                                                       static_cast<std::size_t>(options.clocks_per_iteration),
                                                       static_cast<std::uint64_t>(options.batch));

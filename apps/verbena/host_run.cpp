@@ -68,6 +68,11 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
   run.job.transport = decided(run.job.transport, kShm);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
   if (absl::Status status = check_all(application, run); !status.ok()) return status;
+  if (application.iterations() == 0) {
+    // Nothing is trained: there is nothing to share out.
+    run.baseline = true;
+    run.job.servers = run.job.workers = run.job.threads = 1;
+  }
   if (absl::Status status = check_memory(run.job, run.job.servers, run.job.workers); !status.ok()) {
     return status;
   }

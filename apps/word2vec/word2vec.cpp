@@ -7,10 +7,12 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "absl/container/flat_hash_map.h"
 #include "apps/data/corpus.hpp"
@@ -20,6 +22,7 @@
 #include "apps/embedding/schedule.hpp"
 #include "apps/word2vec/merging.hpp"
 #include "apps/word2vec/trainer.hpp"
+#include "apps/word2vec/uses.hpp"
 #include "apps/word2vec/vectors.hpp"
 #include "worker/table.hpp"
 
@@ -120,6 +123,8 @@ class Word2Vec final : public EmbeddingApplication {
                                             const ReadProgress& progress = {}) const;
   absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   [[nodiscard]] std::array<RowSource, 2> first_rows(const Job& job) const;
+  double unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
+                      std::uint32_t workers) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
   absl::Status train_alone(BaselineContext& context) const override;
   absl::Status present(Job& job, RowStore& rows, Reporter& reporter) const;
@@ -165,10 +170,9 @@ void Word2Vec::add_options(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--learning-rate", training_.learning_rate, "at first; falls evenly to nearly 0")
       ->capture_default_str();
-  command
-      .add_option("--batch", training_.batch,
-                  "words whose rows are pulled at a time; the next ones are pulled while these are trained")
+  command.add_option("--batch", training_.batch, "words whose rows are pulled and trained at a time")
       ->capture_default_str();
+  add_fetch_options(command);
   command
       .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
                   "clocks in a pass over the text; more: workers see earlier what others have learnt")
@@ -347,30 +351,51 @@ std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
           RowSource{.rows = job.words.size(), .width = width, .make = output}};
 }
 
+/// Into how many parts an iteration falls within which workers do not see what the others learn.
+double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
+                              std::uint32_t workers) const {
+  const auto clocks = static_cast<double>(training_.clocks_per_iteration);
+  const bool by_mini_batch =
+      std::holds_alternative<Sequential>(consistency) || fetch.allocation == RowAllocation::kIntent;
+  if (!by_mini_batch) return clocks;
+  const auto words = std::accumulate(job.counts.begin(), job.counts.end(), 0.0);
+  // Rows may have been pulled while the mini-batch before was trained.
+  const double mini_batches_unseen = fetch.lookahead == 0 ? 1 : 2;
+  return std::max(words / workers / static_cast<double>(training_.batch) / mini_batches_unseen, clocks);
+}
+
 absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   if (only_shows()) return session.rank() == 0 ? show_loaded(context.reporter) : absl::OkStatus();
   absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
   if (!job.ok()) return job.status();
+  const FetchOptions fetch = fetch_options();
   const auto open = [&](const char* table) {
     return session.table<float>({.name = table,
                                  .rows = job->words.size(),
                                  .width = static_cast<std::uint32_t>(padded(dimension())),
-                                 .consistency = context.consistency});
+                                 .consistency = context.consistency,
+                                 .allocation = table_allocation(fetch.allocation)});
   };
   const absl::StatusOr<Table<float>*> inputs = open("word2vec.inputs");
   if (!inputs.ok()) return inputs.status();
   const absl::StatusOr<Table<float>*> outputs = open("word2vec.outputs");
   if (!outputs.ok()) return outputs.status();
-  TableRows rows(session, std::array{*inputs, *outputs}, context.slowdown);
+  TableRows rows(session, std::array{*inputs, *outputs}, context.slowdown, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
+  if (fetch.allocation == RowAllocation::kLocalize) {
+    const Uses uses = expected_uses(job->counts, job->subsampling, job->noise, windows(),
+                                    static_cast<double>(training_.batch) * (session.workers() - 1));
+    rows.leave_where_they_are(kInputTable, wanted_by_others(uses.inputs, fetch.lookahead));
+    rows.leave_where_they_are(kOutputTable, wanted_by_others(uses.outputs, fetch.lookahead));
+  }
   if (session.workers() > 1) {
-    PushedShares shares =
-        pushed_shares(job->counts, job->subsampling, job->noise,
-                      {.workers = session.workers(),
-                       .clocks_per_iteration = static_cast<double>(training_.clocks_per_iteration),
-                       .learning_rate = training_.learning_rate,
-                       .windows = windows()});
+    PushedShares shares = pushed_shares(
+        job->counts, job->subsampling, job->noise,
+        {.workers = session.workers(),
+         .clocks_per_iteration = unseen_parts(*job, context.consistency, fetch, session.workers()),
+         .learning_rate = training_.learning_rate,
+         .windows = windows()});
     rows.push_shares(kInputTable, std::move(shares.inputs));
     rows.push_shares(kOutputTable, std::move(shares.outputs));
   }

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using Rows = std::span<float* const>;
 
@@ -98,19 +102,26 @@ void expect_rows_to_be_trained(RowStore& store) {
   EXPECT_THAT(all(store, kSmall), ElementsAre(100, 101.5F));
 }
 
+ConsistencyModel model_of(RowAllocation allocation) {
+  if (allocation == RowAllocation::kStatic) return Bsp{};
+  return allocation == RowAllocation::kLocalize ? ConsistencyModel(Sequential{}) : ConsistencyModel(Asp{});
+}
+
 /// `run` with the rows in tables.
-absl::Status with_tables(Session& session, const std::function<void(TableRows&)>& run) {
+absl::Status with_tables(Session& session, const std::function<void(TableRows&)>& run,
+                         const FetchOptions& fetch = {}) {
   std::vector<Table<float>*> tables;
   for (const RowSource& source : first_rows()) {
     const auto table = session.table<float>({.name = std::to_string(tables.size()),
                                              .rows = source.rows,
                                              .width = static_cast<std::uint32_t>(source.width),
-                                             .consistency = Bsp{}});
+                                             .consistency = model_of(fetch.allocation),
+                                             .allocation = table_allocation(fetch.allocation)});
     if (!table.ok()) return table.status();
     tables.push_back(*table);
   }
   Slowdown none;
-  TableRows store(session, tables, none);
+  TableRows store(session, tables, none, fetch);
   if (absl::Status status = store.initialize(first_rows()); !status.ok()) return status;
   run(store);
   return absl::OkStatus();
@@ -128,6 +139,131 @@ TEST(RowStoreTest, RowsOfTablesAreHandedOver) {
         [&](Session& session) { return with_tables(session, expect_rows_to_be_trained); });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   }
+}
+
+TEST(RowStoreTest, RowsThatMoveAreHandedOver) {
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    const auto result =
+        verbena::testing::run_cluster({.servers = 2, .workers = 1, .read_path = path}, [&](Session& session) {
+          return with_tables(session, expect_rows_to_be_trained,
+                             {.allocation = RowAllocation::kLocalize, .lookahead = 1});
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+/// Each worker adds 1 to some rows in each of many mini-batches; `neighbours` have rows in common, and so have those that
+/// are `apart`.
+void add_to_rows(TableRows& store, std::size_t mini_batches) {
+  const auto keys_of = [](std::size_t n) {
+    return std::vector<std::uint32_t>{static_cast<std::uint32_t>(n % kLargeRows),
+                                      static_cast<std::uint32_t>(n / 2 % kLargeRows),
+                                      static_cast<std::uint32_t>((n + 5) % kLargeRows)};
+  };
+  std::deque<MiniBatch> requested;
+  std::size_t next = 0;
+  const auto request = [&](std::size_t count) {
+    while (next < mini_batches && requested.size() < count) {
+      requested.push_back(
+          {.some = keys_of(next), .more = {}, .of_small = {static_cast<std::uint32_t>(next % 2)}});
+      requested.back().request(store);
+      ++next;
+    }
+  };
+  for (std::size_t n = 0; n < mini_batches; ++n) {
+    request(std::max<std::size_t>(store.lookahead(), 1));
+    const absl::StatusOr<Rows> rows = store.open();
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    request(store.lookahead() + 1);
+    for (const std::uint32_t place : requested.front().some) large(*rows, place) += 1;
+    small(*rows, requested.front().of_small[0]) += 1;
+    requested.pop_front();
+    ASSERT_TRUE(store.close(1).ok());
+  }
+}
+
+TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
+  constexpr std::size_t kMiniBatches = 200;
+  for (const auto& [allocation, lookahead] :
+       std::vector<std::pair<RowAllocation, std::size_t>>{{RowAllocation::kStatic, 0},
+                                                          {RowAllocation::kStatic, 1},
+                                                          {RowAllocation::kLocalize, 0},
+                                                          {RowAllocation::kLocalize, 1},
+                                                          {RowAllocation::kLocalize, 2},
+                                                          {RowAllocation::kLocalize, 7}}) {
+    const FetchOptions fetch{.allocation = allocation, .lookahead = lookahead};
+    std::vector<SessionStatistics> statistics(3);
+    const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 3}, [&](Session& session) {
+      return with_tables(
+          session,
+          [&](TableRows& store) {
+            add_to_rows(store, kMiniBatches);
+            ASSERT_TRUE(store.clock().ok());
+            ASSERT_TRUE(store.barrier().ok());
+            std::vector<float> sums = all(store, kLarge);
+            for (std::size_t row = 0; row < sums.size(); ++row) sums[row] -= static_cast<float>(row);
+            // Three in each mini-batch; each row as often as any other.
+            EXPECT_THAT(sums, Each(3.0F * 3 * kMiniBatches / kLargeRows)) << lookahead;
+            EXPECT_THAT(all(store, kSmall),
+                        ElementsAre(100 + 3 * kMiniBatches / 2, 101 + 3 * kMiniBatches / 2));
+            ASSERT_TRUE(store.barrier().ok());
+            statistics[session.rank()] = session.statistics();
+          },
+          fetch);
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    // Workers 0 and 2 are of one node.
+    const bool moves = allocation == RowAllocation::kLocalize;
+    EXPECT_EQ(statistics[0].rows_localized + statistics[2].rows_localized > 0, moves);
+    EXPECT_EQ(statistics[1].rows_localized > 0, moves);
+  }
+}
+
+TEST(RowStoreTest, LargeTablesAreFilledAndReadPieceByPiece) {
+  constexpr std::size_t kRows = 5'000;  // of 1 KiB
+  constexpr std::uint32_t kWidth = 256;
+  const RowSource source = numbered(kRows, kWidth, 0);
+  const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 2}, [&](Session& session) {
+    const auto table =
+        session.table<float>({.name = "rows", .rows = kRows, .width = kWidth, .consistency = Bsp{}});
+    if (!table.ok()) return table.status();
+    Slowdown none;
+    TableRows store(session, std::array{*table}, none);
+    if (absl::Status status = store.initialize(std::array{source}); !status.ok()) return status;
+    std::vector<float> whole(kRows * kWidth);
+    if (absl::Status status = store.read(0, kWidth, whole.data()); !status.ok()) return status;
+    std::vector<float> expected(kWidth);
+    for (std::size_t row = 0; row < kRows; ++row) {
+      source.make(row, expected);
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
+                             whole.begin() + static_cast<std::ptrdiff_t>(row * kWidth)))
+          << row;
+    }
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(RowStoreTest, RowsAreWantedByOthersWhoAreLikelyToUseThemMeanwhile) {
+  const std::vector<double> uses = {0, 0.1, 0.2, 10};
+  EXPECT_THAT(wanted_by_others(uses, 0), ElementsAre(false, false, false, true));
+  EXPECT_THAT(wanted_by_others(uses, 4), ElementsAre(false, false, true, true));
+  EXPECT_THAT(wanted_by_others(uses, 9), ElementsAre(false, true, true, true));
+}
+
+TEST(RowStoreTest, RowsThatAreToStayDoNotMove) {
+  const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 1}, [&](Session& session) {
+    return with_tables(session,
+                       [&](TableRows& store) {
+                         store.leave_where_they_are(kLarge, std::vector<bool>(kLargeRows, true));
+                         store.leave_where_they_are(kSmall, {true, false});
+                         add_to_rows(store, 20);
+                         ASSERT_TRUE(store.barrier().ok());
+                         EXPECT_EQ(session.statistics().rows_localized, 1U) << "of the second server";
+                       },
+                       {.allocation = RowAllocation::kLocalize, .lookahead = 2});
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
 TEST(RowStoreTest, WhatWorkersTrainIsAddedUp) {

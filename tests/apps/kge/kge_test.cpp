@@ -158,6 +158,36 @@ TEST_F(KgeTest, TrainsUnderEveryModel) {
   }
 }
 
+TEST_F(KgeTest, LearnsWithRowsThatMove) {
+  // Of so few rows each mini-batch needs few, or all nodes want all rows all the time.
+  for (const std::string lookahead : {"0", "1", "3"}) {
+    const auto application = parsed({"--allocation", "localize", "--lookahead", lookahead, "--batch", "1",
+                                     "--negatives", "1", "--iterations", "60"});
+    ASSERT_TRUE(application->check_consistency(Sequential{}).ok());
+    ASSERT_TRUE(application->check(3).ok());
+    const auto found = JobTest::train(*application, {.consistency = Sequential{}, .workers = 3});
+    EXPECT_GT(found.at("test_mrr"), 0.3) << lookahead;
+    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
+    EXPECT_GT(statistics_[1].rows_localized, 0U);
+  }
+  // Without others, rows come once.
+  JobTest::train(*parsed({"--allocation", "localize"}), {.consistency = Sequential{}, .workers = 1});
+  EXPECT_EQ(statistics_[0].rows_localized, 32U) << "of the second server: 30 entities and 2 relations";
+}
+
+TEST_F(KgeTest, RowsMoveWhereTheModelLetsThem) {
+  const auto error = [&](const std::vector<std::string>& arguments, const ConsistencyModel& model) {
+    return std::string(parsed(arguments)->check_consistency(model).message());
+  };
+  EXPECT_EQ(error({}, Bsp{}), "");
+  EXPECT_EQ(error({"--allocation", "localize"}, Bsp{}),
+            "--allocation localize needs --consistency sequential, found bsp");
+  EXPECT_EQ(error({"--allocation", "intent"}, Sequential{}),
+            "--allocation intent needs --consistency asp, found sequential");
+  EXPECT_EQ(error({"--allocation", "wander"}, Bsp{}),
+            "--allocation: expected static, localize or intent, found wander");
+}
+
 TEST_F(KgeTest, EachWorkerTrainsItsRelations) {
   train(Bsp{}, 3, "model");
   double items = 0;
@@ -198,6 +228,8 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
+      {{"--lookahead", "2"}, "--lookahead: expected 0 to 1 with --allocation static, found 2"},
+      {{"--lookahead", "-1", "--allocation", "localize"}, "--lookahead: expected 0 to 1000 with"},
       {{"--output", path("missing/model")}, path("missing")},
       {{"--load", path("missing")}, path("missing.entities.tsv")},
   };

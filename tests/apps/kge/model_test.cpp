@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using verbena::testing::contents;
 using verbena::testing::write_file;
 
-class ModelTest : public ::testing::TestWithParam<Shape> {
+class ModelFixture : public ::testing::Test {
  protected:
   static Embeddings random_embeddings(const Shape& shape, std::uint64_t seed) {
     Embeddings embeddings(shape, 3, 2);
@@ -45,6 +45,8 @@ class ModelTest : public ::testing::TestWithParam<Shape> {
   std::string prefix_ = folder_.path("model");
 };
 
+class ModelTest : public ModelFixture, public ::testing::WithParamInterface<Shape> {};
+
 TEST_P(ModelTest, LoadsToTheBitWhatWasSaved) {
   Embeddings embeddings = random_embeddings(GetParam(), 1);
   embeddings.entity(1)[0] = 1e-40F;
@@ -61,6 +63,18 @@ TEST_P(ModelTest, LoadsToTheBitWhatWasSaved) {
             std::vector<float>(row.size() / 2));
   EXPECT_LE(contents(entities_path(prefix_)).size(), entities_file_bytes(GetParam(), 3));
   EXPECT_LE(contents(relations_path(prefix_)).size(), relations_file_bytes(GetParam(), 2));
+}
+
+class LargeModelTest : public ModelFixture {};
+
+TEST_F(LargeModelTest, RowsOfMegabytesAreSavedWhole) {
+  const Shape shape{Model::kRescal, 400};
+  const Embeddings embeddings = random_embeddings(shape, 1);
+  ASSERT_TRUE(save(prefix_, embeddings, names_).ok());
+  EXPECT_GT(contents(relations_path(prefix_)).size(), 3'000'000U) << "more than is written at once";
+  const absl::StatusOr<Embeddings> loaded = load(prefix_, shape, names_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  expect_equal(*loaded, embeddings);
 }
 
 TEST_P(ModelTest, FirstRowsAreSmallAndDifferent) {
@@ -81,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ModelTest,
                          ::testing::Values(Shape{Model::kComplEx, 6}, Shape{Model::kDistMult, 17},
                                            Shape{Model::kRescal, 3}));
 
-class ModelFilesTest : public ModelTest {
+class ModelFilesTest : public ModelFixture {
  protected:
   ModelFilesTest() {
     entities_ = {"a", "b", "c"};

@@ -21,9 +21,8 @@ std::vector<Triple> graph(const std::vector<std::uint32_t>& sizes) {
 std::vector<std::vector<Triple>> parts(const std::vector<Triple>& triples, std::size_t relations,
                                        std::uint32_t workers) {
   std::vector<std::vector<Triple>> all;
-  for (std::uint32_t rank = 0; rank < workers; ++rank) {
-    all.push_back(part_of(triples, relations, rank, workers, 1));
-  }
+  const std::vector<std::uint32_t> owners = workers_of(triples, relations, workers);
+  for (std::uint32_t rank = 0; rank < workers; ++rank) all.push_back(part_of(triples, owners, rank, 1));
   return all;
 }
 
@@ -74,10 +73,28 @@ TEST(PartitionTest, OnlyARelationLargerThanAShareIsCut) {
 
 TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
   const std::vector<Triple> triples = graph({100});
-  const std::vector<Triple> one = part_of(triples, 1, 0, 1, 1);
-  EXPECT_EQ(one, part_of(triples, 1, 0, 1, 1));
-  EXPECT_NE(one, part_of(triples, 1, 0, 1, 2));
+  const std::vector<std::uint32_t> workers(triples.size());
+  const std::vector<Triple> one = part_of(triples, workers, 0, 1);
+  EXPECT_EQ(one, part_of(triples, workers, 0, 1));
+  EXPECT_NE(one, part_of(triples, workers, 0, 2));
   EXPECT_NE(one, triples);
+}
+
+TEST(PartitionTest, UsesByOthersAreTheirs) {
+  // Entities 0 to 3, relations 0 and 1.
+  const std::vector<Triple> triples = {{0, 0, 1}, {0, 0, 2}, {0, 1, 3}, {0, 1, 3}, {1, 1, 3}, {2, 1, 3}};
+  const std::vector<std::uint32_t> workers = {0, 0, 1, 1, 1, 1};
+  const MiniBatches batches{.triples = 2, .negatives = 1, .entities = 4, .relations = 2};
+  const UsesByOthers first = uses_by_others(triples, workers, 0, batches);
+  // Half of the other's triples come in a mini-batch, and one of four entities is drawn.
+  EXPECT_THAT(first.entities, ::testing::ElementsAre(1.25, 0.75, 0.75, 2.25));
+  EXPECT_THAT(first.relations, ::testing::ElementsAre(0, 2));
+  const UsesByOthers second = uses_by_others(triples, workers, 1, batches);
+  EXPECT_THAT(second.entities, ::testing::ElementsAre(2.25, 1.25, 1.25, 0.25));
+  const UsesByOthers third = uses_by_others(triples, workers, 2, batches);
+  EXPECT_THAT(third.relations, ::testing::ElementsAre(2, 2));
+  const std::vector<std::uint32_t> alone(triples.size());
+  EXPECT_THAT(uses_by_others(triples, alone, 0, batches).entities, ::testing::Each(0));
 }
 
 }  // namespace

@@ -250,6 +250,20 @@ TEST_F(Word2VecTest, TrainsUnderEveryModel) {
   }
 }
 
+TEST_F(Word2VecTest, LearnsWithRowsThatMove) {
+  // Of so few words each mini-batch needs few, or all nodes want all rows all the time.
+  for (const std::string lookahead : {"0", "1"}) {
+    const auto application =
+        parsed({"--allocation", "localize", "--lookahead", lookahead, "--batch", "4", "--negatives", "1"});
+    ASSERT_TRUE(application->check_consistency(Sequential{}).ok());
+    ASSERT_TRUE(application->check(3).ok());
+    const auto found = JobTest::train(*application, {.consistency = Sequential{}, .workers = 3});
+    EXPECT_GT(found.at("held_out_mrr"), 0.2) << lookahead;
+    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
+    EXPECT_GT(statistics_[1].rows_localized, 0U);
+  }
+}
+
 TEST_F(Word2VecTest, EachWorkerTrainsItsDocuments) {
   train(Bsp{}, 3, "model", ReadPath::kAuto, {"--held-out", "0"});
   double items = 0;
@@ -308,6 +322,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
       {{"--held-out", "1"}, "--held-out: expected 0 or more and less than 1, found 1"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
+      {{"--lookahead", "2"}, "--lookahead: expected 0 to 1 with --allocation static, found 2"},
       {{"--top-words", "-1"}, "--top-words: expected 0 or more, found -1"},
       {{"--neighbours", "a0,whale"},
        "--neighbours: expected words of the vocabulary, separated by commas, found \"whale\""},
