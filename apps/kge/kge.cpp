@@ -315,8 +315,8 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   const KnownAnswers known(job->graph);
   absl::Status status = Trainer(options, shape(), job->data, known, rows, 1, std::move(cursors))
                             .run(context.reporter, context.stop);
-  if (!status.ok() || output_.empty()) return status;
-  if (status = session.barrier(); !status.ok() || session.rank() != 0) return status;
+  // Its last evaluation has waited until all have trained.
+  if (!status.ok() || output_.empty() || session.rank() != 0) return status;
   return save_rows(*job, rows);
 }
 

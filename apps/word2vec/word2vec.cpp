@@ -406,8 +406,8 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   const WindowMaker maker(job->subsampling, job->noise, windows());
   absl::Status status =
       Trainer(training_, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);
-  if (!status.ok()) return status;
-  if (status = session.barrier(); !status.ok() || session.rank() != 0) return status;
+  // Its last evaluation has waited until all have trained.
+  if (!status.ok() || session.rank() != 0) return status;
   return present(*job, rows, context.reporter);
 }
 
