@@ -72,6 +72,15 @@ std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32
   return (start + static_cast<std::size_t>(clock % blocks)) % blocks;
 }
 
+Turns turns(std::uint32_t workers, std::size_t blocks) {
+  assert(workers > 0 && blocks >= workers);
+  // So many clocks after one worker another is at the same block. At clock c all have finished those before
+  // c − clocks_ahead; the next block's last visit was at c + 1 − apart.
+  const std::size_t apart = blocks / workers;
+  if (apart < 2) return {};
+  return {.clocks_ahead = static_cast<std::uint32_t>(apart - 2), .next_is_free = true};
+}
+
 TileLimits cache_sized(std::size_t padded_rank) {
   const std::size_t rows = std::max<std::size_t>(1, kCacheShareBytes / (padded_rank * sizeof(float)));
   return {.item_rows = rows, .user_rows = rows};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/data/ratings.hpp"
+#include "protocol/partition.hpp"
 
 namespace verbena::apps::mf {
 
@@ -30,6 +31,16 @@ ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::si
 /// blocks than workers, some workers are at the same block.
 std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
                             std::size_t blocks);
+
+/// How workers that train blocks in place keep out of each other's way (DSGD: Gemulla et al., KDD'11).
+struct Turns {
+  /// A worker may be so many clocks ahead of the slowest: then whoever had its block before has finished with it.
+  std::uint32_t clocks_ahead = 0;
+  /// When a worker begins a block, its next one is nobody's any more.
+  bool next_is_free = false;
+};
+/// REQUIRES: blocks ≥ workers.
+Turns turns(std::uint32_t workers, std::size_t blocks);
 
 struct TileLimits {
   std::size_t item_rows;  ///< a slice
@@ -61,6 +72,12 @@ struct RatingBlocks {
     const std::vector<Slice>& slices = blocks[block];
     return slices.empty() ? Tile{0, 0}
                           : Tile{slices.front().tiles.front().begin, slices.back().tiles.back().end};
+  }
+  /// Its item rows, from the first to the last that have ratings.
+  [[nodiscard]] protocol::KeyRange rows(std::size_t block) const {
+    const std::vector<Slice>& slices = blocks[block];
+    return slices.empty() ? protocol::KeyRange{}
+                          : protocol::KeyRange{slices.front().first_row, slices.back().last_row};
   }
   [[nodiscard]] std::span<const Rating> of(const Tile& tile) const {
     return std::span(ratings).subspan(tile.begin, tile.end - tile.begin);

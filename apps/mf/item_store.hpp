@@ -2,21 +2,36 @@
 // parameter server for a worker.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/conditions/slowdown.hpp"
+#include "apps/embedding/row_store.hpp"
+#include "apps/mf/blocks.hpp"
 #include "apps/mf/model.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps::mf {
 
+/// A block that this worker will train: its rows, and how many of the session's clocks from now.
+struct UpcomingBlock {
+  KeyRange rows;
+  std::int64_t clocks = 0;
+};
+/// The block after so many others; 0: the one that begins. Without rows after the last one.
+using Upcoming = absl::FunctionRef<UpcomingBlock(std::size_t ahead)>;
+
 class ItemStore {
  public:
   virtual ~ItemStore() = default;
+  /// A block is trained from now on until clock().
+  virtual absl::Status block_begins(Upcoming /*upcoming*/) { return absl::OkStatus(); }
   /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
   /// Adds what was trained since open() of the same rows: so many ratings since mini_batch_begins() or open(),
@@ -46,7 +61,7 @@ class LocalItems final : public ItemStore {
 };
 
 /// Copies a slice at a time: one pull, training on the copy, one push of the difference.
-class TableItems final : public ItemStore {
+class TableItems : public ItemStore {
  public:
   /// `slice_rows` is the largest last − first that will be asked for. What is done of a mini-batch while a slice is
   /// open is what `slowdown` slows, mini-batch by mini-batch: a slow worker is slow all over the clock.
@@ -61,6 +76,9 @@ class TableItems final : public ItemStore {
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 
+ protected:
+  [[nodiscard]] Table<float>& table() { return table_; }
+
  private:
   Session& session_;
   Table<float>& table_;
@@ -68,6 +86,48 @@ class TableItems final : public ItemStore {
   Slowdown& slowdown_;
   std::vector<float> packed_;  // as pulled
   KeyRange range_;
+};
+
+/// From now on clock() keeps this worker's turns; all workers call it together.
+absl::Status keep_turns(Session& session, const Turns& turns);
+
+/// The rows of a dynamic table, block by block on this worker's node: REQUIRES keep_turns().
+class LocalizedItems final : public TableItems {
+ public:
+  /// `ahead`: the next block comes while this one is trained. REQUIRES: then it is free.
+  LocalizedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
+                 Slowdown& slowdown, bool ahead)
+      : TableItems(session, table, format, slice_rows, slowdown), ahead_(ahead) {}
+  absl::Status block_begins(Upcoming upcoming) override;
+
+ private:
+  const bool ahead_;
+  std::optional<Pending> coming_;  ///< the next block, if it was asked for
+};
+
+/// Ratings and the rows that they need, which are fetched together.
+struct MiniBatch {
+  std::vector<Rating> ratings;        ///< Rating::item: once requested, an index into `places`
+  std::vector<std::uint32_t> places;  ///< of the rows in the store
+};
+
+/// What any parameter server offers: the rows of a mini-batch are pulled, trained and pushed.
+class MiniBatchItems {
+ public:
+  /// `ratings`: of a mini-batch at most. `ahead`: one may be requested while the one before is open.
+  MiniBatchItems(RowStore& rows, std::size_t items, const RowFormat& format, std::size_t ratings, bool ahead)
+      : store_(rows), rows_(std::min(ratings, items), format), index_of_item_(items), ahead_(ahead) {}
+  [[nodiscard]] bool ahead() const { return ahead_; }
+  void request(MiniBatch& batch);
+  absl::StatusOr<Rows> open(const MiniBatch& batch);
+  absl::Status close(const MiniBatch& batch);
+
+ private:
+  RowStore& store_;
+  FactorRows rows_;
+  std::vector<std::uint32_t> index_of_item_;  ///< + 1; all 0 between two calls
+  const bool ahead_;
+  float* packed_ = nullptr;  ///< of the open one
 };
 
 }  // namespace verbena::apps::mf

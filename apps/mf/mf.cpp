@@ -1,17 +1,20 @@
 #include "apps/mf/mf.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <variant>
 
 #include "apps/data/output_file.hpp"
 #include "apps/data/ratings.hpp"
+#include "apps/embedding/allocation.hpp"
+#include "apps/embedding/embedding_application.hpp"
+#include "apps/embedding/row_store.hpp"
 #include "apps/mf/trainer.hpp"
 #include "protocol/partition.hpp"
 #include "worker/table.hpp"
@@ -22,7 +25,10 @@ namespace {
 using namespace mf;
 
 constexpr std::int64_t kMaxRank = 65'535;
+constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::size_t kRowsAtOnce = 4096;
+/// Where rows move: while a worker trains one, the next one comes, and the others need not be at the same clock.
+constexpr std::size_t kBlocksAWorker = 3;
 
 /// What one process needs of the input, ready for training.
 struct Job {
@@ -95,28 +101,17 @@ absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint3
 
 /// A clock is a block, so that each has a cursor: what a worker has not trained of a block, it trains first when
 /// the block's turn comes again.
-std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, Session& session) {
+std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, std::int64_t batch, Session& session) {
   std::vector<DataCursor> cursors;
   for (std::size_t block = 0; block < ratings.blocks.size(); ++block) {
     const Tile whole = ratings.whole(block);
-    cursors.emplace_back(
-        session, DataCursor::Options{.examples = whole.end - whole.begin, .mini_batch = Trainer::kMiniBatch});
+    cursors.emplace_back(session, DataCursor::Options{.examples = whole.end - whole.begin,
+                                                      .mini_batch = static_cast<std::uint64_t>(batch)});
   }
   return cursors;
 }
 
-/// Memory is the first thing to run out: with too many rows the machine would swap, not fail.
-absl::Status check_memory(double bytes) {
-  const double available =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes <= available) return absl::OkStatus();
-  constexpr double kGiB = 1 << 30;
-  return absl::InvalidArgumentError(fmt::format(
-      "this model and data need about {:.1f} GiB, the machine has {:.1f} GiB: expected a smaller --rank",
-      bytes / kGiB, available / kGiB));
-}
-
-class MatrixFactorization final : public Application {
+class MatrixFactorization final : public EmbeddingApplication {
  public:
   [[nodiscard]] std::string_view name() const override { return "mf"; }
   [[nodiscard]] std::string_view description() const override {
@@ -129,24 +124,27 @@ class MatrixFactorization final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
-  absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
-  absl::Status run_worker(WorkerContext& context) const override;
-  absl::Status run_baseline(BaselineContext& context) const override;
 
  private:
   [[nodiscard]] RowFormat format() const {
     return {.rank = static_cast<std::size_t>(rank_), .biases = !no_biases_};
   }
-  absl::Status check_options() const;
-  absl::Status check_data(std::uint32_t workers) const;
+  [[nodiscard]] std::string_view needs_less_memory() const override {
+    return "a smaller --rank or fewer ratings";
+  }
+  absl::Status check_options() const override;
+  absl::Status check_data(std::uint32_t workers) const override;
+  absl::Status check_blocks(std::uint32_t workers) const;
   [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
   [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t staleness) const;
   absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, std::uint32_t staleness,
                            Reporter& reporter) const;
-  absl::Status train_as_worker(WorkerContext& context) const;
-  absl::Status train_alone(BaselineContext& context) const;
+  absl::Status train_as_worker(WorkerContext& context) const override;
+  absl::Status train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
+                              Table<float>& items) const;
+  absl::Status train_alone(BaselineContext& context) const override;
   absl::Status save_from_tables(Session& session, const ConsistencyModel& consistency, const Job& job,
                                 const FactorRows& users, Table<float>& items) const;
   absl::Status save_local(const Job& job, const FactorRows& users, const FactorRows& items) const;
@@ -179,9 +177,18 @@ void MatrixFactorization::add_options(CLI::App& command) {
       .add_option(
           "--clocks-per-iteration", clocks_per_iteration_,
           "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
-          "a worker trains another one; 0: workers x (staleness + 1). With fewer than workers, some "
+          "a worker trains another one; 0: workers x (staleness + 1), or workers x 3 where rows move. With "
+          "fewer "
+          "than workers, some "
           "train the same items at a time and what they learn is added up: that needs a smaller "
           "--learning-rate")
+      ->capture_default_str();
+  add_fetch_options(command);
+  command
+      .add_option(
+          "--batch", training_.batch,
+          "ratings between two looks at the connections; with --consistency sequential and --allocation "
+          "static their items' rows are pulled together, the next ones while these are trained")
       ->capture_default_str();
   command.add_option("--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
       ->capture_default_str();
@@ -215,6 +222,9 @@ absl::Status MatrixFactorization::check_options() const {
   if (!(test_fraction_ >= 0 && test_fraction_ < 1)) {
     return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction_);
   }
+  if (training_.batch < 1 || training_.batch > kMaxBatch) {
+    return invalid(fmt::format("--batch: expected 1 to {}", kMaxBatch), training_.batch);
+  }
   if (training_.evaluate_every < 1) {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
@@ -230,6 +240,7 @@ RatingsOptions MatrixFactorization::ratings_options(std::uint32_t part, std::uin
 }
 
 absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
+  if (absl::Status status = check_blocks(workers); !status.ok()) return status;
   const absl::StatusOr<Ratings> ratings = read_ratings(ratings_options(1, 1));
   if (!ratings.ok()) return ratings.status();
   if (test_fraction_ > 0 && ratings->total_test == 0) {
@@ -245,7 +256,8 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
   // Ratings are held twice while they are sorted; a worker may cache and buffer every row of a table.
   const double bytes = static_cast<double>(ratings->total_train + ratings->total_test) * 2 * sizeof(Rating) +
                        users * row_bytes + table_bytes + 2 * workers * row_bytes * items;
-  if (absl::Status status = check_memory(bytes); !status.ok()) return status;
+  absl::Status enough = check_memory(bytes, "this model and data need", "a smaller --rank");
+  if (!enough.ok()) return enough;
   if (output_.empty()) return absl::OkStatus();
   const std::pair<std::string, std::size_t> files[] = {{users_path(output_), ratings->user_names.size()},
                                                        {items_path(output_), ratings->item_names.size()}};
@@ -255,11 +267,6 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status MatrixFactorization::check(std::uint32_t workers) {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return check_data(workers);
 }
 
 std::map<std::string, double> MatrixFactorization::objectives(
@@ -275,9 +282,20 @@ std::map<std::string, double> MatrixFactorization::objectives(
   return result;
 }
 
+absl::Status MatrixFactorization::check_blocks(std::uint32_t workers) const {
+  const bool moves = fetch_options().allocation != RowAllocation::kStatic;
+  if (!moves || clocks_per_iteration_ == 0 || clocks_per_iteration_ >= workers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--clocks-per-iteration: where rows move, expected a block of items for each of the {} "
+                  "workers, found {}",
+                  workers, clocks_per_iteration_));
+}
+
 std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t staleness) const {
   if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
-  return workers == 1 ? 1 : std::size_t{workers} * (staleness + 1);
+  if (workers == 1) return 1;
+  return workers *
+         (fetch_options().allocation == RowAllocation::kStatic ? std::size_t{staleness} + 1 : kBlocksAWorker);
 }
 
 absl::StatusOr<Job> MatrixFactorization::load(std::uint32_t rank, std::uint32_t workers,
@@ -322,7 +340,8 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
       session.table<float>({.name = "mf.items",
                             .rows = items,
                             .width = static_cast<std::uint32_t>(format.width()),
-                            .consistency = context.consistency});
+                            .consistency = context.consistency,
+                            .allocation = table_allocation(fetch_options().allocation)});
   if (!table.ok()) return table.status();
   absl::Status status = for_initial_items(
       format, training_.seed, job->layout,
@@ -333,13 +352,37 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
 
   FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), session.rank(),
                                    session.workers());
-  TableItems store(session, **table, format, std::min(items, cache_sized(padded(format.rank)).item_rows),
-                   context.slowdown);
-  const double squared_unit = job->scale.deviation * job->scale.deviation;
-  status = Trainer(training_, job->data, users, store, squared_unit, cursors_of(job->data.train, session))
-               .run(context.reporter, context.stop);
+  status = train_in_table(context, *job, users, **table);
   if (!status.ok() || output_.empty()) return status;
   return save_from_tables(session, context.consistency, *job, users, **table);
+}
+
+absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
+                                                 Table<float>& items) const {
+  Session& session = context.session;
+  const RowFormat format = this->format();
+  const std::size_t slice_rows =
+      std::min<std::size_t>(items.rows(), cache_sized(padded(format.rank)).item_rows);
+  const double squared_unit = job.scale.deviation * job.scale.deviation;
+  const auto train = [&](ItemStore& store, MiniBatchItems* mini_batches = nullptr) {
+    return Trainer(training_, job.data, users, store, squared_unit,
+                   cursors_of(job.data.train, training_.batch, session), mini_batches)
+        .run(context.reporter, context.stop);
+  };
+  const FetchOptions fetch = fetch_options();
+  const bool ahead = fetch.lookahead > 0;
+  if (fetch.allocation == RowAllocation::kLocalize) {
+    const Turns turns = mf::turns(session.workers(), job.layout.blocks());
+    if (absl::Status status = keep_turns(session, turns); !status.ok()) return status;
+    LocalizedItems store(session, items, format, slice_rows, context.slowdown, ahead && turns.next_is_free);
+    return train(store);
+  }
+  TableItems store(session, items, format, slice_rows, context.slowdown);
+  if (!std::holds_alternative<Sequential>(context.consistency)) return train(store);
+  // Without clocks that say how fresh a row is, each mini-batch has its own.
+  TableRows rows(session, std::array{&items}, context.slowdown, fetch);
+  MiniBatchItems mini_batches(rows, items.rows(), format, static_cast<std::size_t>(training_.batch), ahead);
+  return train(store, &mini_batches);
 }
 
 absl::Status MatrixFactorization::save_from_tables(Session& session, const ConsistencyModel& consistency,
@@ -400,26 +443,6 @@ absl::Status MatrixFactorization::save_local(const Job& job, const FactorRows& u
         }
         return absl::OkStatus();
       });
-}
-
-/// The only exception to be expected here is the end of memory.
-template <class Run>
-absl::Status with_enough_memory(const Run& run) {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory: expected a smaller --rank or fewer ratings");
-  }
-}
-
-absl::Status MatrixFactorization::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_as_worker(context); });
-}
-
-absl::Status MatrixFactorization::run_baseline(BaselineContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_alone(context); });
 }
 
 }  // namespace

@@ -8,9 +8,15 @@
 #include <utility>
 
 namespace verbena::apps::mf {
+namespace {
+
+constexpr std::int64_t kClocksOfEvaluation = 2;  // its barriers
+
+}  // namespace
 
 Trainer::Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users,
-                 ItemStore& items, double squared_unit, std::vector<DataCursor> cursors)
+                 ItemStore& items, double squared_unit, std::vector<DataCursor> cursors,
+                 MiniBatchItems* mini_batches)
     : options_(options),
       shape_(users.format().shape()),
       data_(data),
@@ -18,6 +24,7 @@ Trainer::Trainer(const TrainingOptions& options, const TrainingData& data, Facto
       items_(items),
       squared_unit_(squared_unit),
       cursors_(std::move(cursors)),
+      mini_batches_(mini_batches),
       tiles_(data.train.blocks.size()) {
   for (std::size_t block = 0; block < tiles_.size(); ++block) {
     for (const Slice& slice : data.train.blocks[block]) {
@@ -44,13 +51,17 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t clock = 0; clock < blocks; ++clock) {
     const std::size_t block = scheduled_block(clock, data_.rank, data_.workers, blocks);
-    const absl::StatusOr<std::uint64_t> trained = train_block(block, step, stop);
+    absl::Status status =
+        items_.block_begins([&](std::size_t ahead) { return upcoming(iteration, clock + ahead, ahead); });
+    if (!status.ok()) return status;
+    const absl::StatusOr<std::uint64_t> trained =
+        mini_batches_ == nullptr ? train_block(block, step, stop) : train_mini_batches(block, step, stop);
     if (!trained.ok()) return trained.status();
     report.items += static_cast<double>(*trained);
-    if (absl::Status status = items_.clock(); !status.ok()) return status;
+    if (status = items_.clock(); !status.ok()) return status;
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (iteration % options_.evaluate_every == 0 || iteration == options_.iterations) {
+  if (is_evaluated(iteration)) {
     if (absl::Status status = evaluate(report.sums); !status.ok()) return status;
     if (!std::isfinite(report.sums[kTrainSquaredError]) || !std::isfinite(report.sums[kTestSquaredError])) {
       return absl::InvalidArgumentError(
@@ -60,6 +71,21 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   }
   reporter.iteration(report);
   return absl::OkStatus();
+}
+
+bool Trainer::is_evaluated(std::int64_t iteration) const {
+  return iteration % options_.evaluate_every == 0 || iteration == options_.iterations;
+}
+
+UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const {
+  const std::size_t blocks = data_.train.blocks.size();
+  UpcomingBlock block{.rows = {}, .clocks = static_cast<std::int64_t>(ahead)};
+  for (; clock >= blocks; clock -= blocks, ++iteration) {
+    if (is_evaluated(iteration)) block.clocks += kClocksOfEvaluation;
+  }
+  if (iteration > options_.iterations) return {};
+  block.rows = data_.train.rows(scheduled_block(clock, data_.rank, data_.workers, blocks));
+  return block;
 }
 
 absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step& step,
@@ -83,23 +109,73 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step
 absl::StatusOr<ExampleRange> Trainer::next_batch(std::size_t block, std::uint64_t trained) {
   if (!cursors_.empty()) return cursors_[block].next();
   const Tile whole = data_.train.whole(block);
-  return ExampleRange{trained, std::min<std::uint64_t>(trained + kMiniBatch, whole.end - whole.begin)};
+  return ExampleRange{trained, std::min<std::uint64_t>(trained + static_cast<std::uint64_t>(options_.batch),
+                                                       whole.end - whole.begin)};
 }
 
-/// A slice stays open from one mini-batch to the next: it is pulled and pushed once.
-absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, const Step& step) {
+template <class Use>
+absl::Status Trainer::for_parts(std::size_t block, const ExampleRange& batch, const Use& use) const {
   const std::size_t start = data_.train.whole(block).begin;
   const Tile wanted{start + batch.first, start + batch.last};
   const std::vector<PlacedTile>& tiles = tiles_[block];
   auto place = std::partition_point(tiles.begin(), tiles.end(),
                                     [&](const PlacedTile& one) { return one.tile.end <= wanted.begin; });
   for (; place != tiles.end() && place->tile.begin < wanted.end; ++place) {
-    if (absl::Status status = open(place->slice); !status.ok()) return status;
     const Tile part{std::max(place->tile.begin, wanted.begin), std::min(place->tile.end, wanted.end)};
-    train(data_.train.of(part), users_.rows(), open_items_, shape_, step);
-    trained_since_ += part.end - part.begin;
+    if (absl::Status status = use(*place->slice, part); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+/// A slice stays open from one mini-batch to the next: it is pulled and pushed once.
+absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, const Step& step) {
+  return for_parts(block, batch, [&](const Slice& slice, const Tile& part) {
+    if (absl::Status status = open(&slice); !status.ok()) return status;
+    train(data_.train.of(part), users_.rows(), open_items_, shape_, step);
+    trained_since_ += part.end - part.begin;
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::uint64_t> Trainer::train_mini_batches(std::size_t block, const Step& step,
+                                                          const std::atomic<bool>& stop) {
+  std::uint64_t taken = 0;
+  const auto request_next = [&](MiniBatch& batch) {
+    absl::Status status = fill(block, taken, batch);
+    if (!status.ok() || batch.ratings.empty()) return status;
+    taken += batch.ratings.size();
+    mini_batches_->request(batch);
+    return status;
+  };
+  if (absl::Status status = request_next(batch_); !status.ok()) return status;
+  while (!batch_.ratings.empty()) {
+    if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+    const absl::StatusOr<Rows> items = mini_batches_->open(batch_);
+    if (!items.ok()) return items.status();
+    if (mini_batches_->ahead()) {
+      if (absl::Status status = request_next(next_batch_); !status.ok()) return status;
+    }
+    train(batch_.ratings, users_.rows(), *items, shape_, step);
+    if (absl::Status status = mini_batches_->close(batch_); !status.ok()) return status;
+    if (!mini_batches_->ahead()) {
+      if (absl::Status status = request_next(next_batch_); !status.ok()) return status;
+    }
+    std::swap(batch_, next_batch_);
+  }
+  return taken;
+}
+
+absl::Status Trainer::fill(std::size_t block, std::uint64_t taken, MiniBatch& batch) {
+  batch.ratings.clear();
+  const absl::StatusOr<ExampleRange> range = next_batch(block, taken);
+  if (!range.ok()) return range.status();
+  return for_parts(block, *range, [&](const Slice& slice, const Tile& part) {
+    for (Rating rating : data_.train.of(part)) {
+      rating.item += slice.first_row;
+      batch.ratings.push_back(rating);
+    }
+    return absl::OkStatus();
+  });
 }
 
 /// Closes the one that is open. nullptr: only that.

@@ -22,6 +22,7 @@ struct TrainingOptions {
   double learning_rate = 0.04;
   double decay = 0.93;  ///< factor of the learning rate from one iteration to the next
   double regularization = 0.07;
+  std::int64_t batch = 1024;  ///< ratings between two looks at what goes on outside
   std::int64_t evaluate_every = 1;
   std::uint64_t seed = 1;
 };
@@ -42,19 +43,20 @@ inline constexpr const char* kTestRatings = "test_ratings";
 
 class Trainer {
  public:
-  /// So many ratings are trained between two looks at what goes on outside.
-  static constexpr std::size_t kMiniBatch = 1024;
-
   /// All arguments must outlive the trainer. `squared_unit`: what a squared error of 1 is in the input's
   /// units. `cursors`: over the ratings of each block, for a worker; the plain loop has none and trains all.
+  /// `mini_batches`: where items are trained a mini-batch at a time; otherwise they are trained in `items`.
   Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users, ItemStore& items,
-          double squared_unit, std::vector<DataCursor> cursors = {});
+          double squared_unit, std::vector<DataCursor> cursors = {}, MiniBatchItems* mini_batches = nullptr);
 
   /// All iterations. CANCELLED when `stop` is set; INVALID_ARGUMENT when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  private:
   absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
+  [[nodiscard]] bool is_evaluated(std::int64_t iteration) const;
+  /// The block of that clock of the iteration, or of a later iteration, counting on.
+  [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const;
   struct PlacedTile {
     Tile tile;
     const Slice* slice = nullptr;
@@ -63,7 +65,14 @@ class Trainer {
   /// How many ratings were trained: all, unless the clock has ended early.
   absl::StatusOr<std::uint64_t> train_block(std::size_t block, const Step& step,
                                             const std::atomic<bool>& stop);
+  absl::StatusOr<std::uint64_t> train_mini_batches(std::size_t block, const Step& step,
+                                                   const std::atomic<bool>& stop);
+  /// The ratings after the first `taken` of the block; none at its end.
+  absl::Status fill(std::size_t block, std::uint64_t taken, MiniBatch& batch);
   absl::StatusOr<ExampleRange> next_batch(std::size_t block, std::uint64_t trained);
+  /// Calls `use(slice, part of a tile)` for each part of the batch.
+  template <class Use>
+  absl::Status for_parts(std::size_t block, const ExampleRange& batch, const Use& use) const;
   absl::Status train_batch(std::size_t block, const ExampleRange& batch, const Step& step);
   absl::Status open(const Slice* slice);
   absl::Status evaluate(std::map<std::string, double>& sums);
@@ -75,7 +84,10 @@ class Trainer {
   FactorRows& users_;
   ItemStore& items_;
   double squared_unit_;
-  std::vector<DataCursor> cursors_;             ///< by block
+  std::vector<DataCursor> cursors_;  ///< by block
+  MiniBatchItems* mini_batches_;
+  MiniBatch batch_;
+  MiniBatch next_batch_;
   std::vector<std::vector<PlacedTile>> tiles_;  ///< by block, in the order of the ratings
   const Slice* open_ = nullptr;                 ///< the slice whose items are being trained
   Rows open_items_;

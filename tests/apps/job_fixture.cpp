@@ -18,7 +18,8 @@ std::map<std::string, double> JobTest::train(Application& application, const Job
   const verbena::testing::ClusterResult result = verbena::testing::run_cluster(
       {.servers = job.servers, .workers = job.workers, .read_path = job.read_path}, [&](Session& session) {
         Recorder& recorder = recorders_[session.rank()];
-        WorkerContext context{session, job.consistency, recorder, recorder.stop};
+        WorkerContext context{session, job.consistency, recorder, recorder.stop,
+                              Slowdown(job.slow, session.rank())};
         absl::Status status = application.run_worker(context);
         statistics_[session.rank()] = session.statistics();
         return status;

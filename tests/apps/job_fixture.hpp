@@ -20,6 +20,7 @@ class JobTest : public ::testing::Test {
     std::uint32_t workers = 1;
     ReadPath read_path = ReadPath::kAuto;
     std::uint32_t servers = 2;
+    std::vector<SlowRule> slow = {};
   };
 
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }

@@ -91,6 +91,25 @@ TEST_F(InputTest, TriplesAndEmbeddings) {
                  folder_.path("none") + ": expected a folder");
 }
 
+TEST_F(InputTest, RowsThatMove) {
+  verbena::testing::write_file(folder_.path("ratings"), "1\t2\t3\n1\t3\t4\n2\t2\t5\n2\t3\t1\n");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"run", "mf", "--data", folder_.path("ratings"), "--test-fraction", "0", "--workers", "3"});
+    return more;
+  };
+  expect_refused(with({"--allocation", "dynamic"}),
+                 "--allocation: expected static, localize or intent, found dynamic");
+  expect_refused(with({"--allocation", "localize"}),
+                 "--allocation localize needs --consistency sequential, found bsp");
+  expect_refused(with({"--allocation", "intent", "--consistency", "essp:2"}),
+                 "--allocation intent needs --consistency asp, found essp:2");
+  expect_refused(
+      with({"--allocation", "localize", "--consistency", "sequential", "--clocks-per-iteration", "2"}),
+      "--clocks-per-iteration: where rows move, expected a block of items for each of the 3 workers, found "
+      "2");
+}
+
 TEST_F(InputTest, WordVectors) {
   const std::string text = folder_.path("text");
   verbena::testing::write_file(

@@ -97,6 +97,45 @@ TEST(ScheduleTest, FewerBlocksThanWorkersAreShared) {
   }
 }
 
+TEST(TurnsTest, ABlockIsFreeWhenItsTurnComes) {
+  for (std::uint32_t workers = 1; workers <= 6; ++workers) {
+    for (std::size_t blocks = workers; blocks <= 5 * workers; ++blocks) {
+      const Turns turns = mf::turns(workers, blocks);
+      const auto is_free = [&](std::size_t block, std::uint64_t clock, std::uint32_t of) {
+        // Others may be so far behind: at this clock or later they may still train.
+        const std::uint64_t finished = clock < turns.clocks_ahead ? 0 : clock - turns.clocks_ahead;
+        for (std::uint32_t other = 0; other < workers; ++other) {
+          for (std::uint64_t at = finished; other != of && at <= clock; ++at) {
+            if (scheduled_block(at, other, workers, blocks) == block) return false;
+          }
+        }
+        return true;
+      };
+      bool next_is_free = true;
+      for (std::uint64_t clock = 0; clock < 2 * blocks; ++clock) {
+        for (std::uint32_t rank = 0; rank < workers; ++rank) {
+          ASSERT_TRUE(is_free(scheduled_block(clock, rank, workers, blocks), clock, rank))
+              << workers << " workers, " << blocks << " blocks";
+          next_is_free &= is_free(scheduled_block(clock + 1, rank, workers, blocks), clock, rank);
+        }
+      }
+      ASSERT_TRUE(next_is_free || !turns.next_is_free) << workers << " workers, " << blocks << " blocks";
+    }
+  }
+}
+
+TEST(TurnsTest, MoreBlocksLeaveMoreRoom) {
+  const auto of_four = [](std::size_t blocks) {
+    const Turns turns = mf::turns(4, blocks);
+    return std::pair(turns.clocks_ahead, turns.next_is_free);
+  };
+  EXPECT_EQ(of_four(4), std::pair(0U, false));
+  EXPECT_EQ(of_four(7), std::pair(0U, false));
+  EXPECT_EQ(of_four(8), std::pair(0U, true));
+  EXPECT_EQ(of_four(12), std::pair(1U, true));
+  EXPECT_EQ(of_four(20), std::pair(3U, true));
+}
+
 class BlocksTest : public ::testing::TestWithParam<std::tuple<std::size_t, TileLimits>> {};
 
 TEST_P(BlocksTest, CoverEveryRatingOnce) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps::mf {
@@ -48,6 +50,51 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
   EXPECT_THAT(slept_after, ElementsAre(milliseconds(0), milliseconds(2), milliseconds(2), milliseconds(6),
                                        milliseconds(14)));
   EXPECT_EQ(slept, milliseconds(14));
+}
+
+TEST(MiniBatchItemsTest, TrainsEachRowOfAMiniBatchAsIfItWereInPlace) {
+  constexpr std::size_t kItems = 7;
+  constexpr std::size_t kUsers = 5;
+  const RowFormat format{.rank = 3};
+  const auto first = [&](Side side, std::size_t id, std::span<float> row) {
+    initial_row(format, 1, side, id, row);
+  };
+  LocalRows store(std::array{
+      RowSource{.rows = kItems, .width = format.width(), .make = [&](std::size_t id, std::span<float> row) {
+                  first(Side::kItem, id, row);
+                }}});
+  FactorRows items(kItems, format);
+  FactorRows users(kUsers, format);
+  FactorRows users_again(kUsers, format);
+  std::vector<float> packed(format.width());
+  for (std::size_t id = 0; id < kItems; ++id) {
+    first(Side::kItem, id, packed);
+    items.unpack(packed, id);
+  }
+  for (std::size_t id = 0; id < kUsers; ++id) {
+    first(Side::kUser, id, packed);
+    users.unpack(packed, id);
+    users_again.unpack(packed, id);
+  }
+  const Step step{.learning_rate = 0.1F, .regularization = 0.02F};
+  MiniBatchItems mini_batches(store, kItems, format, 4, false);
+  // Items come several times, in one mini-batch and in different ones.
+  const std::vector<std::vector<Rating>> all = {
+      {{0, 6, 1}, {1, 6, -1}, {2, 0, 1}, {3, 6, 0.5F}}, {{4, 3, 1}, {0, 6, 2}, {1, 1, 1}}, {{2, 6, 1}}};
+  for (const std::vector<Rating>& ratings : all) {
+    train(ratings, users.rows(), items.rows(), format.shape(), step);
+    MiniBatch batch{.ratings = ratings, .places = {}};
+    mini_batches.request(batch);
+    const absl::StatusOr<Rows> rows = mini_batches.open(batch);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    train(batch.ratings, users_again.rows(), *rows, format.shape(), step);
+    ASSERT_TRUE(mini_batches.close(batch).ok());
+  }
+  std::vector<float> expected(kItems * format.width());
+  items.pack(expected);
+  std::vector<float> found(kItems * format.width());
+  ASSERT_TRUE(store.read(0, format.width(), found.data()).ok());
+  EXPECT_EQ(found, expected);
 }
 
 }  // namespace

@@ -208,6 +208,10 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
       {{"--test-fraction", "0.000001"}, "--test-fraction"},
       {{"--evaluate-every", "0"}, "--evaluate-every"},
       {{"--clocks-per-iteration", "-1"}, "--clocks-per-iteration"},
+      {{"--clocks-per-iteration", "3", "--allocation", "localize"},
+       "expected a block of items for each of the 4 workers, found 3"},
+      {{"--allocation", "dynamic"}, "--allocation: expected static, localize or intent, found dynamic"},
+      {{"--batch", "0"}, "--batch: expected 1 to 1048576, found 0"},
       {{"--output", path("missing/model")}, path("missing")},
   };
   for (const auto& [arguments, expected] : cases) {
@@ -217,6 +221,21 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
   }
   EXPECT_TRUE(parsed({"--clocks-per-iteration", "1"})->check(4).ok());
+  EXPECT_TRUE(parsed({"--clocks-per-iteration", "4", "--allocation", "localize"})->check(4).ok());
+}
+
+TEST_F(MfTest, RowsThatMoveNeedTheirModel) {
+  const auto checked = [&](const std::string& allocation, const ConsistencyModel& model) {
+    const absl::Status status = parsed({"--allocation", allocation})->check_consistency(model);
+    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kOk, absl::StatusCode::kInvalidArgument));
+    return std::string(status.message());
+  };
+  EXPECT_EQ(checked("static", Bsp{}), "");
+  EXPECT_EQ(checked("localize", Sequential{}), "");
+  EXPECT_EQ(checked("intent", Asp{}), "");
+  EXPECT_EQ(checked("localize", Bsp{}), "--allocation localize needs --consistency sequential, found bsp");
+  EXPECT_EQ(checked("intent", Essp{.staleness = 2}),
+            "--allocation intent needs --consistency asp, found essp:2");
 }
 
 TEST_F(MfTest, RefusesBadData) {

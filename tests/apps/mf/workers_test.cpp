@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
 
 #include "apps/data/generate_ratings.hpp"
@@ -24,15 +25,19 @@ class MfWorkersTest : public JobTest {
   }
 
   /// Trains; what was saved.
-  std::string train(const ConsistencyModel& model, std::uint32_t workers) {
+  std::string train(const ConsistencyModel& model, std::uint32_t workers,
+                    const std::vector<std::string>& more = {}, ReadPath read_path = ReadPath::kAuto) {
     const std::string prefix = folder_.path(consistency::to_string(model));
-    const auto application =
-        with_options(make_mf(), {"--data", folder_.path("ratings"), "--rank", "3", "--iterations",
-                                 std::to_string(kIterations), "--output", prefix});
-    objectives_ = JobTest::train(*application, {.consistency = model, .workers = workers});
+    std::vector<std::string> arguments = {"--data",       folder_.path("ratings"),     "--rank",   "3",
+                                          "--iterations", std::to_string(kIterations), "--output", prefix};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto application = with_options(make_mf(), arguments);
+    objectives_ = JobTest::train(
+        *application, {.consistency = model, .workers = workers, .read_path = read_path, .slow = slow_});
     return testing::contents(prefix + ".users.tsv") + testing::contents(prefix + ".items.tsv");
   }
 
+  std::vector<SlowRule> slow_;
   std::map<std::string, double> objectives_;
 };
 
@@ -57,6 +62,61 @@ TEST_F(MfWorkersTest, TrainsThoughIterationsEndEarly) {
   }
   // However late a worker is, each of its blocks moves on by a mini-batch.
   EXPECT_LT(objectives_.at("test_rmse"), 1.5 * bsp);
+}
+
+/// Each block is trained by one worker at a time, and in the same order: whether its rows move or not is nothing that
+/// the arithmetic knows.
+TEST_F(MfWorkersTest, BlocksThatMoveAreTrainedAsThoseThatStay) {
+  // Who comes too early, or waits too little, is found out.
+  slow_ = {{.worker = 1, .pause = std::chrono::milliseconds(1), .every = 2}};
+  const std::vector<std::string> localize = {"--allocation", "localize", "--evaluate-every", "10"};
+  for (const std::string blocks : {"3", "7", "9", "12"}) {
+    SCOPED_TRACE(blocks + " blocks");
+    const std::string stayed = train(Bsp{}, 3, {"--clocks-per-iteration", blocks, "--evaluate-every", "10"});
+    EXPECT_GT(stayed.size(), 1000U);
+    std::vector<std::string> arguments = localize;
+    arguments.insert(arguments.end(), {"--clocks-per-iteration", blocks});
+    EXPECT_EQ(train(Sequential{}, 3, arguments), stayed);
+    EXPECT_EQ(train(Sequential{}, 3, arguments, ReadPath::kCached), stayed);
+    if (blocks != "9") continue;
+    EXPECT_EQ(train(Sequential{}, 3, localize), stayed) << "9 are what it takes by itself";
+  }
+}
+
+TEST_F(MfWorkersTest, RowsAreTrainedWhereTheyHaveMovedTo) {
+  constexpr std::uint64_t kItems = 300;
+  constexpr std::uint32_t kWorkers = 2;
+  train(Sequential{}, kWorkers,
+        {"--allocation", "localize", "--evaluate-every", std::to_string(kIterations)});
+  std::uint64_t moves = 0;
+  for (const SessionStatistics& statistics : statistics_) {
+    // Each worker has trained every block in each iteration; half of the rows begin with it, and half of them are read
+    // far away in the evaluation and when they are saved.
+    EXPECT_GE(statistics.rows_pulled_locally, kIterations * kItems);
+    EXPECT_LE(statistics.rows_pulled_remotely, 4 * kItems);
+    EXPECT_GE(statistics.rows_pushed_locally, kIterations * kItems);
+    EXPECT_LE(statistics.rows_pushed_remotely, kItems);
+    moves += statistics.rows_localized;
+  }
+  // A block goes from one worker to the other and back, but at the very first.
+  EXPECT_GE(moves, (kWorkers * kIterations - 1) * kItems - kItems);
+  EXPECT_LE(moves, kWorkers * kIterations * kItems);
+}
+
+TEST_F(MfWorkersTest, AloneBlocksAreThePlainLoops) {
+  EXPECT_EQ(train(Sequential{}, 1, {"--allocation", "localize"}), train(Bsp{}, 1));
+}
+
+TEST_F(MfWorkersTest, MiniBatchesThatArePulledAndPushedLearnAsMuch) {
+  train(Bsp{}, 3);
+  const double bsp = objectives_.at("test_rmse");
+  for (const char* batch : {"1", "50", "1024"}) {
+    train(Sequential{}, 3, {"--batch", batch});
+    EXPECT_NEAR(objectives_.at("test_rmse"), bsp, 0.05 * bsp) << batch;
+    double items = 0;
+    for (const Recorder& recorder : recorders_) items += recorder.reports.back().items;
+    EXPECT_NEAR(items, 0.9 * kRatings, 500);
+  }
 }
 
 }  // namespace
