@@ -3,6 +3,11 @@
 // sees is, but that updates arrive.
 //
 //   own ⊆ R(c)
+//
+// Of a dynamic table rows are read where they lie, or, where intents have made a replica of one, in the replica. Those
+// have a bound, so that no server needs to be quick and none may be forgotten: with K = kMostClocksBehind, an
+// update of clock t is applied when its worker begins clock t + 2K + 1, and a read at clock c sees all that was applied when
+// its worker began clock c − K.
 #pragma once
 
 #include "consistency/rules.hpp"
@@ -10,6 +15,9 @@
 namespace verbena::consistency {
 
 struct Asp {
+  /// Of replicas of dynamic tables. Mostly a replica is one clock behind; a clock may be short, and a server busy.
+  static constexpr Clock kMostClocksBehind = 8;
+
   [[nodiscard]] static constexpr Rules rules() { return {.cache = CacheRule::kForOneClock}; }
   friend bool operator==(const Asp&, const Asp&) = default;
 };

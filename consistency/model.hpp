@@ -35,6 +35,10 @@ absl::Status check(const ConsistencyModel& model);
 inline Rules rules_of(const ConsistencyModel& model) {
   return std::visit([](const auto& one) { return one.rules(); }, model);
 }
+/// What a table whose rows move can promise: nothing that hangs on a lane's min clock, which a row leaves.
+inline bool allows_moving_rows(const ConsistencyModel& model) {
+  return std::holds_alternative<Sequential>(model) || std::holds_alternative<Asp>(model);
+}
 /// How many clocks a reader's copy may be behind; 0 where nothing bounds that, or nothing needs to.
 std::uint32_t staleness(const ConsistencyModel& model);
 

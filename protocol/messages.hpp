@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 5;
+constexpr std::uint32_t kVersion = 6;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -112,7 +112,12 @@ struct KeyRequests {
     kLocalize = 2,  ///< to the home: this worker's node wants to own it
     kHandOver = 3,  ///< to the owner at `epoch`: the home has given this worker the row's move
     kArrived = 4,   ///< to the home, without an answer: this worker's node owns the row, at `epoch`
+    kIntend = 5,    ///< to the home: this worker will use it, until it says kDone
+    kDone = 6,      ///< to the home, without an answer: what it said with kIntend has ended
   };
+  [[nodiscard]] static constexpr bool is_answered(Kind kind) {
+    return kind != Kind::kArrived && kind != Kind::kDone;
+  }
   struct Row {
     Key key = 0;
     std::uint64_t epoch = 0;  ///< 0 where none is meant
@@ -126,12 +131,13 @@ struct KeyRequests {
 };
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
-/// Server → worker: one answer to each row of KeyRequests but kArrived, when it is known; and to pushes.
+/// Server → worker: one answer to each row of KeyRequests but kArrived and kDone, when it is known; and to pushes.
 struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
-    kHere = 2,   ///< to a localize: `node`, which is the worker's own, owns it already, at `epoch`
-    kTake = 3,   ///< to a localize: the move is this worker's; it now asks server `node` to hand over
+    kHere = 2,   ///< to a localize or intend: `node`, which is the worker's own, owns it already, at `epoch`
+    kTake =
+        3,  ///< to a localize or intend: the move is this worker's; it now asks server `node` to hand over
     /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has ceased to own
     /// at `epoch`, for this worker to take.
     kTaken = 4,
@@ -141,6 +147,10 @@ struct KeyAnswers {
     /// The push with number `key`, of `epoch` records: all but those said to have moved have been applied.
     kApplied = 7,
     kInstalled = 8,  ///< the install with number `key`: the slots own
+    kShared = 9,     ///< to an intend: other nodes will use it, too; it stays on server `node`, at `epoch`
+    /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`. Said at most
+    /// once after each intend.
+    kAlone = 10,
   };
   struct Answer {
     Key key = 0;

@@ -9,6 +9,16 @@ namespace verbena::server {
 
 using protocol::KeyAnswers;
 
+namespace {
+
+template <class Intents>
+auto find_worker(Intents& intents, std::uint32_t rank) {
+  return std::find_if(intents.begin(), intents.end(),
+                      [&](const auto& intent) { return intent.worker.rank == rank; });
+}
+
+}  // namespace
+
 absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home) {
   const std::size_t count = std::max<std::size_t>(keys.size(), 1);
   Places places(static_cast<std::uint64_t*>(std::calloc(count, sizeof(std::uint64_t))), &std::free);
@@ -24,25 +34,84 @@ Homes::Answer Homes::answer(protocol::Key key, std::uint32_t worker, KeyAnswers:
   return {worker, {.key = key, .kind = kind, .node = at.node, .epoch = at.epoch}};
 }
 
-void Homes::locate(protocol::Key key, std::uint32_t worker, Answers& answers) {
+KeyAnswers::Kind Homes::kind_of_answer(protocol::Key key, const Waiting& to) const {
+  if (to.what == Waiting::For::kLocate) return KeyAnswers::Kind::kOwned;
+  if (place(key).node == to.worker.node) return KeyAnswers::Kind::kHere;
+  const bool stays = to.what == Waiting::For::kIntend && others_intend(key, to.worker.node);
+  return stays ? KeyAnswers::Kind::kShared : KeyAnswers::Kind::kTake;
+}
+
+void Homes::answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers) {
   if (const auto move = moves_.find(key); move != moves_.end()) {
-    move->second.line.push_back({{.rank = worker}, /*localizes=*/false});
+    move->second.line.push_back(to);
     return;
   }
-  answers.push_back(answer(key, worker, KeyAnswers::Kind::kOwned));
+  const KeyAnswers::Kind kind = kind_of_answer(key, to);
+  if (kind == KeyAnswers::Kind::kTake) moves_[key].mover = to.worker;
+  answers.push_back(answer(key, to.worker.rank, kind));
+}
+
+void Homes::locate(protocol::Key key, std::uint32_t worker, Answers& answers) {
+  answer_in_turn(key, {{.rank = worker}, Waiting::For::kLocate}, answers);
 }
 
 void Homes::localize(protocol::Key key, const Worker& worker, Answers& answers) {
-  if (const auto move = moves_.find(key); move != moves_.end()) {
-    move->second.line.push_back({worker, /*localizes=*/true});
-    return;
+  answer_in_turn(key, {worker, Waiting::For::kLocalize}, answers);
+}
+
+void Homes::intend(protocol::Key key, const Worker& worker, Answers& answers) {
+  auto& intents = intents_[key];
+  const auto own = find_worker(intents, worker.rank);
+  if (own == intents.end()) {
+    intents.push_back({.worker = worker});
+  } else {
+    own->told_alone = false;
   }
-  if (place(key).node == worker.node) {
-    answers.push_back(answer(key, worker.rank, KeyAnswers::Kind::kHere));
-    return;
+  answer_in_turn(key, {worker, Waiting::For::kIntend}, answers);
+}
+
+bool Homes::others_intend(protocol::Key key, std::uint32_t node) const {
+  const auto found = intents_.find(key);
+  return found != intents_.end() &&
+         std::any_of(found->second.begin(), found->second.end(),
+                     [&](const Intent& intent) { return intent.worker.node != node; });
+}
+
+absl::Status Homes::end_intent(protocol::Key key, std::uint32_t worker, Answers& answers) {
+  const auto found = intents_.find(key);
+  if (found == intents_.end() || find_worker(found->second, worker) == found->second.end()) {
+    return absl::InvalidArgumentError(fmt::format("ends an intent on key {}, which it does not have", key));
   }
-  moves_[key].mover = worker;
-  answers.push_back(answer(key, worker.rank, KeyAnswers::Kind::kTake));
+  auto& intents = found->second;
+  intents.erase(find_worker(intents, worker));
+  if (intents.empty()) {
+    intents_.erase(found);
+  } else {
+    tell_if_alone(key, answers);
+  }
+  return absl::OkStatus();
+}
+
+void Homes::leave(std::uint32_t worker, Answers& answers) {
+  std::vector<protocol::Key> keys;
+  for (const auto& [key, intents] : intents_) {
+    if (find_worker(intents, worker) != intents.end()) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end());  // so that equal jobs say equal things
+  for (const protocol::Key key : keys) static_cast<void>(end_intent(key, worker, answers));
+}
+
+void Homes::tell_if_alone(protocol::Key key, Answers& answers) {
+  const auto found = intents_.find(key);
+  if (found == intents_.end() || moves_.contains(key)) return;
+  auto& intents = found->second;
+  const std::uint32_t node = intents.front().worker.node;
+  if (node == place(key).node || others_intend(key, node)) return;
+  const auto next =
+      std::find_if(intents.begin(), intents.end(), [](const Intent& intent) { return !intent.told_alone; });
+  if (next == intents.end()) return;
+  next->told_alone = true;
+  answers.push_back(answer(key, next->worker.rank, KeyAnswers::Kind::kAlone));
 }
 
 absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
@@ -58,15 +127,15 @@ absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64
   while (!move.line.empty()) {
     const Waiting next = move.line.front();
     move.line.pop_front();
-    if (next.localizes && next.worker.node != move.mover.node) {
+    const KeyAnswers::Kind kind = kind_of_answer(key, next);
+    answers.push_back(answer(key, next.worker.rank, kind));
+    if (kind == KeyAnswers::Kind::kTake) {
       move.mover = next.worker;
-      answers.push_back(answer(key, next.worker.rank, KeyAnswers::Kind::kTake));
       return absl::OkStatus();
     }
-    answers.push_back(
-        answer(key, next.worker.rank, next.localizes ? KeyAnswers::Kind::kHere : KeyAnswers::Kind::kOwned));
   }
   moves_.erase(found);
+  tell_if_alone(key, answers);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,11 @@
 // waits for that move. So a localize is honoured after all moves before it, nobody is forgotten, and there is
 // one mover at a time.
 //
+// An intent is a worker's word that it will use a key until it says otherwise. As long as one node has intents on a
+// key, the key goes there; where several have, it stays where it is, for moving it to and fro would cost more than
+// reaching it, and each is told that it is shared. When all but one are gone, one worker of that node is told so,
+// and may intend again.
+//
 // Pure rules: no I/O. Thread safety: none; one owner.
 #pragma once
 
@@ -15,6 +20,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
@@ -29,7 +35,7 @@ class Homes {
     std::uint32_t rank = 0;
     std::uint32_t node = 0;
   };
-  /// kOwned or kHere, or kTake to whoever is to move the row now.
+  /// kOwned, kHere, kShared or kAlone, or kTake to whoever is to move the row now.
   struct Answer {
     std::uint32_t worker = 0;
     protocol::KeyAnswers::Answer answer;
@@ -39,19 +45,32 @@ class Homes {
   /// All keys are settled, at `home` and epoch 0. RESOURCE_EXHAUSTED where memory is short.
   static absl::StatusOr<Homes> create(protocol::KeyRange keys, std::uint32_t home);
 
-  // REQUIRES: the key is one of `keys`. Each locate() and localize() adds one answer to `answers`, its own or, at a
-  // later call, that of one in line.
+  // REQUIRES: the key is one of `keys`. Each locate(), localize() and intend() adds one answer to `answers`, its own
+  // or, at a later call, that of one in line.
   void locate(protocol::Key key, std::uint32_t worker, Answers& answers);
   void localize(protocol::Key key, const Worker& worker, Answers& answers);
+  /// The worker will use the key until end_intent(). As localize(), unless other nodes will use it, too.
+  void intend(protocol::Key key, const Worker& worker, Answers& answers);
+  /// INVALID_ARGUMENT where the worker has no intent on the key.
+  absl::Status end_intent(protocol::Key key, std::uint32_t worker, Answers& answers);
+  /// The worker is gone, and so are its intents.
+  void leave(std::uint32_t worker, Answers& answers);
   /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
   absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
 
   [[nodiscard]] std::size_t moving() const { return moves_.size(); }
+  /// Keys that somebody has an intent on.
+  [[nodiscard]] std::size_t intended() const { return intents_.size(); }
 
  private:
   struct Waiting {
+    enum class For : std::uint8_t { kLocate, kLocalize, kIntend };
     Worker worker;
-    bool localizes = false;
+    For what = For::kLocate;
+  };
+  struct Intent {
+    Worker worker;
+    bool told_alone = false;
   };
   struct Move {
     Worker mover;
@@ -75,11 +94,19 @@ class Homes {
     places_[key - keys_.first] = place.epoch * kMaxNodes + place.node;
   }
   [[nodiscard]] Answer answer(protocol::Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
+  /// Of a key that is settled.
+  [[nodiscard]] protocol::KeyAnswers::Kind kind_of_answer(protocol::Key key, const Waiting& to) const;
+  /// Now, or when it has arrived.
+  void answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers);
+  [[nodiscard]] bool others_intend(protocol::Key key, std::uint32_t node) const;
+  /// Whoever is left with intents on a key that lies elsewhere.
+  void tell_if_alone(protocol::Key key, Answers& answers);
 
   protocol::KeyRange keys_;
   std::uint32_t home_;
   Places places_;
   absl::flat_hash_map<protocol::Key, Move> moves_;
+  absl::flat_hash_map<protocol::Key, absl::InlinedVector<Intent, 2>> intents_;  ///< one a worker
 };
 
 }  // namespace verbena::server

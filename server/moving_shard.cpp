@@ -23,10 +23,10 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                                                                  std::uint32_t server,
                                                                  std::uint32_t servers) {
   const absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
-  if (!model.ok() || !std::holds_alternative<consistency::Sequential>(*model)) {
+  if (!model.ok() || !consistency::allows_moving_rows(*model)) {
     return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dynamic, which needs sequential consistency, not {}: a row that moves "
-                    "is read where it lies",
+        fmt::format("table \"{}\" is dynamic, which works with sequential and asp, not {}: clocks do not "
+                    "follow a row that moves",
                     table.name, table.consistency));
   }
   if (servers > Homes::kMaxNodes) {
@@ -80,6 +80,13 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
       case KeyRequests::Kind::kLocalize:
         homes_.localize(row.key, worker, answers);
         break;
+      case KeyRequests::Kind::kIntend:
+        homes_.intend(row.key, worker, answers);
+        break;
+      case KeyRequests::Kind::kDone:
+        if (absl::Status status = homes_.end_intent(row.key, worker.rank, answers); !status.ok())
+          return status;
+        break;
       case KeyRequests::Kind::kArrived:
         if (absl::Status status = homes_.arrived(row.key, worker.rank, row.epoch, answers); !status.ok())
           return status;
@@ -92,6 +99,10 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
     take_here(answers, first);
   }
   return absl::OkStatus();
+}
+
+void MovingShard::on_goodbye(std::uint32_t worker, Homes::Answers& answers) {
+  homes_.leave(worker, answers);
 }
 
 void MovingShard::take_here(Homes::Answers& answers, std::size_t first) const {

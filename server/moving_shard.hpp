@@ -42,6 +42,9 @@ class MovingShard {
   absl::Status on_install(const Homes::Worker& worker, const protocol::BulkMessage& message,
                           Homes::Answers& answers);
 
+  /// What the worker has intended is over.
+  void on_goodbye(std::uint32_t worker, Homes::Answers& answers);
+
   /// Tries again what was put off; true if something of it is done.
   bool try_again(Homes::Answers& answers);
   [[nodiscard]] bool has_put_off() const { return !put_off_.empty(); }

@@ -410,7 +410,7 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
         fmt::format("asks where rows of table {} are, which is not dynamic", requests.table));
   }
   absl::Status status;
-  if (requests.kind != protocol::KeyRequests::Kind::kArrived)
+  if (protocol::KeyRequests::is_answered(requests.kind))
     status = count_open_requests(peer, requests.rows.size());
   if (status.ok()) {
     status = shards_[requests.table]->moving->on_requests({.rank = peer.worker, .node = peer.node}, requests,
@@ -447,7 +447,8 @@ void Server::send_answers(Peer& peer) {
       const protocol::KeyAnswers::Answer& answer = peer.answers.front().second;
       if (answer.kind == protocol::KeyAnswers::Kind::kApplied) {
         peer.open_requests -= static_cast<std::size_t>(answer.epoch) + 1;
-      } else if (answer.kind != protocol::KeyAnswers::Kind::kMoved) {
+      } else if (answer.kind != protocol::KeyAnswers::Kind::kMoved &&
+                 answer.kind != protocol::KeyAnswers::Kind::kAlone) {
         --peer.open_requests;
       }
       message.answers.push_back(answer);
@@ -471,7 +472,7 @@ bool Server::try_again() {
 
 absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
   const consistency::Clock clock = message.header.clock;
-  if (clock != peer.clock + 1) {
+  if (clock <= peer.clock || clock >= consistency::VectorClock::kLeft) {
     return absl::InvalidArgumentError(fmt::format("clock {} after clock {}", clock, peer.clock));
   }
   const absl::StatusOr<protocol::ExampleCounts> examples = protocol::decode_example_counts(message);
@@ -524,6 +525,10 @@ void Server::on_goodbye(Peer& peer) {
     enqueue(
         lane,
         {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .clock = consistency::VectorClock::kLeft});
+  }
+  for (Shard* const shard : moving_shards_) {
+    shard->moving->on_goodbye(peer.worker, answers_);
+    give_answers(shard->table.table);
   }
 }
 

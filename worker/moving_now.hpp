@@ -10,8 +10,10 @@ namespace verbena::worker {
 
 template <class Keys>
 std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
-  // Own pushes that are not applied may be of rows that have arrived here since.
-  if (own_ == nullptr || !pushed_.empty()) return from;
+  // Replicas, and rows that may have arrived here while own pushes to them are on their way elsewhere.
+  if (marked_ > 0) [[unlikely]]
+    return pull_among_marked(keys, from, out);
+  if (own_ == nullptr) return from;
   std::size_t i = from;
   for (; i < keys.size(); ++i) {
     if (i + kRowsAhead < keys.size()) {
@@ -29,7 +31,9 @@ std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* 
 
 template <class Keys>
 std::size_t MovingRows::push_now(const Keys& keys, const std::byte* updates) {
-  if (own_ == nullptr || !pushed_.empty()) return 0;
+  if (marked_ > 0) [[unlikely]]
+    return push_among_marked(keys, updates);
+  if (own_ == nullptr) return 0;
   std::size_t i = 0;
   for (; i < keys.size(); ++i) {
     const std::byte* const update = updates + i * row_bytes_;
@@ -42,6 +46,50 @@ std::size_t MovingRows::push_now(const Keys& keys, const std::byte* updates) {
     }
   }
   session_.counters().rows_pushed_locally += i;
+  return i;
+}
+
+/// As pull_now(). Not inlined: most tables have no such rows.
+template <class Keys>
+[[gnu::noinline]] std::size_t MovingRows::pull_among_marked(const Keys& keys, std::size_t from,
+                                                            std::byte* out) {
+  std::size_t i = from;
+  std::uint64_t here = 0;
+  for (; i < keys.size(); ++i) {
+    const protocol::Key key = keys[i];
+    if (own_ != nullptr && i + kRowsAhead < keys.size()) {
+      const std::byte* const ahead = own_slot(keys[i + kRowsAhead]);
+      __builtin_prefetch(ahead);
+      __builtin_prefetch(ahead + 64);
+    }
+    if (is_marked(key)) {
+      Replica* const replica = replicas_.find(key);
+      if (replica == nullptr || !is_usable(*replica)) break;
+      read_replica(key, *replica, out + i * row_bytes_);
+      continue;
+    }
+    if (own_ == nullptr || !pull_in_place(own_, key, out + i * row_bytes_)) break;
+    ++here;
+  }
+  session_.counters().rows_pulled_locally += here;
+  return i;
+}
+
+template <class Keys>
+[[gnu::noinline]] std::size_t MovingRows::push_among_marked(const Keys& keys, const std::byte* updates) {
+  std::size_t i = 0;
+  std::uint64_t here = 0;
+  for (; i < keys.size(); ++i) {
+    const protocol::Key key = keys[i];
+    const std::byte* const update = updates + i * row_bytes_;
+    if (is_marked(key)) {
+      if (!push_to_replica(key, update)) break;
+      continue;
+    }
+    if (own_ == nullptr || push_in_place(key, update) != protocol::LockResult::kLocked) break;
+    ++here;
+  }
+  session_.counters().rows_pushed_locally += here;
   return i;
 }
 

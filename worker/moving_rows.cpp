@@ -31,6 +31,10 @@ constexpr std::size_t kMostRecords = 1024;
 constexpr int kLockTriesAtOnce = 100;
 constexpr int kLockTries = 120;
 
+double seconds_between(transport::TimePoint from, transport::TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 }  // namespace
 
 MovingRows::MovingRows(SessionCore& session, TableCore& table)
@@ -44,7 +48,9 @@ MovingRows::MovingRows(SessionCore& session, TableCore& table)
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
       homes_(options_.rows, static_cast<std::uint32_t>(session.options().servers.size())),
       holder_(session.options().rank + 1),
-      node_(session.node()) {
+      node_(session.node()),
+      is_asynchronous_(!table.rules().pushes_at_once),
+      replicas_(type_, options_.width) {
   static_assert(protocol::kMaxWorkers < SlotHeader::kServer);
 }
 
@@ -54,7 +60,15 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
         "{} opened dynamic table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
         options_.name, slots.length_bytes, options_.rows, slot_bytes_));
   }
-  Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}};
+  if (marks_ == nullptr) {
+    try {
+      marks_ = make_zeroed_array<std::uint64_t>(options_.rows / 64 + 1);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(
+          fmt::format("table \"{}\": no memory for {} bits", options_.name, options_.rows));
+    }
+  }
+  Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}, .done = {}};
   const ReadPath path = session_.options().read_path;
   if (link.server == node_) own_ = link.connection->mapped_in_place(slots);
   if (path != ReadPath::kCached) node.mapped = link.connection->mapped(slots);
@@ -107,6 +121,7 @@ bool MovingRows::is_held(Key key) const {
 bool MovingRows::step(MovingOperation& operation) {
   operation.spins = false;
   operation.awaited = nullptr;
+  const std::uint64_t news_before = news_;
   bool ended = false;
   switch (operation.kind) {
     case MovingOperation::Kind::kPull:
@@ -120,9 +135,26 @@ bool MovingRows::step(MovingOperation& operation) {
       break;
   }
   send_to_locate();
+  send_done();
+  give_up_rows();
+  begin_refreshes();
+  // What has come about just now may be what this one, or another, waits for.
+  if (!ended && news_ != news_before) operation.spins = true;
   if (!ended) return false;
   operation.ended = true;
   return true;
+}
+
+void MovingRows::mark(Key key) {
+  if (is_marked(key)) return;
+  marks_[key / 64] |= std::uint64_t{1} << (key % 64);
+  ++marked_;
+}
+
+void MovingRows::unmark_if_plain(Key key) {
+  if (!is_marked(key) || pushed_.contains(key) || replicas_.find(key) != nullptr) return;
+  marks_[key / 64] &= ~(std::uint64_t{1} << (key % 64));
+  --marked_;
 }
 
 // ---- what all have in common
@@ -218,21 +250,28 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     const std::size_t index = operation.todo[next];
     const Key key = operation.keys[index];
     std::byte* const out = operation.out + index * row_bytes_;
+    if (Replica* const replica = operation.is_of_replicas ? nullptr : replicas_.find(key)) {
+      if (is_usable(*replica)) {
+        read_replica(key, *replica, out);
+      } else {
+        ask_for_refresh(key, *replica);
+        left.push_back(index);
+      }
+      continue;
+    }
     // Read-my-writes: of what was pushed and is not applied.
     if (pushed_.contains(key)) {
       left.push_back(index);
       continue;
     }
     if (own_ != nullptr && pull_in_place(own_, key, out)) {
-      ++counters.rows_pulled_locally;
-      reached(key);
+      is_read(operation, index, counters.rows_pulled_locally);
       continue;
     }
     const Location at = location(key);
     const Node& node = nodes_[at.node];
     if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
-      ++counters.rows_pulled_remotely;
-      reached(key);
+      is_read(operation, index, counters.rows_pulled_remotely);
       continue;
     }
     if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key);
@@ -270,12 +309,16 @@ void MovingRows::begin_reads(MovingOperation& operation) {
 void MovingRows::end_reads(MovingOperation& operation) {
   for (const MovingOperation::Reading& read : operation.reads) {
     const Key key = operation.keys[read.index];
+    if (!operation.is_of_replicas && is_marked(key) && replicas_.find(key) != nullptr) {
+      // It has got a replica meanwhile, whose reading may be the older one: what is read does not go back.
+      operation.todo.push_back(read.index);
+      continue;
+    }
     std::uint64_t bits = 0;
     std::memcpy(&bits, read.slot, sizeof bits);
     if (SlotHeader(bits).is_owned_at(read.epoch)) {
       std::memcpy(operation.out + read.index * row_bytes_, protocol::slot_values(read.slot), row_bytes_);
-      ++session_.counters().rows_pulled_remotely;
-      reached(key);
+      is_read(operation, read.index, session_.counters().rows_pulled_remotely);
       continue;
     }
     operation.todo.push_back(read.index);
@@ -305,8 +348,15 @@ LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
 }
 
 void MovingRows::begin_push(MovingOperation& operation) {
-  for (const std::size_t index : operation.todo)
+  if (!operation.is_of_replicas && !replicas_.empty()) {
+    std::erase_if(operation.todo, [&](std::size_t index) {
+      return push_to_replica(operation.keys[index], operation.updates + index * row_bytes_);
+    });
+  }
+  for (const std::size_t index : operation.todo) {
     pushed_[operation.keys[index]].push_back({&operation, index});
+    mark(operation.keys[index]);
+  }
   if (!operation.update_copy.empty()) ++pushes_under_way_;
 }
 
@@ -318,7 +368,10 @@ bool MovingRows::may_push(const MovingOperation& operation, std::size_t index) c
 void MovingRows::end_push(const MovingOperation& operation, std::size_t index) {
   const auto found = pushed_.find(operation.keys[index]);
   found->second.erase(found->second.begin());
-  if (found->second.empty()) pushed_.erase(found);
+  if (found->second.empty()) {
+    pushed_.erase(found);
+    unmark_if_plain(operation.keys[index]);
+  }
   ++news_;
 }
 
@@ -424,7 +477,7 @@ void MovingRows::begin_localize(MovingOperation& operation) {
     if (begins) {
       operation.moves.push_back({.key = key});
     } else if (mover->second.operation != &operation) {
-      operation.awaited_moves.push_back(key);
+      (mover->second.operation->intends ? operation.awaited_intents : operation.awaited_moves).push_back(key);
     }
   }
   operation.moves_left = operation.moves.size();
@@ -450,14 +503,28 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   }
   if (!operation.batch) begin_copying(operation);
   send_requests(operation, Phase::kInstalled, Phase::kDone, KeyRequests::Kind::kArrived);
-  send_requests(operation, Phase::kAsk, Phase::kAsking, KeyRequests::Kind::kLocalize);
+  // Some of what an intent was to bring has not come.
+  const auto ended = [&](Key key) {
+    if (moving_.contains(key)) return false;
+    if (!is_near(key)) {
+      moving_[key] = {&operation, operation.moves.size()};
+      operation.moves.push_back({.key = key});
+      ++operation.moves_left;
+    }
+    return true;
+  };
+  std::erase_if(operation.awaited_intents, ended);
+  send_requests(operation, Phase::kAsk, Phase::kAsking,
+                operation.intends ? KeyRequests::Kind::kIntend : KeyRequests::Kind::kLocalize);
   send_requests(operation, Phase::kTake, Phase::kTaking, KeyRequests::Kind::kHandOver);
   std::erase_if(operation.awaited_moves, [&](Key key) { return !moving_.contains(key); });
-  if (operation.moves_left > 0 || !operation.awaited_moves.empty()) return false;
+  if (operation.moves_left > 0 || !operation.awaited_moves.empty() || !operation.awaited_intents.empty())
+    return false;
   // Once this has ended nobody may look at the session for long: the homes must have been told.
   const bool told =
       std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.link->control.empty(); });
   if (!told) operation.seen_news = 0;
+  if (told && operation.intends) lead_.add_coming(seconds_between(operation.asked_at, session_.now()));
   return told;
 }
 
@@ -558,6 +625,11 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
   }
   for (std::uint32_t server = 0; server < nodes_.size(); ++server) {
     const std::vector<std::size_t>& moves = for_server[server];
+    // An intent that begins anew comes after the end of the one before.
+    if (kind == KeyRequests::Kind::kIntend && !moves.empty() && !nodes_[server].done.empty()) {
+      operation.seen_news = 0;
+      continue;
+    }
     for (std::size_t at = 0; at < moves.size(); at += KeyRequests::kMaxRows) {
       const std::size_t count = std::min(moves.size() - at, KeyRequests::kMaxRows);
       KeyRequests requests{.kind = kind, .table = number_, .rows = {}};
@@ -576,7 +648,7 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
         Move& move = operation.moves[index];
         move.phase = to;
         if (to != Phase::kDone) continue;
-        ++session_.counters().rows_localized;
+        ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
         end_move(move, move.epoch + 1);
       }
     }
@@ -587,6 +659,9 @@ void MovingRows::end_move(Move& move, std::uint64_t epoch) {
   move.phase = Phase::kDone;
   fetched_.erase(move.key);  // where it was here already, and may be gone again
   locations_[move.key] = {.node = node_, .epoch = epoch};
+  if (const auto intended = intended_.find(move.key); intended != intended_.end())
+    intended->second = Intended::kHere;
+  if (replicas_.find(move.key) != nullptr) arrived_.push_back(move.key);
   const auto mover = moving_.find(move.key);
   --mover->second.operation->moves_left;
   moving_.erase(mover);
@@ -601,14 +676,22 @@ absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers)
     if (absl::Status status = on_answer(link, answer); !status.ok()) return status;
   }
   ++news_;
+  if (!alone_.empty()) begin_intents(std::exchange(alone_, {}));
+  begin_refreshes();
   return absl::OkStatus();
 }
 
 absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
-  if (answer.kind >= KeyAnswers::Kind::kMoved) return on_message_answer(link, answer);
-  if (answer.key >= options_.rows || answer.node >= nodes_.size() || link.open_requests == 0) {
+  if (answer.kind >= KeyAnswers::Kind::kMoved && answer.kind <= KeyAnswers::Kind::kInstalled)
+    return on_message_answer(link, answer);
+  const bool was_asked = answer.kind == KeyAnswers::Kind::kAlone || link.open_requests > 0;
+  if (answer.key >= options_.rows || answer.node >= nodes_.size() || !was_asked) {
     return absl::InvalidArgumentError(
         fmt::format("answered that server {} has key {}, which nobody asked", answer.node, answer.key));
+  }
+  if (answer.kind == KeyAnswers::Kind::kAlone) {
+    on_alone(answer.key);
+    return absl::OkStatus();
   }
   --link.open_requests;
   if (answer.kind != KeyAnswers::Kind::kOwned) return on_move_answer(link, answer);
@@ -631,6 +714,11 @@ absl::Status MovingRows::on_move_answer(ServerLink& link, const KeyAnswers::Answ
   }
   if (answer.kind == KeyAnswers::Kind::kHere && move.phase == Phase::kAsking && answer.node == node_) {
     end_move(move, answer.epoch);
+    return absl::OkStatus();
+  }
+  if (answer.kind == KeyAnswers::Kind::kShared && move.phase == Phase::kAsking &&
+      mover->second.operation->intends && answer.node != node_) {
+    end_shared(move, answer);
     return absl::OkStatus();
   }
   const bool is_granted = move.phase == Phase::kAsking && answer.node != node_;

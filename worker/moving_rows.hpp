@@ -1,5 +1,6 @@
 // The rows of a dynamic table as a session sees them (docs/allocation.md): where it believes each to be, how it
-// reads and changes those of its own node in place, reaches the others, and moves rows to its node.
+// reads and changes those of its own node in place, reaches the others, and moves rows to its node. What it does because
+// of intents, and with replicas, is in moving_intents.cpp.
 //
 // Step-driven like all of a session: step() does what can be done of an operation and never waits.
 #pragma once
@@ -11,7 +12,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "protocol/messages.hpp"
+#include "worker/intents.hpp"
+#include "worker/replicas.hpp"
 #include "worker/table_core.hpp"
+#include "worker/zeroed_array.hpp"
 
 namespace verbena::worker {
 
@@ -60,9 +64,20 @@ struct MovingOperation final : PullOperation {
   std::deque<Message> messages;
   std::vector<Move> moves;
   std::size_t moves_left = 0;
-  std::vector<protocol::Key> awaited_moves;  ///< of other operations of this session
+  std::vector<protocol::Key> awaited_moves;  ///< of other localizes of this session
+  /// Rows on which this session has just told an intent: they come, or they do not.
+  std::vector<protocol::Key> awaited_intents;
   std::optional<Batch> batch;
   std::uint64_t seen_news = 0;  ///< nothing to do until there is more
+
+  bool intends = false;              ///< a localize: because of intents, so that rows may stay where they are
+  transport::TimePoint asked_at{};   ///< when such a one began
+  bool is_of_replicas = false;       ///< a pull: into replicas; a push: of their updates
+  std::vector<std::byte> refreshed;  ///< where it reads to
+  /// Nobody waits for its end but clocks, a little, and a barrier.
+  bool is_background = false;
+  consistency::Clock begun_at = 0;             ///< the session's clock
+  consistency::Clock begun_after_barrier = 0;  ///< the clock of the session's last barrier
 };
 
 class MovingRows {
@@ -84,6 +99,18 @@ class MovingRows {
   void begin_push(MovingOperation& operation);
   /// `keys` are to come here: those of the operation's rows that are not here become its moves.
   void begin_localize(MovingOperation& operation);
+  /// The worker will use `keys` in its clocks from … to − 1.
+  void intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to);
+  /// A clock has begun: acts on intents, sends the updates of replicas, and refreshes them.
+  void on_clock();
+  /// Sends the updates of replicas, as far as nothing forbids it now; true if there are none left.
+  bool send_updates();
+  /// Tells homes of intents that have ended, as far as it goes now.
+  void send_done();
+  /// The session is about to leave: no more of that.
+  void stop_intents();
+  /// Pushes return before they are applied, and rows may be replicated.
+  [[nodiscard]] bool is_asynchronous() const { return is_asynchronous_; }
   /// Pushes that nobody waits for and that may not be applied yet.
   [[nodiscard]] std::size_t pushes_under_way() const { return pushes_under_way_; }
 
@@ -105,6 +132,8 @@ class MovingRows {
     const std::byte* mapped = nullptr;
     /// Rows that this server is to be asked about, as their home.
     std::vector<protocol::KeyRequests::Row> to_locate;
+    /// Rows on which this worker's intents have ended, which their home does not know yet.
+    std::vector<protocol::KeyRequests::Row> done;
   };
   struct Location {
     std::uint32_t node = 0;
@@ -113,6 +142,35 @@ class MovingRows {
 
   [[nodiscard]] std::byte* own_slot(protocol::Key key) const { return own_ + key * slot_bytes_; }
   [[nodiscard]] std::uint32_t home(protocol::Key key) const { return homes_.part_of(key); }
+  /// The row lies on this node, as far as this worker can know.
+  [[nodiscard]] bool is_near(protocol::Key key) const {
+    return own_ != nullptr ? is_here(key) : location(key).node == node_;
+  }
+  /// There is a replica, or there are updates that are not known to be applied: not as any row.
+  [[nodiscard]] bool is_marked(protocol::Key key) const { return (marks_[key / 64] >> (key % 64) & 1) != 0; }
+  void mark(protocol::Key key);
+  void unmark_if_plain(protocol::Key key);
+  template <class Keys>
+  std::size_t pull_among_marked(const Keys& keys, std::size_t from, std::byte* out);
+  /// False if there is none.
+  bool push_to_replica(protocol::Key key, const std::byte* update);
+  template <class Keys>
+  std::size_t push_among_marked(const Keys& keys, const std::byte* updates);
+  /// Fresh enough to be read.
+  [[nodiscard]] bool is_usable(const Replica& replica) const;
+  void read_replica(protocol::Key key, Replica& replica, std::byte* out);
+  void act_on_intents();
+  void begin_intents(const std::vector<protocol::Key>& keys);
+  void end_intents();
+  void give_up_rows();
+  void end_shared(Move& move, const protocol::KeyAnswers::Answer& answer);
+  void on_alone(protocol::Key key);
+  void drop_replicas(const std::vector<protocol::Key>& keys);
+  void send_updates_of(const std::vector<protocol::Key>& keys);
+  void ask_for_refresh(protocol::Key key, Replica& replica);
+  void begin_refreshes();
+  /// A pull of the session, or a refresh, has its row in `out`.
+  void is_read(MovingOperation& operation, std::size_t index, std::uint64_t& counter);
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be.
   void ask_where(protocol::Key key);
@@ -162,8 +220,9 @@ class MovingRows {
   const protocol::RangePartition homes_;
   const std::uint32_t holder_;  ///< this worker, as the holder of a row's lock
   const std::uint32_t node_;    ///< this worker's
-  std::vector<Node> nodes_;     ///< by server
-  std::byte* own_ = nullptr;    ///< this node's slots, where this worker can map them
+  const bool is_asynchronous_;
+  std::vector<Node> nodes_;   ///< by server
+  std::byte* own_ = nullptr;  ///< this node's slots, where this worker can map them
   /// What this worker has heard of rows that were not, or not always, where they were at first: at most all.
   absl::flat_hash_map<protocol::Key, Location> locations_;
   absl::flat_hash_set<protocol::Key> locating_;  ///< asked, or about to be
@@ -186,6 +245,23 @@ class MovingRows {
   };
   absl::flat_hash_map<protocol::Key, std::vector<Pushed>> pushed_;
   std::size_t pushes_under_way_ = 0;
+  ZeroedArray<std::uint64_t> marks_{nullptr, &std::free};  ///< is_marked(), a bit a key
+  std::size_t marked_ = 0;
+
+  Replicas replicas_;
+  Intents intents_;
+  LeadTime lead_;
+  transport::TimePoint clock_began_{};
+  enum class Intended : std::uint8_t { kAsking, kHere, kShared };
+  absl::flat_hash_map<protocol::Key, Intended> intended_;  ///< what homes know of, and their answers
+  std::vector<protocol::Key> to_intend_;                   ///< at the next clock: they are being localized
+  std::vector<protocol::Key> alone_;                       ///< to be asked for once more
+  /// Whose intents are over, and that cannot be given up yet; in the order of coming, and those that still are.
+  std::vector<protocol::Key> ending_order_;
+  absl::flat_hash_set<protocol::Key> ending_;
+  std::vector<protocol::Key> to_refresh_;
+  std::vector<protocol::Key> arrived_;  ///< with a replica that is needed no more
+  bool is_leaving_ = false;
   std::uint64_t news_ = 1;  ///< counts whatever may give an operation something to do
 };
 

@@ -81,7 +81,7 @@ struct TableOptions {
   std::uint32_t width = 0;  ///< values a row
   ConsistencyModel consistency = Ssp{};
   /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers read and
-  /// change them in place. At present with Sequential only, and each server has memory for all rows.
+  /// change them in place. With Sequential or Asp only; each server has memory for all rows.
   Allocation allocation = Allocation::kStatic;
   /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
   std::uint64_t cache_rows = UINT64_MAX;
@@ -112,8 +112,15 @@ struct SessionStatistics {
   std::uint64_t rows_pulled_remotely = 0;
   std::uint64_t rows_pushed_locally = 0;
   std::uint64_t rows_pushed_remotely = 0;
-  std::uint64_t rows_localized = 0;   ///< moved here by this worker
+  std::uint64_t rows_localized = 0;   ///< moved here by this worker's localize()
   std::uint64_t locations_asked = 0;  ///< rows that were not, or no longer, where this worker believed them
+  /// Because of intents: rows that came here; that got a replica in this worker's memory; how often one was read anew
+  /// from its owner; and what was pulled and pushed there. What replicas send to owners counts as pushed, too.
+  std::uint64_t rows_moved_by_intent = 0;
+  std::uint64_t rows_replicated = 0;
+  std::uint64_t rows_refreshed = 0;
+  std::uint64_t rows_pulled_from_replicas = 0;
+  std::uint64_t rows_pushed_to_replicas = 0;
 };
 
 template <class Value>
@@ -140,7 +147,8 @@ class Session {
   absl::StatusOr<Table<Value>*> table(const TableOptions& options);
 
   /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what a
-  /// clock has to do with a pass over the data see worker/data_cursor.hpp.
+  /// clock has to do with a pass over the data see worker/data_cursor.hpp. Where all tables are dynamic it tells nobody,
+  /// so that each mini-batch may be a clock.
   absl::Status clock();
 
   /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it
@@ -151,6 +159,7 @@ class Session {
   /// Tells everyone that this worker cannot go on: their calls return ABORTED with its name and `why`.
   void give_up(const absl::Status& why);
 
+  /// How many clocks this worker has finished.
   [[nodiscard]] std::int64_t current_clock() const;
   [[nodiscard]] std::uint32_t rank() const;
   [[nodiscard]] std::uint32_t workers() const;

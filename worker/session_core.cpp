@@ -66,10 +66,10 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
                     consistency::to_string(options.consistency)));
   }
   if (options.allocation == protocol::Allocation::kDynamic &&
-      !std::holds_alternative<consistency::Sequential>(options.consistency)) {
+      !consistency::allows_moving_rows(options.consistency)) {
     return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dynamic, which needs sequential consistency, not {}: a row that moves "
-                    "is read where it lies",
+        fmt::format("table \"{}\" is dynamic, which works with sequential and asp, not {}: clocks do not "
+                    "follow a row that moves",
                     options.name, consistency::to_string(options.consistency)));
   }
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
@@ -218,6 +218,10 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
     }
   }
   tables_.push_back(std::move(table));
+  // Its updates will name this clock.
+  if (tells_clocks() && told_clock_ < clock_) {
+    if (status = tell_clock(clock_); !status.ok()) return status;
+  }
   return tables_.back().get();
 }
 
@@ -228,6 +232,9 @@ bool SessionCore::poll() {
   for (const std::unique_ptr<ServerLink>& link : links_) {
     link->control.flush(*link->connection);
     if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed
+  }
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->moving() != nullptr) table->moving()->send_done();
   }
   return step_operations() || count > 0;
 }
@@ -470,7 +477,7 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
 
 bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   using Kind = protocol::KeyRequests::Kind;
-  const std::size_t answers = requests.kind == Kind::kArrived ? 0 : requests.rows.size();
+  const std::size_t answers = protocol::KeyRequests::is_answered(requests.kind) ? requests.rows.size() : 0;
   // What waits for other workers leaves room for what does not: for them to get on, this worker must be able to
   // end the moves that it has begun.
   const std::size_t most =
@@ -515,14 +522,14 @@ bool SessionCore::any_table(bool consistency::Rules::*rule) const {
   return std::any_of(tables_.begin(), tables_.end(), [&](const auto& table) { return table->rules().*rule; });
 }
 
-/// Tells all servers that this clock is finished, and of what examples its updates are, where that matters.
-absl::Status SessionCore::send_clock() {
+absl::Status SessionCore::tell_clock(consistency::Clock clock) {
   const bool tell =
       iteration_clock_ == clock_ && examples_.planned > 0 && any_table(&consistency::Rules::weighs_means);
   const std::array<std::uint64_t, 2> counts = {examples_.processed, examples_.planned};
   static_assert(sizeof counts == sizeof(protocol::ExampleCounts));
   const protocol::BulkHeader header{
-      .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock_ + 1};
+      .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock};
+  told_clock_ = clock;
   for (const std::unique_ptr<ServerLink>& link : links_) {
     absl::Status status =
         send_small(*link, header, std::span<const std::uint64_t>(counts).first(tell ? counts.size() : 0));
@@ -548,12 +555,8 @@ void SessionCore::end_iteration() {
   control(*links_.front(), protocol::EndIteration{clock_});
 }
 
-/// Until all operations under way have ended.
-absl::Status SessionCore::wait_for_operations(bool with_localizes) {
-  const auto concerned = [&](const Running& running) {
-    return with_localizes || running.table->moving() == nullptr ||
-           static_cast<const MovingOperation&>(*running.operation).kind != MovingOperation::Kind::kLocalize;
-  };
+template <class Concerned>
+absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   for (;;) {
     const auto oldest = std::find_if(running_.begin(), running_.end(), concerned);
     if (oldest == running_.end()) return status_;
@@ -562,22 +565,64 @@ absl::Status SessionCore::wait_for_operations(bool with_localizes) {
   }
 }
 
+/// Where rows move no server counts clocks, and a message for each mini-batch would cost more than the mini-batch.
+bool SessionCore::tells_clocks() const {
+  return tables_.empty() || std::any_of(tables_.begin(), tables_.end(),
+                                        [](const auto& table) { return table->moving() == nullptr; });
+}
+
+/// All updates that this worker has made of dynamic tables are applied, and no replica is being read.
+absl::Status SessionCore::settle_dynamic_tables(bool with_localizes) {
+  bool all = false;
+  while (!all) {
+    all = true;
+    for (const std::unique_ptr<TableCore>& table : tables_) {
+      if (table->moving() != nullptr && !table->moving()->send_updates()) all = false;
+    }
+    absl::Status status = wait_for_operations([&](const Running& running) {
+      return running.table->moving() != nullptr &&
+             (with_localizes || static_cast<const MovingOperation&>(*running.operation).kind !=
+                                    MovingOperation::Kind::kLocalize);
+    });
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SessionCore::clock() {
   // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
-  if (absl::Status status = wait_for_operations(/*with_localizes=*/false); !status.ok()) return status;
-  if (absl::Status status = ship_all(); !status.ok()) return status;
-  if (absl::Status status = send_clock(); !status.ok()) return status;
+  absl::Status status = wait_for_operations([](const Running& running) {
+    if (running.table->moving() == nullptr) return true;
+    const auto& moving = static_cast<const MovingOperation&>(*running.operation);
+    return moving.kind != MovingOperation::Kind::kLocalize && !moving.is_background;
+  });
+  if (!status.ok()) return status;
+  if (status = ship_all(); !status.ok()) return status;
+  if (tells_clocks()) {
+    if (status = tell_clock(clock_ + 1); !status.ok()) return status;
+  }
   ++clock_;
   poll();
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->moving() != nullptr) table->moving()->on_clock();
+  }
+  const consistency::Clock oldest = clock_ - consistency::Asp::kMostClocksBehind;
+  status = wait_for_operations([&](const Running& running) {
+    if (running.table->moving() == nullptr) return false;
+    const auto& moving = static_cast<const MovingOperation&>(*running.operation);
+    return moving.is_background && moving.kind != MovingOperation::Kind::kLocalize &&
+           moving.begun_at <= oldest;
+  });
+  if (!status.ok()) return status;
   consistency::Clock needed = 0;
   std::size_t staleness = 0;
   for (const std::unique_ptr<TableCore>& table : tables_) {
     needed = std::max(needed, consistency::min_clock_needed(table->rules().clock_bound, clock_));
     staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
   }
-  if (absl::Status status = wait_for_min_clock(needed); !status.ok()) return status;
+  if (status = wait_for_min_clock(needed); !status.ok()) return status;
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (absl::Status status = table->bound_in_transit(); !status.ok()) return status;
+    if (status = table->bound_in_transit(); !status.ok()) return status;
   }
   for (const std::unique_ptr<ServerLink>& link : links_) {
     for (LaneView& lane : link->lanes) lane.min_clock_at_start = lane.min_clock;
@@ -593,7 +638,11 @@ absl::Status SessionCore::clock() {
 }
 
 absl::Status SessionCore::barrier() {
+  if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/false); !status.ok()) return status;
   if (absl::Status status = clock(); !status.ok()) return status;
+  if (told_clock_ < clock_) {
+    if (absl::Status status = tell_clock(clock_); !status.ok()) return status;
+  }
   if (absl::Status status = wait_for_min_clock(clock_); !status.ok()) return status;
   barrier_clock_ = clock_;
   start_epoch();
@@ -630,16 +679,15 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
 
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
-  const bool moves = std::any_of(tables_.begin(), tables_.end(),
-                                 [](const auto& table) { return table->moving() != nullptr; });
-  if (moves) {
-    // A row that is on its way here must arrive, or nobody finds it.
-    if (absl::Status status = wait_for_operations(/*with_localizes=*/true); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->moving() != nullptr) table->moving()->stop_intents();
   }
+  // A row that is on its way here must arrive, or nobody finds it.
+  if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/true); !status.ok()) return status;
   if (absl::Status status = ship_all(); !status.ok()) return status;
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {
-    if (absl::Status status = send_clock(); !status.ok()) return status;
+    if (absl::Status status = tell_clock(clock_ + 1); !status.ok()) return status;
   }
   left_ = true;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});

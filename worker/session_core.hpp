@@ -122,6 +122,7 @@ class SessionCore {
   /// updates are outstanding.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   void start_epoch() { ++epoch_; }
+  [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
   void fail(absl::Status status);
   [[nodiscard]] LocalMemory& memory() { return memory_; }
@@ -144,12 +145,22 @@ class SessionCore {
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
   bool step_operations();
-  absl::Status wait_for_operations(bool with_localizes);
+  struct Running {
+    std::shared_ptr<PullOperation> operation;
+    TableCore* table;
+  };
+  /// Until all operations under way of which `concerned` says so have ended.
+  template <class Concerned>
+  absl::Status wait_for_operations(const Concerned& concerned);
+  absl::Status settle_dynamic_tables(bool with_localizes);
+  [[nodiscard]] bool tells_clocks() const;
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
   [[nodiscard]] std::string slowest_lane() const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock);
   absl::Status ship_all();
-  absl::Status send_clock();
+  /// Tells all servers that this worker has finished all clocks below `clock`, and of what examples the updates of the last
+  /// one are, where that matters.
+  absl::Status tell_clock(consistency::Clock clock);
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
   const SessionOptions options_;
@@ -157,13 +168,10 @@ class SessionCore {
   LocalMemory memory_;
   std::vector<std::unique_ptr<ServerLink>> links_;
   std::vector<std::unique_ptr<TableCore>> tables_;
-  struct Running {
-    std::shared_ptr<PullOperation> operation;
-    TableCore* table;
-  };
   std::list<Running> running_;
   std::vector<LocalSpan> staging_;
   consistency::Clock clock_ = 0;
+  consistency::Clock told_clock_ = 0;  ///< what servers know of it
   consistency::Clock barrier_clock_ = 0;
   consistency::Clock ended_clock_ = -1;      ///< the newest whose iteration a worker has ended
   consistency::Clock iteration_clock_ = -1;  ///< the newest in which a data cursor has begun

@@ -143,6 +143,11 @@ template <class Keys>
   for (std::size_t index = done; index < sequence.size(); ++index) operation->todo.push_back(index);
   operation->updates = updates.data();
   set_keys(*operation, keys);
+  if (table.moving()->is_asynchronous()) {
+    wait = false;
+    operation->is_background = true;
+    operation->begun_at = session.current_clock();
+  }
   if (!wait) {
     operation->update_copy.assign(updates.begin(), updates.end());
     operation->updates = operation->update_copy.data();
@@ -229,6 +234,27 @@ absl::StatusOr<std::shared_ptr<PullOperation>> start_localize(worker::SessionCor
   return operation;
 }
 
+template <class Keys>
+absl::Status intend(worker::SessionCore& session, worker::TableCore& table, Keys keys, std::int64_t from,
+                    std::int64_t to) {
+  const KeySequence sequence(keys);
+  session.poll_sometimes(sequence.size());
+  if (absl::Status status = ready(session, table, sequence, sequence.size() * table.options().width);
+      !status.ok()) {
+    return status;
+  }
+  if (table.moving() == nullptr) {
+    return absl::FailedPreconditionError(fmt::format(
+        "table \"{}\" is static: only rows of a dynamic one follow intents", table.options().name));
+  }
+  if (from > to) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": an intent from clock {} to clock {}", table.options().name, from, to));
+  }
+  table.moving()->intend(sequence, from, to);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Pending::wait() {
@@ -287,6 +313,15 @@ template <class Value>
 Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) {
   auto localize = start_localize(*session_, *core_, range, options);
   return localize.ok() ? Pending(*session_, *std::move(localize)) : Pending(localize.status());
+}
+
+template <class Value>
+absl::Status Table<Value>::intent(std::span<const Key> keys, std::int64_t from, std::int64_t to) {
+  return intend(*session_, *core_, keys, from, to);
+}
+template <class Value>
+absl::Status Table<Value>::intent(KeyRange range, std::int64_t from, std::int64_t to) {
+  return intend(*session_, *core_, range, from, to);
 }
 
 template <class Value>

@@ -5,7 +5,9 @@
 // (read-my-writes), others' by the table's consistency model.
 //
 // Pushes are added up in this worker's update buffer and travel when it calls Session::clock(); under Sequential
-// each travels by itself and push() returns when it is applied, under VAP sooner where the bound asks for it.
+// each travels by itself and push() returns when it is applied, under VAP sooner where the bound asks for it. Of a
+// dynamic table under Asp a push changes the row in place where it is this node's, goes into a replica and from there
+// with clock() where there is one, and else travels by itself, which push() does not wait for.
 //
 // Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, with nothing done;
 // UNAVAILABLE for a dead peer, DEADLINE_EXCEEDED for one that does not answer, both with its name; ABORTED
@@ -84,6 +86,14 @@ class Table {
   /// not wait for it. FAILED_PRECONDITION for a static table.
   Pending localize(std::span<const Key> keys, const OperationOptions& options = {});
   Pending localize(KeyRange range, const OperationOptions& options = {});
+
+  /// Of a dynamic table: this worker will pull or push `keys` in its clocks from … to − 1 (Session::current_clock()).
+  /// The rows that no other node wants at the same time come here, in time and not before; of those that others want,
+  /// too, this worker gets a replica under Asp, and under Sequential they stay where they are. Nothing waits for it,
+  /// and what is used without it is found all the same. Intents may overlap; what is over is ignored. They are acted on
+  /// in clock(), and go on whenever the session is used. FAILED_PRECONDITION for a static table.
+  absl::Status intent(std::span<const Key> keys, std::int64_t from, std::int64_t to);
+  absl::Status intent(KeyRange range, std::int64_t from, std::int64_t to);
 
   [[nodiscard]] std::uint64_t rows() const;
   [[nodiscard]] std::uint32_t width() const;

@@ -18,8 +18,8 @@ constexpr int kRounds = verbena::testing::rounds(200'000);
 
 std::vector<std::string> extreme_numbers() {
   std::vector<std::string> all = verbena::testing::bytes_of_each<std::uint32_t>(
-      {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, kVersion + 1, kMaxLanes + 1, kMaxWorkers + 1, kMaxWidth + 1, 1U << 31U,
-       std::numeric_limits<std::uint32_t>::max()});
+      {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, kVersion + 1, kMaxLanes + 1, kMaxWorkers + 1, kMaxWidth + 1,
+       1U << 31U, std::numeric_limits<std::uint32_t>::max()});
   for (std::string& large :
        verbena::testing::bytes_of_each<std::uint64_t>({0, 1, kMaxRows, kMaxRows + 1, std::uint64_t{1} << 63U,
                                                        std::numeric_limits<std::uint64_t>::max()})) {
@@ -55,14 +55,14 @@ struct PossibleFields {
   void operator()(const Goodbye& /*goodbye*/) const {}
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
   void operator()(const KeyRequests& requests) const {
-    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kArrived);
+    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kDone);
     EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= KeyRequests::kMaxRows);
     for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
   }
   void operator()(const KeyAnswers& answers) const {
     EXPECT_TRUE(!answers.answers.empty() && answers.answers.size() <= KeyAnswers::kMaxAnswers);
     for (const KeyAnswers::Answer& answer : answers.answers) {
-      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kInstalled);
+      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kAlone);
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
     }
   }

@@ -40,6 +40,8 @@ std::vector<Said> take(Homes::Answers& answers) {
 constexpr auto kOwned = KeyAnswers::Kind::kOwned;
 constexpr auto kHere = KeyAnswers::Kind::kHere;
 constexpr auto kTake = KeyAnswers::Kind::kTake;
+constexpr auto kShared = KeyAnswers::Kind::kShared;
+constexpr auto kAlone = KeyAnswers::Kind::kAlone;
 
 TEST(HomesTest, AKeyIsAtHomeUntilItMoves) {
   Homes homes = make();
@@ -89,6 +91,61 @@ TEST(HomesTest, WhoeverComesDuringAMoveIsAnsweredInOrder) {
   EXPECT_EQ(take(answers), (std::vector<Said>{{6, kOwned, kHome, 3}, {7, kOwned, kHome, 3}}));
 }
 
+TEST(HomesTest, ARowGoesToTheOnlyNodeThatIntendsToUseIt) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 0, .node = 0}, answers);
+  homes.intend(106, {.rank = 1, .node = kHome}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{0, kTake, kHome, 0}, {1, kHere, kHome, 0}}));
+  homes.intend(105, {.rank = 2, .node = 0}, answers);  // of the same node, in line
+  homes.intend(105, {.rank = 3, .node = 1}, answers);  // too late
+  homes.intend(106, {.rank = 3, .node = 1}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kShared, kHome, 0}}));
+  EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{2, kHere, 0, 1}, {3, kShared, 0, 1}}));
+  EXPECT_EQ(homes.intended(), 2U);
+}
+
+TEST(HomesTest, WhoIsLeftAloneIsToldOnce) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 0, .node = 0}, answers);
+  EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  homes.intend(105, {.rank = 4, .node = 1}, answers);
+  take(answers);
+  EXPECT_TRUE(homes.end_intent(105, 0, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, 0, 1}}));
+  EXPECT_FALSE(homes.end_intent(105, 0, answers).ok()) << "it has ended already";
+  EXPECT_FALSE(homes.end_intent(106, 3, answers).ok()) << "another key";
+  // The next of the node, when this one does nothing about it.
+  EXPECT_TRUE(homes.end_intent(105, 3, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kAlone, 0, 1}}));
+  homes.intend(105, {.rank = 4, .node = 1}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kTake, 0, 1}}));
+  homes.intend(105, {.rank = 0, .node = 0}, answers);
+  EXPECT_TRUE(homes.arrived(105, 4, 2, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{0, kShared, 1, 2}}));
+}
+
+TEST(HomesTest, WhoWasLeftAloneDuringAMoveIsToldAfterIt) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  EXPECT_TRUE(homes.arrived(105, 3, 1, answers).ok());
+  homes.intend(105, {.rank = 4, .node = kHome}, answers);
+  homes.localize(105, {.rank = 0, .node = 0}, answers);
+  take(answers);
+  homes.leave(3, answers);
+  EXPECT_TRUE(answers.empty());
+  EXPECT_TRUE(homes.arrived(105, 0, 2, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kAlone, 0, 2}}));
+  homes.leave(4, answers);
+  homes.leave(4, answers);
+  EXPECT_TRUE(answers.empty());
+  EXPECT_EQ(homes.intended(), 0U);
+}
+
 TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
   constexpr std::uint32_t kWorkers = 6;
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
@@ -97,10 +154,16 @@ TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
     Homes homes = make();
     std::map<Key, std::pair<std::uint32_t, std::uint64_t>> movers;  // worker, and the epoch of its arrival
     std::vector<std::map<Key, int>> open(kWorkers);                 // questions without an answer
+    std::vector<std::map<Key, int>> intends(kWorkers);
     Homes::Answers answers;
     const auto hear = [&] {
       for (const Homes::Answer& each : std::exchange(answers, {})) {
         const Key key = each.answer.key;
+        if (each.answer.kind == kAlone) {
+          ASSERT_TRUE(intends[each.worker].contains(key));
+          ASSERT_NE(each.answer.node, each.worker % 3);
+          continue;
+        }
         ASSERT_GT(open[each.worker][key]--, 0) << "an answer too many";
         if (each.answer.kind != kTake) continue;
         ASSERT_FALSE(movers.contains(key)) << "two movers";
@@ -115,8 +178,14 @@ TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
         const auto [mover, epoch] = move->second;
         movers.erase(move);
         ASSERT_TRUE(homes.arrived(key, mover, epoch, answers).ok());
-      } else if (++open[worker][key]; below(2) == 0) {
+      } else if (intends[worker].contains(key) && below(2) == 0) {
+        intends[worker].erase(key);
+        ASSERT_TRUE(homes.end_intent(key, worker, answers).ok());
+      } else if (++open[worker][key]; below(3) == 0) {
         homes.locate(key, worker, answers);
+      } else if (below(2) == 0) {
+        ++intends[worker][key];
+        homes.intend(key, {.rank = worker, .node = worker % 3}, answers);
       } else {
         homes.localize(key, {.rank = worker, .node = worker % 3}, answers);
       }
@@ -132,6 +201,8 @@ TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
       for (const auto& [key, count] : worker) EXPECT_EQ(count, 0) << "key " << key;
     }
     EXPECT_EQ(homes.moving(), 0U);
+    for (std::uint32_t worker = 0; worker < kWorkers; ++worker) homes.leave(worker, answers);
+    EXPECT_EQ(homes.intended(), 0U);
   }
 }
 

@@ -117,6 +117,9 @@ class Job final : public World {
   History history_;
   std::uint64_t final_rows_ = 0;
   std::uint64_t rows_localized_ = 0;
+  std::uint64_t rows_moved_by_intent_ = 0;
+  std::uint64_t rows_replicated_ = 0;
+  std::uint64_t replicas_used_ = 0;
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> struck_;
@@ -206,7 +209,11 @@ void Job::run_worker(std::uint32_t rank) {
     node.status = run_workload(*this, scenario_, **session);
     if (!node.status.ok()) (*session)->give_up(node.status);
     static_cast<void>(note(WorkerLeaves{rank}));
-    rows_localized_ += (*session)->statistics().rows_localized;
+    const SessionStatistics statistics = (*session)->statistics();
+    rows_localized_ += statistics.rows_localized;
+    rows_moved_by_intent_ += statistics.rows_moved_by_intent;
+    rows_replicated_ += statistics.rows_replicated;
+    replicas_used_ += statistics.rows_pulled_from_replicas + statistics.rows_pushed_to_replicas;
     const TimePoint left = scheduler_.now();
     session->reset();
     if (!struck_ && scheduler_.now() - left >= milliseconds(kTimeoutMs))
@@ -315,7 +322,10 @@ JobResult Job::run() {
           .time = scheduler_.now() - start,
           .final_rows = final_rows_,
           .ended_early = history_.ended_early(),
-          .rows_localized = rows_localized_};
+          .rows_localized = rows_localized_,
+          .rows_moved_by_intent = rows_moved_by_intent_,
+          .rows_replicated = rows_replicated_,
+          .replicas_used = replicas_used_};
 }
 
 }  // namespace

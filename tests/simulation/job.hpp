@@ -25,10 +25,11 @@ enum class Model : std::uint8_t {
   kVap,
   kABsp,
   kMoving,  ///< sequential, and its rows move
+  kIntent,  ///< sequential or asp; rows move, and workers say what they will use
 };
-inline constexpr std::array kModels = {Model::kBsp,          Model::kSsp,  Model::kEssp,
-                                       Model::kBoundedDelay, Model::kAsp,  Model::kSequential,
-                                       Model::kVap,          Model::kABsp, Model::kMoving};
+inline constexpr std::array kModels = {Model::kBsp,    Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
+                                       Model::kAsp,    Model::kSequential, Model::kVap,  Model::kABsp,
+                                       Model::kMoving, Model::kIntent};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
@@ -42,6 +43,9 @@ struct JobResult {
   std::uint64_t final_rows = 0;        ///< digest of the tables at the end
   std::uint64_t ended_early = 0;       ///< iterations of a worker
   std::uint64_t rows_localized = 0;
+  std::uint64_t rows_moved_by_intent = 0;
+  std::uint64_t rows_replicated = 0;
+  std::uint64_t replicas_used = 0;  ///< pulled or pushed
 };
 
 struct Scenario;

@@ -43,6 +43,7 @@ Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
       workers_(workers),
       finished_(workers, 0),
       clocks_(workers, 0),
+      clocks_known_(workers),
       examples_(workers) {
   for (const TableShape& shape : shapes_) {
     assert(!shape.ordered || consistency::rules_of(shape.model).holds_updates_back);
@@ -83,6 +84,10 @@ Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key
     const std::size_t ended = of.ended[at];
     for (std::uint32_t copy = 0; rules.pushes_at_once && copy < shape.copies; ++copy)
       floor.pushes.push_back(std::max(ended, of.seen_by_anybody[at * shape.copies + copy]));
+    if (shape.may_be_replicated()) {
+      const std::size_t applied = count_below(of.histories[at], applied_before(reader, worker));
+      floor.pushes.insert(floor.pushes.end(), shape.copies, applied);
+    }
     if (rules.value_bound > 0) {
       floor.sums.push_back(
           {.pushed = ended == 0 ? 0 : of.histories[at][ended - 1].sum,
@@ -90,6 +95,14 @@ Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key
     }
   }
   return floor;
+}
+
+/// Of a table with replicas: updates of `worker` of clocks below this the reader must see.
+Clock Ledger::applied_before(std::uint32_t reader, std::uint32_t worker) const {
+  constexpr Clock kBehind = consistency::Asp::kMostClocksBehind;
+  const Clock read_after = clocks_[reader] - kBehind;
+  if (read_after < 1) return 0;
+  return clocks_known_[reader][static_cast<std::size_t>(read_after) - 1][worker] - 2 * kBehind;
 }
 
 void Ledger::push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, std::int64_t delta,
@@ -173,7 +186,8 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
       return fmt::format("misses {} of worker {}, {} is allowed", missing, worker, sum.may_miss);
   }
   // Elsewhere a row's updates of one clock travel as one, at its end.
-  const bool within_a_clock = rules.acknowledges_at_once() || shapes_[read.table].shipped_ahead;
+  const TableShape& shape = shapes_[read.table];
+  const bool within_a_clock = rules.acknowledges_at_once() || shape.shipped_ahead || shape.moves;
   if (!within_a_clock && held > 0 && held < history.size() &&
       history[held].clock == history[held - 1].clock) {
     return fmt::format("holds a part of the updates of clock {} of worker {}", history[held].clock, worker);

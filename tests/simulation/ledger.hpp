@@ -29,8 +29,13 @@ struct TableShape {
   bool shared = false;   ///< has a last column for all workers. REQUIRES: sequential
   std::uint64_t cache_rows = UINT64_MAX;
   bool moves = false;          ///< is dynamic
+  bool intents = false;        ///< and workers say what they will use
   bool shipped_ahead = false;  ///< updates may travel before their clock ends
 
+  /// Rows may have replicas, which have a bound of their own (consistency/asp.hpp).
+  [[nodiscard]] bool may_be_replicated() const {
+    return moves && !consistency::rules_of(model).pushes_at_once;
+  }
   [[nodiscard]] std::uint32_t width(std::uint32_t workers) const {
     return workers * copies + (ordered || shared ? 1 : 0);
   }
@@ -69,7 +74,10 @@ class Ledger {
   /// To be called before the push itself.
   void push(std::uint32_t worker, std::uint32_t table, std::uint64_t key, std::int64_t delta, double ordered);
   /// To be called before Session::clock(): others may see everything that was pushed until now.
-  void finish_clock(std::uint32_t worker) { ++finished_[worker]; }
+  void finish_clock(std::uint32_t worker) {
+    ++finished_[worker];
+    clocks_known_[worker].push_back(clocks_);
+  }
   /// What the worker has done of its examples in a clock; to be called whenever that changes.
   void set_examples(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& counts) {
@@ -118,6 +126,7 @@ class Ledger {
                                           double number, std::uint32_t copy);
   std::optional<std::string> check_weighted_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                    double number, std::uint32_t copy) const;
+  [[nodiscard]] consistency::Clock applied_before(std::uint32_t reader, std::uint32_t worker) const;
   /// What is to be added for an update that a worker has made at a clock.
   [[nodiscard]] double weighted(std::uint32_t table, std::uint32_t worker, consistency::Clock clock,
                                 double update) const;
@@ -131,6 +140,8 @@ class Ledger {
   std::vector<Table> tables_;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
   std::vector<consistency::Clock> clocks_;    ///< by worker: at which it computes
+  /// [worker][clock − 1]: what clocks_ was when the worker began to begin that clock.
+  std::vector<std::vector<std::vector<consistency::Clock>>> clocks_known_;
   std::vector<std::map<consistency::Clock, consistency::ExampleCounts>> examples_;  ///< by worker
   std::uint64_t numbers_checked_ = 0;
 };

@@ -36,6 +36,8 @@ std::string_view to_string(Model model) {
       return "sequential";
     case Model::kMoving:
       return "moving";
+    case Model::kIntent:
+      return "intent";
     case Model::kVap:
       break;
   }
@@ -67,6 +69,9 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kSequential:
     case Model::kMoving:
       return Sequential{};
+    case Model::kIntent:
+      if (staleness == 0) return Sequential{};
+      return Asp{};
     case Model::kVap:
       break;
   }
@@ -84,8 +89,9 @@ TableShape make_table(Model model, std::mt19937_64& random) {
                   (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
   table.shared = consistency::rules_of(table.model).pushes_at_once;
   if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
-  if (model == Model::kMoving) {
+  if (model == Model::kMoving || model == Model::kIntent) {
     table.moves = true;
+    table.intents = model == Model::kIntent;
     if (chance(random, 0.7)) table.rows = 1 + table.rows % 8;  // that many want
     table.cache_rows = UINT64_MAX;
   }
@@ -126,6 +132,10 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   scenario.lanes = 1 + static_cast<std::uint32_t>(small(random, 2));
   scenario.lane_tasks = chance(random, 0.5);
   scenario.clocks = 2 + static_cast<std::int64_t>(below(random, 14));
+  if (model == Model::kIntent) {
+    scenario.servers = 2 + scenario.servers % 2;  // with one there is nothing to decide
+    scenario.clocks *= 5;  // as many as a mini-batch each makes, and as bounds on replicas need
+  }
   if (chance(random, 0.3)) scenario.barrier_every = 1 + static_cast<std::int64_t>(below(random, 4));
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
     // The last worker stays and looks at everything in the end.
@@ -136,9 +146,12 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.slowness.push_back(chance(random, 0.2) ? 2 + static_cast<double>(below(random, 20)) : 1);
   }
   scenario.tables.push_back(make_table(model, random));
-  // What other tables of the job may be. The first three stay among themselves, and the next five: so the seeds of
+  // What other tables of the job may be. The first three stay among themselves, the next five, and the ninth: so the seeds of
   // SimulationRegressionTest mean what they meant.
-  const std::uint64_t beside = model <= Model::kEssp ? 3 : model <= Model::kABsp ? 8 : kModels.size();
+  const std::uint64_t beside = model <= Model::kEssp    ? 3
+                               : model <= Model::kABsp  ? 8
+                               : model < Model::kIntent ? 9
+                                                        : kModels.size();
   for (std::uint64_t more = small(random, 2); more > 0; --more)
     scenario.tables.push_back(make_table(kModels[below(random, beside)], random));
   scenario.network = make_network(random);
@@ -205,7 +218,7 @@ std::string to_string(const Scenario& scenario) {
   for (const TableShape& table : scenario.tables) {
     text += fmt::format("; table {}, {} rows of {} values", consistency::to_string(table.model), table.rows,
                         table.width(scenario.workers));
-    if (table.moves) text += ", which move";
+    if (table.moves) text += table.intents ? ", which move by intents" : ", which move";
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
   }
   if (!scenario.examples.empty()) {

@@ -76,7 +76,23 @@ TEST(MovingSimulationTest, RowsMove) {
   spdlog::set_level(spdlog::level::off);
   std::uint64_t localized = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) localized += run_job(Model::kMoving, seed).rows_localized;
-  EXPECT_GT(localized, 500U);
+  EXPECT_GT(localized, 400U);
+}
+
+TEST(IntentSimulationTest, RowsMoveAndAreReplicated) {
+  spdlog::set_level(spdlog::level::off);
+  std::uint64_t moved = 0;
+  std::uint64_t replicated = 0;
+  std::uint64_t used = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const JobResult result = run_job(Model::kIntent, seed);
+    moved += result.rows_moved_by_intent;
+    replicated += result.rows_replicated;
+    used += result.replicas_used;
+  }
+  EXPECT_GT(moved, 200U);
+  EXPECT_GT(replicated, 200U);
+  EXPECT_GT(used, 1000U);
 }
 
 /// One worker after the other takes the rows; one that only pulls and pushes gets to them, too.

@@ -35,6 +35,8 @@ std::string list(const Values& values) {
   return text;
 }
 
+constexpr Clock kLongestIntent = 40;
+
 /// What a worker does: random pulls, pushes and pauses between its clocks.
 class Workload {
  public:
@@ -71,9 +73,11 @@ class Workload {
   absl::Status start_pull();
   absl::Status end_pulls();
   absl::Status localize();
+  absl::Status intend(std::uint32_t table);
   absl::Status clock(bool barrier);
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
+  absl::Status check_that_intents_end();
   absl::Status check_the_end();
   absl::Status note(Event event) { return world_.note(std::move(event)); }
   absl::Status note_wrong(const std::string& what) { return note(Complaint{what}); }
@@ -167,6 +171,7 @@ absl::Status Workload::run() {
   }
   RETURN_IF_ERROR(clock(/*barrier=*/true));
   RETURN_IF_ERROR(pull_what_came_back());
+  RETURN_IF_ERROR(check_that_intents_end());
   return check_the_end();
 }
 
@@ -353,6 +358,7 @@ absl::Status Workload::start_pull() {
 absl::Status Workload::localize() {
   std::uint32_t table = some_table();
   while (!shape(table).moves) table = (table + 1) % static_cast<std::uint32_t>(tables_.size());
+  if (shape(table).intents && chance(random_, 0.8)) return intend(table);
   const bool as_range = chance(random_, 0.3);
   const KeyRange range = some_range(table);
   const std::vector<Key> keys = as_range ? keys_of(range) : some_keys(table);
@@ -368,6 +374,22 @@ absl::Status Workload::localize() {
         Pending pending = as_range ? in->localize(range, options) : in->localize(keys, options);
         return wait ? pending.wait() : absl::OkStatus();
       },
+      tables_[table]);
+}
+
+absl::Status Workload::intend(std::uint32_t table) {
+  const bool as_range = chance(random_, 0.3);
+  const KeyRange range = some_range(table);
+  const std::vector<Key> keys = as_range ? keys_of(range) : some_keys(table);
+  const Clock from = session_.current_clock() + static_cast<Clock>(below(random_, 6)) - 1;
+  const Clock to =
+      from + static_cast<Clock>(below(random_, chance(random_, 0.2) ? std::uint64_t{kLongestIntent} : 4));
+  trace([&] {
+    return fmt::format("worker {} at clock {} intends to use keys {} of table {} in clocks {} to below {}",
+                       rank_, session_.current_clock(), list(keys), table, from, to);
+  });
+  return std::visit(
+      [&](auto* in) { return as_range ? in->intent(range, from, to) : in->intent(keys, from, to); },
       tables_[table]);
 }
 
@@ -445,6 +467,39 @@ absl::Status Workload::pull_what_came_back() {
                     one.first, table, consistency::to_string(shape(table).model), session_.current_clock()));
   }
   return absl::OkStatus();
+}
+
+/// When the intents of all others are over, a worker gets what it wants, and no replicas.
+absl::Status Workload::check_that_intents_end() {
+  const auto meant =
+      std::find_if(scenario_.tables.begin(), scenario_.tables.end(),
+                   [](const TableShape& table) { return table.intents && table.may_be_replicated(); });
+  if (meant == scenario_.tables.end()) return absl::OkStatus();
+  for (Clock clock = 0; clock < kLongestIntent + 10; ++clock) {
+    world_.compute(microseconds(below(random_, 20)));
+    RETURN_IF_ERROR(this->clock(/*barrier=*/false));
+  }
+  RETURN_IF_ERROR(clock(/*barrier=*/true));
+  const bool looks = rank_ + 1 == session_.workers();
+  // What could not be given up in time is given up soon.
+  constexpr int kRounds = 4;
+  std::uint64_t before = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round == kRounds - 1) before = session_.statistics().rows_replicated;
+    const Clock now = session_.current_clock();
+    if (looks) {
+      RETURN_IF_ERROR(std::visit(
+          [&](auto* in) {
+            return in->intent(KeyRange{0, meant->rows}, now, now + 1);
+          },
+          tables_[static_cast<std::size_t>(meant - scenario_.tables.begin())]));
+    }
+    RETURN_IF_ERROR(clock(/*barrier=*/true));
+    RETURN_IF_ERROR(clock(/*barrier=*/true));
+  }
+  if (session_.statistics().rows_replicated == before) return absl::OkStatus();
+  return note_wrong(
+      fmt::format("worker {} gets replicas, though nobody else intends to use the rows", rank_));
 }
 
 absl::Status Workload::check_the_end() {

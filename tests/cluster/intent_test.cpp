@@ -1,0 +1,275 @@
+// Intents in real jobs: rows come to the only node that will use them, and the others get replicas.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "tests/cluster/cluster.hpp"
+#include "tests/cluster/promises.hpp"
+#include "tests/transport/faulty_transport.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+#ifdef VERBENA_SANITIZED
+constexpr int kClocks = 150;
+#else
+constexpr int kClocks = 600;
+#endif
+
+TableOptions dynamic(std::uint64_t rows, std::uint32_t width, const ConsistencyModel& consistency = Asp{}) {
+  return {.name = "intended",
+          .rows = rows,
+          .width = width,
+          .consistency = consistency,
+          .allocation = Allocation::kDynamic};
+}
+
+/// Whose memory the workers can map.
+enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
+
+ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
+  ClusterOptions options{.servers = servers,
+                         .workers = workers,
+                         .read_path = maps == Maps::kAll ? ReadPath::kAuto : ReadPath::kCached};
+  if (maps != Maps::kNone) return options;
+  options.make_transport = [](std::uint32_t number) {
+    auto shared_memory = transport::make_shm_transport();
+    EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
+    return std::make_shared<transport::FaultyTransport>(
+        std::move(*shared_memory), transport::FaultOptions{.seed = number,
+                                                           .request_delay_probability = 0.1,
+                                                           .event_delay_probability = 0.1,
+                                                           .split_probability = 0.5,
+                                                           .mapped = false});
+  };
+  return options;
+}
+
+class IntentTest : public ::testing::TestWithParam<Maps> {};
+
+/// A clock a mini-batch, its keys told three clocks ahead; each worker counts in a column of its own. It sees its own
+/// count exactly, those of others never go back, and in the end everything is there once.
+absl::Status count_with_intents(Session& session, const TableOptions& options, int clocks) {
+  const std::uint32_t width = session.workers();
+  const std::uint32_t me = session.rank();
+  auto opened = session.table<std::int64_t>(options);
+  RETURN_IF_ERROR(opened.status());
+  Table<std::int64_t>& table = **opened;
+  RETURN_IF_ERROR(session.barrier());
+  std::mt19937 random(me + 1);
+  std::vector<std::int64_t> pushed(options.rows, 0);
+  std::vector<std::int64_t> seen(options.rows * width, 0);
+  constexpr std::size_t kAhead = 3;
+  std::vector<std::vector<Key>> batches;
+  const auto tell_next = [&]() -> absl::Status {
+    std::vector<Key>& keys = batches.emplace_back(1 + random() % 6);
+    // Some rows are everyone's, most are mostly one worker's.
+    for (Key& key : keys)
+      key = (random() % 3 == 0 ? 0 : me * options.rows / width) + random() % options.rows / width;
+    const std::int64_t from = session.current_clock() + static_cast<std::int64_t>(batches.size()) - 1;
+    return table.intent(keys, from, from + 1);
+  };
+  for (std::size_t i = 0; i < kAhead; ++i) RETURN_IF_ERROR(tell_next());
+  for (int clock = 0; clock < clocks; ++clock) {
+    RETURN_IF_ERROR(tell_next());
+    const std::vector<Key> keys = batches.front();
+    std::vector<std::int64_t> updates(keys.size() * width, 0);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      updates[i * width + me] = 1;
+      ++pushed[keys[i]];
+    }
+    RETURN_IF_ERROR(table.push(keys, updates));
+    std::vector<std::int64_t> values(keys.size() * width, -1);
+    RETURN_IF_ERROR(table.pull(keys, values));
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      for (std::uint32_t worker = 0; worker < width; ++worker) {
+        const std::int64_t value = values[i * width + worker];
+        std::int64_t& before = seen[keys[i] * width + worker];
+        if (value < before || (worker == me && value != pushed[keys[i]])) {
+          return wrong(fmt::format("worker {} reads {} of worker {} at key {}, after {}; it has pushed {}",
+                                   me, value, worker, keys[i], before, pushed[keys[i]]));
+        }
+        before = value;
+      }
+    }
+    batches.erase(batches.begin());
+    RETURN_IF_ERROR(session.clock());
+  }
+  RETURN_IF_ERROR(session.barrier());
+  std::vector<std::int64_t> all(options.rows * width);
+  RETURN_IF_ERROR(table.pull(KeyRange{0, options.rows}, all));
+  for (Key key = 0; key < options.rows; ++key) {
+    if (all[key * width + me] != pushed[key])
+      return wrong(fmt::format("key {} holds {} of {}", key, all[key * width + me], pushed[key]));
+  }
+  return session.barrier();
+}
+
+TEST_P(IntentTest, NothingIsLostOrSeenTwice) {
+  for (const ConsistencyModel& consistency : {ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
+    for (const std::uint64_t rows : {4U, 100U}) {
+      const ClusterResult result = run_cluster(over(GetParam(), 3, 4), [&](Session& session) {
+        return count_with_intents(session, dynamic(rows, session.workers(), consistency),
+                                  GetParam() == Maps::kNone ? kClocks / 4 : kClocks);
+      });
+      EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    }
+  }
+}
+
+TEST_P(IntentTest, TheOnlyOneGetsTheRowsAndTheNextOneReplicas) {
+  constexpr std::uint64_t kRows = 50;
+  const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(dynamic(kRows, 3));
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    RETURN_IF_ERROR(session.barrier());
+    const KeyRange all{0, kRows};
+    std::vector<float> values(kRows * 3);
+    const auto until = [&](std::uint64_t SessionStatistics::*count, std::uint64_t expected) -> absl::Status {
+      while (session.statistics().*count < expected) RETURN_IF_ERROR(table.pull(all, values));
+      EXPECT_EQ(session.statistics().*count, expected);
+      return absl::OkStatus();
+    };
+    const auto intend = [&] { return table.intent(all, 0, 1'000'000); };
+    const bool first = session.rank() == 0;
+    if (first) RETURN_IF_ERROR(intend());
+    if (first)
+      RETURN_IF_ERROR(until(&SessionStatistics::rows_moved_by_intent, kRows / 2));  // half of them were here
+    RETURN_IF_ERROR(session.barrier());
+    if (!first) RETURN_IF_ERROR(intend());
+    if (!first) RETURN_IF_ERROR(until(&SessionStatistics::rows_replicated, kRows));
+    RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows * 3, 1)));
+    RETURN_IF_ERROR(table.pull(all, values));
+    EXPECT_GE(*std::min_element(values.begin(), values.end()), 1);
+    if (!first) {
+      EXPECT_EQ(session.statistics().rows_pushed_to_replicas, kRows);
+      EXPECT_GE(session.statistics().rows_pulled_from_replicas, kRows);
+    } else {
+      EXPECT_EQ(session.statistics().rows_replicated, 0U);
+    }
+    RETURN_IF_ERROR(session.barrier());
+    RETURN_IF_ERROR(table.pull(all, values));
+    EXPECT_THAT(values, Each(2));
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
+  constexpr std::uint64_t kRows = 20;
+  const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(dynamic(kRows, 1));
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    const KeyRange all{0, kRows};
+    std::vector<float> values(kRows);
+    const bool leaves = session.rank() == 0;
+    RETURN_IF_ERROR(session.barrier());
+    const std::int64_t now = session.current_clock();
+    if (leaves) RETURN_IF_ERROR(table.intent(all, now, now + 3));
+    while (leaves && session.statistics().rows_moved_by_intent < kRows / 2)
+      RETURN_IF_ERROR(table.pull(all, values));
+    RETURN_IF_ERROR(session.barrier());
+    if (!leaves) RETURN_IF_ERROR(table.intent(all, now, now + 1'000'000));
+    while (!leaves && session.statistics().rows_replicated < kRows) RETURN_IF_ERROR(table.pull(all, values));
+    RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, 1)));
+    RETURN_IF_ERROR(session.barrier());
+    RETURN_IF_ERROR(session.barrier());
+    while (!leaves && session.statistics().rows_moved_by_intent < kRows) {
+      RETURN_IF_ERROR(table.pull(all, values));
+      RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, 1)));
+      RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, -1)));
+    }
+    if (!leaves) RETURN_IF_ERROR(session.clock());  // the replicas go
+    if (leaves) RETURN_IF_ERROR(session.clock());
+    RETURN_IF_ERROR(session.barrier());
+    RETURN_IF_ERROR(table.pull(all, values));
+    EXPECT_THAT(values, Each(2));
+    if (!leaves) {
+      const std::uint64_t before = session.statistics().rows_pulled_from_replicas;
+      RETURN_IF_ERROR(table.pull(all, values));
+      EXPECT_EQ(session.statistics().rows_pulled_from_replicas, before);
+    }
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, IntentTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
+                         [](const auto& test) {
+                           return std::string(test.param == Maps::kAll       ? "AllMapped"
+                                              : test.param == Maps::kOwnNode ? "OwnNodeMapped"
+                                                                             : "NoneMapped");
+                         });
+
+TEST(IntentsTest, WrongCallsAreRefused) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
+        auto fixed = session.table<float>({.name = "fixed", .rows = 10, .width = 1});
+        RETURN_IF_ERROR(fixed.status());
+        EXPECT_EQ((*fixed)->intent(KeyRange{0, 1}, 0, 1).code(), absl::StatusCode::kFailedPrecondition);
+        auto opened = session.table<float>(dynamic(10, 1));
+        RETURN_IF_ERROR(opened.status());
+        EXPECT_EQ((*opened)->intent(KeyRange{5, 11}, 0, 1).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ((*opened)->intent(KeyRange{5, 6}, 1, 0).code(), absl::StatusCode::kInvalidArgument);
+        RETURN_IF_ERROR((*opened)->intent(std::span<const Key>(), 0, 1));
+        RETURN_IF_ERROR((*opened)->intent(KeyRange{5, 6}, -5, 0));
+        for (int clock = 0; clock < 20; ++clock) RETURN_IF_ERROR(session.clock());
+        EXPECT_EQ(session.statistics().rows_moved_by_intent, 0U) << "what is over is ignored";
+        return (*opened)->intent(KeyRange{5, 10}, 0, 100);  // and it leaves with that
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Clocks that nobody was told of, before a table that counts them.
+TEST(IntentsTest, AStaticTableMayComeLater) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {
+        auto opened = session.table<float>(dynamic(10, 1));
+        RETURN_IF_ERROR(opened.status());
+        for (int clock = 0; clock < 5; ++clock) RETURN_IF_ERROR(session.clock());
+        auto fixed = session.table<float>({.name = "fixed", .rows = 10, .width = 1, .consistency = Bsp{}});
+        RETURN_IF_ERROR(fixed.status());
+        RETURN_IF_ERROR((*fixed)->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
+        RETURN_IF_ERROR(session.clock());
+        std::vector<float> values(10);
+        RETURN_IF_ERROR((*fixed)->pull(KeyRange{0, 10}, values));
+        EXPECT_THAT(values, Each(2));
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(IntentsTest, AWorkerThatIsGoneEndsTheJobByItsName) {
+  for (const std::uint64_t request : {30U, 80U, 200U}) {
+    ClusterOptions options = over(Maps::kOwnNode, 2, 2);
+    options.make_transport = [&](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
+      auto shared_memory = transport::make_shm_transport();
+      EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
+      if (number != 3) return std::move(*shared_memory);
+      return std::make_shared<transport::FaultyTransport>(
+          std::move(*shared_memory), transport::FaultOptions{.fail_at_request = request});
+    };
+    const ClusterResult result = run_cluster(options, [](Session& session) {
+      return count_with_intents(session, dynamic(3, session.workers()), 1'000'000);
+    });
+    for (const absl::Status& worker : result.workers) {
+      EXPECT_TRUE(worker.code() == absl::StatusCode::kUnavailable ||
+                  worker.code() == absl::StatusCode::kAborted)
+          << "request " << request << ": " << worker;
+    }
+    EXPECT_THAT(std::string(result.workers[0].message()), HasSubstr("worker 1")) << "request " << request;
+  }
+}
+
+}  // namespace
+}  // namespace verbena::testing

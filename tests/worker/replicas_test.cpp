@@ -1,0 +1,64 @@
+#include "worker/replicas.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace verbena::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Row = std::array<float, 3>;
+
+class ReplicasTest : public ::testing::Test {
+ protected:
+  void push(const Row& update) { replicas_.push(5, *replicas_.find(5), bytes(update)); }
+  void put(const Row& row) { replicas_.put(*replicas_.find(5), bytes(row)); }
+  Row taken() {
+    Row row = {};
+    replicas_.take_updates(*replicas_.find(5), reinterpret_cast<std::byte*>(row.data()));
+    return row;
+  }
+  Row values() {
+    Row row = {};
+    std::memcpy(row.data(), replicas_.find(5)->values(), sizeof row);
+    return row;
+  }
+  static const std::byte* bytes(const Row& row) { return reinterpret_cast<const std::byte*>(row.data()); }
+  Replicas replicas_{protocol::ValueType::kFloat, 3};
+};
+
+TEST_F(ReplicasTest, OwnUpdatesShowBeforeAndAfterARefresh) {
+  ASSERT_NE(replicas_.make(5), nullptr);
+  EXPECT_EQ(replicas_.make(5), nullptr);
+  push({1, 2, 3});
+  put({10, 20, 30});
+  EXPECT_EQ(values(), (Row{11, 22, 33}));
+  push({1, 1, 1});
+  EXPECT_EQ(values(), (Row{12, 23, 34}));
+  EXPECT_EQ(taken(), (Row{2, 3, 4})) << "all of them, once";
+  EXPECT_EQ(values(), (Row{12, 23, 34}));
+  push({5, 5, 5});
+  put({12, 23, 35});
+  EXPECT_EQ(values(), (Row{17, 28, 40})) << "what was sent is in the owner's row";
+  EXPECT_EQ(taken(), (Row{5, 5, 5}));
+}
+
+TEST_F(ReplicasTest, WhatIsDirtyOrTouchedIsToldOnce) {
+  Replica& replica = *replicas_.make(5);
+  EXPECT_THAT(replicas_.take_dirty(), IsEmpty());
+  push({1, 1, 1});
+  push({1, 1, 1});
+  EXPECT_THAT(replicas_.take_dirty(), ElementsAre(5));
+  static_cast<void>(taken());
+  push({1, 1, 1});
+  EXPECT_THAT(replicas_.take_dirty(), ElementsAre(5));
+  replicas_.touch(5, replica);
+  replicas_.touch(5, replica);
+  EXPECT_THAT(replicas_.take_touched(), ElementsAre(5));
+}
+
+}  // namespace
+}  // namespace verbena::worker

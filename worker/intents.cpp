@@ -1,0 +1,83 @@
+#include "worker/intents.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace verbena::worker {
+
+namespace {
+
+/// Beyond that many clocks nobody is early.
+constexpr double kMostClocksAhead = 1e6;
+constexpr double kMeanWeight = 0.125;
+constexpr double kDeviationWeight = 0.25;
+constexpr double kDeviations = 4;
+
+}  // namespace
+
+void LeadTime::Smoothed::add(double value) {
+  if (!std::exchange(known, true)) {
+    mean = value;
+    deviation = value / 2;
+    return;
+  }
+  deviation += kDeviationWeight * (std::abs(value - mean) - deviation);
+  mean += kMeanWeight * (value - mean);
+}
+
+consistency::Clock LeadTime::clocks() const {
+  if (!clock_.known || !coming_.known) return kFirst;
+  const double coming = coming_.mean + kDeviations * coming_.deviation;
+  // One more: what is asked for in the middle of a clock has only a part of it.
+  if (coming >= kMostClocksAhead * clock_.mean) return static_cast<consistency::Clock>(kMostClocksAhead);
+  return 1 + static_cast<consistency::Clock>(std::ceil(coming / clock_.mean));
+}
+
+void Intents::add(Keys keys, Clock from, Clock to) {
+  if (from >= to || keys.empty()) return;
+  waiting_.emplace(from, Intent{std::move(keys), to});
+}
+
+Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
+  Keys fresh;
+  while (!waiting_.empty() && waiting_.begin()->first <= latest) {
+    auto node = waiting_.extract(waiting_.begin());
+    auto& [keys, to] = node.mapped();
+    if (to <= clock) continue;
+    Keys& ends = ends_[to];
+    for (const protocol::Key key : keys) {
+      const auto [until, is_fresh] = until_.try_emplace(key, to);
+      if (is_fresh) fresh.push_back(key);
+      if (!is_fresh && until->second >= to) continue;
+      until->second = to;
+      ends.push_back(key);
+    }
+    begun_.emplace(node.key(), std::move(keys));
+  }
+  return fresh;
+}
+
+Intents::Keys Intents::take_ended(Clock clock) {
+  Keys ended;
+  for (; !ends_.empty() && ends_.begin()->first <= clock; ends_.erase(ends_.begin())) {
+    for (const protocol::Key key : ends_.begin()->second) {
+      const auto until = until_.find(key);
+      if (until == until_.end() || until->second > clock) continue;
+      until_.erase(until);
+      ended.push_back(key);
+    }
+  }
+  return ended;
+}
+
+Intents::Keys Intents::take_used(Clock clock) {
+  Keys used;
+  for (; !begun_.empty() && begun_.begin()->first <= clock; begun_.erase(begun_.begin())) {
+    const Keys& keys = begun_.begin()->second;
+    used.insert(used.end(), keys.begin(), keys.end());
+  }
+  return used;
+}
+
+}  // namespace verbena::worker

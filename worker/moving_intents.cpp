@@ -1,0 +1,302 @@
+// Intents and replicas of a dynamic table: what MovingRows does because of them.
+//
+// A replica holds all of this worker's updates at any time, whatever is under way, by three rules. Updates of a row that
+// has a replica go into it, and from there to the owner as any push. While the owner's row is read, none are sent. And it
+// is read only when those that were sent have been applied, which begin_reads() sees to.
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "consistency/asp.hpp"
+#include "worker/moving_now.hpp"
+#include "worker/moving_rows.hpp"
+#include "worker/session_core.hpp"
+
+namespace verbena::worker {
+
+using consistency::Clock;
+using protocol::Key;
+using protocol::KeyAnswers;
+using protocol::KeyRequests;
+using protocol::LockResult;
+
+namespace {
+
+constexpr Clock kMostClocksBehind = consistency::Asp::kMostClocksBehind;
+
+std::shared_ptr<MovingOperation> make_background(const SessionCore& session, MovingOperation::Kind kind,
+                                                 const char* what, std::vector<Key> keys) {
+  auto operation = std::make_shared<MovingOperation>();
+  operation->kind = kind;
+  operation->what = what;
+  operation->waits_for_moves = true;
+  operation->is_background = true;
+  operation->begun_at = session.current_clock();
+  operation->begun_after_barrier = session.barrier_clock();
+  operation->key_copy = std::move(keys);
+  operation->keys = KeySequence(std::span<const Key>(operation->key_copy));
+  return operation;
+}
+
+void do_all(MovingOperation& operation) {
+  for (std::size_t index = 0; index < operation.keys.size(); ++index) operation.todo.push_back(index);
+}
+
+}  // namespace
+
+// ---- rows with a mark
+// -----------------------------------------------------------------------------------------
+
+bool MovingRows::is_usable(const Replica& replica) const {
+  return replica.read_at >= session_.current_clock() - kMostClocksBehind &&
+         replica.after_barrier == session_.barrier_clock();
+}
+
+void MovingRows::read_replica(Key key, Replica& replica, std::byte* out) {
+  std::memcpy(out, replica.values(), row_bytes_);
+  replicas_.touch(key, replica);
+  ++session_.counters().rows_pulled_from_replicas;
+}
+
+bool MovingRows::push_to_replica(Key key, const std::byte* update) {
+  Replica* const replica = is_marked(key) ? replicas_.find(key) : nullptr;
+  if (replica == nullptr) return false;
+  replicas_.push(key, *replica, update);
+  ++session_.counters().rows_pushed_to_replicas;
+  return true;
+}
+
+// ---- intents
+// --------------------------------------------------------------------------------------------------
+
+void MovingRows::intend(const KeySequence& keys, Clock from, Clock to) {
+  const Clock clock = session_.current_clock();
+  if (to <= clock) return;
+  std::vector<Key> copy(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) copy[i] = keys[i];
+  intents_.add(std::move(copy), from, to);
+  if (from <= clock + lead_.clocks()) act_on_intents();
+}
+
+void MovingRows::act_on_intents() {
+  const Clock clock = session_.current_clock();
+  std::vector<Key> fresh = std::exchange(to_intend_, {});
+  std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || intended_.contains(key); });
+  for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
+    // Not given up yet: nothing has happened.
+    if (ending_.erase(key) == 0 && !intended_.contains(key)) fresh.push_back(key);
+  }
+  begin_intents(fresh);
+}
+
+/// Tells the homes; those that no other node wants come here.
+void MovingRows::begin_intents(const std::vector<Key>& keys) {
+  if (keys.empty() || is_leaving_) return;
+  auto operation = make_background(session_, MovingOperation::Kind::kLocalize, "intent", {});
+  operation->intends = true;
+  operation->asked_at = session_.now();
+  for (const Key key : keys) {
+    const auto [mover, begins] = moving_.try_emplace(key, Mover{operation.get(), operation->moves.size()});
+    if (begins) {
+      operation->moves.push_back({.key = key});
+      intended_[key] = Intended::kAsking;
+    } else if (mover->second.operation != operation.get()) {
+      to_intend_.push_back(key);
+    }
+  }
+  operation->moves_left = operation->moves.size();
+  if (!operation->moves.empty()) session_.start(std::move(operation), table_);
+}
+
+/// Other nodes use it, too: it stays where it is.
+void MovingRows::end_shared(Move& move, const KeyAnswers::Answer& answer) {
+  move.phase = Phase::kDone;
+  locations_[move.key] = {.node = answer.node, .epoch = answer.epoch};
+  intended_[move.key] = Intended::kShared;
+  const auto mover = moving_.find(move.key);
+  --mover->second.operation->moves_left;
+  moving_.erase(mover);
+  if (!is_asynchronous_ || is_leaving_) return;
+  Replica* const replica = replicas_.make(move.key);
+  if (replica == nullptr) return;  // it was one already, and might have come here
+  mark(move.key);
+  ++session_.counters().rows_replicated;
+  ask_for_refresh(move.key, *replica);
+}
+
+void MovingRows::on_alone(Key key) {
+  const auto intended = intended_.find(key);
+  if (is_leaving_ || intended == intended_.end() || intended->second != Intended::kShared ||
+      ending_.contains(key)) {
+    return;
+  }
+  alone_.push_back(key);
+}
+
+void MovingRows::end_intents() {
+  for (const Key key : intents_.take_ended(session_.current_clock())) {
+    if (ending_.insert(key).second) ending_order_.push_back(key);
+  }
+  give_up_rows();
+}
+
+/// What is over, and can be given up: a row that is on its way, or being read, must wait.
+void MovingRows::give_up_rows() {
+  if (ending_order_.empty()) return;
+  std::vector<Key> left;
+  std::vector<Key> dropped;
+  for (const Key key : ending_order_) {
+    if (!ending_.contains(key)) continue;
+    const auto intended = intended_.find(key);
+    if (intended == intended_.end()) {
+      ending_.erase(key);
+      continue;
+    }
+    Replica* const replica = replicas_.find(key);
+    if (intended->second == Intended::kAsking || (replica != nullptr && replica->is_refreshing)) {
+      left.push_back(key);
+      continue;
+    }
+    if (replica != nullptr) dropped.push_back(key);
+    intended_.erase(intended);
+    ending_.erase(key);
+    nodes_[home(key)].done.push_back({.key = key});
+  }
+  ending_order_ = std::move(left);  // before what may step an operation, and come back here
+  drop_replicas(dropped);
+  send_done();
+}
+
+void MovingRows::send_done() {
+  for (Node& node : nodes_) {
+    while (!node.done.empty()) {
+      const std::size_t count = std::min(node.done.size(), KeyRequests::kMaxRows);
+      const auto some = node.done.end() - static_cast<std::ptrdiff_t>(count);
+      if (!session_.ask(
+              *node.link,
+              {.kind = KeyRequests::Kind::kDone, .table = number_, .rows = {some, node.done.end()}}))
+        break;
+      node.done.erase(some, node.done.end());
+    }
+  }
+}
+
+void MovingRows::stop_intents() {
+  is_leaving_ = true;
+}
+
+// ---- replicas
+// -------------------------------------------------------------------------------------------------
+
+void MovingRows::on_clock() {
+  const transport::TimePoint now = session_.now();
+  if (clock_began_ != transport::TimePoint{})
+    lead_.add_clock(std::chrono::duration<double>(now - clock_began_).count());
+  clock_began_ = now;
+  if (is_leaving_) return;
+  if (!intents_.empty() || !to_intend_.empty()) act_on_intents();
+  end_intents();
+  // Rows that lie here now.
+  std::vector<Key> dropped;
+  for (const Key key : std::exchange(arrived_, {})) {
+    Replica* const replica = replicas_.find(key);
+    if (replica == nullptr || !is_near(key)) continue;
+    (replica->is_refreshing ? arrived_ : dropped).push_back(key);
+  }
+  drop_replicas(dropped);
+  static_cast<void>(send_updates());
+  const Clock clock = session_.current_clock();
+  const auto refresh = [&](const std::vector<Key>& keys) {
+    for (const Key key : keys) {
+      Replica* const replica = replicas_.find(key);
+      if (replica != nullptr && replica->read_at < clock) ask_for_refresh(key, *replica);
+    }
+  };
+  refresh(replicas_.take_touched());
+  refresh(intents_.take_used(clock + 1));
+  begin_refreshes();
+}
+
+bool MovingRows::send_updates() {
+  std::vector<Key> keys;
+  bool all = true;
+  for (const Key key : replicas_.take_dirty()) {
+    const Replica* const replica = replicas_.find(key);
+    if (replica == nullptr || !replica->is_dirty) continue;
+    if (replica->is_refreshing) {
+      replicas_.put_back_dirty(key);
+      all = false;
+    } else {
+      keys.push_back(key);
+    }
+  }
+  send_updates_of(keys);
+  return all;
+}
+
+/// REQUIRES: none of them is being refreshed.
+void MovingRows::send_updates_of(const std::vector<Key>& keys) {
+  std::vector<Key> dirty;
+  std::vector<std::byte> updates(keys.size() * row_bytes_);
+  for (const Key key : keys) {
+    Replica* const replica = replicas_.find(key);
+    if (!replica->is_dirty) continue;  // it comes twice
+    replicas_.take_updates(*replica, updates.data() + dirty.size() * row_bytes_);
+    dirty.push_back(key);
+  }
+  if (dirty.empty()) return;
+  auto operation =
+      make_background(session_, MovingOperation::Kind::kPush, "push of replicas' updates", std::move(dirty));
+  operation->is_of_replicas = true;
+  operation->update_copy = std::move(updates);
+  operation->updates = operation->update_copy.data();
+  do_all(*operation);
+  begin_push(*operation);
+  session_.start(std::move(operation), table_);
+}
+
+void MovingRows::drop_replicas(const std::vector<Key>& keys) {
+  if (keys.empty()) return;
+  send_updates_of(keys);
+  for (const Key key : keys) {
+    replicas_.erase(key);
+    unmark_if_plain(key);
+  }
+}
+
+void MovingRows::ask_for_refresh(Key key, Replica& replica) {
+  if (std::exchange(replica.is_refreshing, true)) return;
+  replica.is_touched = false;
+  to_refresh_.push_back(key);
+}
+
+void MovingRows::begin_refreshes() {
+  if (to_refresh_.empty()) return;
+  auto operation = make_background(session_, MovingOperation::Kind::kPull, "refresh of replicas",
+                                   std::exchange(to_refresh_, {}));
+  operation->is_of_replicas = true;
+  operation->refreshed.resize(operation->keys.size() * row_bytes_);
+  operation->out = operation->refreshed.data();
+  do_all(*operation);
+  session_.start(std::move(operation), table_);
+}
+
+void MovingRows::is_read(MovingOperation& operation, std::size_t index, std::uint64_t& counter) {
+  const Key key = operation.keys[index];
+  reached(key);
+  if (!operation.is_of_replicas) {
+    ++counter;
+    return;
+  }
+  ++session_.counters().rows_refreshed;
+  Replica& replica = *replicas_.find(key);  // whoever drops it waits for this
+  replicas_.put(replica, operation.out + index * row_bytes_);
+  replica.read_at = operation.begun_at;
+  replica.after_barrier = operation.begun_after_barrier;
+  replica.is_refreshing = false;
+  if (is_near(key)) arrived_.push_back(key);  // by the doing of another worker of this node
+  ++news_;
+}
+
+}  // namespace verbena::worker

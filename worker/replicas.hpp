@@ -1,0 +1,79 @@
+// A worker's own copies of rows that several nodes use at the same time (docs/allocation.md): read in place, and
+// updated in place; the updates gather beside them until they are sent to the row's owner.
+//
+// A copy's values are what was read of the owner's row, all of this worker's earlier updates among it, and those of its
+// updates that are not sent. So whoever puts a new reading here must have sent nothing since before it was read
+// (`refreshing`), and must know that what was sent before has been applied.
+//
+// No I/O. Thread safety: none; one owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "consistency/rules.hpp"
+#include "protocol/partition.hpp"
+#include "protocol/value_type.hpp"
+
+namespace verbena::worker {
+
+struct Replica {
+  /// As `read_at`: there are no values, or none that count.
+  static constexpr consistency::Clock kNever = std::numeric_limits<consistency::Clock>::min() / 2;
+
+  std::unique_ptr<std::byte[]> memory;   ///< the values, then the updates that are not sent; a stride each
+  consistency::Clock read_at = kNever;   ///< the worker's clock before the owner's row was read
+  consistency::Clock after_barrier = 0;  ///< the clock of the worker's last barrier before that
+  bool is_dirty = false;                 ///< has updates that are not sent
+  bool is_touched = false;               ///< has been pulled since it was last asked for
+  bool is_refreshing = false;            ///< is about to be read: nothing may be sent
+
+  [[nodiscard]] const std::byte* values() const { return memory.get(); }
+};
+
+class Replicas {
+ public:
+  using Keys = std::vector<protocol::Key>;
+
+  Replicas(protocol::ValueType type, std::uint32_t width);
+
+  [[nodiscard]] bool empty() const { return rows_.empty(); }
+  [[nodiscard]] std::size_t size() const { return rows_.size(); }
+  [[nodiscard]] Replica* find(protocol::Key key) {
+    const auto found = rows_.find(key);
+    return found == rows_.end() ? nullptr : &found->second;
+  }
+  /// Without values. nullptr if there is one.
+  Replica* make(protocol::Key key);
+  void erase(protocol::Key key) { rows_.erase(key); }
+
+  void push(protocol::Key key, Replica& replica, const std::byte* update);
+  void touch(protocol::Key key, Replica& replica);
+  /// The owner's row, as it was read.
+  void put(Replica& replica, const std::byte* row);
+  /// The updates that are not sent; from now on they are. REQUIRES: is_dirty, not is_refreshing.
+  void take_updates(Replica& replica, std::byte* to);
+
+  /// Those that may have become dirty, or touched, since the last call; some may be gone, or come twice.
+  Keys take_dirty() { return std::exchange(dirty_, {}); }
+  Keys take_touched() { return std::exchange(touched_, {}); }
+  void put_back_dirty(protocol::Key key) { dirty_.push_back(key); }
+
+ private:
+  void add(std::byte* to, const std::byte* update) const;
+
+  protocol::ValueType type_;
+  std::uint32_t width_;
+  std::size_t row_bytes_;
+  std::size_t stride_bytes_;
+  absl::flat_hash_map<protocol::Key, Replica> rows_;
+  Keys dirty_;
+  Keys touched_;
+};
+
+}  // namespace verbena::worker
