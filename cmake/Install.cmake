@@ -7,6 +7,7 @@ include(CMakePackageConfigHelpers)
 set(public_headers
     worker/session.hpp
     worker/data_cursor.hpp
+    worker/sampling.hpp
     worker/table.hpp
     consistency/a_bsp.hpp
     consistency/asp.hpp

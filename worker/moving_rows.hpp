@@ -117,6 +117,12 @@ class MovingRows {
   /// One step of an operation: true when it has ended. REQUIRES: what it comes after has ended.
   bool step(MovingOperation& operation);
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
+  /// A pull of the row needs nobody else: it lies here, or has a replica.
+  [[nodiscard]] bool is_cheap(protocol::Key key) const {
+    if (!is_marked(key)) return is_near(key);
+    const Replica* const replica = replicas_.find(key);
+    return replica != nullptr && is_usable(*replica);
+  }
   /// The row lies on this node, where this worker can change it in place.
   [[nodiscard]] bool is_here(protocol::Key key) const {
     return own_ != nullptr && protocol::load_header(own_slot(key)).is_owned();

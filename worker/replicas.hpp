@@ -48,6 +48,10 @@ class Replicas {
     const auto found = rows_.find(key);
     return found == rows_.end() ? nullptr : &found->second;
   }
+  [[nodiscard]] const Replica* find(protocol::Key key) const {
+    const auto found = rows_.find(key);
+    return found == rows_.end() ? nullptr : &found->second;
+  }
   /// Without values. nullptr if there is one.
   Replica* make(protocol::Key key);
   void erase(protocol::Key key) { rows_.erase(key); }

@@ -325,6 +325,42 @@ absl::Status Table<Value>::intent(KeyRange range, std::int64_t from, std::int64_
 }
 
 template <class Value>
+absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distribution, std::size_t count,
+                                                    std::mt19937_64& random, const SampleOptions& options) {
+  const std::uint64_t rows = core_->options().rows;
+  if (!(options.preference >= 0 && options.preference <= 1) || distribution.range().last > rows) {
+    return absl::InvalidArgumentError(fmt::format(
+        "table \"{}\" of {} rows: a sample of keys {} to below {} with preference {}", core_->options().name,
+        rows, distribution.range().first, distribution.range().last, options.preference));
+  }
+  const worker::MovingRows* const moving = core_->moving();
+  if (options.preference > 0 && moving == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("table \"{}\" is static: no row is nearer than another", core_->options().name));
+  }
+  Sample sample;
+  sample.keys_.reserve(count);
+  std::bernoulli_distribution prefers(options.preference);
+  while (sample.keys_.size() < count) {
+    Key key = distribution.draw(random);
+    if (options.preference > 0 && !moving->is_cheap(key) && prefers(random)) {
+      for (int redraws = 0; redraws < kMostRedraws; ++redraws) {
+        const Key other = distribution.draw(random);
+        if (!moving->is_cheap(other)) continue;
+        key = other;
+        ++sample.redrawn_;
+        break;
+      }
+    }
+    sample.keys_.push_back(key);
+  }
+  if (options.from != options.to) {
+    if (absl::Status status = intent(sample.keys(), options.from, options.to); !status.ok()) return status;
+  }
+  return sample;
+}
+
+template <class Value>
 std::uint64_t Table<Value>::rows() const {
   return core_->options().rows;
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/sampling.hpp"
 #include "worker/session.hpp"
 
 namespace verbena {
@@ -94,6 +95,17 @@ class Table {
   /// in clock(), and go on whenever the session is used. FAILED_PRECONDITION for a static table.
   absl::Status intent(std::span<const Key> keys, std::int64_t from, std::int64_t to);
   absl::Status intent(KeyRange range, std::int64_t from, std::int64_t to);
+
+  /// Draws `count` keys, for instance negative samples, and says so as an intent where `options` has clocks. With a
+  /// preference keys that are near are drawn more often: see worker/sampling.hpp for the bias. INVALID_ARGUMENT for
+  /// keys outside the table or a preference outside 0 … 1, FAILED_PRECONDITION for a preference or clocks where the
+  /// table is static.
+  absl::StatusOr<Sample> prepare_sample(const KeyDistribution& distribution, std::size_t count,
+                                        std::mt19937_64& random, const SampleOptions& options = {});
+  /// As pull() of sample.keys().
+  absl::Status pull_sample(const Sample& sample, std::span<Value> values) {
+    return pull(sample.keys(), values);
+  }
 
   [[nodiscard]] std::uint64_t rows() const;
   [[nodiscard]] std::uint32_t width() const;
