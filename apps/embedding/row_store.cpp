@@ -99,10 +99,18 @@ std::uint32_t FetchedRows::place_of(std::uint32_t key) {
   return place - 1;
 }
 
-absl::Status FetchedRows::end(std::int64_t /*clock*/) {
+absl::Status FetchedRows::end(std::int64_t clock) {
   Frame& newest = frame(begun_ - 1);
   newest.keys.insert(newest.keys.end(), pulled_.begin(), pulled_.end());
-  return options_.allocation == RowAllocation::kLocalize ? localize() : absl::OkStatus();
+  switch (options_.allocation) {
+    case RowAllocation::kStatic:
+      return absl::OkStatus();
+    case RowAllocation::kLocalize:
+      return localize();
+    case RowAllocation::kIntent:
+      return table_.intent(newest.keys, clock, clock + 1);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FetchedRows::localize() {
@@ -187,6 +195,25 @@ absl::Status TableRows::initialize(std::span<const RowSource> first) {
   return session_.barrier();
 }
 
+absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
+  const auto counts = session_.table<std::int64_t>(
+      {.name = "mini_batches",
+       .rows = session_.workers(),
+       .width = 1,
+       .consistency = Sequential{},
+       .allocation = Allocation::kDynamic});  // with a static table, each clock would be a message
+  if (!counts.ok()) return counts.status();
+  const Key own = session_.rank();
+  const auto count = static_cast<std::int64_t>(most_mini_batches);
+  absl::Status status = (*counts)->push({&own, 1}, {&count, 1});
+  if (status.ok()) status = session_.barrier();
+  if (!status.ok()) return status;
+  std::vector<std::int64_t> all(session_.workers());
+  status = (*counts)->pull(KeyRange{0, all.size()}, all);
+  session_clocks_ = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
+  return status;
+}
+
 void TableRows::request(std::span<const NeededRows> needed) {
   for (FetchedRows& rows : fetched_) rows.begin();
   for (const auto& [table, keys] : needed) {
@@ -223,12 +250,19 @@ absl::Status TableRows::close(std::uint64_t items) {
   for (FetchedRows& rows : fetched_) {
     if (absl::Status status = rows.close(); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  ++closed_;
+  return options_.allocation == RowAllocation::kIntent ? session_.clock() : absl::OkStatus();
 }
 
 absl::Status TableRows::clock() {
   slowdown_.clock_ends();
-  return session_.clock();
+  if (options_.allocation != RowAllocation::kIntent) return session_.clock();
+  assert(closed_ <= session_clocks_);
+  for (std::size_t n = closed_; n < session_clocks_; ++n) {
+    if (absl::Status status = session_.clock(); !status.ok()) return status;
+  }
+  closed_ = 0;
+  return absl::OkStatus();
 }
 
 absl::Status TableRows::read(std::size_t table, std::size_t numbers, float* to) {

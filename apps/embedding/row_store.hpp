@@ -150,6 +150,10 @@ class TableRows final : public RowStore {
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
   absl::Status initialize(std::span<const RowSource> first);
 
+  /// Of kIntent, before training: this worker has at most so many mini-batches from one clock() to the next. Workers
+  /// have different numbers, and their sessions are to be at the same clock then. Collective.
+  absl::Status agree_on_clocks(std::size_t most_mini_batches);
+
   /// From now on, of what is added to the row of key k only shares[k] are pushed, for the sum over workers may be too
   /// much. Mini-batches of a clock still hand rows over as they were trained.
   void push_shares(std::size_t table, std::vector<float> shares) {
@@ -176,7 +180,9 @@ class TableRows final : public RowStore {
   std::vector<float*> open_;         ///< likewise
   std::size_t requested_ = 0;        ///< mini-batches that are not closed yet
   bool is_open_ = false;
-  absl::Status request_status_;  ///< request() tells nobody
+  absl::Status request_status_;     ///< request() tells nobody
+  std::size_t session_clocks_ = 0;  ///< of kIntent, from one clock() to the next, of every worker
+  std::size_t closed_ = 0;          ///< mini-batches since then
   Slowdown& slowdown_;
 };
 

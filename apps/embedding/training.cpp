@@ -12,6 +12,16 @@
 
 namespace verbena::apps {
 
+std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples) {
+  const auto clocks = static_cast<std::size_t>(options.clocks_per_iteration);
+  const auto batch = static_cast<std::size_t>(options.batch);
+  std::size_t most = 0;
+  for (std::size_t clock = 0; clock < clocks; ++clock)
+    most =
+        std::max<std::size_t>(most, (part_of_iteration(examples, clock, clocks).size() + batch - 1) / batch);
+  return most;
+}
+
 Training::Training(const ScheduleOptions& options, std::size_t examples, RowStore& rows,
                    std::vector<DataCursor> cursors)
     : options_(options), examples_(examples), rows_(rows), cursors_(std::move(cursors)) {}

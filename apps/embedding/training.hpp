@@ -26,6 +26,9 @@ struct ScheduleOptions {
   double learning_rate = 0.1;       ///< at first
 };
 
+/// In a clock, of so many examples in an iteration.
+std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples);
+
 /// Name of the sum in IterationReport that training must keep finite.
 inline constexpr const char* kLoss = "loss";
 

@@ -309,9 +309,16 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
     rows.leave_where_they_are(kEntityTable, wanted_by_others(uses.entities, fetch.lookahead));
     rows.leave_where_they_are(kRelationTable, wanted_by_others(uses.relations, fetch.lookahead));
   }
-  std::vector<DataCursor> cursors = cursors_of_clocks(session, job->data.train.size(),
-                                                      static_cast<std::size_t>(options.clocks_per_iteration),
-                                                      static_cast<std::uint64_t>(options.batch));
+  std::vector<DataCursor> cursors;
+  if (fetch.allocation == RowAllocation::kIntent) {
+    // Each mini-batch is a clock of the session, and no iteration ends early.
+    absl::Status status = rows.agree_on_clocks(most_mini_batches(options, job->data.train.size()));
+    if (!status.ok()) return status;
+  } else {
+    cursors = cursors_of_clocks(session, job->data.train.size(),
+                                static_cast<std::size_t>(options.clocks_per_iteration),
+                                static_cast<std::uint64_t>(options.batch));
+  }
   const KnownAnswers known(job->graph);
   absl::Status status = Trainer(options, shape(), job->data, known, rows, 1, std::move(cursors))
                             .run(context.reporter, context.stop);

@@ -400,9 +400,16 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
     rows.push_shares(kOutputTable, std::move(shares.outputs));
   }
 
-  std::vector<DataCursor> cursors = cursors_of_clocks(
-      session, job->data.text.words.size(), static_cast<std::size_t>(training_.clocks_per_iteration),
-      static_cast<std::uint64_t>(training_.batch));
+  std::vector<DataCursor> cursors;
+  if (fetch.allocation == RowAllocation::kIntent) {
+    // Each mini-batch is a clock of the session, and no iteration ends early.
+    absl::Status status = rows.agree_on_clocks(most_mini_batches(training_, job->data.text.words.size()));
+    if (!status.ok()) return status;
+  } else {
+    cursors = cursors_of_clocks(session, job->data.text.words.size(),
+                                static_cast<std::size_t>(training_.clocks_per_iteration),
+                                static_cast<std::uint64_t>(training_.batch));
+  }
   const WindowMaker maker(job->subsampling, job->noise, windows());
   absl::Status status =
       Trainer(training_, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);

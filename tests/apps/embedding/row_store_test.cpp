@@ -190,13 +190,17 @@ TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
                                                           {RowAllocation::kLocalize, 0},
                                                           {RowAllocation::kLocalize, 1},
                                                           {RowAllocation::kLocalize, 2},
-                                                          {RowAllocation::kLocalize, 7}}) {
+                                                          {RowAllocation::kLocalize, 7},
+                                                          {RowAllocation::kIntent, 0},
+                                                          {RowAllocation::kIntent, 1},
+                                                          {RowAllocation::kIntent, 7}}) {
     const FetchOptions fetch{.allocation = allocation, .lookahead = lookahead};
     std::vector<SessionStatistics> statistics(3);
     const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 3}, [&](Session& session) {
       return with_tables(
           session,
           [&](TableRows& store) {
+            ASSERT_TRUE(allocation != RowAllocation::kIntent || store.agree_on_clocks(kMiniBatches).ok());
             add_to_rows(store, kMiniBatches);
             ASSERT_TRUE(store.clock().ok());
             ASSERT_TRUE(store.barrier().ok());
@@ -217,6 +221,31 @@ TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
     EXPECT_EQ(statistics[0].rows_localized + statistics[2].rows_localized > 0, moves);
     EXPECT_EQ(statistics[1].rows_localized > 0, moves);
   }
+}
+
+TEST(RowStoreTest, WorkersWithFewerMiniBatchesKeepTheClock) {
+  const FetchOptions fetch{.allocation = RowAllocation::kIntent, .lookahead = 3};
+  const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 3}, [&](Session& session) {
+    return with_tables(
+        session,
+        [&](TableRows& store) {
+          const std::size_t mini_batches = 20 * session.rank();
+          ASSERT_TRUE(store.agree_on_clocks(mini_batches).ok());
+          const std::int64_t start = session.current_clock();
+          for (int clock = 1; clock <= 2; ++clock) {
+            add_to_rows(store, mini_batches);
+            ASSERT_TRUE(store.clock().ok());
+            EXPECT_EQ(session.current_clock(), start + 40 * clock) << "of the worker that has most";
+          }
+          ASSERT_TRUE(store.barrier().ok());
+          std::vector<float> sums = all(store, kLarge);
+          for (std::size_t row = 0; row < sums.size(); ++row) sums[row] -= static_cast<float>(row);
+          EXPECT_THAT(sums, Each(2.0F * 3 * (20 + 40) / kLargeRows));
+          ASSERT_TRUE(store.barrier().ok());
+        },
+        fetch);
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
 TEST(RowStoreTest, LargeTablesAreFilledAndReadPieceByPiece) {

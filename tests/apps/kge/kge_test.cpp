@@ -175,6 +175,19 @@ TEST_F(KgeTest, LearnsWithRowsThatMove) {
   EXPECT_EQ(statistics_[0].rows_localized, 32U) << "of the second server: 30 entities and 2 relations";
 }
 
+TEST_F(KgeTest, LearnsWithIntents) {
+  for (const std::string lookahead : {"0", "1", "6"}) {
+    const auto application = parsed({"--allocation", "intent", "--lookahead", lookahead});
+    ASSERT_TRUE(application->check_consistency(Asp{}).ok());
+    ASSERT_TRUE(application->check(3).ok());
+    const auto found = JobTest::train(*application, {.consistency = Asp{}, .workers = 3});
+    EXPECT_GT(found.at("test_mrr"), 0.3) << lookahead;
+  }
+  // Without others, rows come once.
+  JobTest::train(*parsed({"--allocation", "intent"}), {.consistency = Asp{}, .workers = 1});
+  EXPECT_EQ(statistics_[0].rows_moved_by_intent, 32U) << "of the second server: 30 entities and 2 relations";
+}
+
 TEST_F(KgeTest, RowsMoveWhereTheModelLetsThem) {
   const auto error = [&](const std::vector<std::string>& arguments, const ConsistencyModel& model) {
     return std::string(parsed(arguments)->check_consistency(model).message());

@@ -264,6 +264,16 @@ TEST_F(Word2VecTest, LearnsWithRowsThatMove) {
   }
 }
 
+TEST_F(Word2VecTest, LearnsWithIntents) {
+  for (const std::string lookahead : {"0", "1", "6"}) {
+    const auto application = parsed({"--allocation", "intent", "--lookahead", lookahead});
+    ASSERT_TRUE(application->check_consistency(Asp{}).ok());
+    ASSERT_TRUE(application->check(3).ok());
+    const auto found = JobTest::train(*application, {.consistency = Asp{}, .workers = 3});
+    EXPECT_GT(found.at("held_out_mrr"), 0.2) << lookahead;
+  }
+}
+
 TEST_F(Word2VecTest, EachWorkerTrainsItsDocuments) {
   train(Bsp{}, 3, "model", ReadPath::kAuto, {"--held-out", "0"});
   double items = 0;
