@@ -1,7 +1,7 @@
 // A row of a dynamic table where it lies. Each server has a slot for every key of the table, at a place computed
 // from the key; one of them owns the row at a time.
 //
-//   slot = header, 8 bytes, and the values, one stride
+//   slot = header, 8 bytes, and the values, one stride; then, of long rows, nothing up to a whole number of cache lines
 //
 //   bits 0–15   who holds the row's lock: 0 nobody, a worker's rank + 1, or kServer
 //   bit  16     this server owns the row
@@ -51,8 +51,25 @@ class SlotHeader {
 };
 static_assert(sizeof(SlotHeader) == 8);
 
+constexpr std::size_t kCacheLineBytes = 64;
+/// Rows of so many bytes begin on a cache line of their own: vectors are then loaded from one line each. Shorter ones are
+/// close together.
+constexpr std::size_t kLongRowBytes = 256;
+
+/// From one slot to the next.
 constexpr std::size_t slot_bytes(std::size_t stride_bytes) {
-  return sizeof(SlotHeader) + stride_bytes;
+  const std::size_t bytes = sizeof(SlotHeader) + stride_bytes;
+  if (stride_bytes < kLongRowBytes) return bytes;
+  return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+
+/// Where the slot of a key is among all slots, which begin with as much as lets the first one's values be aligned.
+constexpr std::size_t slot_offset(std::uint64_t key, std::size_t slot_bytes) {
+  return kCacheLineBytes - sizeof(SlotHeader) + key * slot_bytes;
+}
+/// Of the slots of so many keys.
+constexpr std::size_t all_slots_bytes(std::uint64_t rows, std::size_t slot_bytes) {
+  return slot_offset(rows, slot_bytes);
 }
 
 inline std::byte* slot_values(std::byte* slot) {

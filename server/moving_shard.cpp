@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
   }
   const std::size_t slot_bytes =
       protocol::slot_bytes(protocol::row_stride_bytes(table.value_type, table.width));
-  const std::size_t bytes = table.rows > SIZE_MAX / 8 / slot_bytes ? SIZE_MAX : table.rows * slot_bytes;
+  const std::size_t bytes =
+      table.rows > SIZE_MAX / 8 / slot_bytes ? SIZE_MAX : protocol::all_slots_bytes(table.rows, slot_bytes);
   auto region = transport.allocate_region(bytes, transport::Access::kRemoteReadHostWrite);
   if (!region.ok()) {
     return absl::Status(region.status().code(),

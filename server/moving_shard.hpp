@@ -29,7 +29,7 @@ class MovingShard {
 
   /// All slots, kRemoteReadHostWrite: for this server's own node to change in place, for others to read.
   [[nodiscard]] const transport::MemoryRegion& region() const { return *region_; }
-  [[nodiscard]] std::size_t size_bytes() const { return table_.rows * slot_bytes_; }
+  [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
 
   // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules do
@@ -64,7 +64,7 @@ class MovingShard {
   MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
               std::unique_ptr<transport::MemoryRegion> region);
   [[nodiscard]] std::byte* slot(protocol::Key key) const {
-    return region_->bytes().data() + key * slot_bytes_;
+    return region_->bytes().data() + protocol::slot_offset(key, slot_bytes_);
   }
   /// Does what it can; true if that is all.
   bool hand_over(const PutOff& request, Homes::Answers& answers) const;

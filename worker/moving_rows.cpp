@@ -55,7 +55,7 @@ MovingRows::MovingRows(SessionCore& session, TableCore& table)
 }
 
 absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDescriptor& slots) {
-  if (slots.length_bytes / slot_bytes_ < options_.rows) {
+  if (slots.length_bytes < protocol::all_slots_bytes(options_.rows, slot_bytes_)) {
     return absl::InvalidArgumentError(fmt::format(
         "{} opened dynamic table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
         options_.name, slots.length_bytes, options_.rows, slot_bytes_));
@@ -217,7 +217,7 @@ std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t re
 // *before posting*, and not with one that is learned meanwhile.
 
 bool MovingRows::pull_in_place(const std::byte* slots, Key key, std::byte* out) const {
-  const std::byte* const slot = slots + key * slot_bytes_;
+  const std::byte* const slot = slots + protocol::slot_offset(key, slot_bytes_);
   if (!protocol::load_header(slot).is_owned()) return false;
   copy_out(out, protocol::slot_values(slot));
   return true;
@@ -293,12 +293,13 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       request.remote.length_bytes += slot_bytes_;
       continue;
     }
-    operation.unposted.push_back({.opcode = transport::Opcode::kRead,
-                                  .signaled = true,
-                                  .id = reinterpret_cast<std::uintptr_t>(&operation),
-                                  .local = slot,
-                                  .region = operation.staging->region,
-                                  .remote = node.slots.slice(key * slot_bytes_, slot_bytes_)});
+    operation.unposted.push_back(
+        {.opcode = transport::Opcode::kRead,
+         .signaled = true,
+         .id = reinterpret_cast<std::uintptr_t>(&operation),
+         .local = slot,
+         .region = operation.staging->region,
+         .remote = node.slots.slice(protocol::slot_offset(key, slot_bytes_), slot_bytes_)});
     operation.unposted_links.push_back(node.link);
   }
   left.insert(left.end(), operation.todo.begin() + static_cast<std::ptrdiff_t>(next), operation.todo.end());
@@ -345,6 +346,30 @@ LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
   }
   if (result == LockResult::kLocked) add_and_unlock(slot, owned, update);
   return result;
+}
+
+void MovingRows::hold(std::span<const Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (own_ != nullptr && i + kRowsAhead < keys.size())
+      __builtin_prefetch(own_slot(keys[i + kRowsAhead]), 1);
+    HeldRow row;
+    LockResult result = LockResult::kNotOwned;
+    if (own_ != nullptr && !is_marked(keys[i])) {
+      row.slot = own_slot(keys[i]);
+      result = protocol::try_lock(row.slot, holder_, row.header);
+    }
+    if (result == LockResult::kLocked) held_.push_back(row);
+    use(i, result == LockResult::kLocked ? protocol::slot_values(row.slot) : nullptr);
+  }
+  session_.counters().rows_pulled += held_.size();
+  session_.counters().rows_pulled_locally += held_.size();
+}
+
+void MovingRows::release() {
+  for (const HeldRow& row : held_) protocol::store_header(row.slot, row.header);
+  session_.counters().rows_pushed += held_.size();
+  session_.counters().rows_pushed_locally += held_.size();
+  held_.clear();
 }
 
 void MovingRows::begin_push(MovingOperation& operation) {
@@ -539,7 +564,7 @@ void MovingRows::begin_copying(MovingOperation& operation) {
     if (move.phase != Phase::kTaken) continue;
     const std::byte* const mapped = nodes_[move.from].mapped;
     if (own_ != nullptr && mapped != nullptr) {
-      install(move, protocol::slot_values(mapped + move.key * slot_bytes_));
+      install(move, protocol::slot_values(mapped + protocol::slot_offset(move.key, slot_bytes_)));
     } else {
       moves.push_back(i);
     }
@@ -555,12 +580,13 @@ void MovingRows::begin_copying(MovingOperation& operation) {
     const std::span<std::byte> slot = memory->bytes.subspan(at + sizeof(Key), slot_bytes_);
     at += record_bytes;
     const Node& from = nodes_[move.from];
-    operation.unposted.push_back({.opcode = transport::Opcode::kRead,
-                                  .signaled = true,
-                                  .id = reinterpret_cast<std::uintptr_t>(&operation),
-                                  .local = slot,
-                                  .region = memory->region,
-                                  .remote = from.slots.slice(move.key * slot_bytes_, slot_bytes_)});
+    operation.unposted.push_back(
+        {.opcode = transport::Opcode::kRead,
+         .signaled = true,
+         .id = reinterpret_cast<std::uintptr_t>(&operation),
+         .local = slot,
+         .region = memory->region,
+         .remote = from.slots.slice(protocol::slot_offset(move.key, slot_bytes_), slot_bytes_)});
     operation.unposted_links.push_back(from.link);
   }
   operation.batch = {.memory = *memory, .moves = std::move(moves), .number = 0, .sent = false};

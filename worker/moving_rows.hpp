@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "protocol/messages.hpp"
 #include "worker/intents.hpp"
 #include "worker/replicas.hpp"
@@ -95,6 +96,11 @@ class MovingRows {
   /// Adds to rows of this node in place, until one is not here; returns its index.
   template <class Keys>
   std::size_t push_now(const Keys& keys, const std::byte* updates);
+  /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).
+  /// REQUIRES: nothing is held.
+  void hold(std::span<const protocol::Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use);
+  /// Gives back what hold() took.
+  void release();
   /// The push of the rows in `todo` comes after those that have begun before.
   void begin_push(MovingOperation& operation);
   /// `keys` are to come here: those of the operation's rows that are not here become its moves.
@@ -146,7 +152,9 @@ class MovingRows {
     std::uint64_t epoch = 0;
   };
 
-  [[nodiscard]] std::byte* own_slot(protocol::Key key) const { return own_ + key * slot_bytes_; }
+  [[nodiscard]] std::byte* own_slot(protocol::Key key) const {
+    return own_ + protocol::slot_offset(key, slot_bytes_);
+  }
   [[nodiscard]] std::uint32_t home(protocol::Key key) const { return homes_.part_of(key); }
   /// The row lies on this node, as far as this worker can know.
   [[nodiscard]] bool is_near(protocol::Key key) const {
@@ -251,6 +259,11 @@ class MovingRows {
   };
   absl::flat_hash_map<protocol::Key, std::vector<Pushed>> pushed_;
   std::size_t pushes_under_way_ = 0;
+  struct HeldRow {
+    std::byte* slot = nullptr;
+    protocol::SlotHeader header;  ///< that gives it back
+  };
+  std::vector<HeldRow> held_;
   ZeroedArray<std::uint64_t> marks_{nullptr, &std::free};  ///< is_marked(), a bit a key
   std::size_t marked_ = 0;
 

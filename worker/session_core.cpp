@@ -680,7 +680,9 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr) table->moving()->stop_intents();
+    if (table->moving() == nullptr) continue;
+    table->moving()->release();
+    table->moving()->stop_intents();
   }
   // A row that is on its way here must arrive, or nobody finds it.
   if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/true); !status.ok()) return status;

@@ -316,6 +316,24 @@ Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) 
 }
 
 template <class Value>
+absl::Status Table<Value>::hold(std::span<const Key> keys, std::span<Value*> rows) {
+  session_->poll_sometimes(keys.size());
+  if (absl::Status status = ready(*session_, *core_, KeySequence(keys), rows.size() * width()); !status.ok())
+    return status;
+  if (core_->moving() == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("table \"{}\" is static: only rows of a dynamic one can be held", core_->options().name));
+  }
+  core_->moving()->hold(
+      keys, [&](std::size_t i, std::byte* values) { rows[i] = reinterpret_cast<Value*>(values); });
+  return absl::OkStatus();
+}
+template <class Value>
+void Table<Value>::release() {
+  if (core_->moving() != nullptr) core_->moving()->release();
+}
+
+template <class Value>
 absl::Status Table<Value>::intent(std::span<const Key> keys, std::int64_t from, std::int64_t to) {
   return intend(*session_, *core_, keys, from, to);
 }

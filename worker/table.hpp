@@ -96,6 +96,17 @@ class Table {
   absl::Status intent(std::span<const Key> keys, std::int64_t from, std::int64_t to);
   absl::Status intent(KeyRange range, std::int64_t from, std::int64_t to);
 
+  /// Of a dynamic table: takes rows that lie on this node, to be changed in place until release(), without a copy and
+  /// without a push. rows[i] is where the values of keys[i] are (of a row of 256 bytes or more: aligned to 64), or nullptr
+  /// where the row is elsewhere, in another's hands, or has updates of this worker under way: pull and push those.
+  /// Never waits. Until release() others read what they find, number by number, and their pushes and moves of these rows
+  /// wait; so hold them for a mini-batch, not longer, make no call in between that waits, and push none of them.
+  /// Readers need each number whole: write them as relaxed atomics, or as vectors do. A change counts as a pull and a
+  /// push. REQUIRES: nothing of the table is held. FAILED_PRECONDITION for a static table.
+  absl::Status hold(std::span<const Key> keys, std::span<Value*> rows);
+  /// Gives back all that hold() took.
+  void release();
+
   /// Draws `count` keys, for instance negative samples, and says so as an intent where `options` has clocks. With a
   /// preference keys that are near are drawn more often: see worker/sampling.hpp for the bias. INVALID_ARGUMENT for
   /// keys outside the table or a preference outside 0 … 1, FAILED_PRECONDITION for a preference or clocks where the

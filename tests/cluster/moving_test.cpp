@@ -14,6 +14,7 @@
 #include "tests/cluster/promises.hpp"
 #include "tests/transport/faulty_transport.hpp"
 #include "transport/shm/shm_transport.hpp"
+#include "transport/word_copy.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -61,6 +62,27 @@ ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
 
 class MovingTest : public ::testing::TestWithParam<Maps> {};
 
+/// In place where the rows can be had, else by a push.
+absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
+                          std::span<const std::int64_t> updates) {
+  const std::uint32_t width = table.width();
+  std::vector<std::int64_t*> rows(keys.size());
+  RETURN_IF_ERROR(table.hold(keys, rows));
+  std::vector<Key> others;
+  std::vector<std::int64_t> others_updates;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto update = updates.subspan(i * width, width);
+    if (rows[i] != nullptr) {
+      transport::add_words(rows[i], update.data(), width);
+    } else {
+      others.push_back(keys[i]);
+      others_updates.insert(others_updates.end(), update.begin(), update.end());
+    }
+  }
+  table.release();
+  return table.push(others, others_updates);
+}
+
 /// Each worker counts in a column of its own. Whatever moves meanwhile, it sees its own count exactly, and those of
 /// others never go back.
 absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rounds) {
@@ -85,8 +107,11 @@ absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rou
       updates[i * width + me] = 1;
       ++pushed[keys[i]];
     }
-    if (random() % 4 == 0) {
+    const auto way = random() % 4;
+    if (way == 0) {
       RETURN_IF_ERROR(table.push_async(keys, updates).wait());
+    } else if (way == 1) {
+      RETURN_IF_ERROR(hold_and_add(table, keys, updates));
     } else {
       RETURN_IF_ERROR(table.push(keys, updates));
     }
@@ -205,6 +230,81 @@ TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST(HeldRowsTest, NobodyElseTakesOrChangesThem) {
+  constexpr Key kKey = 1;
+  for (const bool localizes : {true, false}) {
+    std::atomic<bool> is_held = false;
+    std::atomic<bool> is_wanted = false;
+    const ClusterResult result =
+        run_cluster({.servers = 2, .workers = 2}, [&](Session& session) -> absl::Status {
+          auto opened = session.table<float>(moving(10, 100));
+          RETURN_IF_ERROR(opened.status());
+          Table<float>& table = **opened;
+          RETURN_IF_ERROR(session.barrier());
+          const std::vector<Key> keys{kKey};
+          std::vector<float*> rows(1);
+          std::vector<float> values(100);
+          if (session.rank() == 0) {
+            RETURN_IF_ERROR(table.hold(keys, rows));
+            if (rows[0] == nullptr) return wrong("a free row on the own node cannot be held");
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(rows[0]) % 64, 0U);
+            is_held = true;
+            while (!is_wanted) std::this_thread::yield();
+            transport::add_words(rows[0], std::vector<float>(100, 5).data(), 100);
+            table.release();
+            EXPECT_EQ(session.statistics().rows_pushed_locally, 1U);
+            return session.barrier();
+          }
+          while (!is_held) std::this_thread::yield();
+          Pending pending =
+              localizes ? table.localize(keys) : table.push_async(keys, std::vector<float>(100, 2));
+          for (int i = 0; i < 50; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            RETURN_IF_ERROR(table.pull(KeyRange{8, 9}, std::span(values)));  // which drives the session
+            EXPECT_FALSE(localizes && pending.done());
+          }
+          if (!localizes) {
+            RETURN_IF_ERROR(table.pull(KeyRange{0, 1}, values));
+            EXPECT_EQ(session.statistics().rows_pushed_remotely, 0U);
+          }
+          is_wanted = true;
+          RETURN_IF_ERROR(pending.wait());
+          RETURN_IF_ERROR(table.pull(keys, values));
+          EXPECT_THAT(values, ::testing::Each(localizes ? 5 : 7));
+          return session.barrier();
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
+  std::atomic<int> turn = 0;
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
+        auto opened = session.table<float>(moving(10, 1));
+        RETURN_IF_ERROR(opened.status());
+        Table<float>& table = **opened;
+        RETURN_IF_ERROR(session.barrier());
+        const std::vector<Key> keys{3, 4, 3};
+        std::vector<float*> rows(3);
+        if (session.rank() == 0) {
+          RETURN_IF_ERROR(table.hold(keys, rows));
+          EXPECT_TRUE(rows[0] != nullptr && rows[1] != nullptr && rows[2] == nullptr)
+              << "a key that comes twice";
+          turn = 1;
+          while (turn == 1) std::this_thread::yield();
+          return absl::OkStatus();  // it leaves, and holds no more
+        }
+        while (turn == 0) std::this_thread::yield();
+        RETURN_IF_ERROR(table.hold(keys, rows));
+        EXPECT_THAT(rows, ::testing::Each(nullptr));
+        table.release();
+        turn = 2;
+        return table.push(keys, std::vector<float>(3, 1));
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(MovingTablesTest, WrongCallsAreRefused) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
@@ -217,8 +317,12 @@ TEST(MovingTablesTest, WrongCallsAreRefused) {
         RETURN_IF_ERROR(fixed.status());
         const absl::Status is_static = (*fixed)->localize(KeyRange{0, 1}).wait();
         EXPECT_EQ(is_static.code(), absl::StatusCode::kFailedPrecondition) << is_static;
+        std::vector<float*> row(1);
+        EXPECT_EQ((*fixed)->hold(std::vector<Key>{1}, row).code(), absl::StatusCode::kFailedPrecondition);
         auto opened = session.table<float>(moving(10, 1));
         RETURN_IF_ERROR(opened.status());
+        EXPECT_EQ((*opened)->hold(std::vector<Key>{10}, row).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ((*opened)->hold(std::vector<Key>{1, 2}, row).code(), absl::StatusCode::kInvalidArgument);
         EXPECT_EQ((*opened)->localize(KeyRange{5, 11}).wait().code(), absl::StatusCode::kInvalidArgument);
         RETURN_IF_ERROR((*opened)->localize(std::span<const Key>()).wait());
         return (*opened)->localize(KeyRange{5, 10}).wait();

@@ -69,6 +69,8 @@ class Workload {
   absl::Status iterate(std::uint64_t most_mini_batches);
   absl::StatusOr<ExampleRange> next_mini_batch();
   absl::Status push();
+  template <class Value>
+  absl::Status hold_and_add(Table<Value>& table, std::span<const Key> keys, std::span<const Value> updates);
   absl::Status pull();
   absl::Status start_pull();
   absl::Status end_pulls();
@@ -273,10 +275,38 @@ absl::Status Workload::push() {
           return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
               .wait();
         }
-        RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
+        if (shape(table).moves && chance(random_, 0.3)) {
+          RETURN_IF_ERROR(hold_and_add(*to, keys, std::span<const Value>(updates)));
+        } else {
+          RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
+        }
         return note(PushEnded{rank_, table, keys});
       },
       tables_[table]);
+}
+
+/// In place, which takes its time, where the rows can be had; else by a push.
+template <class Value>
+absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> keys,
+                                    std::span<const Value> updates) {
+  const std::uint32_t row = table.width();
+  std::vector<Value*> rows(keys.size());
+  RETURN_IF_ERROR(table.hold(keys, rows));
+  std::vector<Key> others;
+  std::vector<Value> others_updates;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::span<const Value> update = updates.subspan(i * row, row);
+    if (rows[i] == nullptr) {
+      others.push_back(keys[i]);
+      others_updates.insert(others_updates.end(), update.begin(), update.end());
+      continue;
+    }
+    std::vector<Value> values(rows[i], rows[i] + row);
+    world_.compute(microseconds(below(random_, 30)));
+    for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
+  }
+  table.release();
+  return table.push(others, others_updates);
 }
 
 absl::StatusOr<std::uint64_t> Workload::begin_pull(std::uint32_t table, std::span<const Key> keys) {
