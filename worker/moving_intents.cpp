@@ -19,7 +19,6 @@ using consistency::Clock;
 using protocol::Key;
 using protocol::KeyAnswers;
 using protocol::KeyRequests;
-using protocol::LockResult;
 
 namespace {
 
