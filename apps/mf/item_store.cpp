@@ -43,6 +43,16 @@ absl::Status LocalizedItems::block_begins(Upcoming upcoming) {
   return absl::OkStatus();
 }
 
+absl::Status IntendedItems::block_begins(Upcoming upcoming) {
+  for (; said_ <= lookahead_; ++said_) {
+    const UpcomingBlock block = upcoming(said_);
+    const std::int64_t clock = current_clock() + block.clocks;
+    if (absl::Status status = table().intent(block.rows, clock, clock + 1); !status.ok()) return status;
+  }
+  --said_;  // the one that begins is no upcoming one at the next call
+  return absl::OkStatus();
+}
+
 void MiniBatchItems::request(MiniBatch& batch) {
   batch.places.clear();
   for (Rating& rating : batch.ratings) {

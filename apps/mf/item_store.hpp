@@ -78,6 +78,7 @@ class TableItems : public ItemStore {
 
  protected:
   [[nodiscard]] Table<float>& table() { return table_; }
+  [[nodiscard]] std::int64_t current_clock() const { return session_.current_clock(); }
 
  private:
   Session& session_;
@@ -103,6 +104,21 @@ class LocalizedItems final : public TableItems {
  private:
   const bool ahead_;
   std::optional<Pending> coming_;  ///< the next block, if it was asked for
+};
+
+/// The rows of a dynamic table, of which this worker says beforehand in which clock it will train them: REQUIRES
+/// keep_turns().
+class IntendedItems final : public TableItems {
+ public:
+  /// `lookahead`: blocks.
+  IntendedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
+                Slowdown& slowdown, std::size_t lookahead)
+      : TableItems(session, table, format, slice_rows, slowdown), lookahead_(lookahead) {}
+  absl::Status block_begins(Upcoming upcoming) override;
+
+ private:
+  const std::size_t lookahead_;
+  std::size_t said_ = 0;  ///< of the upcoming blocks
 };
 
 /// Ratings and the rows that they need, which are fetched together.

@@ -371,10 +371,15 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
   };
   const FetchOptions fetch = fetch_options();
   const bool ahead = fetch.lookahead > 0;
-  if (fetch.allocation == RowAllocation::kLocalize) {
+  if (fetch.allocation != RowAllocation::kStatic) {
     const Turns turns = mf::turns(session.workers(), job.layout.blocks());
     if (absl::Status status = keep_turns(session, turns); !status.ok()) return status;
-    LocalizedItems store(session, items, format, slice_rows, context.slowdown, ahead && turns.next_is_free);
+    if (fetch.allocation == RowAllocation::kLocalize) {
+      LocalizedItems store(session, items, format, slice_rows, context.slowdown, ahead && turns.next_is_free);
+      return train(store);
+    }
+    // Those after the next one are still others'.
+    IntendedItems store(session, items, format, slice_rows, context.slowdown, ahead ? 1 : 0);
     return train(store);
   }
   TableItems store(session, items, format, slice_rows, context.slowdown);

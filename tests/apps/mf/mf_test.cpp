@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -254,6 +255,57 @@ TEST_F(MfTest, RefusesMoreThanTheMemory) {
   const absl::Status status = parsed({"--rank", "65535"})->check(4096);  // each worker has rows of its own
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected a smaller --rank"));
+}
+
+/// Keeps what it is told of blocks to come, by the clock at which they are to begin, and those that began.
+class ForeseenItems final : public mf::ItemStore {
+ public:
+  using Blocks = std::map<std::int64_t, std::pair<Key, Key>>;
+  explicit ForeseenItems(mf::FactorRows& rows) : items_(rows) {}
+  absl::Status block_begins(mf::Upcoming upcoming) override {
+    for (std::size_t ahead = 0; ahead < 8; ++ahead) {
+      const mf::UpcomingBlock block = upcoming(ahead);
+      if (block.rows.size() == 0) continue;
+      const std::pair<Key, Key> rows(block.rows.first, block.rows.last);
+      if (ahead == 0) begun[clock_] = rows;
+      const auto known = foreseen.try_emplace(clock_ + block.clocks, rows).first;
+      EXPECT_EQ(known->second, rows);
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<mf::Rows> open(std::uint32_t first, std::uint32_t last) override {
+    return items_.open(first, last);
+  }
+  absl::Status close(std::uint64_t trained) override { return items_.close(trained); }
+  absl::Status clock() override {
+    ++clock_;
+    return absl::OkStatus();
+  }
+  absl::Status barrier() override { return clock(); }
+
+  Blocks foreseen;
+  Blocks begun;
+
+ private:
+  mf::LocalItems items_;
+  std::int64_t clock_ = 100;
+};
+
+TEST_F(MfTest, ABlockBeginsWhenItWasSaidTo) {
+  const mf::RowFormat format{3, true};
+  const mf::TrainingOptions options{.iterations = 5, .evaluate_every = 2};
+  Ratings ratings = *read_ratings({.path = data()});
+  const mf::ItemLayout layout = mf::lay_out_items(ratings.item_train, 3);
+  mf::FactorRows items(ratings.item_names.size(), format);
+  mf::FactorRows users(ratings.user_names.size(), format);
+  const mf::TileLimits limits{50, 40};
+  const mf::TrainingData training{mf::sort_into_blocks(ratings.train, layout, users.size(), limits, 1),
+                                  mf::sort_into_blocks(ratings.test, layout, users.size(), limits, 1), 0, 1};
+  ForeseenItems store(items);
+  Recorder recorder;
+  ASSERT_TRUE(mf::Trainer(options, training, users, store, 1.0).run(recorder, recorder.stop).ok());
+  EXPECT_EQ(store.begun.size(), 5U * 3);
+  EXPECT_EQ(store.begun, store.foreseen);
 }
 
 /// What a server does under BSP, for workers that are threads: updates of a clock are held back until all

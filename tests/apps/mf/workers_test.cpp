@@ -97,14 +97,33 @@ TEST_F(MfWorkersTest, RowsAreTrainedWhereTheyHaveMovedTo) {
     EXPECT_GE(statistics.rows_pushed_locally, kIterations * kItems);
     EXPECT_LE(statistics.rows_pushed_remotely, kItems);
     moves += statistics.rows_localized;
+    // Each localize() that brought a block.
+    std::uint64_t counted = 0;
+    for (const std::uint64_t count : statistics.move_times.counts) counted += count;
+    EXPECT_GE(counted, kIterations * 3U);
+    EXPECT_LE(counted, kIterations * 6U);
   }
   // A block goes from one worker to the other and back, but at the very first.
   EXPECT_GE(moves, (kWorkers * kIterations - 1) * kItems - kItems);
   EXPECT_LE(moves, kWorkers * kIterations * kItems);
 }
 
+TEST_F(MfWorkersTest, BlocksThatAreSaidBeforehandAreNearInTime) {
+  train(Bsp{}, 2);
+  const double bsp = objectives_.at("test_rmse");
+  train(Asp{}, 2, {"--allocation", "intent", "--evaluate-every", std::to_string(kIterations)});
+  EXPECT_NEAR(objectives_.at("test_rmse"), bsp, 0.05 * bsp);
+  for (const SessionStatistics& statistics : statistics_) {
+    const std::uint64_t near = statistics.rows_pulled_locally + statistics.rows_pulled_from_replicas;
+    EXPECT_GT(statistics.rows_moved_by_intent, 0U);
+    EXPECT_GT(near, 5 * statistics.rows_pulled_remotely);
+  }
+}
+
 TEST_F(MfWorkersTest, AloneBlocksAreThePlainLoops) {
-  EXPECT_EQ(train(Sequential{}, 1, {"--allocation", "localize"}), train(Bsp{}, 1));
+  const std::string bsp = train(Bsp{}, 1);
+  EXPECT_EQ(train(Sequential{}, 1, {"--allocation", "localize"}), bsp);
+  EXPECT_EQ(train(Asp{}, 1, {"--allocation", "intent"}), bsp);
 }
 
 TEST_F(MfWorkersTest, MiniBatchesThatArePulledAndPushedLearnAsMuch) {
