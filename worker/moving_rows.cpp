@@ -506,6 +506,7 @@ void MovingRows::begin_localize(MovingOperation& operation) {
     }
   }
   operation.moves_left = operation.moves.size();
+  if (!operation.moves.empty()) operation.asked_at = session_.now();
 }
 
 bool MovingRows::step_localize(MovingOperation& operation) {
@@ -549,7 +550,10 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   const bool told =
       std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.link->control.empty(); });
   if (!told) operation.seen_news = 0;
-  if (told && operation.intends) lead_.add_coming(seconds_between(operation.asked_at, session_.now()));
+  if (!told || operation.moves.empty()) return told;
+  const double seconds = seconds_between(operation.asked_at, session_.now());
+  if (operation.intends) lead_.add_coming(seconds);
+  if (operation.brings) session_.counters().move_times.add(seconds);
   return told;
 }
 
@@ -674,6 +678,7 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
         Move& move = operation.moves[index];
         move.phase = to;
         if (to != Phase::kDone) continue;
+        operation.brings = true;
         ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
         end_move(move, move.epoch + 1);
       }

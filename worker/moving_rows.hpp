@@ -72,7 +72,8 @@ struct MovingOperation final : PullOperation {
   std::uint64_t seen_news = 0;  ///< nothing to do until there is more
 
   bool intends = false;              ///< a localize: because of intents, so that rows may stay where they are
-  transport::TimePoint asked_at{};   ///< when such a one began
+  transport::TimePoint asked_at{};   ///< when such a one began, or a localize
+  bool brings = false;               ///< a row has come
   bool is_of_replicas = false;       ///< a pull: into replicas; a push: of their updates
   std::vector<std::byte> refreshed;  ///< where it reads to
   /// Nobody waits for its end but clocks, a little, and a barrier.

@@ -1,11 +1,36 @@
 #include "worker/session.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <numeric>
 
 #include "worker/session_core.hpp"
 #include "worker/table.hpp"
 
 namespace verbena {
+namespace {
+
+constexpr std::size_t kPartsOfATwo = 4;
+
+/// Of 0 … 3 ns one each, then four for each power of two.
+std::size_t bucket_of(std::uint64_t ns) {
+  if (ns < kPartsOfATwo) return ns;
+  const auto log = static_cast<std::size_t>(std::bit_width(ns)) - 1;
+  return kPartsOfATwo * (log - 1) + ((ns >> (log - 2)) & (kPartsOfATwo - 1));
+}
+
+/// Where the next bucket begins.
+double end_of_bucket_seconds(std::size_t bucket) {
+  constexpr double kNsPerSecond = 1e9;
+  const auto next = static_cast<double>(bucket + 1);
+  if (bucket < kPartsOfATwo) return next / kNsPerSecond;
+  const auto parts = static_cast<double>(kPartsOfATwo + bucket % kPartsOfATwo + 1);
+  return std::ldexp(parts, static_cast<int>(bucket / kPartsOfATwo) - 1) / kNsPerSecond;
+}
+
+}  // namespace
 
 double StalenessHistogram::mean_clock_differential() const {
   double reads = 0;
@@ -21,6 +46,31 @@ void StalenessHistogram::merge(const StalenessHistogram& other) {
   reads_by_lag.resize(std::max(reads_by_lag.size(), other.reads_by_lag.size()));
   for (std::size_t lag = 0; lag < other.reads_by_lag.size(); ++lag)
     reads_by_lag[lag] += other.reads_by_lag[lag];
+}
+
+void DurationHistogram::add(double seconds) {
+  constexpr double kMostSeconds = 1e9;
+  const auto ns = std::chrono::duration<double>(std::clamp(seconds, 0.0, kMostSeconds));
+  const std::size_t bucket =
+      bucket_of(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(ns).count()));
+  if (bucket >= counts.size()) counts.resize(bucket + 1);
+  ++counts[bucket];
+}
+
+void DurationHistogram::merge(const DurationHistogram& other) {
+  counts.resize(std::max(counts.size(), other.counts.size()));
+  for (std::size_t bucket = 0; bucket < other.counts.size(); ++bucket) counts[bucket] += other.counts[bucket];
+}
+
+std::optional<double> DurationHistogram::quantile_seconds(double quantile) const {
+  const auto all = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
+  if (all == 0) return std::nullopt;
+  double up_to = 0;
+  for (std::size_t bucket = 0; bucket < counts.size(); ++bucket) {
+    up_to += static_cast<double>(counts[bucket]);
+    if (up_to > 0 && up_to >= quantile * all) return end_of_bucket_seconds(bucket);
+  }
+  return std::nullopt;
 }
 
 Session::Session(std::unique_ptr<worker::SessionCore> core) : core_(std::move(core)) {}

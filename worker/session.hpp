@@ -96,6 +96,15 @@ struct StalenessHistogram {
   void merge(const StalenessHistogram& other);
 };
 
+/// How long things took, in buckets of a quarter of a power of two: a quantile is at most a quarter too high.
+struct DurationHistogram {
+  std::vector<std::uint64_t> counts;
+  void add(double seconds);
+  void merge(const DurationHistogram& other);
+  /// Nothing if there was nothing.
+  [[nodiscard]] std::optional<double> quantile_seconds(double quantile) const;
+};
+
 struct SessionStatistics {
   /// Blocked in any call: for other workers, for a server's answer, at a full ring, at connect().
   double waited_seconds = 0;
@@ -112,7 +121,9 @@ struct SessionStatistics {
   std::uint64_t rows_pulled_remotely = 0;
   std::uint64_t rows_pushed_locally = 0;
   std::uint64_t rows_pushed_remotely = 0;
-  std::uint64_t rows_localized = 0;   ///< moved here by this worker's localize()
+  std::uint64_t rows_localized = 0;  ///< moved here by this worker's localize()
+  /// Of each localize() and each intent for which rows had to come here: until the last one had.
+  DurationHistogram move_times;
   std::uint64_t locations_asked = 0;  ///< rows that were not, or no longer, where this worker believed them
   /// Because of intents: rows that came here; that got a replica in this worker's memory; how often one was read anew
   /// from its owner; and what was pulled and pushed there. What replicas send to owners counts as pushed, too.

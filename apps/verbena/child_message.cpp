@@ -41,7 +41,8 @@ struct Encoder {
                    {"rows_shipped_ahead", message.statistics.rows_shipped_ahead},
                    {"value_bound_waits", message.statistics.value_bound_waits},
                    {"value_bound_waited_seconds", message.statistics.value_bound_waited_seconds},
-                   {"reads_by_lag", message.statistics.staleness.reads_by_lag}};
+                   {"reads_by_lag", message.statistics.staleness.reads_by_lag},
+                   {"move_times", message.statistics.move_times.counts}};
     for (const RowCount& count : kDynamicRowCounts) object[count.name] = message.statistics.*count.value;
     return object;
   }
@@ -99,6 +100,8 @@ FinishedMessage finished(const json& object) {
   for (const json& reads : object.at("reads_by_lag")) {
     statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
   }
+  for (const json& moves : object.at("move_times"))
+    statistics.move_times.counts.push_back(whole_number<std::uint64_t>(moves));
   return message;
 }
 

@@ -37,12 +37,17 @@ struct RowCount {
   const char* name;
   std::uint64_t SessionStatistics::*value;
 };
-inline constexpr std::array<RowCount, 6> kDynamicRowCounts = {
+inline constexpr std::array<RowCount, 11> kDynamicRowCounts = {
     {{"rows_pulled_locally", &SessionStatistics::rows_pulled_locally},
      {"rows_pulled_remotely", &SessionStatistics::rows_pulled_remotely},
      {"rows_pushed_locally", &SessionStatistics::rows_pushed_locally},
      {"rows_pushed_remotely", &SessionStatistics::rows_pushed_remotely},
      {"rows_localized", &SessionStatistics::rows_localized},
+     {"rows_moved_by_intent", &SessionStatistics::rows_moved_by_intent},
+     {"rows_replicated", &SessionStatistics::rows_replicated},
+     {"rows_refreshed", &SessionStatistics::rows_refreshed},
+     {"rows_pulled_from_replicas", &SessionStatistics::rows_pulled_from_replicas},
+     {"rows_pushed_to_replicas", &SessionStatistics::rows_pushed_to_replicas},
      {"locations_asked", &SessionStatistics::locations_asked}}};
 
 /// A worker has trained to the end.

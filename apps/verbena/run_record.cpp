@@ -102,6 +102,14 @@ StalenessHistogram RunRecord::staleness() const {
   return all;
 }
 
+DurationHistogram RunRecord::move_times() const {
+  DurationHistogram all;
+  for (const WorkerRecord& worker : workers_) {
+    if (worker.finished) all.merge(worker.finished->statistics.move_times);
+  }
+  return all;
+}
+
 std::uint64_t RunRecord::total(std::uint64_t SessionStatistics::*count) const {
   std::uint64_t sum = 0;
   for (const WorkerRecord& worker : workers_) {
@@ -111,8 +119,10 @@ std::uint64_t RunRecord::total(std::uint64_t SessionStatistics::*count) const {
 }
 
 std::optional<double> RunRecord::share_local() const {
-  const std::uint64_t near =
-      total(&SessionStatistics::rows_pulled_locally) + total(&SessionStatistics::rows_pushed_locally);
+  const std::uint64_t near = total(&SessionStatistics::rows_pulled_locally) +
+                             total(&SessionStatistics::rows_pushed_locally) +
+                             total(&SessionStatistics::rows_pulled_from_replicas) +
+                             total(&SessionStatistics::rows_pushed_to_replicas);
   const std::uint64_t all = near + total(&SessionStatistics::rows_pulled_remotely) +
                             total(&SessionStatistics::rows_pushed_remotely);
   return all > 0 ? std::optional(static_cast<double>(near) / static_cast<double>(all)) : std::nullopt;

@@ -60,7 +60,9 @@ class RunRecord {
   [[nodiscard]] StalenessHistogram staleness() const;
   /// Of all workers.
   [[nodiscard]] std::uint64_t total(std::uint64_t SessionStatistics::*count) const;
-  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's node.
+  [[nodiscard]] DurationHistogram move_times() const;
+  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's node, or had
+  /// a replica in its memory; what replicas send to owners counts as pushed elsewhere.
   /// Nothing if there was none.
   [[nodiscard]] std::optional<double> share_local() const;
   /// Nothing if no row was read through a static table.

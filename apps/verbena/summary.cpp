@@ -100,6 +100,11 @@ nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record
   for (const RowCount& count : kDynamicRowCounts) summary[count.name] = record.total(count.value);
   const std::optional<double> share_local = record.share_local();
   summary["share_local"] = share_local ? nlohmann::json(*share_local) : nlohmann::json();
+  const DurationHistogram moves = record.move_times();
+  for (const auto& [name, quantile] : {std::pair("move_p50_seconds", 0.5), {"move_p99_seconds", 0.99}}) {
+    const std::optional<double> seconds = moves.quantile_seconds(quantile);
+    summary[name] = seconds ? nlohmann::json(*seconds) : nlohmann::json();
+  }
   nlohmann::json& printed = summary["printed"] = nlohmann::json::object();
   for (const auto& [label, text] : summary_rows(settings, record, elapsed_seconds)) printed[label] = text;
   summary["model_summary"] = extra;

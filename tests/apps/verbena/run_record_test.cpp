@@ -76,6 +76,22 @@ TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
   ASSERT_TRUE(record.add(finished).ok());
   EXPECT_EQ(record.total(&SessionStatistics::rows_pulled_locally), 40U);
   EXPECT_DOUBLE_EQ(*record.share_local(), 80.0 / (80 + 4 + 16));
+  finished.statistics.rows_pulled_from_replicas = 70;
+  finished.statistics.rows_pushed_to_replicas = 30;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_DOUBLE_EQ(*record.share_local(), 180.0 / (180 + 4 + 16));
+}
+
+TEST(RunRecordTest, MovesAreThoseOfAllWorkers) {
+  RunRecord record = two_workers();
+  FinishedMessage finished;
+  finished.statistics.move_times.add(1e-6);
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.move_times.add(1e-3);
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_NEAR(*record.move_times().quantile_seconds(0.5), 1e-6, 0.3e-6);
+  EXPECT_NEAR(*record.move_times().quantile_seconds(0.99), 1.1e-3, 0.15e-3);
 }
 
 TEST(ChildMessageTest, ComesBackAsItWas) {
@@ -94,11 +110,13 @@ TEST(ChildMessageTest, RowCountsComeBackAsTheyWere) {
   FinishedMessage sent;
   std::uint64_t number = UINT64_MAX;
   for (const RowCount& count : kDynamicRowCounts) sent.statistics.*count.value = number--;
+  sent.statistics.move_times.add(1e-6);
   const auto message = decode(encode(sent));
   ASSERT_TRUE(message.ok()) << message.status();
   const SessionStatistics& back = std::get<FinishedMessage>(*message).statistics;
   for (const RowCount& count : kDynamicRowCounts)
     EXPECT_EQ(back.*count.value, sent.statistics.*count.value) << count.name;
+  EXPECT_EQ(back.move_times.counts, sent.statistics.move_times.counts);
 }
 
 TEST(ChildMessageTest, RefusesWhatIsNoMessage) {
