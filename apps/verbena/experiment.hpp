@@ -20,9 +20,12 @@ namespace verbena::apps {
 struct ExperimentOptions {
   std::string ratings;              ///< for mf
   std::string documents;            ///< for lda
+  std::string triples;              ///< for kge
   std::vector<std::string> models;  ///< as for --consistency; empty: those that the experiment is about
   std::uint32_t servers = 2;
   std::uint32_t workers = 4;
+  /// Instead of servers and workers: jobs of so many nodes, each a server and a worker.
+  std::vector<std::uint32_t> nodes;
   std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
   std::uint64_t seed = 1;
   /// What each rating or token takes a worker, whatever it takes here (see slowdown.hpp): long enough for all workers
@@ -39,6 +42,8 @@ struct PlannedRun {
   std::string consistency;             ///< as for --consistency
   double straggler = 1;                ///< so many times slower than the others is one worker; 1: none
   double budget_mb_per_s = 0;          ///< of managed communication, as for --budget; 0: none
+  std::string allocation;              ///< how rows come to workers, where runs differ in that
+  std::uint32_t nodes = 0;             ///< of the job, where runs differ in that
   std::vector<std::string> arguments;  ///< after `verbena run`
 };
 
@@ -53,6 +58,12 @@ struct RunFigures {
   double share_waited = 0;
   std::vector<double> share_waited_by_worker;
   std::vector<std::uint64_t> reads_by_lag;
+  std::optional<double> share_local;  ///< of the rows of dynamic tables that were pulled and pushed
+  std::uint64_t rows_moved = 0;
+  std::uint64_t rows_replicated = 0;
+  /// Of a localize, or an intent for which rows moved, until the last of them has come; nothing if there was none.
+  std::optional<double> move_p50_seconds;
+  std::optional<double> move_p99_seconds;
 };
 
 enum class Verdict : std::uint8_t { kHeld, kDidNotHold, kNotSeen };
@@ -90,8 +101,13 @@ class Experiment {
   /// What is done, and why it shows what it is to show; a paragraph.
   [[nodiscard]] virtual std::string_view method() const = 0;
   [[nodiscard]] virtual bool needs_documents() const { return false; }
+  [[nodiscard]] virtual bool needs_triples() const { return false; }
   /// Whether it makes use of ExperimentOptions::models.
   [[nodiscard]] virtual bool compares_models() const { return true; }
+  /// Whether it makes use of ExperimentOptions::nodes, and not of servers and workers.
+  [[nodiscard]] virtual bool compares_nodes() const { return false; }
+  /// Decides what the options leave open.
+  virtual void complete(ExperimentOptions& /*options*/) const {}
   [[nodiscard]] virtual std::vector<PlannedRun> plan(const ExperimentOptions& options) const = 0;
   /// `runs` are those of plan(), in order.
   [[nodiscard]] virtual Judgement judge(const std::vector<RunFigures>& runs) const = 0;
@@ -100,6 +116,7 @@ class Experiment {
 std::unique_ptr<Experiment> make_staleness_experiment();
 std::unique_ptr<Experiment> make_convergence_experiment();
 std::unique_ptr<Experiment> make_stragglers_experiment();
+std::unique_ptr<Experiment> make_allocation_experiment();
 
 // --- what experiments plan with
 

@@ -30,6 +30,8 @@ namespace verbena::apps {
 namespace {
 
 constexpr const char* kBundledDocuments = "data/kjv-chapters.tsv.gz";
+constexpr const char* kBundledTriples = "data/wn18rr";
+constexpr std::uint32_t kMostNodes = 64;
 
 struct ExperimentCommand {
   ExperimentOptions experiment;
@@ -50,7 +52,13 @@ RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, co
                      .training_seconds = record.training_seconds(),
                      .throughput = record.throughput(),
                      .share_waited = record.share_waited(),
-                     .reads_by_lag = record.staleness().reads_by_lag};
+                     .reads_by_lag = record.staleness().reads_by_lag,
+                     .share_local = record.share_local(),
+                     .rows_moved = record.total(&SessionStatistics::rows_localized) +
+                                   record.total(&SessionStatistics::rows_moved_by_intent),
+                     .rows_replicated = record.total(&SessionStatistics::rows_replicated),
+                     .move_p50_seconds = record.move_times().quantile_seconds(0.5),
+                     .move_p99_seconds = record.move_times().quantile_seconds(0.99)};
   for (const WorkerRecord& worker : record.workers()) {
     figures.share_waited_by_worker.push_back(worker.share_waited());
   }
@@ -65,7 +73,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
     RunOptions run = given;
     end.status = prepare_host_run(run, application);
     if (!end.status.ok()) return kExitFailed;
-    const RunSettings settings = run_settings(application, options, run.job, false);
+    const RunSettings settings = run_settings(application, options, run.job, run.baseline);
     RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
     Display display(settings, Display::mode_for(stderr, quiet), stdout, stderr);
     RunMonitor monitor(record, display, nullptr);
@@ -98,6 +106,10 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
   }
+  if (experiment.needs_triples() && !std::filesystem::is_directory(chosen.triples)) {
+    return absl::NotFoundError(fmt::format("--triples {}: there is no such folder", chosen.triples));
+  }
+  experiment.complete(chosen);
   if (absl::Status status = make_output_folder(options.output); !status.ok()) return status;
   if (!chosen.ratings.empty()) return absl::OkStatus();
   chosen.ratings = options.output + "/ratings.tsv";
@@ -165,6 +177,7 @@ void add_options(CLI::App& command, const Experiment& experiment, ExperimentComm
   constexpr const char* kProcesses = "Processes";
   ExperimentOptions& chosen = options.experiment;
   chosen.documents = kBundledDocuments;
+  chosen.triples = kBundledTriples;
   command
       .add_option(
           "--data", chosen.ratings,
@@ -176,6 +189,12 @@ void add_options(CLI::App& command, const Experiment& experiment, ExperimentComm
     command
         .add_option("--documents", chosen.documents, "Documents, in any format that `verbena run lda` reads.")
         ->type_name("FILE")
+        ->group(kInput)
+        ->capture_default_str();
+  }
+  if (experiment.needs_triples()) {
+    command.add_option("--triples", chosen.triples, "Triples, in any format that `verbena run kge` reads.")
+        ->type_name("FOLDER")
         ->group(kInput)
         ->capture_default_str();
   }
@@ -197,16 +216,28 @@ void add_options(CLI::App& command, const Experiment& experiment, ExperimentComm
         ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
         ->group(kProcesses);
   }
-  command.add_option("--servers", chosen.servers, "Server processes of each run.")
-      ->type_name("S")
-      ->check(whole_number(1, protocol::kMaxWorkers))
-      ->group(kProcesses)
-      ->capture_default_str();
-  command.add_option("--workers", chosen.workers, "Worker processes of each run.")
-      ->type_name("W")
-      ->check(whole_number(2, protocol::kMaxWorkers))
-      ->group(kProcesses)
-      ->capture_default_str();
+  if (experiment.compares_nodes()) {
+    command
+        .add_option(
+            "--nodes", chosen.nodes,
+            "Make jobs of so many nodes, each a server and a worker; by default those that the experiment is "
+            "about.")
+        ->type_name("N,…")
+        ->delimiter(',')
+        ->check(whole_number(2, kMostNodes))
+        ->group(kProcesses);
+  } else {
+    command.add_option("--servers", chosen.servers, "Server processes of each run.")
+        ->type_name("S")
+        ->check(whole_number(1, protocol::kMaxWorkers))
+        ->group(kProcesses)
+        ->capture_default_str();
+    command.add_option("--workers", chosen.workers, "Worker processes of each run.")
+        ->type_name("W")
+        ->check(whole_number(2, protocol::kMaxWorkers))
+        ->group(kProcesses)
+        ->capture_default_str();
+  }
   command
       .add_option_function<std::string>(
           "--item-time", [&chosen](const std::string& text) { chosen.item_time = *parse_duration(text); },
@@ -222,7 +253,7 @@ void add_options(CLI::App& command, const Experiment& experiment, ExperimentComm
       .add_option(
           "--network", chosen.network,
           "What the network is to cost, as for `verbena run`, for instance latency=10us,bandwidth=1Gb/s; by "
-          "default nothing.")
+          "default nothing, or what the experiment needs.")
       ->type_name("latency=TIME,bandwidth=RATE[,hosts=nodes]")
       ->check(accepted_by([](const std::string& text) { return parse_job_network(text).status(); }))
       ->group(kProcesses);
@@ -255,14 +286,16 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
 void add_experiment_command(CLI::App& program, Run* run) {
   CLI::App* command = program.add_subcommand(
       "experiment",
-      "measure the consistency models against what is expected of them\n\nMakes several runs one after "
+      "measure the consistency models, and rows that move, against what is expected of them\n\nMakes several "
+      "runs one after "
       "another, "
       "as `verbena run` does, and writes a table, the numbers and a page with curves. Each expectation is "
       "stated first, then what was found; an expectation that did not hold is no failure. "
       "docs/experiments.md "
       "says what each experiment shows.");
   command->require_subcommand(1);
-  for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment}) {
+  for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment,
+                    make_allocation_experiment}) {
     add_experiment(*command, make(), run);
   }
   add_scale_experiment(*command, run);

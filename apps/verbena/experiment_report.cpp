@@ -1,6 +1,7 @@
 #include "apps/verbena/experiment_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -91,6 +92,10 @@ std::string commands_card(const std::vector<ReportedRun>& runs) {
   return html_card("The runs, one by one", body + "</pre>\n", "", true);
 }
 
+nlohmann::json optional_json(const std::optional<double>& number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
+}
+
 ReportSubject subject_of(const Experiment& experiment, const std::string& circumstances) {
   return {std::string(experiment.name()), std::string(experiment.description()),
           std::string(experiment.method()), circumstances};
@@ -107,8 +112,11 @@ std::vector<ReportedRun> reported(const std::vector<RunFigures>& runs) {
 }  // namespace
 
 std::string circumstances(const ExperimentOptions& options, std::uint32_t cores) {
-  std::string text = fmt::format("{} workers and {} servers on {} cores, seed {}", options.workers,
-                                 options.servers, cores, options.seed);
+  const std::string processes =
+      options.nodes.empty()
+          ? fmt::format("{} workers and {} servers", options.workers, options.servers)
+          : fmt::format("{} nodes of a server and a worker each", fmt::join(options.nodes, " and "));
+  std::string text = fmt::format("{} on {} cores, seed {}", processes, cores, options.seed);
   if (options.item_time.count() > 0) {
     text += fmt::format("; each rating and token takes {} ns", options.item_time.count());
   }
@@ -182,17 +190,23 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
                             {"straggler", run.planned.straggler},
                             {"budget_mb_per_s", run.planned.budget_mb_per_s},
                             {"command", command_line(run.planned)}};
+    if (!run.planned.allocation.empty()) entry["allocation"] = run.planned.allocation;
+    if (run.planned.nodes > 0) entry["nodes"] = run.planned.nodes;
     if (!run.failure.empty()) {
       entry["failure"] = run.failure;
     } else {
-      const auto mean = mean_clock_differential(run);
       entry["main_objective"] = run.objective;
       entry["training_seconds"] = run.training_seconds;
       entry["throughput"] = run.throughput;
       entry["share_waited"] = run.share_waited;
       entry["share_waited_by_worker"] = run.share_waited_by_worker;
-      entry["mean_clock_differential"] = mean ? nlohmann::json(*mean) : nlohmann::json();
+      entry["mean_clock_differential"] = optional_json(mean_clock_differential(run));
       entry["reads_by_lag"] = run.reads_by_lag;
+      entry["share_local"] = optional_json(run.share_local);
+      entry["rows_moved"] = run.rows_moved;
+      entry["rows_replicated"] = run.rows_replicated;
+      entry["move_p50_seconds"] = optional_json(run.move_p50_seconds);
+      entry["move_p99_seconds"] = optional_json(run.move_p99_seconds);
       entry["iterations"] = nlohmann::json::array();
       for (const IterationRecord& iteration : run.iterations) {
         entry["iterations"].push_back(iteration_json(iteration));

@@ -1,8 +1,10 @@
 // An experiment on a tiny data set: all of it but its figures.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/process/program.hpp"
@@ -57,6 +59,38 @@ TEST_F(ExperimentTest, LeavesTableNumbersAndPage) {
     EXPECT_EQ(made.at("iterations").size(), 3U);
     EXPECT_FALSE(made.contains("failure"));
     EXPECT_THAT(std::string(made.at("command")), StartsWith("verbena run mf --servers=1 --workers=2 "));
+  }
+}
+
+TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
+  std::string triples;
+  for (int n = 0; n < 60; ++n) triples += fmt::format("e{}\tr{}\te{}\n", n % 12, n % 3, (n * 5 + 1) % 12);
+  std::filesystem::create_directory(folder_.path("graph"));
+  for (const char* name : {"train.txt", "valid.txt", "test.txt"}) {
+    verbena::testing::write_file(folder_.path(std::string("graph/") + name), triples);
+  }
+  const Ended ended =
+      experiment("allocation", {"--triples", folder_.path("graph"), "--nodes", "2", "--iterations", "3"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err,
+              AllOf(HasSubstr("1/11 mf plain loop: test_rmse "), HasSubstr("/11 mf localize, 2 nodes: "),
+                    HasSubstr("11/11 kge intent, 2 nodes: test_mrr ")));
+  EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
+  EXPECT_THAT(ended.out, HasSubstr("2 nodes of a server and a worker each"));
+  EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("<svg")));
+  const json numbers = json::parse(result("numbers.json"));
+  ASSERT_EQ(numbers.at("runs").size(), 11U);
+  for (const json& made : numbers.at("runs")) {
+    EXPECT_EQ(made.at("iterations").size(), 3U);
+    EXPECT_FALSE(made.contains("failure"));
+    // What intents move depends on when they are said.
+    const bool may_move = made.at("allocation") == "localize" || made.at("allocation") == "intent";
+    EXPECT_EQ(made.at("share_local").is_number(), may_move) << made;
+    EXPECT_TRUE(may_move || made.at("rows_moved") == 0) << made;
+    if (made.at("model") != "mf" || made.at("allocation") != "localize") continue;
+    EXPECT_GT(made.at("rows_moved"), 0);
+    EXPECT_TRUE(made.at("move_p50_seconds").is_number());
+    EXPECT_GT(made.at("share_local"), 0);
   }
 }
 
@@ -128,6 +162,8 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
       {{"experiment", "scale", "--workers", "4096", "--servers", "64"},
        "262144 connections; no more than 65536"},
       {{"experiment", "convergence", "--documents", folder_.path("none")}, "there is no such file"},
+      {{"experiment", "allocation", "--triples", folder_.path("none")}, "there is no such folder"},
+      {{"experiment", "allocation", "--nodes", "2,1"}, "--nodes: a whole number from 2"},
   };
   for (const auto& [arguments, error] : cases) {
     const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
@@ -139,7 +175,8 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
 TEST_F(ExperimentTest, HelpNamesThem) {
   const Ended help = run(VERBENA_PROGRAM, {"experiment", "--help"}, folder_.path());
   EXPECT_THAT(help.out, AllOf(HasSubstr("verbena experiment NAME [OPTION]…"), HasSubstr("\nEXPERIMENTS\n"),
-                              HasSubstr("staleness  "), HasSubstr("stragglers "), HasSubstr("scale  ")));
+                              HasSubstr("staleness  "), HasSubstr("stragglers "), HasSubstr("allocation "),
+                              HasSubstr("scale  ")));
   EXPECT_THAT(run(VERBENA_PROGRAM, {"run", "--help"}, folder_.path()).out, HasSubstr("\nAPPLICATIONS\n"));
 }
 

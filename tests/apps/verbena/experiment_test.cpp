@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -289,6 +290,121 @@ TEST(CurveChartTest, LegendTakesAsManyRowsAsItNeeds) {
   const double one_row = height();
   chart.series.assign(4, chart.series.front());
   EXPECT_GT(height(), one_row);
+}
+
+class AllocationTest : public ::testing::Test {
+ protected:
+  static ExperimentOptions options() {
+    ExperimentOptions options{.ratings = "r.tsv", .triples = "t"};
+    make_allocation_experiment()->complete(options);
+    return options;
+  }
+  /// Runs of which all iterations but the first take so long.
+  static std::vector<RunFigures> runs_with(const std::map<std::string, double>& seconds) {
+    std::vector<RunFigures> runs;
+    for (const PlannedRun& plan : make_allocation_experiment()->plan(options())) {
+      RunFigures run{.planned = plan, .training_seconds = 10};
+      run.iterations.push_back({.iteration = 1, .seconds = 100});
+      for (std::int64_t iteration = 2; iteration <= 4; ++iteration) {
+        run.iterations.push_back({.iteration = iteration, .seconds = seconds.at(plan.allocation)});
+      }
+      if (plan.allocation == "localize") {
+        run.share_local = 0.95;
+        run.rows_moved = 120;
+        run.move_p50_seconds = 0.0015;
+      }
+      runs.push_back(std::move(run));
+    }
+    return runs;
+  }
+  static Judgement judge(const std::vector<RunFigures>& runs) {
+    return make_allocation_experiment()->judge(runs);
+  }
+
+  const std::map<std::string, double> as_expected_ = {{"plain loop", 1.5}, {"classic", 8},  {"prefetch", 4},
+                                                      {"blocks", 2},       {"localize", 1}, {"intent", 1.05}};
+};
+
+TEST_F(AllocationTest, PlansEachWayOnEachNumberOfNodes) {
+  std::map<std::string, int> of_application;
+  std::set<std::string> labels;
+  for (const PlannedRun& run : make_allocation_experiment()->plan(options())) {
+    EXPECT_TRUE(labels.insert(run.label).second) << run.label;
+    ++of_application[run.application];
+    EXPECT_EQ(run.arguments.front(), run.application);
+    EXPECT_THAT(run.arguments, Contains(run.application == "mf" ? "--data=r.tsv" : "--data=t"));
+    if (run.allocation == "plain loop") {
+      EXPECT_THAT(run.arguments, AllOf(Contains("--baseline"), Not(Contains(HasSubstr("--network")))));
+      continue;
+    }
+    const std::string nodes = std::to_string(run.nodes);
+    EXPECT_THAT(run.arguments, AllOf(Contains("--servers=" + nodes), Contains("--workers=" + nodes),
+                                     Contains("--consistency=" + run.consistency),
+                                     Contains("--network=latency=10us,bandwidth=10Gb/s,hosts=nodes")));
+  }
+  EXPECT_EQ(of_application, (std::map<std::string, int>{{"mf", 1 + 2 * 5}, {"kge", 1 + 2 * 4}}));
+}
+
+TEST_F(AllocationTest, WhatIsGivenIsTaken) {
+  ExperimentOptions options{.nodes = {3}, .network = "latency=1ms"};
+  make_allocation_experiment()->complete(options);
+  for (const PlannedRun& run : make_allocation_experiment()->plan(options)) {
+    if (run.allocation == "plain loop") continue;
+    EXPECT_EQ(run.nodes, 3U);
+    EXPECT_THAT(run.arguments, Contains("--network=latency=1ms"));
+  }
+  EXPECT_THAT(circumstances(options, 2), HasSubstr("3 nodes of a server and a worker each on 2 cores"));
+}
+
+TEST_F(AllocationTest, IsJudgedByAllIterationsButTheFirst) {
+  const Judgement judgement = judge(runs_with(as_expected_));
+  EXPECT_EQ(judgement.findings.size(), 4U * 5);
+  for (const Finding& finding : judgement.findings) {
+    EXPECT_EQ(finding.verdict, Verdict::kHeld) << finding.expectation << ": " << finding.found;
+  }
+  EXPECT_EQ(judgement.charts.size(), 4U);
+  ASSERT_EQ(judgement.tables.size(), 1U);
+  const ReportTable& table = judgement.tables.front();
+  EXPECT_EQ(table.rows.size(), 2U + 2 * 5 + 2 * 4);
+  EXPECT_THAT(table.rows,
+              Contains(std::vector<std::string>{"mf, 2 nodes", "localize", "1.00 s", "0.67×", "8.00×",
+                                                "0.0 %", "95.0 %", "12", "1.5 ms", "–"}));
+  EXPECT_THAT(table.rows, Contains(std::vector<std::string>{"kge, alone", "plain loop", "1.50 s", "1.00×",
+                                                            "–", "–", "–", "–", "–", "–"}));
+}
+
+TEST_F(AllocationTest, EachExpectationCanFail) {
+  const auto verdict = [&](const std::string& changed, double seconds, const std::string& expectation) {
+    std::map<std::string, double> all = as_expected_;
+    all[changed] = seconds;
+    return verdict_of(judge(runs_with(all)), expectation);
+  };
+  EXPECT_EQ(verdict("classic", 3.9, "mf, 2 nodes: with rows that move"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("localize", 7, "mf, 2 nodes: with rows that move"), Verdict::kHeld) << "by intent";
+  EXPECT_EQ(verdict("intent", 1.2, "kge, 4 nodes: intent takes"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("prefetch", 0.9, "kge, 4 nodes: intent takes"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("prefetch", 9, "mf, 4 nodes: to fetch ahead"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("localize", 5, "mf, 4 nodes: to fetch ahead"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("plain loop", 0.9, "mf, 4 nodes: the classic parameter server"), Verdict::kDidNotHold);
+  std::vector<RunFigures> runs = runs_with(as_expected_);
+  for (RunFigures& run : runs) run.share_local = 0.8;
+  EXPECT_EQ(verdict_of(judge(runs), "mf, 2 nodes: under localize"), Verdict::kDidNotHold);
+}
+
+TEST_F(AllocationTest, WhatFailedIsNotSeen) {
+  std::vector<RunFigures> runs = runs_with(as_expected_);
+  for (RunFigures& run : runs) {
+    if (run.planned.allocation == "localize") run.failure = "server 0 was killed";
+    if (run.planned.allocation == "prefetch") run.iterations.resize(1);
+  }
+  const Judgement judgement = judge(runs);
+  EXPECT_EQ(verdict_of(judgement, "mf, 2 nodes: with rows that move"), Verdict::kHeld);
+  EXPECT_EQ(verdict_of(judgement, "mf, 2 nodes: to fetch ahead"), Verdict::kNotSeen);
+  EXPECT_EQ(verdict_of(judgement, "mf, 2 nodes: under localize"), Verdict::kNotSeen);
+  EXPECT_EQ(verdict_of(judgement, "mf, 2 nodes: the classic"), Verdict::kNotSeen);
+  for (const Finding& finding : judge(all_fail(*make_allocation_experiment(), options())).findings) {
+    EXPECT_EQ(finding.verdict, Verdict::kNotSeen);
+  }
 }
 
 }  // namespace

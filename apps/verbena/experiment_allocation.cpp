@@ -1,0 +1,374 @@
+// `verbena experiment allocation`: rows that move to where they are used, against rows that stay.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "apps/verbena/experiment.hpp"
+#include "apps/verbena/format.hpp"
+#include "apps/verbena/svg_chart.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr std::array<std::uint32_t, 2> kNodes = {2, 4};
+constexpr const char* kNetwork = "latency=10us,bandwidth=10Gb/s,hosts=nodes";
+
+constexpr double kGain = 4;          // of rows that move over the classic parameter server
+constexpr double kIntentLoss = 1.1;  // against the best that is placed by hand
+constexpr double kMostlyLocal = 0.9;
+
+/// Ways to have rows at hand; a run's allocation is the name of one.
+constexpr const char* kPlain = "plain loop";
+constexpr const char* kClassic = "classic";
+constexpr const char* kPrefetch = "prefetch";
+constexpr const char* kBlocks = "blocks";
+constexpr const char* kLocalize = "localize";
+constexpr const char* kIntent = "intent";
+
+struct Contender {
+  const char* name;
+  const char* consistency;
+  std::vector<std::string> arguments;
+  std::int64_t iterations;  ///< more of what is over soon
+};
+
+/// What is trained.
+struct Task {
+  const char* application;
+  std::int64_t iterations;  ///< of the plain loop
+  std::vector<std::string> arguments;
+  std::vector<Contender> contenders;
+};
+
+std::vector<Task> tasks() {
+  return {{.application = "mf",
+           .iterations = 40,
+           .arguments = {"--rank=100"},
+           .contenders = {{kClassic, "sequential", {"--batch=64", "--lookahead=0"}, 7},
+                          {kPrefetch, "sequential", {"--batch=64"}, 7},
+                          {kBlocks, "bsp", {}, 40},
+                          {kLocalize, "sequential", {"--allocation=localize"}, 40},
+                          {kIntent, "asp", {"--allocation=intent"}, 40}}},
+          {.application = "kge",
+           .iterations = 7,
+           .arguments = {},
+           .contenders = {{kClassic, "sequential", {"--lookahead=0"}, 4},
+                          {kPrefetch, "sequential", {}, 7},
+                          {kLocalize, "sequential", {"--allocation=localize"}, 7},
+                          {kIntent, "asp", {"--allocation=intent"}, 7}}}};
+}
+
+class AllocationExperiment final : public Experiment {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "allocation"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "rows that move to where they are used, against rows that stay: time of an iteration";
+  }
+  [[nodiscard]] std::string_view method() const override {
+    return "Matrix factorization and knowledge-graph embeddings on 2 and 4 nodes, each a server and a "
+           "worker, with a "
+           "network between the nodes (of 10 Gb/s and 10 µs, unless --network says otherwise) and none "
+           "within one. "
+           "classic: rows stay on their servers; those of each mini-batch (64 ratings or triples) are "
+           "pulled, and the "
+           "worker waits for them, trains, and pushes. prefetch: the same, but the next rows come while "
+           "these are "
+           "trained. blocks (mf): rows stay, but a worker pulls those of a block of items once a clock. "
+           "localize: rows "
+           "move to the worker's node before they are trained; in mf a block of items at a time, which goes "
+           "from "
+           "worker to worker. intent: workers say what they are about to train, and the servers move or copy "
+           "it. "
+           "The plain loop is one thread without a parameter server. Times are the median over the "
+           "iterations but "
+           "the first, which begins with no row where it is used; evaluation is not in them. A host with "
+           "fewer "
+           "cores than there are workers and servers cannot show how more nodes are faster, only what each "
+           "way costs.";
+  }
+  [[nodiscard]] bool needs_triples() const override { return true; }
+  [[nodiscard]] bool compares_models() const override { return false; }
+  [[nodiscard]] bool compares_nodes() const override { return true; }
+  void complete(ExperimentOptions& options) const override {
+    if (options.nodes.empty()) options.nodes.assign(kNodes.begin(), kNodes.end());
+    if (options.network.empty()) options.network = kNetwork;
+  }
+  [[nodiscard]] std::vector<PlannedRun> plan(const ExperimentOptions& options) const override;
+  [[nodiscard]] Judgement judge(const std::vector<RunFigures>& runs) const override;
+};
+
+/// What all runs of a task share.
+std::vector<std::string> common_arguments(const ExperimentOptions& options, const Task& task,
+                                          std::int64_t usual_iterations) {
+  const bool triples = task.application == std::string_view("kge");
+  const std::int64_t iterations = options.iterations > 0 ? options.iterations : usual_iterations;
+  std::vector<std::string> arguments = {
+      task.application, fmt::format("--data={}", triples ? options.triples : options.ratings),
+      fmt::format("--iterations={}", iterations), fmt::format("--evaluate-every={}", iterations),
+      fmt::format("--seed={}", options.seed)};
+  arguments.insert(arguments.end(), task.arguments.begin(), task.arguments.end());
+  return arguments;
+}
+
+PlannedRun plan_plain_loop(const ExperimentOptions& options, const Task& task) {
+  PlannedRun run{.label = fmt::format("{} {}", task.application, kPlain),
+                 .application = task.application,
+                 .consistency = "none",
+                 .allocation = kPlain,
+                 .nodes = 1,
+                 .arguments = common_arguments(options, task, task.iterations)};
+  run.arguments.emplace_back("--baseline");
+  return run;
+}
+
+PlannedRun plan_contender(const ExperimentOptions& options, const Task& task, const Contender& contender,
+                          std::uint32_t nodes) {
+  PlannedRun run{.label = fmt::format("{} {}, {} nodes", task.application, contender.name, nodes),
+                 .application = task.application,
+                 .consistency = contender.consistency,
+                 .allocation = contender.name,
+                 .nodes = nodes,
+                 .arguments = common_arguments(options, task, contender.iterations)};
+  for (const std::string& argument : {fmt::format("--servers={}", nodes), fmt::format("--workers={}", nodes),
+                                      fmt::format("--consistency={}", contender.consistency),
+                                      fmt::format("--network={}", options.network)}) {
+    run.arguments.push_back(argument);
+  }
+  if (options.item_time.count() > 0) {
+    run.arguments.push_back(fmt::format("--slow=worker=all,item={}ns", options.item_time.count()));
+  }
+  run.arguments.insert(run.arguments.end(), contender.arguments.begin(), contender.arguments.end());
+  return run;
+}
+
+std::vector<PlannedRun> AllocationExperiment::plan(const ExperimentOptions& options) const {
+  std::vector<PlannedRun> runs;
+  for (const Task& task : tasks()) {
+    runs.push_back(plan_plain_loop(options, task));
+    for (const std::uint32_t nodes : options.nodes) {
+      for (const Contender& contender : task.contenders) {
+        runs.push_back(plan_contender(options, task, contender, nodes));
+      }
+    }
+  }
+  return runs;
+}
+
+/// The median but the first; nothing where there is no second, or the run failed.
+std::optional<double> iteration_seconds(const RunFigures* run) {
+  if (run == nullptr || run->iterations.size() < 2) return std::nullopt;
+  std::vector<double> seconds;
+  for (const IterationRecord& iteration : run->iterations) seconds.push_back(iteration.seconds);
+  seconds.erase(seconds.begin());
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+/// The runs of one application on so many nodes.
+struct Field {
+  std::string application;
+  std::uint32_t nodes;
+  const std::vector<RunFigures>& runs;
+
+  [[nodiscard]] const RunFigures* run(std::string_view allocation) const {
+    for (const RunFigures& each : runs) {
+      const PlannedRun& planned = each.planned;
+      const bool here = planned.nodes == nodes || planned.allocation == kPlain;
+      if (here && planned.application == application && planned.allocation == allocation &&
+          each.failure.empty())
+        return &each;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] std::optional<double> seconds(std::string_view allocation) const {
+    return iteration_seconds(run(allocation));
+  }
+  /// How many times `slow` takes as long as `fast`.
+  [[nodiscard]] std::optional<double> times(std::string_view slow, std::string_view fast) const {
+    const auto longer = seconds(slow);
+    const auto shorter = seconds(fast);
+    return longer && shorter && *shorter > 0 ? std::optional(*longer / *shorter) : std::nullopt;
+  }
+  [[nodiscard]] std::string name() const { return fmt::format("{}, {} nodes", application, nodes); }
+};
+
+constexpr const char* kNoRun = "there is no such run, or it failed, or it had a single iteration";
+
+/// Of something that takes microseconds or minutes.
+std::string time_text(const std::optional<double>& seconds) {
+  if (!seconds) return "–";
+  if (*seconds < 1e-3) return fmt::format("{:.3g} µs", *seconds * 1e6);
+  return *seconds < 1 ? fmt::format("{:.3g} ms", *seconds * 1e3) : fmt::format("{:.2f} s", *seconds);
+}
+
+std::string times_text(const std::optional<double>& times) {
+  return times ? fmt::format("{:.2f}×", *times) : "–";
+}
+
+Finding judge_gain(const Field& field) {
+  Finding finding{
+      .expectation = fmt::format(
+          "{}: with rows that move, by localize or by intent, an iteration takes at most 1/{:g} of the "
+          "classic parameter server's time",
+          field.name(), kGain)};
+  const auto localize = field.times(kClassic, kLocalize);
+  const auto intent = field.times(kClassic, kIntent);
+  if (!localize && !intent) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  finding.found = fmt::format("localize {} as fast, intent {}", times_text(localize), times_text(intent));
+  const double best = std::max(localize.value_or(0), intent.value_or(0));
+  finding.verdict = best >= kGain ? Verdict::kHeld : Verdict::kDidNotHold;
+  return finding;
+}
+
+Finding judge_intent(const Field& field) {
+  Finding finding{.expectation = fmt::format(
+                      "{}: intent takes at most {:g} times as long as the best of what is placed by hand",
+                      field.name(), kIntentLoss)};
+  const auto intent = field.seconds(kIntent);
+  std::optional<double> best;
+  std::string_view name;
+  for (const std::string_view other : {kClassic, kPrefetch, kBlocks, kLocalize}) {
+    const auto seconds = field.seconds(other);
+    if (!seconds || (best && *best <= *seconds)) continue;
+    best = seconds;
+    name = other;
+  }
+  if (!intent || !best) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  finding.found = fmt::format("intent {}, {} {}: {:.2f} times", time_text(intent), name, time_text(best),
+                              *intent / *best);
+  finding.verdict = *intent <= kIntentLoss * *best ? Verdict::kHeld : Verdict::kDidNotHold;
+  return finding;
+}
+
+Finding judge_prefetch(const Field& field) {
+  Finding finding{
+      .expectation = fmt::format(
+          "{}: to fetch ahead hides a part of the network: prefetch is faster than classic, and rows that "
+          "move are faster still",
+          field.name())};
+  const auto gain = field.times(kClassic, kPrefetch);
+  const auto rest = field.times(kPrefetch, kLocalize);
+  if (!gain || !rest) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  finding.found = fmt::format("prefetch {} as fast as classic, localize {} as fast as prefetch",
+                              times_text(gain), times_text(rest));
+  finding.verdict = *gain > 1 && *rest > 1 ? Verdict::kHeld : Verdict::kDidNotHold;
+  return finding;
+}
+
+Finding judge_locality(const Field& field) {
+  Finding finding{.expectation =
+                      fmt::format("{}: under localize at least {} of the rows pulled and pushed lie on the "
+                                  "worker's node",
+                                  field.name(), format_share(kMostlyLocal))};
+  const RunFigures* const run = field.run(kLocalize);
+  if (run == nullptr || !run->share_local) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  finding.found = format_share(*run->share_local);
+  finding.verdict = *run->share_local >= kMostlyLocal ? Verdict::kHeld : Verdict::kDidNotHold;
+  return finding;
+}
+
+Finding judge_plain_loop(const Field& field) {
+  Finding finding{
+      .expectation = fmt::format(
+          "{}: the classic parameter server is slower than one thread without any, localize faster",
+          field.name())};
+  const auto classic = field.times(kClassic, kPlain);
+  const auto localize = field.times(kPlain, kLocalize);
+  if (!classic || !localize) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  finding.found = fmt::format("classic takes {} the plain loop's time, localize {}", times_text(classic),
+                              times_text(1 / *localize));
+  finding.verdict = *classic > 1 && *localize > 1 ? Verdict::kHeld : Verdict::kDidNotHold;
+  return finding;
+}
+
+/// Each once, in the order of the runs.
+std::vector<Field> fields_of(const std::vector<RunFigures>& runs) {
+  std::vector<Field> fields;
+  for (const RunFigures& run : runs) {
+    const PlannedRun& planned = run.planned;
+    if (planned.allocation == kPlain) continue;
+    const bool known = std::any_of(fields.begin(), fields.end(), [&](const Field& field) {
+      return field.application == planned.application && field.nodes == planned.nodes;
+    });
+    if (!known) fields.push_back({planned.application, planned.nodes, runs});
+  }
+  return fields;
+}
+
+ReportTable table_of(const std::vector<Field>& fields, const std::vector<RunFigures>& runs) {
+  ReportTable table{.title = "Iterations",
+                    .head = {"task", "rows", "iteration", "of the plain loop's", "sooner than classic",
+                             "waited", "local", "rows moved a second", "a move p50", "p99"},
+                    .rows = {}};
+  const auto add = [&](const std::string& task, const Field& field, const RunFigures& run) {
+    const std::string& allocation = run.planned.allocation;
+    const bool plain = allocation == kPlain;
+    const double seconds = run.training_seconds;
+    const auto moves = static_cast<double>(run.rows_moved);
+    table.rows.push_back(
+        {task, allocation, time_text(field.seconds(allocation)), times_text(field.times(allocation, kPlain)),
+         plain ? "–" : times_text(field.times(kClassic, allocation)),
+         plain ? "–" : format_share(run.share_waited), run.share_local ? format_share(*run.share_local) : "–",
+         moves > 0 && seconds > 0 ? format_count(moves / seconds) : "–", time_text(run.move_p50_seconds),
+         time_text(run.move_p99_seconds)});
+  };
+  std::string application;
+  for (const Field& field : fields) {
+    const RunFigures* const plain = field.run(kPlain);
+    if (plain != nullptr && field.application != application)
+      add(fmt::format("{}, alone", field.application), field, *plain);
+    application = field.application;
+    for (const RunFigures& run : runs) {
+      if (field.run(run.planned.allocation) == &run && run.planned.allocation != kPlain)
+        add(field.name(), field, run);
+    }
+  }
+  return table;
+}
+
+ReportChart chart_of(const Field& field) {
+  BarChart chart{.title = fmt::format("{}: seconds of an iteration", field.name()), .bars = {}};
+  for (const char* const allocation : {kPlain, kClassic, kPrefetch, kBlocks, kLocalize, kIntent}) {
+    const auto seconds = field.seconds(allocation);
+    if (seconds) chart.bars.push_back({allocation, *seconds, time_text(seconds)});
+  }
+  return {fmt::format("{}: time of an iteration", field.name()), to_svg(chart), "Shorter is better."};
+}
+
+Judgement AllocationExperiment::judge(const std::vector<RunFigures>& runs) const {
+  const std::vector<Field> fields = fields_of(runs);
+  Judgement judgement;
+  for (const Field& field : fields) {
+    for (const auto& judge : {judge_gain, judge_intent, judge_prefetch, judge_locality, judge_plain_loop}) {
+      judgement.findings.push_back(judge(field));
+    }
+    judgement.charts.push_back(chart_of(field));
+  }
+  judgement.tables.push_back(table_of(fields, runs));
+  return judgement;
+}
+
+}  // namespace
+
+std::unique_ptr<Experiment> make_allocation_experiment() {
+  return std::make_unique<AllocationExperiment>();
+}
+
+}  // namespace verbena::apps
