@@ -61,18 +61,19 @@ absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& con
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {
-  if (absl::Status status = check_options(); !status.ok()) return status;
   if (absl::Status status = check_fetch_options(); !status.ok()) return status;
+  if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory([&] { return check_data(workers); });
 }
 
 absl::Status EmbeddingApplication::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_options(); !status.ok()) return status;
   if (absl::Status status = check_fetch_options(); !status.ok()) return status;
+  if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory([&] { return train_as_worker(context); });
 }
 
 absl::Status EmbeddingApplication::run_baseline(BaselineContext& context) const {
+  if (absl::Status status = check_fetch_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory([&] { return train_alone(context); });
 }

@@ -21,13 +21,14 @@ class EmbeddingApplication : public Application {
  protected:
   /// --allocation and --lookahead.
   void add_fetch_options(CLI::App& command);
-  /// REQUIRES: check_options().
+  /// REQUIRES: they have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
   /// INVALID_ARGUMENT where tables and the like of so many bytes are more than this machine has; `what` needs them,
   /// `fewer` is expected instead.
   static absl::Status check_memory(double bytes, std::string_view what, std::string_view fewer);
 
  private:
+  /// The application's own; --allocation and --lookahead have been checked.
   virtual absl::Status check_options() const = 0;
   absl::Status check_fetch_options() const;
   /// REQUIRES: check_options(). See check().

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "apps/embedding/random.hpp"
 #include "protocol/partition.hpp"
 
 namespace verbena::apps {
@@ -37,6 +38,11 @@ absl::Status push_first_rows(Table<float>& table, const RowSource& source, KeyRa
 }
 
 }  // namespace
+
+void RowStore::draw(std::size_t /*table*/, std::size_t rows, std::mt19937_64& random,
+                    std::span<std::uint32_t> keys) {
+  for (std::uint32_t& key : keys) key = static_cast<std::uint32_t>(random_below(random, rows));
+}
 
 LocalRows::LocalRows(std::span<const RowSource> first) {
   for (const RowSource& source : first) {
@@ -228,6 +234,17 @@ void TableRows::request(std::span<const NeededRows> needed) {
   for (FetchedRows& rows : fetched_) {
     if (is_next) rows.fetch();
   }
+}
+
+void TableRows::draw(std::size_t table, std::size_t rows, std::mt19937_64& random,
+                     std::span<std::uint32_t> keys) {
+  if (options_.near_draws == 0) return RowStore::draw(table, rows, random, keys);
+  const absl::StatusOr<Sample> sample = tables_[table]->prepare_sample(
+      KeyDistribution::uniform({0, rows}), keys.size(), random, {.preference = options_.near_draws});
+  request_status_.Update(sample.status());
+  if (!sample.ok()) return RowStore::draw(table, rows, random, keys);
+  std::transform(sample->keys().begin(), sample->keys().end(), keys.begin(),
+                 [](Key key) { return static_cast<std::uint32_t>(key); });
 }
 
 absl::StatusOr<std::span<float* const>> TableRows::open() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,6 +47,10 @@ class RowStore {
   virtual absl::Status barrier() = 0;
   /// The first `numbers` of all rows of a table, one row after the other.
   virtual absl::Status read(std::size_t table, std::size_t numbers, float* to) = 0;
+  /// Draws keys of the `rows` of a table, for a mini-batch that is about to be requested: evenly, unless the store prefers
+  /// some.
+  virtual void draw(std::size_t table, std::size_t rows, std::mt19937_64& random,
+                    std::span<std::uint32_t> keys);
 };
 
 class LocalRows final : public RowStore {
@@ -76,6 +81,8 @@ struct FetchOptions {
   /// it is pulled while the one before it is trained, and what it has learnt leaves while the next one is. More, for
   /// rows that move: they set out so many mini-batches before they are used.
   std::size_t lookahead = 1;
+  /// Of rows that move: how often a key that is drawn and not near is drawn again (worker/sampling.hpp).
+  double near_draws = 0;
 };
 
 /// By row, whether it is better left where it is than localized: on its way and until it is used, others are more
@@ -171,6 +178,8 @@ class TableRows final : public RowStore {
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
   absl::Status read(std::size_t table, std::size_t numbers, float* to) override;
+  void draw(std::size_t table, std::size_t rows, std::mt19937_64& random,
+            std::span<std::uint32_t> keys) override;
 
  private:
   Session& session_;

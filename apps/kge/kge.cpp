@@ -102,6 +102,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   std::string model_ = "complex";
   std::string loss_ = "softmax";
   std::int64_t dimension_ = 128;
+  double near_negatives_ = 0;
   TrainingOptions training_;
   std::optional<double> relation_regularization_;
 };
@@ -153,6 +154,12 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
       ->capture_default_str();
   add_fetch_options(command);
   command
+      .add_option("--near-negatives", near_negatives_,
+                  "where rows move, the share of wrong answers drawn from other nodes' rows that are drawn "
+                  "anew, from "
+                  "those that are near; 0: evenly from all entities; more: fewer rows to move")
+      ->capture_default_str();
+  command
       .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
                   "clocks in a pass over the triples; more: workers see earlier what others have learnt")
       ->capture_default_str();
@@ -190,6 +197,13 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   }
   if (training_.negatives < 1 || training_.negatives > kMaxNegatives) {
     return invalid(fmt::format("--negatives: expected 1 to {}", kMaxNegatives), training_.negatives);
+  }
+  if (!(near_negatives_ >= 0 && near_negatives_ <= 1)) {
+    return invalid("--near-negatives: expected 0 to 1", near_negatives_);
+  }
+  if (near_negatives_ > 0 && fetch_options().allocation == RowAllocation::kStatic) {
+    return absl::InvalidArgumentError(
+        "--near-negatives needs rows that move: --allocation localize or intent");
   }
   if (training_.share_negatives < 1) {
     return invalid("--share-negatives: expected 1 or more", training_.share_negatives);
@@ -285,7 +299,8 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   Session& session = context.session;
   const absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
   if (!job.ok()) return job.status();
-  const FetchOptions fetch = fetch_options();
+  FetchOptions fetch = fetch_options();
+  fetch.near_draws = near_negatives_;
   const auto open = [&](const char* table, std::size_t rows, std::size_t width) {
     return session.table<float>({.name = table,
                                  .rows = rows,

@@ -82,9 +82,7 @@ void Trainer::draw_negatives(MiniBatch& batch) {
   for (std::size_t i = 0; i < batch.triples.size(); ++i) {
     if (i % static_cast<std::size_t>(options_.share_negatives) == 0) {
       shared_negatives_.resize(count);
-      for (std::uint32_t& entity : shared_negatives_) {
-        entity = static_cast<std::uint32_t>(random_below(random_, data_.entities));
-      }
+      rows_.draw(kEntityTable, data_.entities, random_, shared_negatives_);
     }
     for (std::size_t n = 0; n < count; ++n) {
       const std::uint32_t right = n < batch.negatives_a_side ? batch.triples[i].tail : batch.triples[i].head;

@@ -188,6 +188,20 @@ TEST_F(KgeTest, LearnsWithIntents) {
   EXPECT_EQ(statistics_[0].rows_moved_by_intent, 32U) << "of the second server: 30 entities and 2 relations";
 }
 
+TEST_F(KgeTest, WrongAnswersMayBeNearOnes) {
+  const auto remote_rows = [&](const std::string& share) {
+    const auto application = parsed({"--allocation", "intent", "--near-negatives", share});
+    EXPECT_TRUE(application->check(2).ok());
+    EXPECT_GT(JobTest::train(*application, {.consistency = Asp{}, .workers = 2}).at("test_mrr"), 0.3)
+        << share;
+    std::uint64_t rows = 0;
+    for (const SessionStatistics& statistics : statistics_)
+      rows += statistics.rows_moved_by_intent + statistics.rows_replicated;
+    return rows;
+  };
+  EXPECT_LT(remote_rows("1"), remote_rows("0"));
+}
+
 TEST_F(KgeTest, RowsMoveWhereTheModelLetsThem) {
   const auto error = [&](const std::vector<std::string>& arguments, const ConsistencyModel& model) {
     return std::string(parsed(arguments)->check_consistency(model).message());
@@ -241,6 +255,8 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
+      {{"--near-negatives", "1.5", "--allocation", "intent"}, "--near-negatives: expected 0 to 1, found 1.5"},
+      {{"--near-negatives", "1"}, "--near-negatives needs rows that move"},
       {{"--lookahead", "2"}, "--lookahead: expected 0 to 1 with --allocation static, found 2"},
       {{"--lookahead", "-1", "--allocation", "localize"}, "--lookahead: expected 0 to 1000 with"},
       {{"--output", path("missing/model")}, path("missing")},
