@@ -234,7 +234,7 @@ bool SessionCore::poll() {
     if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed
   }
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr) table->moving()->send_done();
+    if (table->moving() != nullptr && !left_) table->moving()->send_done();
   }
   return step_operations() || count > 0;
 }
