@@ -239,6 +239,30 @@ double Workload::count(std::uint32_t table, Key key) {
   return digits.update(rank_);
 }
 
+/// In place, which takes its time, where the rows can be had; else by a push.
+template <class Value>
+absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> keys,
+                                    std::span<const Value> updates) {
+  const std::uint32_t row = table.width();
+  std::vector<Value*> rows(keys.size());
+  RETURN_IF_ERROR(table.hold(keys, rows));
+  std::vector<Key> others;
+  std::vector<Value> others_updates;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::span<const Value> update = updates.subspan(i * row, row);
+    if (rows[i] == nullptr) {
+      others.push_back(keys[i]);
+      others_updates.insert(others_updates.end(), update.begin(), update.end());
+      continue;
+    }
+    std::vector<Value> values(rows[i], rows[i] + row);
+    world_.compute(microseconds(below(random_, 30)));
+    for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
+  }
+  table.release();
+  return table.push(others, others_updates);
+}
+
 absl::Status Workload::push() {
   const std::uint32_t table = some_table();
   const bool as_range = chance(random_, 0.5);
@@ -283,30 +307,6 @@ absl::Status Workload::push() {
         return note(PushEnded{rank_, table, keys});
       },
       tables_[table]);
-}
-
-/// In place, which takes its time, where the rows can be had; else by a push.
-template <class Value>
-absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> keys,
-                                    std::span<const Value> updates) {
-  const std::uint32_t row = table.width();
-  std::vector<Value*> rows(keys.size());
-  RETURN_IF_ERROR(table.hold(keys, rows));
-  std::vector<Key> others;
-  std::vector<Value> others_updates;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::span<const Value> update = updates.subspan(i * row, row);
-    if (rows[i] == nullptr) {
-      others.push_back(keys[i]);
-      others_updates.insert(others_updates.end(), update.begin(), update.end());
-      continue;
-    }
-    std::vector<Value> values(rows[i], rows[i] + row);
-    world_.compute(microseconds(below(random_, 30)));
-    for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
-  }
-  table.release();
-  return table.push(others, others_updates);
 }
 
 absl::StatusOr<std::uint64_t> Workload::begin_pull(std::uint32_t table, std::span<const Key> keys) {
