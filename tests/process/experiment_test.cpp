@@ -69,17 +69,21 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
   for (const char* name : {"train.txt", "valid.txt", "test.txt"}) {
     verbena::testing::write_file(folder_.path(std::string("graph/") + name), triples);
   }
-  const Ended ended =
-      experiment("allocation", {"--triples", folder_.path("graph"), "--nodes", "2", "--iterations", "3"});
+  std::string text;
+  for (int n = 0; n < 50; ++n) text += "in the beginning god created the heaven and the earth\n";
+  verbena::testing::write_file(folder_.path("text"), text);
+  const Ended ended = experiment("allocation", {"--triples", folder_.path("graph"), "--documents",
+                                                folder_.path("text"), "--nodes", "2", "--iterations", "3"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.err,
-              AllOf(HasSubstr("1/11 mf plain loop: test_rmse "), HasSubstr("/11 mf localize, 2 nodes: "),
-                    HasSubstr("11/11 kge intent, 2 nodes: test_mrr ")));
+              AllOf(HasSubstr("1/16 mf plain loop: test_rmse "), HasSubstr("/16 mf localize, 2 nodes: "),
+                    HasSubstr("11/16 kge intent, 2 nodes: test_mrr "),
+                    HasSubstr("16/16 word2vec intent, 2 nodes: ")));
   EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
   EXPECT_THAT(ended.out, HasSubstr("2 nodes of a server and a worker each"));
   EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("<svg")));
   const json numbers = json::parse(result("numbers.json"));
-  ASSERT_EQ(numbers.at("runs").size(), 11U);
+  ASSERT_EQ(numbers.at("runs").size(), 16U);
   for (const json& made : numbers.at("runs")) {
     EXPECT_EQ(made.at("iterations").size(), 3U);
     EXPECT_FALSE(made.contains("failure"));
@@ -162,7 +166,8 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
       {{"experiment", "scale", "--workers", "4096", "--servers", "64"},
        "262144 connections; no more than 65536"},
       {{"experiment", "convergence", "--documents", folder_.path("none")}, "there is no such file"},
-      {{"experiment", "allocation", "--triples", folder_.path("none")}, "there is no such folder"},
+      {{"experiment", "allocation", "--documents", folder_.path("file"), "--triples", folder_.path("none")},
+       "there is no such folder"},
       {{"experiment", "allocation", "--nodes", "2,1"}, "--nodes: a whole number from 2"},
   };
   for (const auto& [arguments, error] : cases) {
