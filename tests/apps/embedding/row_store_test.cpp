@@ -184,30 +184,30 @@ void add_to_rows(TableRows& store, std::size_t mini_batches) {
 
 TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
   constexpr std::size_t kMiniBatches = 200;
-  for (const auto& [allocation, lookahead] :
-       std::vector<std::pair<RowAllocation, std::size_t>>{{RowAllocation::kStatic, 0},
-                                                          {RowAllocation::kStatic, 1},
-                                                          {RowAllocation::kLocalize, 0},
-                                                          {RowAllocation::kLocalize, 1},
-                                                          {RowAllocation::kLocalize, 2},
-                                                          {RowAllocation::kLocalize, 7},
-                                                          {RowAllocation::kIntent, 0},
-                                                          {RowAllocation::kIntent, 1},
-                                                          {RowAllocation::kIntent, 7}}) {
-    const FetchOptions fetch{.allocation = allocation, .lookahead = lookahead};
+  for (const FetchOptions& fetch :
+       std::vector<FetchOptions>{{.allocation = RowAllocation::kStatic, .lookahead = 0},
+                                 {.allocation = RowAllocation::kStatic, .lookahead = 1},
+                                 {.allocation = RowAllocation::kLocalize, .lookahead = 0},
+                                 {.allocation = RowAllocation::kLocalize, .lookahead = 1},
+                                 {.allocation = RowAllocation::kLocalize, .lookahead = 2},
+                                 {.allocation = RowAllocation::kLocalize, .lookahead = 7},
+                                 {.allocation = RowAllocation::kIntent, .lookahead = 0},
+                                 {.allocation = RowAllocation::kIntent, .lookahead = 1},
+                                 {.allocation = RowAllocation::kIntent, .lookahead = 7}}) {
     std::vector<SessionStatistics> statistics(3);
     const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 3}, [&](Session& session) {
       return with_tables(
           session,
           [&](TableRows& store) {
-            ASSERT_TRUE(allocation != RowAllocation::kIntent || store.agree_on_clocks(kMiniBatches).ok());
+            ASSERT_TRUE(fetch.allocation != RowAllocation::kIntent ||
+                        store.agree_on_clocks(kMiniBatches).ok());
             add_to_rows(store, kMiniBatches);
             ASSERT_TRUE(store.clock().ok());
             ASSERT_TRUE(store.barrier().ok());
             std::vector<float> sums = all(store, kLarge);
             for (std::size_t row = 0; row < sums.size(); ++row) sums[row] -= static_cast<float>(row);
             // Three in each mini-batch; each row as often as any other.
-            EXPECT_THAT(sums, Each(3.0F * 3 * kMiniBatches / kLargeRows)) << lookahead;
+            EXPECT_THAT(sums, Each(3.0F * 3 * kMiniBatches / kLargeRows)) << fetch.lookahead;
             EXPECT_THAT(all(store, kSmall),
                         ElementsAre(100 + 3 * kMiniBatches / 2, 101 + 3 * kMiniBatches / 2));
             ASSERT_TRUE(store.barrier().ok());
@@ -217,7 +217,7 @@ TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
     });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
     // Workers 0 and 2 are of one node.
-    const bool moves = allocation == RowAllocation::kLocalize;
+    const bool moves = fetch.allocation == RowAllocation::kLocalize;
     EXPECT_EQ(statistics[0].rows_localized + statistics[2].rows_localized > 0, moves);
     EXPECT_EQ(statistics[1].rows_localized > 0, moves);
   }
