@@ -100,6 +100,8 @@ class MovingRows {
   /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).
   /// REQUIRES: nothing is held.
   void hold(std::span<const protocol::Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use);
+  /// hold() would take it, were it in nobody's hands.
+  [[nodiscard]] bool is_free_here(protocol::Key key) const { return is_here(key) && !is_marked(key); }
   /// Gives back what hold() took.
   void release();
   /// The push of the rows in `todo` comes after those that have begun before.

@@ -329,6 +329,10 @@ absl::Status Table<Value>::hold(std::span<const Key> keys, std::span<Value*> row
   return absl::OkStatus();
 }
 template <class Value>
+bool Table<Value>::is_here(Key key) const {
+  return core_->moving() != nullptr && core_->moving()->is_free_here(key);
+}
+template <class Value>
 void Table<Value>::release() {
   if (core_->moving() != nullptr) core_->moving()->release();
 }

@@ -15,6 +15,12 @@ hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count) {
   return memory;
 }
 
+std::vector<float*> row_pointers(float* rows, std::size_t count, std::size_t width) {
+  std::vector<float*> pointers(count);
+  for (std::size_t i = 0; i < count; ++i) pointers[i] = rows + i * width;
+  return pointers;
+}
+
 double random_number(std::uint64_t seed, std::size_t id, std::size_t index) {
   return std::ldexp(static_cast<double>(mix(mix(seed ^ mix(id)) + index) >> 11), -52) - 1;
 }

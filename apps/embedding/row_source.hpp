@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace verbena::apps {
 
@@ -20,6 +21,11 @@ constexpr std::size_t padded(std::size_t dimension) {
 
 /// Zeros, aligned as kernels need them.
 hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count);
+
+/// Where rows are that are trained: by place, each whole and aligned to kRowAlignment.
+using RowPointers = float* const*;
+/// Of rows that lie one after the other.
+std::vector<float*> row_pointers(float* rows, std::size_t count, std::size_t width);
 
 /// The rows of a table that training begins with.
 struct RowSource {

@@ -6,11 +6,14 @@
 
 #include "apps/embedding/random.hpp"
 #include "protocol/partition.hpp"
+#include "transport/word_copy.hpp"
 
 namespace verbena::apps {
 namespace {
 
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
+/// Shorter ones are not aligned where they are held, as kernels need them.
+constexpr std::size_t kAlignedRowBytes = 256;
 
 hwy::AlignedFreeUniquePtr<float[]> rows_of(const RowSource& source) {
   auto rows = aligned_floats(source.rows * source.width);
@@ -48,14 +51,14 @@ LocalRows::LocalRows(std::span<const RowSource> first) {
   for (const RowSource& source : first) {
     sizes_.push_back({source.rows, source.width});
     memory_.push_back(rows_of(source));
-    rows_.push_back(memory_.back().get());
+    places_.push_back(row_pointers(memory_.back().get(), source.rows, source.width));
+    rows_.push_back(places_.back().data());
   }
 }
 
 absl::Status LocalRows::read(std::size_t table, std::size_t numbers, float* to) {
   const auto [rows, width] = sizes_[table];
-  for (std::size_t id = 0; id < rows; ++id)
-    std::copy_n(rows_[table] + id * width, numbers, to + id * numbers);
+  for (std::size_t id = 0; id < rows; ++id) std::copy_n(rows_[table][id], numbers, to + id * numbers);
   return absl::OkStatus();
 }
 
@@ -68,7 +71,12 @@ std::vector<bool> wanted_by_others(std::span<const double> uses_by_others, std::
 }
 
 FetchedRows::FetchedRows(Table<float>& table, const FetchOptions& options)
-    : table_(table), options_(options), frames_(options.lookahead + 1) {
+    : table_(table),
+      options_(options),
+      // The thread sanitizer does not know that a kernel's vectors are written number by number.
+      holds_(!VERBENA_WORDS_ARE_ATOMIC && options.allocation != RowAllocation::kStatic &&
+             table.width() * sizeof(float) >= kAlignedRowBytes),
+      frames_(options.lookahead + 1) {
   for (Places& places : places_) places.by_key.resize(table.rows());
 }
 
@@ -77,13 +85,11 @@ void FetchedRows::begin() {
   Frame& begins = frame(begun_);
   begins.keys.clear();
   begins.places_before.clear();
-  begins.first_pulled = begun_ == 0 ? 0 : frame(begun_ - 1).keys.size();
   ++begun_;
   newest_ = 1 - newest_;
   Places& places = places_[newest_];
   for (const Key key : places.keys) places.by_key[key] = 0;
   places.keys.clear();
-  pulled_.clear();
 }
 
 std::uint32_t FetchedRows::place_of(std::uint32_t key) {
@@ -93,92 +99,150 @@ std::uint32_t FetchedRows::place_of(std::uint32_t key) {
   if (place == 0) {
     places.keys.push_back(key);
     const std::uint32_t before = begun_ > 1 ? places_[1 - newest_].by_key[key] : 0;
-    if (before != 0) {
-      newest.keys.push_back(key);
-      newest.places_before.push_back(before - 1);
-      place = static_cast<std::uint32_t>(newest.keys.size());
-    } else {
-      pulled_.push_back(key);
-      place = static_cast<std::uint32_t>(newest.first_pulled + pulled_.size());
-    }
+    newest.places_before.push_back(before == 0 ? kNone : before - 1);
+    newest.keys.push_back(key);
+    place = static_cast<std::uint32_t>(newest.keys.size());
   }
   return place - 1;
 }
 
 absl::Status FetchedRows::end(std::int64_t clock) {
-  Frame& newest = frame(begun_ - 1);
-  newest.keys.insert(newest.keys.end(), pulled_.begin(), pulled_.end());
+  const Frame& newest = frame(begun_ - 1);
   switch (options_.allocation) {
     case RowAllocation::kStatic:
       return absl::OkStatus();
     case RowAllocation::kLocalize:
-      return localize();
+      return localize(newest);
     case RowAllocation::kIntent:
       return table_.intent(newest.keys, clock, clock + 1);
   }
   return absl::OkStatus();
 }
 
-absl::Status FetchedRows::localize() {
-  if (!stay_.empty()) std::erase_if(pulled_, [&](Key key) { return stay_[key]; });
-  if (pulled_.empty()) return absl::OkStatus();
-  // Those that are handed over have been asked for. Nobody waits: a row that does not come in time is read where it is.
-  Pending localize = table_.localize(pulled_);
+absl::Status FetchedRows::localize(const Frame& frame) {
+  // Those that the mini-batch before has, too, have been asked for.
+  some_keys_.clear();
+  for (std::size_t place = 0; place < frame.keys.size(); ++place) {
+    const Key key = frame.keys[place];
+    if (frame.places_before[place] == kNone && (stay_.empty() || !stay_[key])) some_keys_.push_back(key);
+  }
+  if (some_keys_.empty()) return absl::OkStatus();
+  // Nobody waits: a row that does not come in time is read where it is.
+  Pending localize = table_.localize(some_keys_);
   return localize.done() ? localize.wait() : absl::OkStatus();
 }
 
+float* FetchedRows::add_copy(Frame& frame, std::uint32_t place) const {
+  float* const row = frame.values.get() + frame.copied.size() * table_.width();
+  frame.copies[place] = static_cast<std::uint32_t>(frame.copied.size());
+  frame.copied.push_back(place);
+  frame.rows[place] = row;
+  return row;
+}
+
+/// Those that the mini-batch before changes are handed over by it, or waited for.
 void FetchedRows::fetch() {
   assert(fetched_ < begun_);
   Frame& next = frame(fetched_++);
   const std::size_t width = table_.width();
-  const std::size_t end = next.first_pulled + next.pulled().size();
-  if (end > next.capacity) {
-    next.capacity = end + end / 4;
+  const std::size_t rows = next.keys.size();
+  if (rows > next.capacity) {
+    next.capacity = rows + rows / 4;
     next.values = aligned_floats(next.capacity * width);
   }
-  next.pull = table_.pull_async(
-      next.pulled(), std::span(next.values.get() + next.first_pulled * width, next.pulled().size() * width));
+  next.rows.assign(rows, nullptr);
+  next.copies.assign(rows, kNone);
+  next.copied.clear();
+  next.keys_ahead.clear();
+  for (std::uint32_t place = 0; place < rows; ++place) {
+    if (next.places_before[place] != kNone || is_here(next.keys[place])) continue;
+    next.keys_ahead.push_back(next.keys[place]);
+    add_copy(next, place);
+  }
+  next.pull =
+      table_.pull_async(next.keys_ahead, std::span(next.values.get(), next.keys_ahead.size() * width));
 }
 
-absl::StatusOr<float*> FetchedRows::open() {
+absl::Status FetchedRows::gather() {
   assert(fetched_ > 0);
   Frame& opens = frame(0);
-  const std::size_t width = table_.width();
   absl::Status status = opens.pull->wait();
   opens.pull.reset();
   if (!status.ok()) return status;
-  float* const values = opens.values.get();
-  // It is closed, and nothing has begun in its place.
-  const Frame& before = frame(frames_.size() - 1);
-  for (std::size_t i = 0; i < opens.handed_over(); ++i) {
-    std::copy_n(before.values.get() + opens.places_before[i] * width, width, values + i * width);
+  left_.clear();
+  for (std::uint32_t place = 0; place < opens.keys.size(); ++place) {
+    if (opens.copies[place] == kNone && !is_here(opens.keys[place])) left_.push_back(place);
   }
-  opens.opened.resize(opens.keys.size() * width);
-  const auto rest = std::copy_n(values, opens.handed_over() * width, opens.opened.begin());
-  std::copy_n(values + opens.first_pulled * width, opens.pulled().size() * width, rest);
-  return values;
+  return copy(left_);
+}
+
+absl::Status FetchedRows::copy(std::span<const std::uint32_t> places) {
+  Frame& opens = frame(0);
+  const std::size_t width = table_.width();
+  const Frame& before = frame(frames_.size() - 1);  // closed, and nothing has begun in its place
+  const auto is_handed_over = [&](std::uint32_t place) {
+    const std::uint32_t place_before = opens.places_before[place];
+    return place_before != kNone && before.copies[place_before] != kNone;
+  };
+  for (const std::uint32_t place : places) {
+    if (is_handed_over(place))
+      std::copy_n(before.rows[opens.places_before[place]], width, add_copy(opens, place));
+  }
+  some_keys_.clear();
+  const std::size_t first = opens.copied.size();
+  for (const std::uint32_t place : places) {
+    if (is_handed_over(place)) continue;
+    some_keys_.push_back(opens.keys[place]);
+    add_copy(opens, place);
+  }
+  if (some_keys_.empty()) return absl::OkStatus();
+  return table_.pull(some_keys_, std::span(opens.values.get() + first * width, some_keys_.size() * width));
+}
+
+absl::StatusOr<bool> FetchedRows::take() {
+  Frame& opens = frame(0);
+  left_.clear();
+  if (opens.copied.size() == opens.keys.size()) return true;
+  some_keys_.clear();
+  for (std::uint32_t place = 0; place < opens.keys.size(); ++place) {
+    if (opens.copies[place] != kNone) continue;
+    left_.push_back(place);
+    some_keys_.push_back(opens.keys[place]);
+  }
+  some_rows_.resize(some_keys_.size());
+  if (absl::Status status = table_.hold(some_keys_, some_rows_); !status.ok()) return status;
+  for (std::size_t i = 0; i < left_.size(); ++i) opens.rows[left_[i]] = some_rows_[i];
+  std::erase_if(left_, [&](std::uint32_t place) { return opens.rows[place] != nullptr; });
+  return left_.empty();
+}
+
+RowPointers FetchedRows::open() {
+  Frame& opens = frame(0);
+  const std::size_t numbers = opens.copied.size() * table_.width();
+  opens.opened.assign(opens.values.get(), opens.values.get() + numbers);
+  return opens.rows.data();
 }
 
 absl::Status FetchedRows::close() {
+  table_.release();
   Frame& closes = frame(0);
   const std::size_t width = table_.width();
-  const float* const values = closes.values.get();
-  const auto subtract = [&](std::size_t row, const float* trained) {
-    float* const added = closes.opened.data() + row * width;
+  some_keys_.clear();
+  for (std::size_t copy = 0; copy < closes.copied.size(); ++copy) {
+    const Key key = closes.keys[closes.copied[copy]];
+    some_keys_.push_back(key);
+    const float* const trained = closes.values.get() + copy * width;
+    float* const added = closes.opened.data() + copy * width;
     for (std::size_t i = 0; i < width; ++i) added[i] = trained[i] - added[i];
-    if (shares_.empty()) return;
-    const float share = shares_[closes.keys[row]];
-    for (std::size_t i = 0; i < width; ++i) added[i] *= share;
-  };
-  for (std::size_t row = 0; row < closes.handed_over(); ++row) subtract(row, values + row * width);
-  for (std::size_t row = closes.handed_over(); row < closes.keys.size(); ++row)
-    subtract(row, values + (closes.first_pulled + row - closes.handed_over()) * width);
+    if (shares_.empty()) continue;
+    for (std::size_t i = 0; i < width; ++i) added[i] *= shares_[key];
+  }
   first_ = (first_ + 1) % frames_.size();
   --begun_;
   --fetched_;
-  const std::span<const Key> keys(closes.keys);
-  if (options_.lookahead == 0) return table_.push(keys, closes.opened);
-  return table_.push_async(keys, closes.opened).wait();
+  if (some_keys_.empty()) return absl::OkStatus();
+  if (options_.lookahead == 0) return table_.push(some_keys_, closes.opened);
+  return table_.push_async(some_keys_, closes.opened).wait();
 }
 
 TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown,
@@ -247,17 +311,31 @@ void TableRows::draw(std::size_t table, std::size_t rows, std::mt19937_64& rando
                  [](Key key) { return static_cast<std::uint32_t>(key); });
 }
 
-absl::StatusOr<std::span<float* const>> TableRows::open() {
+absl::StatusOr<std::span<const RowPointers>> TableRows::open() {
   if (!request_status_.ok()) return request_status_;
+  for (FetchedRows& rows : fetched_) {
+    if (absl::Status status = rows.gather(); !status.ok()) return status;
+  }
+  for (bool all_taken = false; !all_taken;) {
+    all_taken = true;
+    for (FetchedRows& rows : fetched_) {
+      const absl::StatusOr<bool> taken = rows.take();
+      if (!taken.ok()) return taken.status();
+      all_taken = all_taken && *taken;
+    }
+    if (all_taken) break;
+    for (FetchedRows& rows : fetched_) rows.release();
+    for (FetchedRows& rows : fetched_) {
+      if (absl::Status status = rows.copy_rest(); !status.ok()) return status;
+    }
+  }
   for (std::size_t table = 0; table < tables_.size(); ++table) {
-    const absl::StatusOr<float*> rows = fetched_[table].open();
-    if (!rows.ok()) return rows.status();
-    open_[table] = *rows;
+    open_[table] = fetched_[table].open();
     if (requested_ > 1) fetched_[table].fetch();
   }
   is_open_ = true;
   slowdown_.computing_begins();
-  return std::span<float* const>(open_);
+  return std::span<const RowPointers>(open_);
 }
 
 absl::Status TableRows::close(std::uint64_t items) {

@@ -37,8 +37,8 @@ class RowStore {
   [[nodiscard]] virtual std::size_t lookahead() const = 0;
   /// Begins to bring the rows of a mini-batch, and puts each row's place among them in the place of its key.
   virtual void request(std::span<const NeededRows> needed) = 0;
-  /// The rows of the mini-batch, by table, one whole row after the other: to be trained in place until close().
-  virtual absl::StatusOr<std::span<float* const>> open() = 0;
+  /// The rows of the mini-batch, by table and place: to be trained in place until close().
+  virtual absl::StatusOr<std::span<const RowPointers>> open() = 0;
   /// Adds what was trained since open(): so many items, as throughput counts them.
   virtual absl::Status close(std::uint64_t items) = 0;
   /// This worker has finished a clock. No mini-batch is requested or open.
@@ -58,7 +58,7 @@ class LocalRows final : public RowStore {
   explicit LocalRows(std::span<const RowSource> first);
   [[nodiscard]] std::size_t lookahead() const override { return 1; }
   void request(std::span<const NeededRows> /*needed*/) override {}
-  absl::StatusOr<std::span<float* const>> open() override { return std::span<float* const>(rows_); }
+  absl::StatusOr<std::span<const RowPointers>> open() override { return std::span<const RowPointers>(rows_); }
   absl::Status close(std::uint64_t /*items*/) override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
   absl::Status barrier() override { return absl::OkStatus(); }
@@ -71,7 +71,8 @@ class LocalRows final : public RowStore {
   };
   std::vector<Size> sizes_;  ///< by table, as what follows
   std::vector<hwy::AlignedFreeUniquePtr<float[]>> memory_;
-  std::vector<float*> rows_;
+  std::vector<std::vector<float*>> places_;
+  std::vector<RowPointers> rows_;
 };
 
 /// How the rows of tables come to a worker, and leave it.
@@ -89,7 +90,8 @@ struct FetchOptions {
 /// likely than not to want it, too. `uses_by_others`: expected while one mini-batch is trained.
 std::vector<bool> wanted_by_others(std::span<const double> uses_by_others, std::size_t lookahead);
 
-/// The rows of one table that some mini-batches need: the one that is trained and those after it.
+/// The rows of one table that some mini-batches need: the one that is trained and those after it. Each is held in place
+/// where it lies on this node (Table::hold()), and else a copy, of which the difference is pushed.
 class FetchedRows {
  public:
   FetchedRows(Table<float>& table, const FetchOptions& options);
@@ -101,28 +103,38 @@ class FetchedRows {
   absl::Status end(std::int64_t clock);
   /// Begins to pull the rows of the first mini-batch that has none yet.
   void fetch();
-  /// The rows of the mini-batch that began first, when they have come.
-  absl::StatusOr<float*> open();
-  /// Pushes what was added to them since.
+  // To open the mini-batch that began first: gather(), take(), and as long as rows get away from take(), of all tables
+  // release(), then copy_rest(), and take() again. No row is held while others are waited for: whoever holds some and
+  // waits for more can wait for another who does the same.
+  /// Copies those that are not here.
+  absl::Status gather();
+  /// Holds all others, without waiting. False: some of them cannot be held.
+  absl::StatusOr<bool> take();
+  void release() { table_.release(); }
+  /// Copies those that could not be held.
+  absl::Status copy_rest() { return copy(left_); }
+  /// Its rows, all being held or copied.
+  RowPointers open();
+  /// Gives the rows back, and pushes what was added to copies.
   absl::Status close();
   /// See TableRows.
   void push_shares(std::vector<float> shares) { shares_ = std::move(shares); }
   void leave_where_they_are(std::vector<bool> rows) { stay_ = std::move(rows); }
 
  private:
-  /// First the rows that the mini-batch before has, too: as trained there, for they are not pushed yet when the others are
-  /// pulled. Then, from a place that leaves room for as many as could be, those that are pulled.
+  /// A row that is none of the copies of its mini-batch.
+  static constexpr std::uint32_t kNone = UINT32_MAX;
   struct Frame {
-    std::vector<Key> keys;                     ///< the former, then the latter
-    std::vector<std::uint32_t> places_before;  ///< of the former
-    std::size_t first_pulled = 0;              ///< place
-    hwy::AlignedFreeUniquePtr<float[]> values;
-    std::size_t capacity = 0;     ///< of `values`, in rows
-    std::vector<float> opened;    ///< `values` when they were opened, then what was added
-    std::optional<Pending> pull;  ///< begun, and not opened yet
-
-    [[nodiscard]] std::size_t handed_over() const { return places_before.size(); }
-    [[nodiscard]] std::span<const Key> pulled() const { return std::span(keys).subspan(handed_over()); }
+    std::vector<Key> keys;                      ///< by place
+    std::vector<std::uint32_t> places_before;   ///< by place: in the mini-batch before; kNone
+    std::vector<float*> rows;                   ///< by place; those that are held only while it is open
+    std::vector<std::uint32_t> copies;          ///< by place: which copy it is; kNone
+    std::vector<std::uint32_t> copied;          ///< places, by copy: first those that are pulled ahead
+    std::vector<Key> keys_ahead;                ///< of these
+    hwy::AlignedFreeUniquePtr<float[]> values;  ///< of the copies
+    std::size_t capacity = 0;                   ///< of `values`, in rows
+    std::vector<float> opened;                  ///< of the copies, when they were opened; then what was added
+    std::optional<Pending> pull;                ///< of those ahead; begun, and not opened yet
   };
   /// Where the keys of a mini-batch are among its rows. Of no more than the newest two is that asked.
   struct Places {
@@ -131,10 +143,20 @@ class FetchedRows {
   };
 
   [[nodiscard]] Frame& frame(std::size_t ahead) { return frames_[(first_ + ahead) % frames_.size()]; }
-  absl::Status localize();
+  [[nodiscard]] const Frame& frame(std::size_t ahead) const {
+    return frames_[(first_ + ahead) % frames_.size()];
+  }
+  /// The row at this place is one more copy, whose values are still to come.
+  float* add_copy(Frame& frame, std::uint32_t place) const;
+  /// Of the frame to be opened: as the mini-batch before has trained it, or as it is now.
+  absl::Status copy(std::span<const std::uint32_t> places);
+  absl::Status localize(const Frame& frame);
+
+  [[nodiscard]] bool is_here(Key key) const { return holds_ && table_.is_here(key); }
 
   Table<float>& table_;
   const FetchOptions options_;
+  const bool holds_;
   std::vector<float> shares_;  ///< empty: all 1
   std::vector<bool> stay_;     ///< by key; empty: none
   std::vector<Frame> frames_;
@@ -142,8 +164,11 @@ class FetchedRows {
   std::size_t begun_ = 0;    ///< frames in use, first_ first
   std::size_t fetched_ = 0;  ///< of these
   std::array<Places, 2> places_;
-  std::size_t newest_ = 0;   ///< of places_
-  std::vector<Key> pulled_;  ///< of the newest frame, while it begins
+  std::size_t newest_ = 0;           ///< of places_
+  std::vector<std::uint32_t> left_;  ///< places of rows that are neither held nor copied
+  // Memory of one call, kept for the next.
+  std::vector<Key> some_keys_;
+  std::vector<float*> some_rows_;
 };
 
 /// Pulls the rows of a mini-batch while the one before it is trained; pushes the differences.
@@ -161,8 +186,8 @@ class TableRows final : public RowStore {
   /// have different numbers, and their sessions are to be at the same clock then. Collective.
   absl::Status agree_on_clocks(std::size_t most_mini_batches);
 
-  /// From now on, of what is added to the row of key k only shares[k] are pushed, for the sum over workers may be too
-  /// much. Mini-batches of a clock still hand rows over as they were trained.
+  /// From now on, of what is added to a copy of the row of key k only shares[k] are pushed, for the sum over workers may
+  /// be too much. Mini-batches of a clock still hand rows over as they were trained.
   void push_shares(std::size_t table, std::vector<float> shares) {
     fetched_[table].push_shares(std::move(shares));
   }
@@ -173,7 +198,7 @@ class TableRows final : public RowStore {
 
   [[nodiscard]] std::size_t lookahead() const override { return options_.lookahead; }
   void request(std::span<const NeededRows> needed) override;
-  absl::StatusOr<std::span<float* const>> open() override;
+  absl::StatusOr<std::span<const RowPointers>> open() override;
   absl::Status close(std::uint64_t items) override;
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
@@ -186,7 +211,7 @@ class TableRows final : public RowStore {
   std::vector<Table<float>*> tables_;
   const FetchOptions options_;
   std::deque<FetchedRows> fetched_;  ///< by table
-  std::vector<float*> open_;         ///< likewise
+  std::vector<RowPointers> open_;    ///< likewise
   std::size_t requested_ = 0;        ///< mini-batches that are not closed yet
   bool is_open_ = false;
   absl::Status request_status_;     ///< request() tells nobody

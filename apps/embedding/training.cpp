@@ -90,7 +90,7 @@ absl::Status Training::train_clock(std::size_t clock, IterationReport& report,
       return status;
     if (prepared.empty()) break;
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-    const absl::StatusOr<std::span<float* const>> rows = rows_.open();
+    const absl::StatusOr<std::span<const RowPointers>> rows = rows_.open();
     if (!rows.ok()) return rows.status();
     // The next rows come while these are trained.
     if (absl::Status status = prepare_up_to(slots()); !status.ok()) return status;

@@ -57,7 +57,8 @@ class Training {
   /// Makes a mini-batch and requests its rows. `slot`: where it is kept until it is trained, one of slots().
   virtual void prepare(std::size_t slot, const Place& place) = 0;
   /// Trains it, and adds to the sums.
-  virtual void train(std::size_t slot, std::span<float* const> rows, std::map<std::string, double>& sums) = 0;
+  virtual void train(std::size_t slot, std::span<const RowPointers> rows,
+                     std::map<std::string, double>& sums) = 0;
   virtual absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                                 std::map<std::string, double>& sums) = 0;
 

@@ -224,24 +224,23 @@ HWY_INLINE double train_question(Side side, const Triple& triple, std::span<cons
                                  Rows rows, const Shape& shape, const Step& step, const Rates& rates,
                                  const Rates& relation_rates, const Buffers& b) {
   const std::size_t size = shape.entity_size();
-  const std::size_t width = shape.entity_width();
-  float* const given = rows.entities + (side == Side::kTail ? triple.head : triple.tail) * width;
-  float* const right = rows.entities + (side == Side::kTail ? triple.tail : triple.head) * width;
-  float* const relation = rows.relations + triple.relation * shape.relation_width();
+  float* const given = rows.entities[side == Side::kTail ? triple.head : triple.tail];
+  float* const right = rows.entities[side == Side::kTail ? triple.tail : triple.head];
+  float* const relation = rows.relations[triple.relation];
   ask_with(shape, side, given, relation, b.q);
   b.scores[0] = dot(b.q, right, size);
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     if (i + kPrefetchDistance < wrong.size()) {
-      prefetch_row(rows.entities + wrong[i + kPrefetchDistance] * width, width);
+      prefetch_row(rows.entities[wrong[i + kPrefetchDistance]], shape.entity_width());
     }
-    b.scores[i + 1] = dot(b.q, rows.entities + wrong[i] * width, size);
+    b.scores[i + 1] = dot(b.q, rows.entities[wrong[i]], size);
   }
   const double loss = step.loss == Loss::kLogistic ? logistic(b.scores, wrong.size() + 1)
                                                    : softmax(b.scores, wrong.size() + 1);
   std::fill(b.q_gradient, b.q_gradient + size, 0.0F);
   step_answer<true>(right, size, b.scores[0], b.q, b.q_gradient, rates);
   for (std::size_t i = 0; i < wrong.size(); ++i) {
-    step_answer<false>(rows.entities + wrong[i] * width, size, b.scores[i + 1], b.q, b.q_gradient, rates);
+    step_answer<false>(rows.entities[wrong[i]], size, b.scores[i + 1], b.q, b.q_gradient, rates);
   }
   step_question(shape, side, given, relation, b, rates, relation_rates);
   return loss;

@@ -40,10 +40,10 @@ struct Shape {
   [[nodiscard]] std::size_t relation_width() const { return 2 * relation_size(); }
 };
 
-/// Row r is at entities[r * entity_width()], or relations[r * relation_width()]. Aligned to kRowAlignment.
+/// Row r is at entities[r], or relations[r].
 struct Rows {
-  float* entities = nullptr;
-  float* relations = nullptr;
+  RowPointers entities = nullptr;
+  RowPointers relations = nullptr;
 };
 
 /// Some triples, and wrong answers to their questions: rows, or ids where there is a row for each.

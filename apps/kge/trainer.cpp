@@ -66,7 +66,8 @@ void Trainer::prepare(std::size_t slot, const Place& place) {
   request(batch);
 }
 
-void Trainer::train(std::size_t slot, std::span<float* const> rows, std::map<std::string, double>& sums) {
+void Trainer::train(std::size_t slot, std::span<const RowPointers> rows,
+                    std::map<std::string, double>& sums) {
   const Step step{.loss = options_.loss,
                   .learning_rate = static_cast<float>(options_.learning_rate),
                   .regularization = static_cast<float>(options_.regularization),

@@ -69,12 +69,12 @@ void MiniBatchItems::request(MiniBatch& batch) {
 
 absl::StatusOr<Rows> MiniBatchItems::open(const MiniBatch& batch) {
   assert(batch.places.size() <= rows_.size());
-  const absl::StatusOr<std::span<float* const>> opened = store_.open();
+  const absl::StatusOr<std::span<const RowPointers>> opened = store_.open();
   if (!opened.ok()) return opened.status();
   packed_ = opened->front();
   const std::size_t width = rows_.format().width();
   for (std::size_t i = 0; i < batch.places.size(); ++i) {
-    rows_.unpack(std::span(packed_ + batch.places[i] * width, width), i);
+    rows_.unpack(std::span(packed_[batch.places[i]], width), i);
   }
   return rows_.rows();
 }
@@ -82,7 +82,7 @@ absl::StatusOr<Rows> MiniBatchItems::open(const MiniBatch& batch) {
 absl::Status MiniBatchItems::close(const MiniBatch& batch) {
   const std::size_t width = rows_.format().width();
   for (std::size_t i = 0; i < batch.places.size(); ++i) {
-    rows_.pack(std::span(packed_ + batch.places[i] * width, width), i);
+    rows_.pack(std::span(packed_[batch.places[i]], width), i);
   }
   return store_.close(batch.ratings.size());
 }

@@ -143,7 +143,7 @@ class MiniBatchItems {
   FactorRows rows_;
   std::vector<std::uint32_t> index_of_item_;  ///< + 1; all 0 between two calls
   const bool ahead_;
-  float* packed_ = nullptr;  ///< of the open one
+  RowPointers packed_ = nullptr;  ///< of the open mini-batch
 };
 
 }  // namespace verbena::apps::mf

@@ -243,19 +243,19 @@ double train_batch(const MiniBatch& batch, Rows rows, std::size_t size, float le
       // What the next window needs and this one has not: wrong words, and one word more.
       const Window& next = batch.windows[w + 1];
       for (std::size_t n = window.negatives_end; n < next.negatives_end; ++n) {
-        prefetch_row(rows.outputs + batch.negatives[n] * size, size);
+        prefetch_row(rows.outputs[batch.negatives[n]], size);
       }
-      prefetch_row(rows.outputs + batch.outputs[next.middle] * size, size);
-      prefetch_row(rows.inputs + batch.inputs[next.last - 1] * size, size);
+      prefetch_row(rows.outputs[batch.outputs[next.middle]], size);
+      prefetch_row(rows.inputs[batch.inputs[next.last - 1]], size);
     }
     std::size_t count = 0;
     for (std::uint32_t place = window.first; place < window.last; ++place) {
-      if (place != window.middle) vectors[count++] = rows.inputs + batch.inputs[place] * size;
+      if (place != window.middle) vectors[count++] = rows.inputs[batch.inputs[place]];
     }
     const std::size_t inputs = count;
-    vectors[count++] = rows.outputs + batch.outputs[window.middle] * size;
+    vectors[count++] = rows.outputs[batch.outputs[window.middle]];
     for (; negative < window.negatives_end; ++negative) {
-      vectors[count++] = rows.outputs + batch.negatives[negative] * size;
+      vectors[count++] = rows.outputs[batch.negatives[negative]];
     }
     const std::size_t outputs = count - inputs;
     const std::size_t stride = padded(inputs);

@@ -20,11 +20,10 @@
 
 namespace verbena::apps::word2vec {
 
-/// Vector r begins at inputs[r * size], or outputs[r * size], where size is a multiple of kLanes. Aligned to
-/// kRowAlignment.
+/// Vector r is at inputs[r], or outputs[r]; its size is a multiple of kLanes.
 struct Rows {
-  float* inputs = nullptr;
-  float* outputs = nullptr;
+  RowPointers inputs = nullptr;
+  RowPointers outputs = nullptr;
 };
 
 /// Places in the mini-batch's text.

@@ -45,7 +45,8 @@ void Trainer::prepare(std::size_t slot, const Place& place) {
                                            {kOutputTable, piece.batch.negatives}}});
 }
 
-void Trainer::train(std::size_t slot, std::span<float* const> rows, std::map<std::string, double>& sums) {
+void Trainer::train(std::size_t slot, std::span<const RowPointers> rows,
+                    std::map<std::string, double>& sums) {
   const Piece& piece = pieces_[slot];
   sums[kLoss] += word2vec::train(piece.batch, {rows[kInputTable], rows[kOutputTable]},
                                  padded(data_.dimension), piece.learning_rate, scratch_);

@@ -59,7 +59,8 @@ class Trainer final : public Training {
   };
 
   void prepare(std::size_t slot, const Place& place) override;
-  void train(std::size_t slot, std::span<float* const> rows, std::map<std::string, double>& sums) override;
+  void train(std::size_t slot, std::span<const RowPointers> rows,
+             std::map<std::string, double>& sums) override;
   absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                         std::map<std::string, double>& sums) override;
 

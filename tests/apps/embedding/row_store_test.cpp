@@ -17,13 +17,13 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using Rows = std::span<float* const>;
+using Rows = std::span<const RowPointers>;
 
 constexpr std::size_t kLarge = 0;  // tables
 constexpr std::size_t kSmall = 1;
 constexpr std::size_t kLargeRows = 10;
 constexpr std::size_t kSmallRows = 2;
-constexpr std::uint32_t kLargeWidth = 2 * kLanes;
+constexpr std::uint32_t kLargeWidth = 5 * kLanes;  // so long that they are held where they lie
 constexpr std::uint32_t kSmallWidth = kLanes;
 
 /// Row i begins with first + i and ends with -1.
@@ -39,10 +39,10 @@ std::array<RowSource, 2> first_rows() {
 }
 
 float& large(const Rows& rows, std::uint32_t place) {
-  return rows[kLarge][place * kLargeWidth];
+  return rows[kLarge][place][0];
 }
 float& small(const Rows& rows, std::uint32_t place) {
-  return rows[kSmall][place * kSmallWidth];
+  return rows[kSmall][place][0];
 }
 
 /// The first number of each row.
@@ -72,7 +72,7 @@ void expect_rows_to_be_trained(RowStore& store) {
   EXPECT_EQ(large(*rows, first.some[0]), 3);
   EXPECT_EQ(large(*rows, first.some[1]), 4);
   EXPECT_EQ(large(*rows, first.more[0]), 5);
-  EXPECT_EQ((*rows)[kLarge][(first.more[0] + 1) * kLargeWidth - 1], -1) << "whole rows";
+  EXPECT_EQ((*rows)[kLarge][first.more[0]][kLargeWidth - 1], -1) << "whole rows";
   EXPECT_EQ(small(*rows, first.of_small[0]), 101);
   EXPECT_EQ(first.more[1], first.some[0]) << "one place for one key";
   large(*rows, first.some[0]) += 0.5F;

@@ -24,9 +24,9 @@ class WrittenDown final : public RowStore {
   explicit WrittenDown(std::size_t lookahead) : lookahead_(lookahead) {}
   [[nodiscard]] std::size_t lookahead() const override { return lookahead_; }
   void request(std::span<const NeededRows> /*needed*/) override { calls.emplace_back("request"); }
-  absl::StatusOr<std::span<float* const>> open() override {
+  absl::StatusOr<std::span<const RowPointers>> open() override {
     calls.emplace_back("open");
-    return std::span<float* const>();
+    return std::span<const RowPointers>();
   }
   absl::Status close(std::uint64_t items) override {
     calls.push_back(fmt::format("close {}", items));
@@ -66,7 +66,7 @@ class TrainingOfNothing final : public Training {
     passes.push_back(place.passes);
     rows_.request({});
   }
-  void train(std::size_t slot, std::span<float* const> /*rows*/,
+  void train(std::size_t slot, std::span<const RowPointers> /*rows*/,
              std::map<std::string, double>& sums) override {
     const auto found = prepared_.find(slot);
     ASSERT_NE(found, prepared_.end());

@@ -30,7 +30,9 @@ struct Memory {
   explicit Memory(const Shape& its_shape)
       : shape(its_shape),
         entities(aligned_floats(kEntities * shape.entity_width())),
-        relations(aligned_floats(kRelations * shape.relation_width())) {
+        relations(aligned_floats(kRelations * shape.relation_width())),
+        entity_rows(row_pointers(entities.get(), kEntities, shape.entity_width())),
+        relation_rows(row_pointers(relations.get(), kRelations, shape.relation_width())) {
     std::mt19937_64 random(1);
     for (std::size_t id = 0; id < kEntities; ++id) fill(entity(id), 1, shape.entity_size(), random);
     const std::size_t lines = shape.model == Model::kRescal ? shape.dimension : 1;
@@ -50,7 +52,7 @@ struct Memory {
   [[nodiscard]] float* relation(std::size_t id) const {
     return relations.get() + id * shape.relation_width();
   }
-  [[nodiscard]] Rows rows() const { return {entities.get(), relations.get()}; }
+  [[nodiscard]] Rows rows() const { return {entity_rows.data(), relation_rows.data()}; }
   [[nodiscard]] std::vector<float> all() const {
     std::vector<float> numbers(entities.get(), entities.get() + kEntities * shape.entity_width());
     numbers.insert(numbers.end(), relations.get(), relations.get() + kRelations * shape.relation_width());
@@ -60,6 +62,8 @@ struct Memory {
   Shape shape;
   hwy::AlignedFreeUniquePtr<float[]> entities;
   hwy::AlignedFreeUniquePtr<float[]> relations;
+  std::vector<float*> entity_rows;
+  std::vector<float*> relation_rows;
 };
 
 /// The same mathematics in double, from the formulas of the scores and the losses alone: gradients are numerical.

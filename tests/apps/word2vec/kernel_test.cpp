@@ -41,7 +41,10 @@ struct Memory {
   }
   double train(const MiniBatch& batch) const {
     Scratch scratch;
-    return word2vec::train(batch, {inputs.get(), outputs.get()}, size, kLearningRate, scratch);
+    return word2vec::train(
+        batch,
+        {row_pointers(inputs.get(), kWords, size).data(), row_pointers(outputs.get(), kWords, size).data()},
+        size, kLearningRate, scratch);
   }
   /// Inputs, then outputs.
   [[nodiscard]] std::vector<float> all() const {

@@ -23,7 +23,7 @@ class WatchedRows final : public RowStore {
   WatchedRows() : rows_(sources()) {}
   [[nodiscard]] std::size_t lookahead() const override { return 1; }
   void request(std::span<const NeededRows> needed) override { rows_.request(needed); }
-  absl::StatusOr<std::span<float* const>> open() override { return rows_.open(); }
+  absl::StatusOr<std::span<const RowPointers>> open() override { return rows_.open(); }
   absl::Status close(std::uint64_t items) override { return rows_.close(items); }
   absl::Status clock() override {
     calls.emplace_back("clock");
