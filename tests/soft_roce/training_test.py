@@ -19,7 +19,8 @@ MF = ["mf", "--data=/data/ratings.tsv", "--rank=8"]
 LDA = ["lda", "--data=/data/corpus.tsv", "--topics=8"]
 KGE = ["kge", "--data=/data/graph", "--dimension=16"]
 WORD2VEC = ["word2vec", "--data=/data/corpus.tsv", "--dimension=16"]
-ALLOCATIONS = (("--allocation=localize", "--consistency=sequential"),)
+LOCALIZE = ("--allocation=localize", "--consistency=sequential")
+INTENT = ("--allocation=intent", "--consistency=asp")
 SHORT = "--iterations=6"
 ENDLESS = "--iterations=1000000"
 JOB_DEADLINE_S = 120
@@ -150,8 +151,10 @@ class TrainingTest(case.Case):
         self.check_comes_near("train_rmse", 0.1, MF, SHORT, "--consistency=essp:1")
 
     def test_5_rows_move(self):
+        with self.subTest(application="mf"):
+            self.check_same_bits(MF, SHORT, *LOCALIZE)
         for application in (KGE, WORD2VEC):
-            for allocation in ALLOCATIONS:
+            for allocation in (LOCALIZE, INTENT):
                 with self.subTest(application=application[0], allocation=allocation):
                     # Little data, and workers that do not wait: on one host, too, no two runs are alike.
                     self.check_comes_near("train_loss", 0.3, application, SHORT, *allocation)
