@@ -543,7 +543,8 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
       {"idle-server", &TableMeasurements::idle_server}};
   for (const auto& [name, measurement] : kOthers) {
     if (!options.wants(name)) continue;
-    if (name.ends_with("-local") && backend.name != "shm") continue;  // else the server may be on another host
+    if (name.ends_with("-local") && backend.name != "shm")
+      continue;  // else the server may be on another host
     options.progress(name);
     if (absl::Status status = (measurements.*measurement)(); !status.ok()) return status;
   }
