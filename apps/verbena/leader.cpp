@@ -26,16 +26,16 @@
 namespace verbena::apps {
 namespace {
 
-constexpr auto kArrival = std::chrono::seconds(60);           // from the meeting to the connection
-constexpr auto kIntroduction = std::chrono::seconds(10);      // from the connection to its first line
-constexpr auto kPoliteness = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
-constexpr auto kServersEnd = std::chrono::seconds(10);        // after the last worker has left
+constexpr auto kArrival = std::chrono::seconds(60);             // from the meeting to the connection
+constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
+constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
+constexpr auto kServersPatience = std::chrono::seconds(10);     // after the last worker has left
 constexpr auto kFarewell = std::chrono::seconds(3);
 constexpr auto kAttempt = std::chrono::seconds(3);  // to connect to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr std::size_t kMostStrangers = 64;  // beyond the members themselves
 constexpr std::size_t kLongestIntroduction = 256;
-constexpr int kTickMs = 1000;
+constexpr int kLongestPollMs = 1000;
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
 
@@ -145,7 +145,7 @@ absl::StatusOr<std::pair<int, std::uint16_t>> listen_at(const std::string& host)
 
 int poll_ms_until(std::chrono::steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestPollMs));
 }
 
 bool parse_number(std::string_view text, auto& number) {
@@ -219,8 +219,8 @@ void Leader::wait() const {
   for (const Seat& seat : seats_) {
     wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
   }
-  int timeout_ms = kTickMs;
-  if (stopped_at_) timeout_ms = poll_ms_until(*stopped_at_ + kPoliteness);
+  int timeout_ms = kLongestPollMs;
+  if (stopped_at_) timeout_ms = poll_ms_until(*stopped_at_ + kStopPatience);
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
@@ -307,7 +307,7 @@ void Leader::on_gone(Seat& seat, RunMonitor& monitor) {
 void Leader::check_time(RunMonitor& monitor) {
   const auto now = Clock::now();
   if (stopped_at_) {
-    abandoned_ = now >= *stopped_at_ + kPoliteness && !all_over(false);
+    abandoned_ = now >= *stopped_at_ + kStopPatience && !all_over(false);
     return;
   }
   for (const Seat& seat : seats_) {
@@ -316,7 +316,7 @@ void Leader::check_time(RunMonitor& monitor) {
                    absl::DeadlineExceededError(fmt::format(
                        "{} has not come within {} s: may it open TCP connections to {}?", seat.member.name,
                        kArrival.count(), address_.substr(0, address_.rfind(';')))));
-    } else if (workers_left_at_ && now >= *workers_left_at_ + kServersEnd && !seat.ended && !seat.gone) {
+    } else if (workers_left_at_ && now >= *workers_left_at_ + kServersPatience && !seat.ended && !seat.gone) {
       monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
                                          "{} did not end after all workers had left", seat.member.name)));
     }
