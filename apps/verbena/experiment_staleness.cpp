@@ -12,8 +12,8 @@ namespace verbena::apps {
 namespace {
 
 constexpr std::array<std::uint32_t, 4> kStaleness = {1, 2, 4, 8};
-constexpr std::int64_t kIterations = 50;
-constexpr auto kItemTime = std::chrono::microseconds(1);  // of a rating
+constexpr std::int64_t kStalenessIterations = 50;
+constexpr auto kRatingTime = std::chrono::microseconds(1);  // of a rating
 
 std::string model(std::string_view name, std::uint32_t staleness) {
   return fmt::format("{}:{}", name, staleness);
@@ -38,11 +38,11 @@ class Staleness final : public Experiment {
 };
 
 std::vector<PlannedRun> Staleness::plan(const ExperimentOptions& options) const {
-  const std::int64_t iterations = options.iterations > 0 ? options.iterations : kIterations;
+  const std::int64_t iterations = options.iterations > 0 ? options.iterations : kStalenessIterations;
   std::vector<PlannedRun> runs;
   for (const std::uint32_t staleness : kStaleness) {
     for (const std::string_view name : {"ssp", "essp"}) {
-      PlannedRun run = plan_run(options, "mf", model(name, staleness), kItemTime);
+      PlannedRun run = plan_run(options, "mf", model(name, staleness), kRatingTime);
       // All train the same items at a time, the popular ones many times a clock: that needs tiny steps.
       // Evaluated once, for evaluating is reading. Long rows are read in several lots all over a clock.
       for (const std::string& argument :

@@ -27,7 +27,7 @@ constexpr const char* kManagedModel = "essp:4";
 constexpr double kBudgetMbPerS = 50;
 
 /// Of a rating. Moving rows, which takes what it takes, is little beside it.
-constexpr auto kItemTime = std::chrono::microseconds(1);
+constexpr auto kStragglersItemTime = std::chrono::microseconds(1);
 
 constexpr double kGoal = 0.9;  // of the way of BSP without a straggler
 constexpr double kABspGain = 2;
@@ -73,7 +73,7 @@ std::string text_of(const Contender& contender) {
 
 PlannedRun plan_one(const ExperimentOptions& options, const Contender& contender, double slower) {
   const std::string& model = contender.model;
-  PlannedRun run = plan_run(options, "mf", model, kItemTime);
+  PlannedRun run = plan_run(options, "mf", model, kStragglersItemTime);
   run.straggler = slower;
   run.budget_mb_per_s = contender.budget_mb_per_s;
   const auto add = [&](std::string argument) { run.arguments.push_back(std::move(argument)); };
