@@ -79,7 +79,9 @@ IterationMessage iteration(const json& object) {
   message.report.iteration = whole_number<std::int64_t>(object.at("iteration"));
   message.report.items = number(object.at("items"));
   message.report.seconds = number(object.at("seconds"));
-  for (const auto& [name, value] : object.at("sums").items()) message.report.sums[name] = number(value);
+  // Of this type and no other: the library walks through lists and objects alike.
+  for (const auto& [name, value] : object.at("sums").get_ref<const json::object_t&>())
+    message.report.sums[name] = number(value);
   return message;
 }
 
@@ -97,10 +99,10 @@ FinishedMessage finished(const json& object) {
   statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
   for (const RowCount& count : kDynamicRowCounts)
     statistics.*count.value = whole_number<std::uint64_t>(object.at(count.name));
-  for (const json& reads : object.at("reads_by_lag")) {
+  for (const json& reads : object.at("reads_by_lag").get_ref<const json::array_t&>()) {
     statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
   }
-  for (const json& moves : object.at("move_times"))
+  for (const json& moves : object.at("move_times").get_ref<const json::array_t&>())
     statistics.move_times.counts.push_back(whole_number<std::uint64_t>(moves));
   return message;
 }

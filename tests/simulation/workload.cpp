@@ -299,7 +299,7 @@ absl::Status Workload::push() {
           return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
               .wait();
         }
-        if (shape(table).moves && chance(random_, 0.3)) {
+        if (shape(table).moves && !shape(table).intents && chance(random_, 0.3)) {
           RETURN_IF_ERROR(hold_and_add(*to, keys, std::span<const Value>(updates)));
         } else {
           RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
