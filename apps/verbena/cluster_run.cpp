@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -216,7 +217,7 @@ int ClusterProcess::train() {
   const bool server = others_.members[rank()].server;
   const Role role{.job = run_.job,
                   .rank = server ? rank() : rank() - run_.job.servers,
-                  .own_server = own_server(others_.hosts, run_.job.servers, rank()),
+                  .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, rank()),
                   .rendezvous = &cluster_.rendezvous};
   std::atomic<bool> stop = false;
   JobsResult result;
@@ -292,6 +293,7 @@ absl::Status share_out(std::uint32_t size, RunOptions& run) {
 
 std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
                                         std::uint32_t rank) {
+  assert(rank >= servers);
   std::vector<std::uint32_t> here;
   for (std::uint32_t server = 0; server < servers; ++server) {
     if (hosts[server] == hosts[rank]) here.push_back(server);
