@@ -25,7 +25,8 @@ absl::Status check_started_apart(const std::function<const char*(const char* var
 absl::Status share_out(std::uint32_t size, RunOptions& run);
 
 /// The server that is the own one of the worker process with rank `rank` of all, which begin with the servers: of those
-/// on its host, which is hosts[rank], one after the other for the workers there. nullopt: its host has none. REQUIRES: rank ≥ servers.
+/// on its host, which is hosts[rank], one after the other for the workers there. nullopt: its host has none.
+/// REQUIRES: rank ≥ servers.
 std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
                                         std::uint32_t rank);
 
