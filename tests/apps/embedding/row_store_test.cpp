@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -15,8 +18,11 @@
 namespace verbena::apps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::Lt;
 using Rows = std::span<const RowPointers>;
 
 constexpr std::size_t kLarge = 0;  // tables
@@ -293,6 +299,28 @@ TEST(RowStoreTest, RowsThatAreToStayDoNotMove) {
                        {.allocation = RowAllocation::kLocalize, .lookahead = 2});
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(RowStoreTest, NearRowsMayBeDrawnForFarOnes) {
+  constexpr std::size_t kDraws = 1000;
+  const auto draws_of_far_rows = [](double share) {
+    std::ptrdiff_t far = 0;
+    const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 1}, [&](Session& session) {
+      return with_tables(session,
+                         [&](TableRows& store) {
+                           std::mt19937_64 random(1);
+                           std::vector<std::uint32_t> keys(kDraws);
+                           store.draw(kLarge, kLargeRows, random, keys);
+                           far = std::ranges::count_if(keys, [](auto key) { return key >= kLargeRows / 2; });
+                         },
+                         {.allocation = RowAllocation::kLocalize, .near_draws = share});
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+    return far;
+  };
+  EXPECT_THAT(draws_of_far_rows(0), AllOf(Gt(kDraws * 0.4), Lt(kDraws * 0.6)));
+  EXPECT_THAT(draws_of_far_rows(0.5), AllOf(Gt(kDraws * 0.15), Lt(kDraws * 0.35)));
+  EXPECT_EQ(draws_of_far_rows(1), 0);
 }
 
 TEST(RowStoreTest, WhatWorkersTrainIsAddedUp) {
