@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cassert>
 #include <thread>
+#include <utility>
 
 #include "transport/shm/shm_transport.hpp"
 
@@ -16,14 +17,47 @@ namespace {
 
 constexpr auto kGrace = std::chrono::seconds(3);
 
-std::shared_ptr<transport::Transport> make_transport(const ClusterOptions& options, std::uint32_t number) {
-  if (options.make_transport) return options.make_transport(number);
+std::unique_ptr<transport::Transport> make_shared_memory() {
   auto transport = transport::make_shm_transport();
   assert(transport.ok());
   return std::move(*transport);
 }
 
+std::shared_ptr<transport::Transport> make_transport(const ClusterOptions& options, std::uint32_t number) {
+  if (options.make_transport) return options.make_transport(number);
+  return make_shared_memory();
+}
+
 }  // namespace
+
+std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> faulty_shared_memory(
+    std::function<std::optional<transport::FaultOptions>(std::uint32_t number)> faults) {
+  return [faults = std::move(faults)](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
+    const std::optional<transport::FaultOptions> own = faults(number);
+    if (!own) return make_shared_memory();
+    return std::make_shared<transport::FaultyTransport>(make_shared_memory(), *own);
+  };
+}
+
+std::string to_string(Maps maps) {
+  if (maps == Maps::kNone) return "NoneMapped";
+  return maps == Maps::kAll ? "AllMapped" : "OwnNodeMapped";
+}
+
+ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
+  ClusterOptions options{.servers = servers,
+                         .workers = workers,
+                         .read_path = maps == Maps::kAll ? ReadPath::kAuto : ReadPath::kCached};
+  if (maps != Maps::kNone) return options;
+  options.make_transport = faulty_shared_memory([](std::uint32_t number) {
+    return transport::FaultOptions{.seed = number,
+                                   .request_delay_probability = 0.1,
+                                   .event_delay_probability = 0.1,
+                                   .split_probability = 0.5,
+                                   .mapped = false};
+  });
+  return options;
+}
 
 struct ServerThreads::Node {
   std::shared_ptr<transport::Transport> transport;

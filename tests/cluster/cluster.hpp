@@ -4,10 +4,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "server/driver.hpp"
 #include "server/server.hpp"
+#include "tests/transport/faulty_transport.hpp"
 #include "transport/transport.hpp"
 #include "worker/session.hpp"
 #include "worker/table.hpp"
@@ -29,6 +32,16 @@ struct ClusterOptions {
   /// Makes each transport; `number` tells them apart, servers first. Empty: shared memory.
   std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> make_transport;
 };
+
+/// For ClusterOptions::make_transport: shared memory with faults; std::nullopt: without any.
+std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> faulty_shared_memory(
+    std::function<std::optional<transport::FaultOptions>(std::uint32_t number)> faults);
+
+/// Whose memory the workers can map.
+enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
+std::string to_string(Maps maps);
+/// Where they map none, transfers are late and split, too.
+ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers);
 
 struct ClusterResult {
   std::vector<absl::Status> servers;

@@ -5,8 +5,6 @@
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
-#include "tests/transport/faulty_transport.hpp"
-#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -14,13 +12,11 @@ namespace {
 ClusterOptions over(transport::FaultOptions faults, std::uint64_t seed) {
   ClusterOptions options{.servers = 2, .workers = 2, .read_path = ReadPath::kCached};
   options.inbox_bytes = options.push_ring_bytes = 16384;
-  options.make_transport = [faults, seed](std::uint32_t number) {
+  options.make_transport = faulty_shared_memory([faults, seed](std::uint32_t number) {
     transport::FaultOptions own = faults;
     own.seed = seed * 1000 + number;
-    auto shared_memory = transport::make_shm_transport();
-    EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
-    return std::make_shared<transport::FaultyTransport>(std::move(*shared_memory), own);
-  };
+    return own;
+  });
   return options;
 }
 

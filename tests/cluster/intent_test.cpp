@@ -10,8 +10,6 @@
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
-#include "tests/transport/faulty_transport.hpp"
-#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -31,27 +29,6 @@ TableOptions dynamic(std::uint64_t rows, std::uint32_t width, const ConsistencyM
           .width = width,
           .consistency = consistency,
           .allocation = Allocation::kDynamic};
-}
-
-/// Whose memory the workers can map.
-enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
-
-ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
-  ClusterOptions options{.servers = servers,
-                         .workers = workers,
-                         .read_path = maps == Maps::kAll ? ReadPath::kAuto : ReadPath::kCached};
-  if (maps != Maps::kNone) return options;
-  options.make_transport = [](std::uint32_t number) {
-    auto shared_memory = transport::make_shm_transport();
-    EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
-    return std::make_shared<transport::FaultyTransport>(
-        std::move(*shared_memory), transport::FaultOptions{.seed = number,
-                                                           .request_delay_probability = 0.1,
-                                                           .event_delay_probability = 0.1,
-                                                           .split_probability = 0.5,
-                                                           .mapped = false});
-  };
-  return options;
 }
 
 class IntentTest : public ::testing::TestWithParam<Maps> {};
@@ -262,11 +239,7 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory, IntentTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
-                         [](const auto& test) {
-                           return std::string(test.param == Maps::kAll       ? "AllMapped"
-                                              : test.param == Maps::kOwnNode ? "OwnNodeMapped"
-                                                                             : "NoneMapped");
-                         });
+                         [](const auto& test) { return to_string(test.param); });
 
 TEST(IntentsTest, WrongCallsAreRefused) {
   const ClusterResult result =
@@ -309,13 +282,9 @@ TEST(IntentsTest, AStaticTableMayComeLater) {
 TEST(IntentsTest, AWorkerThatIsGoneEndsTheJobByItsName) {
   for (const std::uint64_t request : {30U, 80U, 200U}) {
     ClusterOptions options = over(Maps::kOwnNode, 2, 2);
-    options.make_transport = [&](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
-      auto shared_memory = transport::make_shm_transport();
-      EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
-      if (number != 3) return std::move(*shared_memory);
-      return std::make_shared<transport::FaultyTransport>(
-          std::move(*shared_memory), transport::FaultOptions{.fail_at_request = request});
-    };
+    options.make_transport = faulty_shared_memory([&](std::uint32_t number) {
+      return number == 3 ? std::optional(transport::FaultOptions{.fail_at_request = request}) : std::nullopt;
+    });
     const ClusterResult result = run_cluster(options, [](Session& session) {
       return count_with_intents(session, dynamic(3, session.workers()), 1'000'000);
     });

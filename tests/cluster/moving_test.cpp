@@ -12,8 +12,6 @@
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
-#include "tests/transport/faulty_transport.hpp"
-#include "transport/shm/shm_transport.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::testing {
@@ -37,27 +35,6 @@ TableOptions moving(std::uint64_t rows, std::uint32_t width) {
 
 std::string message_of(const absl::Status& status) {
   return std::string(status.message());
-}
-
-/// Whose memory the workers can map.
-enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
-
-ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
-  ClusterOptions options{.servers = servers,
-                         .workers = workers,
-                         .read_path = maps == Maps::kAll ? ReadPath::kAuto : ReadPath::kCached};
-  if (maps != Maps::kNone) return options;
-  options.make_transport = [](std::uint32_t number) {
-    auto shared_memory = transport::make_shm_transport();
-    EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
-    return std::make_shared<transport::FaultyTransport>(
-        std::move(*shared_memory), transport::FaultOptions{.seed = number,
-                                                           .request_delay_probability = 0.1,
-                                                           .event_delay_probability = 0.1,
-                                                           .split_probability = 0.5,
-                                                           .mapped = false});
-  };
-  return options;
 }
 
 class MovingTest : public ::testing::TestWithParam<Maps> {};
@@ -196,11 +173,7 @@ TEST_P(MovingTest, ARowGoesFromHandToHand) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory, MovingTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
-                         [](const auto& test) {
-                           return std::string(test.param == Maps::kAll       ? "AllMapped"
-                                              : test.param == Maps::kOwnNode ? "OwnNodeMapped"
-                                                                             : "NoneMapped");
-                         });
+                         [](const auto& test) { return to_string(test.param); });
 
 TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
   // So wide that most of a push's time is the lock's, and whoever is interrupted is interrupted there.
@@ -359,13 +332,9 @@ TEST(MovingTablesTest, AWorkerLeavesBehindWhatItHasLocalized) {
 TEST(MovingTablesTest, AMoverThatIsGoneEndsTheJobByItsName) {
   for (const std::uint64_t request : {30U, 80U, 200U}) {
     ClusterOptions options = over(Maps::kOwnNode, 2, 2);
-    options.make_transport = [&](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
-      auto shared_memory = transport::make_shm_transport();
-      EXPECT_TRUE(shared_memory.ok()) << shared_memory.status();
-      if (number != 3) return std::move(*shared_memory);
-      return std::make_shared<transport::FaultyTransport>(
-          std::move(*shared_memory), transport::FaultOptions{.fail_at_request = request});
-    };
+    options.make_transport = faulty_shared_memory([&](std::uint32_t number) {
+      return number == 3 ? std::optional(transport::FaultOptions{.fail_at_request = request}) : std::nullopt;
+    });
     const ClusterResult result =
         run_cluster(options, [](Session& session) { return count_while_rows_move(session, 3, 1'000'000); });
     for (const absl::Status& worker : result.workers) {
