@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "worker/moving_now.hpp"
 #include "worker/pull_now.hpp"
@@ -209,19 +210,25 @@ absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, 
   return push_rows(session, table, keys, updates, values, /*wait=*/false);
 }
 
+/// As ready(), of a dynamic table. `distinction`: what only rows of such a one can do.
+absl::Status ready_dynamic(worker::SessionCore& session, const worker::TableCore& table,
+                           const KeySequence& keys, std::size_t values, std::string_view distinction) {
+  session.poll_sometimes(keys.size());
+  if (absl::Status status = ready(session, table, keys, values); !status.ok()) return status;
+  if (table.moving() != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format("table \"{}\" is static: only rows of a dynamic one {}",
+                                                   table.options().name, distinction));
+}
+
 template <class Keys>
 absl::StatusOr<std::shared_ptr<PullOperation>> start_localize(worker::SessionCore& session,
                                                               worker::TableCore& table, Keys keys,
                                                               const OperationOptions& options) {
   const KeySequence sequence(keys);
-  session.poll_sometimes(sequence.size());
-  if (absl::Status status = ready(session, table, sequence, sequence.size() * table.options().width);
+  if (absl::Status status = ready_dynamic(session, table, sequence, sequence.size() * table.options().width,
+                                          "can be localized");
       !status.ok()) {
     return status;
-  }
-  if (table.moving() == nullptr) {
-    return absl::FailedPreconditionError(fmt::format(
-        "table \"{}\" is static: only rows of a dynamic one can be localized", table.options().name));
   }
   auto operation = std::make_shared<MovingOperation>();
   operation->kind = MovingOperation::Kind::kLocalize;
@@ -238,14 +245,10 @@ template <class Keys>
 absl::Status intend(worker::SessionCore& session, worker::TableCore& table, Keys keys, std::int64_t from,
                     std::int64_t to) {
   const KeySequence sequence(keys);
-  session.poll_sometimes(sequence.size());
-  if (absl::Status status = ready(session, table, sequence, sequence.size() * table.options().width);
+  if (absl::Status status =
+          ready_dynamic(session, table, sequence, sequence.size() * table.options().width, "follow intents");
       !status.ok()) {
     return status;
-  }
-  if (table.moving() == nullptr) {
-    return absl::FailedPreconditionError(fmt::format(
-        "table \"{}\" is static: only rows of a dynamic one follow intents", table.options().name));
   }
   if (from > to) {
     return absl::InvalidArgumentError(
@@ -317,12 +320,10 @@ Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) 
 
 template <class Value>
 absl::Status Table<Value>::hold(std::span<const Key> keys, std::span<Value*> rows) {
-  session_->poll_sometimes(keys.size());
-  if (absl::Status status = ready(*session_, *core_, KeySequence(keys), rows.size() * width()); !status.ok())
+  if (absl::Status status =
+          ready_dynamic(*session_, *core_, KeySequence(keys), rows.size() * width(), "can be held");
+      !status.ok()) {
     return status;
-  if (core_->moving() == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("table \"{}\" is static: only rows of a dynamic one can be held", core_->options().name));
   }
   core_->moving()->hold(
       keys, [&](std::size_t i, std::byte* values) { rows[i] = reinterpret_cast<Value*>(values); });
