@@ -16,7 +16,6 @@ namespace verbena::apps {
 namespace {
 
 constexpr auto kPoliteness = std::chrono::milliseconds(1500);  // from SIGTERM to SIGKILL
-constexpr auto kServersEnd = std::chrono::seconds(10);         // after the last worker has left
 constexpr int kTickMs = 1000;
 
 }  // namespace
@@ -108,15 +107,15 @@ void Launcher::on_end(Child& child, int wait_status) {
            absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
     }
   }
-  if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + kServersEnd;
+  if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + RunMonitor::kServersPatience;
 }
 
 void Launcher::check_deadline() {
   if (Clock::now() < deadline_) return;
   for (const Child& child : children_) {
     if (!stopping_ && child.process.running()) {
-      fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
-                                 "{} did not end after all workers had left", child.process.name())));
+      monitor_.fail_still_running(child.process.name());
+      stop_all();
       return;
     }
   }

@@ -29,7 +29,6 @@ namespace {
 constexpr auto kArrival = std::chrono::seconds(60);             // from the meeting to the connection
 constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
 constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
-constexpr auto kServersPatience = std::chrono::seconds(10);     // after the last worker has left
 constexpr auto kFarewell = std::chrono::seconds(3);
 constexpr auto kAttempt = std::chrono::seconds(3);  // to connect to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
@@ -316,9 +315,9 @@ void Leader::check_time(RunMonitor& monitor) {
                    absl::DeadlineExceededError(fmt::format(
                        "{} has not come within {} s: may it open TCP connections to {}?", seat.member.name,
                        kArrival.count(), address_.substr(0, address_.rfind(';')))));
-    } else if (workers_left_at_ && now >= *workers_left_at_ + kServersPatience && !seat.ended && !seat.gone) {
-      monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
-                                         "{} did not end after all workers had left", seat.member.name)));
+    } else if (workers_left_at_ && now >= *workers_left_at_ + RunMonitor::kServersPatience && !seat.ended &&
+               !seat.gone) {
+      monitor.fail_still_running(seat.member.name);
     }
   }
 }

@@ -57,6 +57,11 @@ void RunMonitor::on_failed(const std::string& name, const absl::Status& status) 
   fail(cause, is_input_error(status) ? status : absl::Status(code, fmt::format("{}: {}", name, text)));
 }
 
+void RunMonitor::fail_still_running(std::string_view name) {
+  fail(Cause::kOwnError,
+       absl::DeadlineExceededError(fmt::format("{} did not end after all workers had left", name)));
+}
+
 void RunMonitor::on_iteration(const IterationMessage& message) {
   const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
   if (!record.ok()) {

@@ -23,6 +23,8 @@ class RunMonitor {
   using Clock = std::chrono::steady_clock;
   /// How near a failure is to the cause: the nearest is the one to report.
   enum class Cause { kKilled, kOwnError, kSilentEnd, kPeerGone, kFollowed, kNone };
+  /// What servers have to end once the last worker has left.
+  static constexpr auto kServersPatience = std::chrono::seconds(10);
 
   /// `metrics` may be nullptr.
   RunMonitor(RunRecord& record, Display& display, MetricsFile* metrics)
@@ -31,6 +33,8 @@ class RunMonitor {
   /// A message of the process that errors call `name`; returns it. What cannot be understood is a failure.
   std::optional<ChildMessage> hear(const std::string& name, std::string_view line);
   void fail(Cause cause, absl::Status status);
+  /// The process has not ended within kServersPatience.
+  void fail_still_running(std::string_view name);
 
   /// Redraws what changes with time alone.
   void tick() { display_.tick(elapsed_seconds()); }
