@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -31,19 +32,11 @@ struct Encoder {
     return {{"kind", "summary"}, {"name", message.name}, {"value", message.value}};
   }
   json operator()(const FinishedMessage& message) const {
-    json object = {{"kind", "finished"},
-                   {"worker", message.worker},
-                   {"seconds", message.seconds},
-                   {"waited_seconds", message.statistics.waited_seconds},
-                   {"rows_pulled", message.statistics.rows_pulled},
-                   {"rows_pushed", message.statistics.rows_pushed},
-                   {"rows_eagerly_received", message.statistics.rows_eagerly_received},
-                   {"rows_shipped_ahead", message.statistics.rows_shipped_ahead},
-                   {"value_bound_waits", message.statistics.value_bound_waits},
-                   {"value_bound_waited_seconds", message.statistics.value_bound_waited_seconds},
-                   {"reads_by_lag", message.statistics.staleness.reads_by_lag},
-                   {"move_times", message.statistics.move_times.counts}};
-    for (const RowCount& count : kDynamicRowCounts) object[count.name] = message.statistics.*count.value;
+    json object = statistics_json(message.statistics);
+    object["kind"] = "finished";
+    object["worker"] = message.worker;
+    object["seconds"] = message.seconds;
+    object["move_times"] = message.statistics.move_times.counts;
     return object;
   }
   json operator()(const FailedMessage& message) const {
@@ -91,14 +84,12 @@ FinishedMessage finished(const json& object) {
   message.seconds = number(object.at("seconds"));
   SessionStatistics& statistics = message.statistics;
   statistics.waited_seconds = number(object.at("waited_seconds"));
-  statistics.rows_pulled = whole_number<std::uint64_t>(object.at("rows_pulled"));
-  statistics.rows_pushed = whole_number<std::uint64_t>(object.at("rows_pushed"));
-  statistics.rows_eagerly_received = whole_number<std::uint64_t>(object.at("rows_eagerly_received"));
-  statistics.rows_shipped_ahead = whole_number<std::uint64_t>(object.at("rows_shipped_ahead"));
-  statistics.value_bound_waits = whole_number<std::uint64_t>(object.at("value_bound_waits"));
   statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
-  for (const RowCount& count : kDynamicRowCounts)
+  const auto read_count = [&](const SessionCount& count) {
     statistics.*count.value = whole_number<std::uint64_t>(object.at(count.name));
+  };
+  std::for_each(kSessionCounts.begin(), kSessionCounts.end(), read_count);
+  std::for_each(kDynamicRowCounts.begin(), kDynamicRowCounts.end(), read_count);
   for (const json& reads : object.at("reads_by_lag").get_ref<const json::array_t&>()) {
     statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
   }
@@ -132,6 +123,15 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
 }
 
 }  // namespace
+
+json statistics_json(const SessionStatistics& statistics) {
+  json object = {{"waited_seconds", statistics.waited_seconds},
+                 {"value_bound_waited_seconds", statistics.value_bound_waited_seconds},
+                 {"reads_by_lag", statistics.staleness.reads_by_lag}};
+  for (const SessionCount& count : kSessionCounts) object[count.name] = statistics.*count.value;
+  for (const SessionCount& count : kDynamicRowCounts) object[count.name] = statistics.*count.value;
+  return object;
+}
 
 std::string to_line(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -32,12 +32,19 @@ struct SummaryMessage {
   std::string name;
   nlohmann::json value;
 };
-/// What a session counts of its dynamic tables, by its name in messages and metrics.
-struct RowCount {
+/// What a session counts, by its name in messages and metrics.
+struct SessionCount {
   const char* name;
   std::uint64_t SessionStatistics::*value;
 };
-inline constexpr std::array<RowCount, 11> kDynamicRowCounts = {
+inline constexpr std::array<SessionCount, 5> kSessionCounts = {
+    {{"rows_pulled", &SessionStatistics::rows_pulled},
+     {"rows_pushed", &SessionStatistics::rows_pushed},
+     {"rows_eagerly_received", &SessionStatistics::rows_eagerly_received},
+     {"rows_shipped_ahead", &SessionStatistics::rows_shipped_ahead},
+     {"value_bound_waits", &SessionStatistics::value_bound_waits}}};
+/// Likewise, of its dynamic tables.
+inline constexpr std::array<SessionCount, 11> kDynamicRowCounts = {
     {{"rows_pulled_locally", &SessionStatistics::rows_pulled_locally},
      {"rows_pulled_remotely", &SessionStatistics::rows_pulled_remotely},
      {"rows_pushed_locally", &SessionStatistics::rows_pushed_locally},
@@ -73,6 +80,9 @@ using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessag
 std::string encode(const ChildMessage& message);
 /// INVALID_ARGUMENT for anything that encode() does not make.
 absl::StatusOr<ChildMessage> decode(std::string_view line);
+
+/// What a worker's last message and the metrics alike say of its session.
+nlohmann::json statistics_json(const SessionStatistics& statistics);
 
 /// One line of JSON; bytes that are not UTF-8 are replaced.
 std::string to_line(const nlohmann::json& json);

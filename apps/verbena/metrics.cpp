@@ -47,23 +47,15 @@ nlohmann::json iteration_json(const IterationRecord& record) {
 
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record) {
   const FinishedMessage finished = record.finished.value_or(FinishedMessage{});
-  nlohmann::json worker = {{"schema", kMetricsSchema},
-                           {"kind", "worker"},
-                           {"worker", rank},
-                           {"items", record.items},
-                           {"training_seconds", record.training_seconds},
-                           {"session_seconds", finished.seconds},
-                           {"throughput", record.throughput()},
-                           {"waited_seconds", finished.statistics.waited_seconds},
-                           {"share_waited", record.share_waited()},
-                           {"rows_pulled", finished.statistics.rows_pulled},
-                           {"rows_pushed", finished.statistics.rows_pushed},
-                           {"rows_eagerly_received", finished.statistics.rows_eagerly_received},
-                           {"rows_shipped_ahead", finished.statistics.rows_shipped_ahead},
-                           {"value_bound_waits", finished.statistics.value_bound_waits},
-                           {"value_bound_waited_seconds", finished.statistics.value_bound_waited_seconds},
-                           {"reads_by_lag", finished.statistics.staleness.reads_by_lag}};
-  for (const RowCount& count : kDynamicRowCounts) worker[count.name] = finished.statistics.*count.value;
+  nlohmann::json worker = statistics_json(finished.statistics);
+  worker["schema"] = kMetricsSchema;
+  worker["kind"] = "worker";
+  worker["worker"] = rank;
+  worker["items"] = record.items;
+  worker["training_seconds"] = record.training_seconds;
+  worker["session_seconds"] = finished.seconds;
+  worker["throughput"] = record.throughput();
+  worker["share_waited"] = record.share_waited();
   return worker;
 }
 

@@ -106,16 +106,24 @@ TEST(ChildMessageTest, ComesBackAsItWas) {
   EXPECT_TRUE(decode(encode(PrintMessage{"not \xff UTF-8"})).ok());
 }
 
-TEST(ChildMessageTest, RowCountsComeBackAsTheyWere) {
+TEST(ChildMessageTest, CountsComeBackAsTheyWere) {
+  std::vector<SessionCount> counts(kSessionCounts.begin(), kSessionCounts.end());
+  counts.insert(counts.end(), kDynamicRowCounts.begin(), kDynamicRowCounts.end());
   FinishedMessage sent;
   std::uint64_t number = UINT64_MAX;
-  for (const RowCount& count : kDynamicRowCounts) sent.statistics.*count.value = number--;
+  for (const SessionCount& count : counts) sent.statistics.*count.value = number--;
+  sent.statistics.waited_seconds = 0.5;
+  sent.statistics.value_bound_waited_seconds = 0.25;
+  sent.statistics.staleness.reads_by_lag = {3, 0, 4};
   sent.statistics.move_times.add(1e-6);
   const auto message = decode(encode(sent));
   ASSERT_TRUE(message.ok()) << message.status();
   const SessionStatistics& back = std::get<FinishedMessage>(*message).statistics;
-  for (const RowCount& count : kDynamicRowCounts)
+  for (const SessionCount& count : counts)
     EXPECT_EQ(back.*count.value, sent.statistics.*count.value) << count.name;
+  EXPECT_EQ(back.waited_seconds, 0.5);
+  EXPECT_EQ(back.value_bound_waited_seconds, 0.25);
+  EXPECT_EQ(back.staleness.reads_by_lag, sent.statistics.staleness.reads_by_lag);
   EXPECT_EQ(back.move_times.counts, sent.statistics.move_times.counts);
 }
 
