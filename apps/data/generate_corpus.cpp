@@ -13,7 +13,6 @@
 namespace verbena::apps {
 namespace {
 
-using Random = std::mt19937_64;
 using Weights = std::discrete_distribution<std::size_t>;
 
 constexpr std::int64_t kMaxTopics = 65'535;
@@ -46,7 +45,7 @@ absl::Status check_options(const GenerateCorpusOptions& options) {
 }
 
 /// A Dirichlet draw, not normalized.
-Weights draw_topics(const GenerateCorpusOptions& options, Random& random) {
+Weights draw_topics(const GenerateCorpusOptions& options, std::mt19937_64& random) {
   std::gamma_distribution<double> gamma(options.alpha);
   std::vector<double> weights(static_cast<std::size_t>(options.topics));
   for (double& weight : weights) weight = gamma(random);
@@ -81,7 +80,7 @@ absl::Status generate_corpus(const GenerateCorpusOptions& options, const std::st
   if (absl::Status status = check_options(options); !status.ok()) return status;
   absl::StatusOr<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.status();
-  Random random(options.seed);
+  std::mt19937_64 random(options.seed);
   std::poisson_distribution<std::int64_t> draw_length(options.mean_length);
   std::uniform_int_distribution<std::size_t> any_topic(0, static_cast<std::size_t>(options.topics) - 1);
   std::bernoulli_distribution is_noise(options.noise);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/data/output_file.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -71,7 +72,7 @@ class Popularity {
     }
   }
   std::size_t draw(std::mt19937_64& random) {
-    const double uniform = std::ldexp(static_cast<double>(random() >> 11), -53) * cumulative_.back();
+    const double uniform = to_unit_interval(random()) * cumulative_.back();
     const auto found = std::upper_bound(cumulative_.begin(), cumulative_.end(), uniform);
     return std::min(static_cast<std::size_t>(found - cumulative_.begin()), cumulative_.size() - 1);
   }

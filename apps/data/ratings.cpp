@@ -12,6 +12,7 @@
 
 #include "apps/data/line_reader.hpp"
 #include "apps/data/name_ids.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -94,17 +95,8 @@ std::optional<float> parse_rating(std::string_view text) {
   return value;
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-
 bool held_out(const RatingsOptions& options, std::uint64_t line_number) {
-  return std::ldexp(static_cast<double>(mix(mix(options.seed) + line_number) >> 11), -53) <
-         options.test_fraction;
+  return to_unit_interval(mix(mix(options.seed) + line_number)) < options.test_fraction;
 }
 
 class RatingsReader {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <new>
 
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps {
 

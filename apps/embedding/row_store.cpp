@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cmath>
 
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 #include "protocol/partition.hpp"
 #include "transport/word_copy.hpp"
 

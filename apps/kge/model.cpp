@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/output_file.hpp"
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps::kge {
 namespace {

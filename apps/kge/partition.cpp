@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps::kge {
 namespace {

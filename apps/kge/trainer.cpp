@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 #include "apps/embedding/ranking.hpp"
 
 namespace verbena::apps::kge {

@@ -366,9 +366,8 @@ void DocumentTopics::set(std::size_t document, std::span<const std::int32_t> cou
   }
 }
 
-Random::Random(std::uint64_t seed, std::uint64_t stream) : state_(seed) {
-  state_ = (*this)() ^ (stream * 0xd1342543de82ef95U);
-  state_ = (*this)();
+Random random_stream(std::uint64_t seed, std::uint64_t stream) {
+  return Random(mix(mix(seed) ^ (stream * 0xd1342543de82ef95U)));
 }
 
 Sampler::Sampler(std::size_t topics, std::size_t vocabulary, const Priors& priors, const Random& random)

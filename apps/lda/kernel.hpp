@@ -17,6 +17,8 @@
 #include <span>
 #include <vector>
 
+#include "apps/data/random.hpp"
+
 namespace verbena::apps::lda {
 
 inline constexpr std::size_t kLanes = 16;  ///< of the virtual vector; fan-out of the sum tree
@@ -60,22 +62,12 @@ class DocumentTopics {
   hwy::AlignedFreeUniquePtr<std::int32_t[]> entries_;
 };
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-class Random {
- public:
-  Random(std::uint64_t seed, std::uint64_t stream);
-  std::uint64_t operator()() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31U);
-  }
-  /// Uniform in [0, n). REQUIRES: 0 < n < 2³².
-  std::uint32_t below(std::uint64_t n) { return static_cast<std::uint32_t>(((*this)() >> 32U) * n >> 32U); }
-
- private:
-  std::uint64_t state_;
-};
+/// Those of a worker or a document.
+Random random_stream(std::uint64_t seed, std::uint64_t stream);
+/// Uniform below n, of the upper 32 bits. REQUIRES: 0 < n < 2³².
+inline std::uint32_t random_below_32(Random& random, std::uint64_t n) {
+  return static_cast<std::uint32_t>((random() >> 32U) * n >> 32U);
+}
 
 struct Priors {
   float alpha = 0.1F;  ///< of every topic in a document

@@ -226,7 +226,7 @@ absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& re
     reporter.progress("reading documents", done, total);
   });
   if (!corpus.ok()) return corpus.status();
-  Random random(training_.seed, part.rank);
+  Random random = random_stream(training_.seed, part.rank);
   const SplitOptions split{
       .topics = topics(), .held_out = held_out_, .seed = training_.seed, .blocks = blocks};
   TrainingData data = lay_out(*corpus, split, random);

@@ -21,7 +21,7 @@ void train(benchmark::State& state, const std::string& path) {
   if (!corpus.ok()) return state.SkipWithError(corpus.status().ToString().c_str());
   const auto topics = static_cast<std::size_t>(state.range(0));
   const TrainingOptions options;
-  Random random(options.seed, 0);
+  Random random = random_stream(options.seed, 0);
   TrainingData data = lay_out(*corpus, {.topics = topics}, random);
   LocalCounts counts(corpus->vocabulary.size(), topics);
   Trainer trainer(options, corpus->vocabulary.size(), {}, random, data, counts);

@@ -1,7 +1,6 @@
 #include "apps/lda/training_data.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -42,7 +41,7 @@ std::vector<std::uint64_t> count_words(const Corpus& corpus, const Split& split)
 
 bool is_held_out(const SplitOptions& options, std::uint64_t document) {
   if (options.held_out <= 0) return false;
-  return std::ldexp(static_cast<double>(Random(options.seed, ~document)() >> 11U), -53) < options.held_out;
+  return to_unit_interval(random_stream(options.seed, ~document)()) < options.held_out;
 }
 
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random) {
@@ -74,7 +73,7 @@ TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random
     std::fill(counts.begin(), counts.end(), 0);
     for (std::uint64_t t = corpus.begin[d]; t < corpus.begin[d + 1]; ++t) {
       const std::uint64_t place = next[corpus.tokens[t]]++;
-      const std::uint32_t topic = random.below(options.topics);
+      const std::uint32_t topic = random_below_32(random, options.topics);
       data.documents[place] = static_cast<std::uint32_t>(document);
       data.topics[place] = static_cast<std::uint16_t>(topic);
       ++counts[topic];

@@ -6,15 +6,12 @@
 #include <random>
 #include <utility>
 
+#include "apps/data/random.hpp"
+
 namespace verbena::apps::mf {
 namespace {
 
 constexpr std::size_t kCacheShareBytes = std::size_t{256} << 10;
-
-/// Uniform below `bound`, the same with every standard library; its bias is below 2⁻³² · bound.
-std::size_t random_below(std::mt19937_64& random, std::size_t bound) {
-  return static_cast<std::size_t>((static_cast<unsigned __int128>(random()) * bound) >> 64);
-}
 
 void shuffle(std::span<Rating> ratings, std::mt19937_64& random) {
   for (std::size_t n = ratings.size(); n > 1; --n)

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "apps/data/output_file.hpp"
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps::mf {
 namespace {

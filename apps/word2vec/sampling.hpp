@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 
 namespace verbena::apps::word2vec {
 

@@ -1,14 +1,13 @@
 #include "apps/word2vec/text.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 namespace verbena::apps::word2vec {
 namespace {
 
 bool is_held_out(std::uint64_t document, double share, std::uint64_t seed) {
-  return std::ldexp(static_cast<double>(mix(seed ^ mix(document)) >> 11), -53) < share;
+  return to_unit_interval(mix(seed ^ mix(document))) < share;
 }
 
 }  // namespace

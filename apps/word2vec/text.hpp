@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/data/corpus.hpp"
-#include "apps/embedding/random.hpp"
+#include "apps/data/random.hpp"
 #include "apps/word2vec/kernel.hpp"
 #include "apps/word2vec/sampling.hpp"
 

@@ -76,7 +76,7 @@ Setting random_setting(std::size_t topics, std::uint64_t seed, std::int32_t docu
 std::vector<double> sampled(const Setting& setting, int draws) {
   const std::uint32_t lengths[] = {static_cast<std::uint32_t>(
       std::accumulate(setting.document.begin(), setting.document.end(), std::int32_t{0}))};
-  Sampler sampler(setting.topics, kVocabulary, setting.priors, Random(5, 0));
+  Sampler sampler(setting.topics, kVocabulary, setting.priors, random_stream(5, 0));
   std::vector<double> frequency(setting.topics, 0);
   for (int draw = 0; draw < draws; ++draw) {
     DocumentTopics documents(lengths, setting.topics);
@@ -210,7 +210,7 @@ TEST(SamplerTest, KeepsAllCountsInStep) {
     count_all();
     DocumentTopics documents(lengths, topics);
     for (std::size_t d = 0; d < kDocuments; ++d) documents.set(d, counts[d]);
-    Sampler sampler(topics, kWords, {.alpha = 0.1F, .beta = 0.5F}, Random(1, 0));
+    Sampler sampler(topics, kWords, {.alpha = 0.1F, .beta = 0.5F}, random_stream(1, 0));
     for (int iteration = 0; iteration < 20; ++iteration) {
       const std::vector<std::vector<std::uint16_t>> before = topics_of;
       sampler.set_totals(totals);
@@ -246,13 +246,13 @@ TEST(SamplerTest, KeepsAllCountsInStep) {
 }
 
 TEST(RandomTest, StreamsDifferAndBelowIsUniform) {
-  Random a(1, 0);
-  Random b(1, 1);
-  Random c(2, 0);
+  Random a = random_stream(1, 0);
+  Random b = random_stream(1, 1);
+  Random c = random_stream(2, 0);
   EXPECT_NE(a(), b());
   EXPECT_NE(a(), c());
   std::vector<double> frequency(7, 0);
-  for (int i = 0; i < 70'000; ++i) ++frequency.at(a.below(7));
+  for (int i = 0; i < 70'000; ++i) ++frequency.at(random_below_32(a, 7));
   EXPECT_LT(deviation(frequency, std::vector<double>(7, 1.0 / 7), 70'000), 5);
 }
 

@@ -278,7 +278,7 @@ TEST(TrainingDataTest, LaysTokensOutByWord) {
                 .tokens = {2, 0, 2, 0, 3},
                 .total_documents = 3,
                 .total_tokens = 5};
-  Random random(1, 0);
+  Random random = random_stream(1, 0);
   const TrainingData data = lay_out(corpus, {.topics = 6}, random);
   EXPECT_THAT(data.words, ElementsAre(0U, 2U, 3U));
   EXPECT_THAT(data.begin, ElementsAre(0U, 2U, 4U, 5U));
@@ -291,7 +291,7 @@ TEST(TrainingDataTest, DealsWordsOutToBlocks) {
                 .documents = {0},
                 .begin = {0, 6},
                 .tokens = {0, 1, 2, 3, 4, 0}};
-  Random random(1, 0);
+  Random random = random_stream(1, 0);
   const TrainingData data = lay_out(corpus, {.topics = 2, .blocks = 2}, random);
   EXPECT_THAT(data.words, ElementsAre(0U, 3U, 4U, 1U, 2U));
   EXPECT_THAT(data.blocks, ElementsAre(0U, 3U, 5U));

@@ -1,6 +1,7 @@
 // Random numbers that are the same with every standard library.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,8 +20,9 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 class Random {
  public:
   using result_type = std::uint64_t;
+  explicit Random(std::uint64_t state) : state_(state) {}
   /// Streams of one seed have nothing to do with one another.
-  Random(std::uint64_t seed, std::uint64_t stream) : state_(mix(seed ^ mix(stream))) {}
+  Random(std::uint64_t seed, std::uint64_t stream) : Random(mix(seed ^ mix(stream))) {}
   std::uint64_t operator()() {
     const std::uint64_t number = mix(state_);
     state_ += 0x9e3779b97f4a7c15U;
@@ -38,6 +40,11 @@ template <class Generator>
 std::size_t random_below(Generator& random, std::size_t bound) {
   static_assert(Generator::min() == 0 && Generator::max() == std::numeric_limits<std::uint64_t>::max());
   return static_cast<std::size_t>((static_cast<unsigned __int128>(random()) * bound) >> 64);
+}
+
+/// A number of 64 bits as one in [0, 1).
+inline double to_unit_interval(std::uint64_t number) {
+  return std::ldexp(static_cast<double>(number >> 11), -53);
 }
 
 }  // namespace verbena::apps
