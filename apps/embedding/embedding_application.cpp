@@ -1,12 +1,11 @@
 #include "apps/embedding/embedding_application.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <new>
 
 #include "apps/embedding/allocation.hpp"
+#include "apps/enough_memory.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -16,16 +15,6 @@ constexpr std::int64_t kLookaheadOfMoving = 4;
 constexpr std::int64_t kMostLookahead = 1'000;
 
 }  // namespace
-
-/// The only exception to be expected here is the end of memory.
-template <class Run>
-absl::Status EmbeddingApplication::with_enough_memory(const Run& run) const {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(fmt::format("out of memory: expected {}", needs_less_memory()));
-  }
-}
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command) {
   add_allocation_option(command, allocation_);
@@ -63,29 +52,19 @@ absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& con
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {
   if (absl::Status status = check_fetch_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return check_data(workers); });
+  return with_enough_memory(needs_less_memory(), [&] { return check_data(workers); });
 }
 
 absl::Status EmbeddingApplication::run_worker(WorkerContext& context) const {
   if (absl::Status status = check_fetch_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_as_worker(context); });
+  return with_enough_memory(needs_less_memory(), [&] { return train_as_worker(context); });
 }
 
 absl::Status EmbeddingApplication::run_baseline(BaselineContext& context) const {
   if (absl::Status status = check_fetch_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return train_alone(context); });
-}
-
-absl::Status EmbeddingApplication::check_memory(double bytes, std::string_view what, std::string_view fewer) {
-  const double available =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes <= available) return absl::OkStatus();
-  constexpr double kGiB = 1 << 30;
-  return absl::InvalidArgumentError(
-      fmt::format("{} about {:.1f} GiB, the machine has {:.1f} GiB: expected {}", what, bytes / kGiB,
-                  available / kGiB, fewer));
+  return with_enough_memory(needs_less_memory(), [&] { return train_alone(context); });
 }
 
 }  // namespace verbena::apps

@@ -23,9 +23,6 @@ class EmbeddingApplication : public Application {
   void add_fetch_options(CLI::App& command);
   /// REQUIRES: they have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
-  /// INVALID_ARGUMENT where tables and the like of so many bytes are more than this machine has; `what` needs them,
-  /// `fewer` is expected instead.
-  static absl::Status check_memory(double bytes, std::string_view what, std::string_view fewer);
 
  private:
   /// The application's own; --allocation and --lookahead have been checked.
@@ -38,9 +35,6 @@ class EmbeddingApplication : public Application {
   virtual absl::Status train_alone(BaselineContext& context) const = 0;
   /// What to change when memory has run out: "a smaller --dimension".
   [[nodiscard]] virtual std::string_view needs_less_memory() const = 0;
-
-  template <class Run>
-  absl::Status with_enough_memory(const Run& run) const;
 
   std::string allocation_ = "static";
   std::optional<std::int64_t> lookahead_;

@@ -16,6 +16,7 @@
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
+#include "apps/enough_memory.hpp"
 #include "apps/kge/model.hpp"
 #include "apps/kge/partition.hpp"
 #include "apps/kge/trainer.hpp"

@@ -1,18 +1,17 @@
 #include "apps/lda/lda.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/enough_memory.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
 #include "worker/table.hpp"
@@ -34,15 +33,7 @@ struct Job {
   TrainingData data;
 };
 
-/// The only exception to be expected here is the end of memory.
-template <class Run>
-absl::Status with_enough_memory(const Run& run) {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory: expected fewer --topics or fewer documents");
-  }
-}
+constexpr const char* kNeedsLessMemory = "fewer --topics or fewer documents";
 
 class Lda final : public Application {
  public:
@@ -59,10 +50,10 @@ class Lda final : public Application {
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
   absl::Status run_worker(WorkerContext& context) const override {
-    return with_enough_memory([&] { return train_as_worker(context); });
+    return with_enough_memory(kNeedsLessMemory, [&] { return train_as_worker(context); });
   }
   absl::Status run_baseline(BaselineContext& context) const override {
-    return with_enough_memory([&] { return train_alone(context); });
+    return with_enough_memory(kNeedsLessMemory, [&] { return train_alone(context); });
   }
 
  private:
@@ -186,15 +177,10 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
   // clock().
   const double document_bytes = std::min(8 * tokens + 128 * documents, 8 * documents * (topics + kLanes));
   const double bytes = 10 * tokens + document_bytes + (1 + 2.0 * workers) * 4 * words * topics;
-  const double available =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  if (bytes > available) {
-    constexpr double kGiB = 1 << 30;
-    return absl::InvalidArgumentError(fmt::format(
-        "--topics {}: {} words in {} documents then need about {:.1f} GiB, the machine has {:.1f} "
-        "GiB: expected fewer topics or a larger --min-count",
-        topics_, corpus->vocabulary.size(), corpus->total_documents, bytes / kGiB, available / kGiB));
-  }
+  const std::string what = fmt::format("--topics {}: {} words in {} documents then need", topics_,
+                                       corpus->vocabulary.size(), corpus->total_documents);
+  if (absl::Status enough = check_memory(bytes, what, "fewer topics or a larger --min-count"); !enough.ok())
+    return enough;
   if (output_.empty()) return absl::OkStatus();
   const std::uint64_t file_bytes = std::accumulate(
       corpus->vocabulary.begin(), corpus->vocabulary.end(), std::uint64_t{0},
@@ -204,7 +190,7 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
 
 absl::Status Lda::check(std::uint32_t workers) {
   if (absl::Status status = check_options(); !status.ok()) return status;
-  return with_enough_memory([&] { return check_data(workers); });
+  return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
 }
 
 std::map<std::string, double> Lda::objectives(const std::map<std::string, double>& sums) const {

@@ -15,6 +15,7 @@
 #include "apps/embedding/allocation.hpp"
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
+#include "apps/enough_memory.hpp"
 #include "apps/mf/trainer.hpp"
 #include "protocol/partition.hpp"
 #include "worker/table.hpp"

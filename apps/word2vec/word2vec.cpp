@@ -20,6 +20,7 @@
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
+#include "apps/enough_memory.hpp"
 #include "apps/word2vec/merging.hpp"
 #include "apps/word2vec/trainer.hpp"
 #include "apps/word2vec/uses.hpp"
