@@ -13,16 +13,6 @@ using transport::Event;
 using transport::Opcode;
 using transport::WorkRequest;
 
-namespace {
-
-constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-
-std::uint64_t& last_word(std::span<std::byte> memory, std::size_t bytes) {
-  return *reinterpret_cast<std::uint64_t*>(memory.data() + bytes - kWordBytes);
-}
-
-}  // namespace
-
 absl::StatusOr<Memory> Memory::allocate(transport::Transport& transport, std::size_t bytes) {
   Memory memory;
   for (const auto& [region, access] :

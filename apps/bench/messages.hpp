@@ -23,6 +23,12 @@ enum class Echo : std::uint32_t {
   kMemory,        ///< a write whose last 8 bytes count up, by the like
 };
 
+/// What counts up.
+inline constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
+inline std::uint64_t& last_word(std::span<std::byte> memory, std::size_t bytes) {
+  return *reinterpret_cast<std::uint64_t*>(memory.data() + bytes - kWordBytes);
+}
+
 struct Message {
   static constexpr std::uint32_t kVersion = 2;
   enum class Kind : std::uint32_t {

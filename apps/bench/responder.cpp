@@ -25,7 +25,6 @@ using transport::Opcode;
 using transport::WorkRequest;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint32_t kMostWorkers = 1024;
 
 /// A server with a thread and a transport of its own.
@@ -151,10 +150,10 @@ class ResponderImpl final : public Responder {
   void answer_writes(Peer& peer) {
     // A look at the memory is far cheaper than one at the transport, and the measuring side waits for it.
     constexpr int kLooks = 64;
-    const std::atomic_ref<std::uint64_t> arrived(last_word(*memory_.writable, peer.bytes));
+    const std::atomic_ref<std::uint64_t> arrived(last_word(memory_.writable->bytes(), peer.bytes));
     for (int look = 0; look < kLooks; ++look) {
       if (!peer.unposted && arrived.load(std::memory_order_acquire) != peer.sequence) continue;
-      last_word(*memory_.local, peer.bytes) = peer.sequence;
+      last_word(memory_.local->bytes(), peer.bytes) = peer.sequence;
       peer.unposted = post(peer, Opcode::kWrite) == 0;
       if (peer.unposted) return;
       ++peer.sequence;
@@ -169,10 +168,6 @@ class ResponderImpl final : public Responder {
                               .region = memory_.local.get(),
                               .remote = peer.writable.slice(0, peer.bytes)};
     return peer.connection->post({&request, 1});
-  }
-
-  static std::uint64_t& last_word(const transport::MemoryRegion& region, std::size_t bytes) {
-    return *reinterpret_cast<std::uint64_t*>(region.bytes().data() + bytes - kWordBytes);
   }
 
   // ---- orders
@@ -251,7 +246,7 @@ class ResponderImpl final : public Responder {
     peer.owed = 0;
     peer.sequence = 1;
     peer.unposted = false;
-    if (echo == Echo::kMemory) last_word(*memory_.writable, peer.bytes) = 0;
+    if (echo == Echo::kMemory) last_word(memory_.writable->bytes(), peer.bytes) = 0;
     return absl::OkStatus();
   }
 

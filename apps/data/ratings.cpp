@@ -29,7 +29,7 @@ constexpr std::array<Format, 4> kFormats = {{
     {"|", "\"|\"", false},
     {",", "commas", true},
 }};
-constexpr std::string_view kFields = "user, item, rating";
+constexpr std::string_view kRatingFields = "user, item, rating";
 constexpr std::size_t kNeededFields = 3;
 
 const Format* find_format(std::string_view line) {
@@ -127,7 +127,7 @@ class RatingsReader {
     const bool first = format_ == nullptr;
     if (first) format_ = find_format(line);
     if (format_ == nullptr) {
-      return lines_.error(fmt::format("{}, separated by tabs, \"::\", \"|\" or commas", kFields), line);
+      return lines_.error(fmt::format("{}, separated by tabs, \"::\", \"|\" or commas", kRatingFields), line);
     }
     if (!fields_.split(line, *format_)) return lines_.error("a closing quote and a comma", line);
     if (first) columns_ = fields_.count();
@@ -148,9 +148,10 @@ class RatingsReader {
 
   [[nodiscard]] std::string expected_fields() const {
     if (columns_ > kNeededFields) {
-      return fmt::format("{} and {} more, separated by {}", kFields, columns_ - kNeededFields, format_->name);
+      return fmt::format("{} and {} more, separated by {}", kRatingFields, columns_ - kNeededFields,
+                         format_->name);
     }
-    return fmt::format("{}, separated by {}", kFields, format_->name);
+    return fmt::format("{}, separated by {}", kRatingFields, format_->name);
   }
 
   absl::Status add(float value) {

@@ -16,7 +16,7 @@ namespace verbena::apps {
 namespace {
 
 constexpr std::array<std::string_view, 4> kEndings = {".txt", ".txt.gz", ".tsv", ".tsv.gz"};
-constexpr std::string_view kFields = "head<TAB>relation<TAB>tail";
+constexpr std::string_view kTripleFields = "head<TAB>relation<TAB>tail";
 
 absl::StatusOr<std::string> find_file(const std::string& folder, std::string_view name) {
   for (const std::string_view ending : kEndings) {
@@ -50,12 +50,12 @@ class TriplesReader {
         ended = true;
         continue;
       }
-      if (ended) return lines->error(kFields, "an empty line before this");
+      if (ended) return lines->error(kTripleFields, "an empty line before this");
       if (absl::Status status = read_line(*lines, line, triples); !status.ok()) return status;
     }
     if (!triples.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found the end of the file", *path,
-                                                  lines->line_number() + 1, kFields));
+                                                  lines->line_number() + 1, kTripleFields));
   }
 
  private:
@@ -63,7 +63,7 @@ class TriplesReader {
     const std::size_t first = line.find('\t');
     const std::size_t second = first == std::string_view::npos ? first : line.find('\t', first + 1);
     if (second == std::string_view::npos || line.find('\t', second + 1) != std::string_view::npos) {
-      return lines.error(kFields, line);
+      return lines.error(kTripleFields, line);
     }
     const std::string_view head = line.substr(0, first);
     const std::string_view relation = line.substr(first + 1, second - first - 1);

@@ -346,7 +346,7 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
       ->default_str(fmt::format("{} with --perftest, else 1", kRoundsWithPerftest));
 }
 
-void add_options(CLI::App& command, BenchCommand& options) {
+void add_bench_options(CLI::App& command, BenchCommand& options) {
   options.bench.rounds = 0;  // not given
   add_measurement_options(command, options.bench);
   command
@@ -393,7 +393,7 @@ void add_bench_command(CLI::App& program, Run* run) {
       "bytes, a cache line handed to another core and back, or perftest. Times are those of perftest: a "
       "write is "
       "half a round trip, a read a whole one. docs/benchmarks.md says how to read the tables.");
-  add_options(*command, *options);
+  add_bench_options(*command, *options);
   command->footer(examples({"verbena bench", "verbena bench --operations read,write-notify --sizes 8,65536",
                             "verbena bench --transport verbs --perftest --report bench.html",
                             "verbena bench --listen                       (on the host node2)",

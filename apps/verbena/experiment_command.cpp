@@ -172,7 +172,7 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
   return any_failed ? kExitFailed : kExitOk;
 }
 
-void add_options(CLI::App& command, const Experiment& experiment, ExperimentCommand& options) {
+void add_experiment_options(CLI::App& command, const Experiment& experiment, ExperimentCommand& options) {
   constexpr const char* kInput = "Input";
   constexpr const char* kProcesses = "Processes";
   ExperimentOptions& chosen = options.experiment;
@@ -272,7 +272,7 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
       command.add_subcommand(std::string(experiment->name()),
                              fmt::format("{}\n\n{}", experiment->description(), experiment->method()));
   app->group("Experiments");
-  add_options(*app, *experiment, *options);
+  add_experiment_options(*app, *experiment, *options);
   const std::string name(experiment->name());
   app->footer(examples({fmt::format("verbena experiment {}", name),
                         fmt::format("verbena experiment {} --data FILE --output FOLDER", name)}));

@@ -53,7 +53,7 @@ std::string full_name(const CLI::App* app) {
                                       : full_name(app->get_parent()) + " " + app->get_name();
 }
 
-std::vector<const CLI::App*> commands_of(const CLI::App* app) {
+std::vector<const CLI::App*> subcommands_of(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
@@ -67,7 +67,7 @@ std::string kind_of(const std::vector<const CLI::App*>& commands) {
 /// Options that must be given, by name; the rest as "[OPTION]…".
 std::string synopsis(const CLI::App* app, const std::string& also_required) {
   std::string text = full_name(app);
-  const std::vector<const CLI::App*> commands = commands_of(app);
+  const std::vector<const CLI::App*> commands = subcommands_of(app);
   if (!commands.empty()) {
     text += app->get_parent() == nullptr          ? " COMMAND"
             : kind_of(commands) == "APPLICATIONS" ? " APP"
@@ -133,9 +133,9 @@ std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/
     out += fmt::format("\nDESCRIPTION\n{}", wrap(description.substr(text), kNameIndent));
   }
   std::string commands;
-  for (const CLI::App* command : commands_of(app)) commands += make_subcommand(command);
+  for (const CLI::App* command : subcommands_of(app)) commands += make_subcommand(command);
   if (!commands.empty()) {
-    out += fmt::format("\n{}\n{}", app->get_parent() == nullptr ? "COMMANDS" : kind_of(commands_of(app)),
+    out += fmt::format("\n{}\n{}", app->get_parent() == nullptr ? "COMMANDS" : kind_of(subcommands_of(app)),
                        commands);
   }
   out += options_of(app, *this);

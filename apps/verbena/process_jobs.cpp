@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kStopPatience = std::chrono::seconds(1);  // less than the launcher's
+constexpr auto kJobsPatience = std::chrono::seconds(1);  // less than the launcher's
 
 /// Outlives the threads that are abandoned.
 struct Shared {
@@ -80,7 +80,7 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
     }
     if (must_stop && !stop) {
       stop = true;
-      give_up = Clock::now() + kStopPatience;
+      give_up = Clock::now() + kJobsPatience;
       jobs.wake();
     }
     if (Clock::now() >= give_up) {

@@ -22,7 +22,7 @@ constexpr double kBarStep = 26;
 constexpr double kBarLeft = 90;
 constexpr double kBarRight = 150;  // room for the value's text
 
-std::string number(double value) {
+std::string number_text(double value) {
   return fmt::format("{:.6g}", value);
 }
 
@@ -54,12 +54,12 @@ std::string grid(const std::string& x_label, const std::vector<double>& x_ticks,
   out += "</g>\n<g class=\"axis\">\n";
   for (const double tick : y_ticks) {
     out += fmt::format("<text class=\"end\" x=\"{:g}\" y=\"{:.1f}\">{}</text>\n", kLeft - 8, y(tick) + 4,
-                       number(tick));
+                       number_text(tick));
   }
   for (const double tick : x_ticks) {
     if (tick < x.low || tick > x.high) continue;
     out += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", x(tick),
-                       kHeight - kBottom + 18, number(tick));
+                       kHeight - kBottom + 18, number_text(tick));
   }
   out += fmt::format("<text class=\"label middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
                      (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(x_label));
@@ -174,8 +174,8 @@ std::string to_svg(const LineChart& chart) {
     if (index % every != 0 && index + 1 != points.size()) continue;
     const auto& [at, value] = points[index];
     out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{} {}: {} {}</title></circle>\n",
-                       x(at), y(value), escape_markup(chart.x_label), number(at),
-                       escape_markup(chart.y_label), number(value));
+                       x(at), y(value), escape_markup(chart.x_label), number_text(at),
+                       escape_markup(chart.y_label), number_text(value));
   }
   return out + "</g>\n</svg>\n";
 }
@@ -220,7 +220,7 @@ std::string to_svg(const CurveChart& chart) {
           "<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"><title>{}, {} {}: "
           "{}</title></circle>\n",
           colour, x(at), y(value), escape_markup(chart.series[index].label), escape_markup(chart.x_label),
-          number(at), number(value));
+          number_text(at), number_text(value));
     }
     out += "</g>\n";
   }

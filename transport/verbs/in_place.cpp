@@ -18,7 +18,7 @@ namespace verbena::transport::verbs {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x4543414c504e4956;  // "VINPLACE"
+constexpr std::uint64_t kLabelMagic = 0x4543414c504e4956;  // "VINPLACE"
 
 /// Behind the memory, in a page of its own.
 struct Label {
@@ -51,7 +51,7 @@ absl::StatusOr<Pages> create_in_place(std::size_t bytes) {
   if (!mapping.ok()) return mapping.status();
   const std::span<std::byte> all = mapping->bytes();
   const Label label{
-      .magic = kMagic, .address = reinterpret_cast<std::uintptr_t>(all.data()), .length_bytes = bytes};
+      .magic = kLabelMagic, .address = reinterpret_cast<std::uintptr_t>(all.data()), .length_bytes = bytes};
   std::memcpy(all.data() + pages, &label, sizeof label);
   return Pages{.file = *std::move(file), .mapping = *std::move(mapping), .bytes = all.first(bytes)};
 }
@@ -68,7 +68,7 @@ absl::StatusOr<InPlaceView> InPlaceView::open(std::uint32_t process, std::uint32
   if (!mapping.ok()) return mapping.status();
   Label label{};
   std::memcpy(&label, mapping->bytes().data() + size - page, sizeof label);
-  if (label.magic != kMagic || label.length_bytes > size - page) {
+  if (label.magic != kLabelMagic || label.length_bytes > size - page) {
     return absl::DataLossError(fmt::format("{} is no memory to be changed in place", path));
   }
   return InPlaceView(*std::move(mapping), label.address, label.length_bytes);
