@@ -32,11 +32,33 @@ PlannedRun plan_run(const ExperimentOptions& options, std::string_view applicati
       .arguments = {std::string(application), fmt::format("--servers={}", options.servers),
                     fmt::format("--workers={}", options.workers), fmt::format("--consistency={}", model),
                     "--read-path=cached", fmt::format("--seed={}", options.seed)}};
-  const bool lda = application == "lda";
-  run.arguments.push_back(fmt::format("--data={}", lda ? options.documents : options.ratings));
-  run.arguments.push_back(fmt::format("--slow=worker=all,item={}ns", item_time.count()));
+  add_arguments(run,
+                {fmt::format("--data={}", data_of(options, application)), item_time_argument(item_time)});
   if (!options.network.empty()) run.arguments.push_back(fmt::format("--network={}", options.network));
   return run;
+}
+
+void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments) {
+  run.arguments.insert(run.arguments.end(), arguments.begin(), arguments.end());
+}
+
+const std::string& data_of(const ExperimentOptions& options, std::string_view application) {
+  if (application == "kge") return options.triples;
+  return application == "lda" || application == "word2vec" ? options.documents : options.ratings;
+}
+
+std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual) {
+  return options.iterations > 0 ? options.iterations : usual;
+}
+
+std::string item_time_argument(std::chrono::nanoseconds item_time) {
+  return fmt::format("--slow=worker=all,item={}ns", item_time.count());
+}
+
+std::vector<std::string> factorization_arguments(const ExperimentOptions& options) {
+  constexpr std::uint32_t kBlocksPerWorker = 5;
+  return {fmt::format("--clocks-per-iteration={}", kBlocksPerWorker * options.workers), "--rank=64",
+          "--learning-rate=0.01", "--decay=1"};
 }
 
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models) {
@@ -119,6 +141,14 @@ double share_of_reads(const RunFigures& run, std::size_t lag) {
   const double all = static_cast<double>(
       std::accumulate(run.reads_by_lag.begin(), run.reads_by_lag.end(), std::uint64_t{0}));
   return all > 0 && lag < run.reads_by_lag.size() ? static_cast<double>(run.reads_by_lag[lag]) / all : 0;
+}
+
+Verdict verdict_of(bool held) {
+  return held ? Verdict::kHeld : Verdict::kDidNotHold;
+}
+
+std::string times_text(const std::optional<double>& times) {
+  return times ? fmt::format("{:.2f}×", *times) : "–";
 }
 
 std::string seconds_text(const std::optional<double>& seconds) {

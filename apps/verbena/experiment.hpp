@@ -120,10 +120,20 @@ std::unique_ptr<Experiment> make_allocation_experiment();
 
 // --- what experiments plan with
 
-/// Options that all runs of an experiment share; `item_time` where the options leave it open. Rows are read through the row cache, as over a network: where
-/// they lie, on one host, all models would see the newest.
+/// Options that all runs of an experiment share; `item_time` where the options leave it open. Rows are read through the
+/// row cache, as over a network: where they lie, on one host, all models would see the newest.
 PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model,
                     std::chrono::nanoseconds item_time);
+void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments);
+/// What the application is trained on, of the options.
+const std::string& data_of(const ExperimentOptions& options, std::string_view application);
+/// Those of the options, or else `usual`.
+std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual);
+/// That each item takes every worker so long.
+std::string item_time_argument(std::chrono::nanoseconds item_time);
+/// Matrix factorization where models are compared, with something to compute between two clocks. An iteration is 5
+/// clocks for each worker: where they are no more than 4 apart, no two train an item without having seen each other.
+std::vector<std::string> factorization_arguments(const ExperimentOptions& options);
 /// The options' models, or else `models`.
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models);
 
@@ -158,6 +168,10 @@ std::optional<double> ahead_in_the_end(const RunFigures& run, const RunFigures& 
 std::optional<double> mean_clock_differential(const RunFigures& run);
 double share_of_reads(const RunFigures& run, std::size_t lag);
 
+Verdict verdict_of(bool held);
+
+/// "1.23×", or "–" for nothing.
+std::string times_text(const std::optional<double>& times);
 /// "1.23 s", "never".
 std::string seconds_text(const std::optional<double>& seconds);
 

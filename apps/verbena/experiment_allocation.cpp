@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "apps/verbena/experiment.hpp"
 #include "apps/verbena/format.hpp"
 #include "apps/verbena/svg_chart.hpp"
 
 namespace verbena::apps {
+namespace experiment_allocation {
 namespace {
 
 constexpr std::array<std::uint32_t, 2> kNodes = {2, 4};
@@ -113,13 +113,11 @@ class AllocationExperiment final : public Experiment {
 /// What all runs of a task share.
 std::vector<std::string> common_arguments(const ExperimentOptions& options, const Task& task,
                                           std::int64_t usual_iterations) {
-  const std::map<std::string_view, std::string> data = {
-      {"mf", options.ratings}, {"kge", options.triples}, {kWords, options.documents}};
-  const std::int64_t iterations = options.iterations > 0 ? options.iterations : usual_iterations;
-  std::vector<std::string> arguments = {task.application, fmt::format("--data={}", data.at(task.application)),
-                                        fmt::format("--iterations={}", iterations),
-                                        fmt::format("--evaluate-every={}", iterations),
-                                        fmt::format("--seed={}", options.seed)};
+  const std::int64_t iterations = iterations_of(options, usual_iterations);
+  std::vector<std::string> arguments = {
+      task.application, fmt::format("--data={}", data_of(options, task.application)),
+      fmt::format("--iterations={}", iterations), fmt::format("--evaluate-every={}", iterations),
+      fmt::format("--seed={}", options.seed)};
   arguments.insert(arguments.end(), task.arguments.begin(), task.arguments.end());
   return arguments;
 }
@@ -143,15 +141,11 @@ PlannedRun plan_contender(const ExperimentOptions& options, const Task& task, co
                  .allocation = contender.name,
                  .nodes = nodes,
                  .arguments = common_arguments(options, task, contender.iterations)};
-  for (const std::string& argument : {fmt::format("--servers={}", nodes), fmt::format("--workers={}", nodes),
-                                      fmt::format("--consistency={}", contender.consistency),
-                                      fmt::format("--network={}", options.network)}) {
-    run.arguments.push_back(argument);
-  }
-  if (options.item_time.count() > 0) {
-    run.arguments.push_back(fmt::format("--slow=worker=all,item={}ns", options.item_time.count()));
-  }
-  run.arguments.insert(run.arguments.end(), contender.arguments.begin(), contender.arguments.end());
+  add_arguments(run, {fmt::format("--servers={}", nodes), fmt::format("--workers={}", nodes),
+                      fmt::format("--consistency={}", contender.consistency),
+                      fmt::format("--network={}", options.network)});
+  if (options.item_time.count() > 0) add_arguments(run, {item_time_argument(options.item_time)});
+  add_arguments(run, contender.arguments);
   return run;
 }
 
@@ -216,10 +210,6 @@ std::string time_text(const std::optional<double>& seconds) {
   return *seconds < 1 ? fmt::format("{:.3g} ms", *seconds * 1e3) : fmt::format("{:.2f} s", *seconds);
 }
 
-std::string times_text(const std::optional<double>& times) {
-  return times ? fmt::format("{:.2f}×", *times) : "–";
-}
-
 Finding judge_gain(const Field& field) {
   Finding finding{
       .expectation = fmt::format(
@@ -234,7 +224,7 @@ Finding judge_gain(const Field& field) {
   }
   finding.found = fmt::format("localize {} as fast, intent {}", times_text(localize), times_text(intent));
   const double best = std::max(localize.value_or(0), intent.value_or(0));
-  finding.verdict = best >= kGain ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(best >= kGain);
   return finding;
 }
 
@@ -257,7 +247,7 @@ Finding judge_intent(const Field& field) {
   }
   finding.found = fmt::format("intent {}, {} {}: {:.2f} times", time_text(intent), name, time_text(best),
                               *intent / *best);
-  finding.verdict = *intent <= kIntentLoss * *best ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*intent <= kIntentLoss * *best);
   return finding;
 }
 
@@ -275,7 +265,7 @@ Finding judge_prefetch(const Field& field) {
   }
   finding.found = fmt::format("prefetch {} as fast as classic, localize {} as fast as prefetch",
                               times_text(gain), times_text(rest));
-  finding.verdict = *gain > 1 && *rest > 1 ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*gain > 1 && *rest > 1);
   return finding;
 }
 
@@ -290,7 +280,7 @@ Finding judge_locality(const Field& field) {
     return finding;
   }
   finding.found = format_share(*run->share_local);
-  finding.verdict = *run->share_local >= kMostlyLocal ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*run->share_local >= kMostlyLocal);
   return finding;
 }
 
@@ -307,7 +297,7 @@ Finding judge_plain_loop(const Field& field) {
   }
   finding.found = fmt::format("classic takes {} the plain loop's time, localize {}", times_text(classic),
                               times_text(1 / *localize));
-  finding.verdict = *classic > 1 && *localize > 1 ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*classic > 1 && *localize > 1);
   return finding;
 }
 
@@ -381,9 +371,10 @@ Judgement AllocationExperiment::judge(const std::vector<RunFigures>& runs) const
 }
 
 }  // namespace
+}  // namespace experiment_allocation
 
 std::unique_ptr<Experiment> make_allocation_experiment() {
-  return std::make_unique<AllocationExperiment>();
+  return std::make_unique<experiment_allocation::AllocationExperiment>();
 }
 
 }  // namespace verbena::apps

@@ -10,6 +10,7 @@
 #include "apps/verbena/svg_chart.hpp"
 
 namespace verbena::apps {
+namespace experiment_convergence {
 namespace {
 
 struct Trained {
@@ -25,8 +26,6 @@ const std::vector<Trained>& trained() {
   return kTrained;
 }
 constexpr std::array<std::uint32_t, 3> kLargeStaleness = {4, 16, 64};
-/// Of items: where workers are no more than 4 clocks apart, no two train an item without having seen each other.
-constexpr std::uint32_t kBlocksPerWorker = 5;
 
 constexpr auto kRatingTime = std::chrono::nanoseconds(250);
 constexpr auto kTokenTime = std::chrono::nanoseconds(500);
@@ -61,24 +60,11 @@ class Convergence final : public Experiment {
 PlannedRun plan_one(const ExperimentOptions& options, std::string_view application,
                     const std::string& model) {
   PlannedRun run = plan_run(options, application, model, application == "mf" ? kRatingTime : kTokenTime);
-  const auto add = [&](std::string argument) { run.arguments.push_back(std::move(argument)); };
-  const auto iterations = [&](std::int64_t usual) {
-    add(fmt::format("--iterations={}", options.iterations > 0 ? options.iterations : usual));
-  };
-  if (application == "mf") {
-    iterations(40);
-    add("--evaluate-every=4");
-    add(fmt::format("--clocks-per-iteration={}", kBlocksPerWorker * options.workers));
-    add("--rank=64");
-    add("--learning-rate=0.01");
-    add("--decay=1");
-  } else {
-    iterations(100);
-    add("--evaluate-every=5");
-    add("--topics=50");
-    add("--stop-words=english");
-    add("--top-words=0");
-  }
+  const bool mf = application == "mf";
+  add_arguments(run, {fmt::format("--iterations={}", iterations_of(options, mf ? 40 : 100)),
+                      fmt::format("--evaluate-every={}", mf ? 4 : 5)});
+  add_arguments(run, mf ? factorization_arguments(options)
+                        : std::vector<std::string>{"--topics=50", "--stop-words=english", "--top-words=0"});
   return run;
 }
 
@@ -138,7 +124,7 @@ Finding judge_end(const Compared& runs, const RunFigures& run) {
                               format_objective(by_iteration(run).back().second),
                               format_objective(by_iteration(*runs.bsp).back().second), 100 * std::abs(*ahead),
                               *ahead < 0 ? "behind" : "ahead");
-  finding.verdict = *ahead >= -kSameObjective ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*ahead >= -kSameObjective);
   return finding;
 }
 
@@ -158,7 +144,7 @@ Finding judge_time(const Compared& runs, std::uint32_t staleness) {
                               seconds_text(eager_seconds), seconds_text(lazy_seconds), 100 * kNoiseOfTimes);
   if (!lazy_seconds && !eager_seconds) return finding;
   const bool held = eager_seconds && (!lazy_seconds || *eager_seconds <= (1 + kNoiseOfTimes) * *lazy_seconds);
-  finding.verdict = held ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(held);
   return finding;
 }
 
@@ -191,7 +177,7 @@ Finding judge_robustness(const Compared& runs, std::uint32_t staleness) {
   }
   finding.found =
       fmt::format("of BSP's way: ESSP {:+.2f} %, SSP {:+.2f} %", 100 * *eager_ahead, 100 * *lazy_ahead);
-  finding.verdict = *eager_ahead >= *lazy_ahead - kNoiseOfEnds ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*eager_ahead >= *lazy_ahead - kNoiseOfEnds);
   return finding;
 }
 
@@ -280,9 +266,10 @@ Judgement Convergence::judge(const std::vector<RunFigures>& runs) const {
 }
 
 }  // namespace
+}  // namespace experiment_convergence
 
 std::unique_ptr<Experiment> make_convergence_experiment() {
-  return std::make_unique<Convergence>();
+  return std::make_unique<experiment_convergence::Convergence>();
 }
 
 }  // namespace verbena::apps

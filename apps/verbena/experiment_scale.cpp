@@ -43,7 +43,7 @@ std::string bytes_text(double bytes) {
   return bytes >= 1e6 ? fmt::format("{:.2f} MB", bytes / 1e6) : fmt::format("{:.1f} kB", bytes / 1e3);
 }
 
-std::string text_of(const scale::Costs& costs) {
+std::string costs_text(const scale::Costs& costs) {
   std::string text;
   for (const scale::CostField& field : scale::kCostFields)
     text += fmt::format("{}{} {:g}", text.empty() ? "" : ", ", field.name, costs.*field.value);
@@ -109,7 +109,7 @@ Finding judge_sizes(const Seen& seen, std::string expectation, Tell tell) {
   if (finding.found.empty()) {
     finding.found = kNotMade;
   } else {
-    finding.verdict = held ? Verdict::kHeld : Verdict::kDidNotHold;
+    finding.verdict = verdict_of(held);
   }
   return finding;
 }
@@ -137,7 +137,7 @@ Finding judge_growth(const Seen& seen, const std::string& model, std::uint32_t s
   if (few == nullptr || many == nullptr || few == many) return finding;
   Told told = tell(*few, *many);
   finding.found = std::move(told.text);
-  finding.verdict = told.held ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(told.held);
   return finding;
 }
 
@@ -282,7 +282,8 @@ std::string workers_text(double workers) {
 
 /// Of each model, over the workers.
 template <class Value>
-std::string curves(const Seen& seen, const std::string& label, std::string (*text)(double), Value value) {
+std::string curves_by_workers(const Seen& seen, const std::string& label, std::string (*text)(double),
+                              Value value) {
   LogChart chart{
       .x_label = "workers", .y_label = label, .x_text = workers_text, .y_text = text, .series = {}};
   for (const std::string& model : seen.options.models) {
@@ -312,26 +313,27 @@ ReportChart distribution(const Seen& seen, std::uint32_t workers) {
 std::vector<ReportChart> charts_of(const Seen& seen) {
   std::vector<ReportChart> charts;
   charts.push_back({"Clocks a second",
-                    curves(
+                    curves_by_workers(
                         seen, "clocks a second", [](double value) { return fmt::format("{:.4g}", value); },
                         [&](const ScaleRun& run) { return seen.clocks_a_second(run); }),
                     "Of each worker: even is ideal."});
-  charts.push_back(
-      {"Share of time waited",
-       curves(seen, "waited", format_share, [](const ScaleRun& run) { return run.figures.waited; }),
-       "Of all workers."});
-  charts.push_back(
-      {"A server's processor",
-       curves(seen, "busy", format_share, [](const ScaleRun& run) { return run.figures.server.processor; }),
-       "The busiest server's."});
+  charts.push_back({"Share of time waited",
+                    curves_by_workers(seen, "waited", format_share,
+                                      [](const ScaleRun& run) { return run.figures.waited; }),
+                    "Of all workers."});
+  charts.push_back({"A server's processor",
+                    curves_by_workers(seen, "busy", format_share,
+                                      [](const ScaleRun& run) { return run.figures.server.processor; }),
+                    "The busiest server's."});
   charts.push_back({"A server's card",
-                    curves(seen, "busy", format_share,
-                           [](const ScaleRun& run) {
-                             return std::max(run.figures.server.card_in, run.figures.server.card_out);
-                           }),
+                    curves_by_workers(seen, "busy", format_share,
+                                      [](const ScaleRun& run) {
+                                        return std::max(run.figures.server.card_in,
+                                                        run.figures.server.card_out);
+                                      }),
                     "The busiest server's, in its busier direction."});
   charts.push_back({"Age of what is read",
-                    curves(
+                    curves_by_workers(
                         seen, "clocks", [](double value) { return fmt::format("{:.4g}", value); },
                         [](const ScaleRun& run) { return -mean_differential(run.figures); }),
                     "The mean clock differential without its sign: 1 is the freshest there is."});
@@ -439,7 +441,7 @@ ReportSubject scale_subject(const ScaleOptions& options) {
                               : fmt::format("{} a server", options.workers_per_server),
           cell.rows, cell.width, cell.examples, cell.clocks, cell.warm_up_clocks, format_share(cell.spread),
           cell.straggler > 1 ? fmt::format(", worker 1 {:g} times slower", cell.straggler) : "",
-          options.network, cell.seed, text_of(cell.costs))};
+          options.network, cell.seed, costs_text(cell.costs))};
 }
 
 std::vector<ReportedRun> reported_runs(const ScaleOptions& options, const std::vector<ScaleRun>& runs) {

@@ -9,10 +9,11 @@
 #include "apps/verbena/svg_chart.hpp"
 
 namespace verbena::apps {
+namespace experiment_staleness {
 namespace {
 
 constexpr std::array<std::uint32_t, 4> kStaleness = {1, 2, 4, 8};
-constexpr std::int64_t kStalenessIterations = 50;
+constexpr std::int64_t kIterations = 50;
 constexpr auto kRatingTime = std::chrono::microseconds(1);  // of a rating
 
 std::string model(std::string_view name, std::uint32_t staleness) {
@@ -38,19 +39,16 @@ class Staleness final : public Experiment {
 };
 
 std::vector<PlannedRun> Staleness::plan(const ExperimentOptions& options) const {
-  const std::int64_t iterations = options.iterations > 0 ? options.iterations : kStalenessIterations;
+  const std::int64_t iterations = iterations_of(options, kIterations);
   std::vector<PlannedRun> runs;
   for (const std::uint32_t staleness : kStaleness) {
     for (const std::string_view name : {"ssp", "essp"}) {
       PlannedRun run = plan_run(options, "mf", model(name, staleness), kRatingTime);
       // All train the same items at a time, the popular ones many times a clock: that needs tiny steps.
       // Evaluated once, for evaluating is reading. Long rows are read in several lots all over a clock.
-      for (const std::string& argument :
-           {fmt::format("--iterations={}", iterations), fmt::format("--evaluate-every={}", iterations),
-            std::string("--clocks-per-iteration=1"), std::string("--rank=256"),
-            std::string("--learning-rate=0.00002"), std::string("--decay=1")}) {
-        run.arguments.push_back(argument);
-      }
+      add_arguments(
+          run, {fmt::format("--iterations={}", iterations), fmt::format("--evaluate-every={}", iterations),
+                "--clocks-per-iteration=1", "--rank=256", "--learning-rate=0.00002", "--decay=1"});
       runs.push_back(std::move(run));
     }
   }
@@ -73,7 +71,7 @@ Finding judge_mean(std::uint32_t staleness, const RunFigures* ssp, const RunFigu
     return finding;
   }
   finding.found = fmt::format("ESSP {:.3f}, SSP {:.3f}", *eager, *lazy);
-  finding.verdict = *eager > *lazy ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(*eager > *lazy);
   return finding;
 }
 
@@ -89,7 +87,7 @@ Finding judge_fresh_end(std::uint32_t staleness, const RunFigures* ssp, const Ru
   const double lazy = share_of_reads(*ssp, 0);
   const double eager = share_of_reads(*essp, 0);
   finding.found = fmt::format("at −1: ESSP {}, SSP {}", format_share(eager), format_share(lazy));
-  finding.verdict = eager > 0.5 && eager > lazy ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(eager > 0.5 && eager > lazy);
   return finding;
 }
 
@@ -110,7 +108,7 @@ Finding judge_growth(const std::vector<RunFigures>& runs) {
   }
   finding.found = fmt::format("SSP from {:.3f} to {:.3f}, ESSP to {:.3f}", *first, *lazy, *eager);
   const bool held = *lazy < *first && -1 - *eager < (-1 - *lazy) / 2;
-  finding.verdict = held ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.verdict = verdict_of(held);
   return finding;
 }
 
@@ -165,9 +163,10 @@ Judgement Staleness::judge(const std::vector<RunFigures>& runs) const {
 }
 
 }  // namespace
+}  // namespace experiment_staleness
 
 std::unique_ptr<Experiment> make_staleness_experiment() {
-  return std::make_unique<Staleness>();
+  return std::make_unique<experiment_staleness::Staleness>();
 }
 
 }  // namespace verbena::apps

@@ -9,6 +9,7 @@
 #include "apps/verbena/svg_chart.hpp"
 
 namespace verbena::apps {
+namespace experiment_stragglers {
 namespace {
 
 /// The measure of all others comes first.
@@ -16,8 +17,6 @@ constexpr std::array kModels = {"bsp", "a-bsp", "ssp:4", "essp:4"};
 constexpr std::array<double, 4> kSlower = {1, 2, 3, 4};
 constexpr std::int64_t kIterations = 24;
 constexpr std::uint32_t kSlowWorker = 1;
-/// So that with s = 4 no two workers train an item without having seen each other.
-constexpr std::uint32_t kBlocksPerWorker = 5;
 /// Each worker stands still now and then, instead of one that is always slow.
 constexpr double kPauses = 0;
 constexpr const char* kPause = "worker=all,pause=20ms,every=20";
@@ -27,7 +26,7 @@ constexpr const char* kManagedModel = "essp:4";
 constexpr double kBudgetMbPerS = 50;
 
 /// Of a rating. Moving rows, which takes what it takes, is little beside it.
-constexpr auto kStragglersItemTime = std::chrono::microseconds(1);
+constexpr auto kRatingTime = std::chrono::microseconds(1);
 
 constexpr double kGoal = 0.9;  // of the way of BSP without a straggler
 constexpr double kABspGain = 2;
@@ -73,28 +72,23 @@ std::string text_of(const Contender& contender) {
 
 PlannedRun plan_one(const ExperimentOptions& options, const Contender& contender, double slower) {
   const std::string& model = contender.model;
-  PlannedRun run = plan_run(options, "mf", model, kStragglersItemTime);
+  PlannedRun run = plan_run(options, "mf", model, kRatingTime);
   run.straggler = slower;
   run.budget_mb_per_s = contender.budget_mb_per_s;
-  const auto add = [&](std::string argument) { run.arguments.push_back(std::move(argument)); };
   if (run.budget_mb_per_s > 0) {
     run.label = fmt::format("mf {}", text_of(contender));
-    add(fmt::format("--budget={:g}", run.budget_mb_per_s));
+    add_arguments(run, {fmt::format("--budget={:g}", run.budget_mb_per_s)});
   }
   // One that ends early has fewer examples, so that it takes more of them to the goal.
   const std::int64_t usual = model.starts_with("a-bsp") ? 2 * kIterations : kIterations;
-  add(fmt::format("--iterations={}", options.iterations > 0 ? options.iterations : usual));
-  add(fmt::format("--clocks-per-iteration={}", kBlocksPerWorker * options.workers));
-  add("--rank=64");  // something to compute between two clocks
-  add("--learning-rate=0.01");
-  add("--decay=1");
+  add_arguments(run, {fmt::format("--iterations={}", iterations_of(options, usual))});
+  add_arguments(run, factorization_arguments(options));
   if (slower == kPauses) {
     run.label += " with pauses";
-    add(fmt::format("--slow={}", kPause));
-    add("--evaluate-every=4");
+    add_arguments(run, {fmt::format("--slow={}", kPause), "--evaluate-every=4"});
   } else if (slower > 1) {
     run.label += fmt::format(", {:g}× slower", slower);
-    add(fmt::format("--slow=worker={},factor={:g}", kSlowWorker, slower));
+    add_arguments(run, {fmt::format("--slow=worker={},factor={:g}", kSlowWorker, slower)});
   }
   return run;
 }
@@ -143,18 +137,14 @@ Times times_of(const std::vector<RunFigures>& runs) {
   return times;
 }
 
-std::string gain_text(const std::optional<double>& gain) {
-  return gain ? fmt::format("{:.2f}×", *gain) : "–";
-}
-
 /// Whether `gain` is at least `least`, and at most `most`.
 void judge_gain(Finding& finding, const std::optional<double>& gain, double least, double most) {
   if (!gain) {
     finding.found = "there is no such run, or it failed, or it did not reach the goal";
     return;
   }
-  finding.found = gain_text(gain);
-  finding.verdict = *gain >= least && *gain <= most ? Verdict::kHeld : Verdict::kDidNotHold;
+  finding.found = times_text(gain);
+  finding.verdict = verdict_of(*gain >= least && *gain <= most);
 }
 
 std::vector<Finding> findings_of(const Times& times) {
@@ -230,7 +220,7 @@ ReportTable table_of(const Times& times) {
     const bool lasting = planned.straggler > 1 && run.share_waited_by_worker.size() > kSlowWorker;
     table.rows.push_back({slowness_text(planned.straggler), text_of(contender),
                           seconds_text(times.of(contender, planned.straggler)),
-                          gain_text(times.gain(contender, planned.straggler)),
+                          times_text(times.gain(contender, planned.straggler)),
                           format_seconds(run.training_seconds), format_share(run.share_waited),
                           lasting ? format_share(run.share_waited_by_worker[kSlowWorker]) : "–",
                           format_count(items / iterations)});
@@ -274,9 +264,10 @@ Judgement Stragglers::judge(const std::vector<RunFigures>& runs) const {
 }
 
 }  // namespace
+}  // namespace experiment_stragglers
 
 std::unique_ptr<Experiment> make_stragglers_experiment() {
-  return std::make_unique<Stragglers>();
+  return std::make_unique<experiment_stragglers::Stragglers>();
 }
 
 }  // namespace verbena::apps
