@@ -50,7 +50,7 @@ function(verbena_library name)
 endfunction()
 
 # What is parsed is headers, mostly: sources that are compiled together share them. Few enough at a time for both cores
-# to have work.
+# to have work. Any two of a target can come together, so none declares for itself what another does (repository_test).
 function(join_sources target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${VERBENA_BUILD_FROM_NOTHING} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()

@@ -11,6 +11,9 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <utility>
+
+#include "tests/repository/declarations.hpp"
 
 namespace verbena::repository {
 namespace {
@@ -139,6 +142,48 @@ void for_each_command(const File& file, const std::function<void(std::size_t, co
   });
 }
 
+bool is_build_file(const std::string& path) {
+  return path.ends_with("CMakeLists.txt");
+}
+
+/// "" at the root, else with a slash at its end.
+std::string folder_of(const std::string& path) {
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+/// CMake's, each with its arguments without their quotes.
+std::vector<std::vector<std::string>> build_commands(const std::string& text) {
+  static const std::regex kComment(R"re(#[^\n]*)re");
+  static const std::regex kCommand(R"re((\w+)\s*\(([^()]*)\))re");
+  static const std::regex kArgument(R"re([^\s"]+)re");
+  const std::string code = std::regex_replace(text, kComment, "");
+  std::vector<std::vector<std::string>> commands;
+  for (std::sregex_iterator match(code.begin(), code.end(), kCommand), end; match != end; ++match) {
+    std::vector<std::string>& command = commands.emplace_back(1, match->str(1));
+    const std::string arguments = match->str(2);
+    for (std::sregex_iterator argument(arguments.begin(), arguments.end(), kArgument); argument != end;
+         ++argument) {
+      command.push_back(argument->str());
+    }
+  }
+  return commands;
+}
+
+/// `name`: a source in `folder`, or "*.cpp" behind a folder for all that are right there.
+std::vector<std::string> sources_named(const std::vector<File>& tree, const std::string& folder,
+                                       std::string name) {
+  static constexpr std::string_view kHere = "${CMAKE_CURRENT_SOURCE_DIR}/";
+  if (name.starts_with(kHere)) name.erase(0, kHere.size());
+  const std::string path = folder + name;
+  std::vector<std::string> sources;
+  for (const File& file : tree) {
+    const bool is_any =
+        path.ends_with("/*.cpp") && folder_of(file.path) == folder_of(path) && file.path.ends_with(".cpp");
+    if (is_any || file.path == path) sources.push_back(file.path);
+  }
+  return sources;
+}
+
 }  // namespace
 
 std::vector<File> read_tree(const fs::path& root) {
@@ -248,6 +293,54 @@ Violations duplicate_classes(const std::vector<File>& tree) {
       if (!is_new)
         violations.push_back(fmt::format("{}: {} is defined at {}, too", place, name, first->second));
     });
+  }
+  return violations;
+}
+
+std::map<std::string, std::vector<std::string>> joined_targets(const std::vector<File>& tree) {
+  std::map<std::string, std::vector<std::string>> targets;
+  for (const File& file : tree) {
+    if (!is_build_file(file.path)) continue;
+    std::map<std::string, std::vector<std::string>> lists;  // by variable, and by target
+    for (const std::vector<std::string>& command : build_commands(file.text)) {
+      if (command.size() < 3) {
+        if (command.size() == 2 && command[0] == "join_sources") targets[command[1]] = lists[command[1]];
+        continue;
+      }
+      const bool is_glob = command[0] == "file" && command[1] == "GLOB";
+      const std::string& name = command[is_glob ? 2 : 1];
+      std::vector<std::string>& sources = lists[is_glob ? "${" + name + "}" : name];
+      for (const std::string& argument : command) {
+        if (const auto list = lists.find(argument); list != lists.end() && argument != name) {
+          sources.insert(sources.end(), list->second.begin(), list->second.end());
+        } else if (argument.ends_with(".cpp")) {
+          const std::vector<std::string> found = sources_named(tree, folder_of(file.path), argument);
+          sources.insert(sources.end(), found.begin(), found.end());
+        }
+      }
+      if (command[0] == "verbena_library") targets[name] = sources;
+    }
+  }
+  return targets;
+}
+
+Violations clashes_in_joined_targets(const std::vector<File>& tree) {
+  std::map<std::string, const File*> files;
+  for (const File& file : tree) files.emplace(file.path, &file);
+  Violations violations;
+  for (const auto& [target, sources] : joined_targets(tree)) {
+    std::map<std::string, std::pair<const File*, Declaration>> first;
+    for (const std::string& path : sources) {
+      const File* const file = files.at(path);
+      for (const Declaration& declaration : own_declarations(file->text)) {
+        const auto& [other, declared] = first.try_emplace(declaration.name, file, declaration).first->second;
+        const bool same_alias = !declaration.alias.empty() && declaration.alias == declared.alias;
+        if (other == file || same_alias) continue;
+        violations.push_back(
+            fmt::format("{}:{}: {} is declared at {}:{}, too, and the two can be joined in {}", path,
+                        declaration.line, declaration.name, other->path, declared.line, target));
+      }
+    }
   }
   return violations;
 }

@@ -41,6 +41,12 @@ TEST(RepositoryTest, HasHeadersThatStandAlone) {
 TEST(RepositoryTest, HasNoTwoClassesOfOneName) {
   EXPECT_THAT(duplicate_classes(this_repository()), IsEmpty());
 }
+TEST(RepositoryTest, HasNoClashesInJoinedSources) {
+  const auto targets = joined_targets(this_repository());
+  EXPECT_THAT(targets, SizeIs(testing::Ge(20U)));
+  for (const auto& [target, sources] : targets) EXPECT_THAT(sources, testing::Not(IsEmpty())) << target;
+  EXPECT_THAT(clashes_in_joined_targets(this_repository()), IsEmpty());
+}
 TEST(RepositoryTest, NamesNoMachine) {
   EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
 }
@@ -128,6 +134,47 @@ TEST(DuplicateClassesTest, AreFound) {
                                  {.path = "b.hpp", .text = "namespace a::c {\nclass Reader {\n"},
                                  {.path = "c.hpp", .text = "namespace a::b {\nclass Reader;\n"}}),
               IsEmpty());
+}
+
+std::vector<File> joined(const std::string& build_file, const std::string& a, const std::string& b) {
+  return {{.path = "x/CMakeLists.txt", .text = build_file},
+          {.path = "x/a.cpp", .text = a},
+          {.path = "x/b.cpp", .text = b},
+          {.path = "x/y/c.cpp", .text = ""},
+          {.path = "z/b.cpp", .text = a}};
+}
+
+TEST(JoinedTargetsTest, AreThoseOfTheBuildFiles) {
+  const auto targets = [](const std::string& build_file) {
+    return joined_targets(joined(build_file, "", ""));
+  };
+  const auto is = [](const std::string& name, const std::vector<std::string>& sources) {
+    return ElementsAre(testing::Pair(name, sources));
+  };
+  EXPECT_THAT(targets("verbena_library(t\n  SOURCES a.cpp b.cpp y/c.cpp  # not d.cpp\n  DEPENDS e)"),
+              is("t", {"x/a.cpp", "x/b.cpp", "x/y/c.cpp"}));
+  EXPECT_THAT(targets("file(GLOB s CONFIGURE_DEPENDS \"${CMAKE_CURRENT_SOURCE_DIR}/*.cpp\"\n"
+                      "\"${CMAKE_CURRENT_SOURCE_DIR}/y/*.cpp\")\nverbena_library(t SOURCES ${s})"),
+              is("t", {"x/a.cpp", "x/b.cpp", "x/y/c.cpp"}));
+  EXPECT_THAT(targets("add_executable(t a.cpp b.cpp)\nadd_executable(u b.cpp)\njoin_sources(t)"),
+              is("t", {"x/a.cpp", "x/b.cpp"}));
+}
+
+TEST(JoinedTargetsTest, ClashesAreFound) {
+  const std::string mine = "namespace a {\nnamespace {\nint count(int i) { return i; }\n}\n}\n";
+  const std::string overload = "namespace a {\nnamespace {\nint count(double d) { return 0; }\n}\n}\n";
+  const std::string other =
+      "namespace a {\nnamespace b {\nnamespace {\nint count(int i) { return i; }\n}\n}\n}\n";
+  const std::string library = "verbena_library(t SOURCES a.cpp b.cpp)";
+  for (const std::string& second : {mine, overload}) {
+    EXPECT_THAT(
+        clashes_in_joined_targets(joined(library, mine, second)),
+        ElementsAre("x/b.cpp:3: a::count is declared at x/a.cpp:3, too, and the two can be joined in t"));
+  }
+  EXPECT_THAT(clashes_in_joined_targets(joined(library, mine, other)), IsEmpty());
+  EXPECT_THAT(clashes_in_joined_targets(joined("add_executable(t a.cpp b.cpp)", mine, mine)), IsEmpty());
+  const std::string alias = "namespace a {\nnamespace fs = std::filesystem;\nusing std::string;\n}\n";
+  EXPECT_THAT(clashes_in_joined_targets(joined(library, alias, alias)), IsEmpty());
 }
 
 TEST(MachinePathsTest, AreFound) {
