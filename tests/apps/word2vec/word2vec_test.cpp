@@ -6,11 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "apps/data/corpus.hpp"
+#include "apps/word2vec/merging.hpp"
+#include "apps/word2vec/trainer.hpp"
 #include "apps/word2vec/vectors.hpp"
 #include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
@@ -224,6 +228,99 @@ TEST_F(Word2VecTest, WorkersUnderBspGiveTheSameFileTwice) {
     // Rows that come later than they are asked for.
     EXPECT_TRUE(train(Bsp{}, workers, "c", ReadPath::kCached) ==
                 train(Bsp{}, workers, "d", ReadPath::kCached));
+  }
+}
+
+/// Rows of an array, of whose training in a clock only a part is kept: what workers make of it that train nothing beside it.
+class PartlyPushedRows final : public RowStore {
+ public:
+  PartlyPushedRows(std::span<const RowSource> first, word2vec::PushedShares shares)
+      : first_(first), shares_{std::move(shares.inputs), std::move(shares.outputs)}, rows_(first) {
+    for (std::size_t table = 0; table < first_.size(); ++table) seen_.push_back(all(table));
+  }
+  [[nodiscard]] std::size_t lookahead() const override { return 1; }
+  void request(std::span<const NeededRows> needed) override { rows_.request(needed); }
+  absl::StatusOr<std::span<const RowPointers>> open() override { return rows_.open(); }
+  absl::Status close(std::uint64_t items) override { return rows_.close(items); }
+  absl::Status clock() override {
+    const auto rows = rows_.open();
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    for (std::size_t table = 0; table < first_.size(); ++table) {
+      const std::size_t width = first_[table].width;
+      for (std::size_t n = 0; n < seen_[table].size(); ++n) {
+        float& seen = seen_[table][n];
+        float& trained = (*rows)[table][n / width][n % width];
+        seen = trained = seen + shares_[table][n / width] * (trained - seen);
+      }
+    }
+    return rows_.close(0);
+  }
+  absl::Status barrier() override { return absl::OkStatus(); }
+  absl::Status read(std::size_t table, std::size_t numbers, float* to) override {
+    return rows_.read(table, numbers, to);
+  }
+  [[nodiscard]] std::vector<float> all(std::size_t table) {
+    std::vector<float> values(first_[table].rows * first_[table].width);
+    EXPECT_TRUE(rows_.read(table, first_[table].width, values.data()).ok());
+    return values;
+  }
+
+ private:
+  std::span<const RowSource> first_;
+  std::array<std::vector<float>, 2> shares_;
+  LocalRows rows_;
+  std::vector<std::vector<float>> seen_;
+};
+
+/// Of two workers the one trains a text, and the other has none: so it is known what becomes of what was pushed.
+TEST_F(Word2VecTest, PushesOfEachTableTheShareThatIsItsOwn) {
+  constexpr std::size_t kDimension = 10;
+  std::string text;
+  std::mt19937_64 random(1);
+  for (int n = 0; n < 600; ++n) text += fmt::format("w{} ", std::min(random() % 12, random() % 12));
+  verbena::testing::write_file(path("one"), text + "\n");
+  // More than one clock, for only then can what was pushed of the outputs be seen in the vectors.
+  const std::vector<std::string> arguments = {
+      "--data",     path("one"), "--iterations", "3", "--batch",      "1000", "--clocks-per-iteration", "1",
+      "--held-out", "0",         "--min-count",  "1", "--neighbours", ""};
+  train(Bsp{}, 2, "model", ReadPath::kAuto, arguments);
+  EXPECT_EQ(recorders_[0].reports.back().items, 600) << "all of it is the first worker's";
+  const absl::StatusOr<word2vec::Vectors> found = word2vec::load(path("model"));
+  ASSERT_TRUE(found.ok()) << found.status();
+
+  absl::StatusOr<Corpus> corpus = read_corpus({.path = path("one"), .needs_order = true});
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  ASSERT_EQ(corpus->vocabulary, found->words());
+  const std::size_t words = corpus->counts.size();
+  const word2vec::Subsampling subsampling(corpus->counts, 0);
+  const word2vec::NoiseDistribution noise(corpus->counts);
+  word2vec::TrainingOptions options;
+  options.iterations = 3;
+  options.batch = 1000;
+  options.clocks_per_iteration = 1;
+  const word2vec::PushedShares shares =
+      pushed_shares(corpus->counts, subsampling, noise,
+                    {.workers = 2, .clocks_per_iteration = 1, .learning_rate = options.learning_rate});
+  EXPECT_GT(shares.inputs[0], shares.outputs[0] + 0.1) << "or nobody could tell them apart";
+  const auto inputs = [&](std::size_t id, std::span<float> row) {
+    for (std::size_t k = 0; k < kDimension; ++k)
+      row[k] = static_cast<float>(random_number(options.seed, id, k) / (2 * static_cast<double>(kDimension)));
+  };
+  const auto outputs = [](std::size_t /*id*/, std::span<float> /*row*/) {};
+  const std::array<RowSource, 2> first = {
+      RowSource{.rows = words, .width = padded(kDimension), .make = inputs},
+      RowSource{.rows = words, .width = padded(kDimension), .make = outputs}};
+  PartlyPushedRows rows(first, shares);
+  word2vec::TrainingData data{.chances = std::vector<float>(words), .dimension = kDimension};
+  data.text = word2vec::split(*corpus, 0, options.seed).train;
+  const word2vec::WindowMaker windows(subsampling, noise, {});
+  Recorder recorder;
+  word2vec::Trainer trainer(options, data, windows, rows, 1);
+  ASSERT_TRUE(trainer.run(recorder, recorder.stop).ok());
+  const std::vector<float> expected = rows.all(word2vec::kInputTable);
+  for (std::size_t id = 0; id < words; ++id) {
+    for (std::size_t k = 0; k < kDimension; ++k)
+      EXPECT_NEAR(found->row(id)[k], expected[id * padded(kDimension) + k], 1e-5) << found->words()[id];
   }
 }
 
