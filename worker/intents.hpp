@@ -12,9 +12,9 @@
 #include <map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
+#include "worker/key_map.hpp"
 
 namespace verbena::worker {
 
@@ -46,6 +46,8 @@ class Intents {
   using Clock = consistency::Clock;
   using Keys = std::vector<protocol::Key>;
 
+  /// For keys below `rows`, before anything else; throws std::bad_alloc.
+  void allocate(std::uint64_t rows) { until_.allocate(rows); }
   /// This worker uses `keys` in its clocks from … to − 1.
   void add(Keys keys, Clock from, Clock to);
   [[nodiscard]] bool empty() const { return waiting_.empty() && begun_.empty() && until_.empty(); }
@@ -64,10 +66,10 @@ class Intents {
     Keys keys;
     Clock to = 0;
   };
-  std::multimap<Clock, Intent> waiting_;             ///< by `from`
-  std::multimap<Clock, Keys> begun_;                 ///< by `from`, until it is used
-  absl::flat_hash_map<protocol::Key, Clock> until_;  ///< of those that have begun: the last `to`
-  std::map<Clock, Keys> ends_;                       ///< by `to`; longer intents may have come since
+  std::multimap<Clock, Intent> waiting_;  ///< by `from`
+  std::multimap<Clock, Keys> begun_;      ///< by `from`, until it is used
+  KeyMap<Clock> until_;                   ///< of those that have begun: the last `to`
+  std::map<Clock, Keys> ends_;            ///< by `to`; longer intents may have come since
 };
 
 }  // namespace verbena::worker

@@ -84,7 +84,7 @@ void MovingRows::act_on_intents() {
   std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || intended_.contains(key); });
   for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
     // Not given up yet: nothing has happened.
-    if (ending_.erase(key) == 0 && !intended_.contains(key)) fresh.push_back(key);
+    if (!ending_.erase(key) && !intended_.contains(key)) fresh.push_back(key);
   }
   begin_intents(fresh);
 }
@@ -135,7 +135,7 @@ void MovingRows::on_alone(Key key) {
 
 void MovingRows::end_intents() {
   for (const Key key : intents_.take_ended(session_.current_clock())) {
-    if (ending_.insert(key).second) ending_order_.push_back(key);
+    if (ending_.insert(key)) ending_order_.push_back(key);
   }
   give_up_rows();
 }

@@ -63,9 +63,14 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
   if (marks_ == nullptr) {
     try {
       marks_ = make_zeroed_array<std::uint64_t>(options_.rows / 64 + 1);
+      locations_.allocate(options_.rows);
+      moving_.allocate(options_.rows);
+      intended_.allocate(options_.rows);
+      ending_.allocate(options_.rows);
+      intents_.allocate(options_.rows);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError(
-          fmt::format("table \"{}\": no memory for {} bits", options_.name, options_.rows));
+          fmt::format("table \"{}\": no memory to know where {} rows are", options_.name, options_.rows));
     }
   }
   Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}, .done = {}};
@@ -90,6 +95,13 @@ void MovingRows::ask_where(Key key) {
   nodes_[home(key)].to_locate.push_back({.key = key});
   ++session_.counters().locations_asked;
   if (++chased_[key] > kMostVainAttempts) fetch(key);
+}
+
+bool MovingRows::is_coming(Key key) const {
+  const auto mover = moving_.find(key);
+  if (mover == moving_.end()) return false;
+  const Phase phase = mover->second.operation->moves[mover->second.index].phase;
+  return phase == Phase::kTaking || phase == Phase::kTaken || phase == Phase::kCopying;
 }
 
 void MovingRows::reached(Key key) {
@@ -272,6 +284,10 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     const Node& node = nodes_[at.node];
     if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
       is_read(operation, index, counters.rows_pulled_remotely);
+      continue;
+    }
+    if (is_coming(key)) {
+      left.push_back(index);
       continue;
     }
     if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key);

@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "protocol/messages.hpp"
 #include "worker/intents.hpp"
+#include "worker/key_map.hpp"
 #include "worker/replicas.hpp"
 #include "worker/table_core.hpp"
 #include "worker/zeroed_array.hpp"
@@ -191,6 +192,8 @@ class MovingRows {
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be.
   void ask_where(protocol::Key key);
+  /// It has been given to this worker, and will be here before anybody can be told where it is.
+  [[nodiscard]] bool is_coming(protocol::Key key) const;
   /// The row was where it was believed to be.
   void reached(protocol::Key key);
   void fetch(protocol::Key key);
@@ -241,14 +244,14 @@ class MovingRows {
   std::vector<Node> nodes_;   ///< by server
   std::byte* own_ = nullptr;  ///< this node's slots, where this worker can map them
   /// What this worker has heard of rows that were not, or not always, where they were at first: at most all.
-  absl::flat_hash_map<protocol::Key, Location> locations_;
+  KeyMap<Location> locations_;
   absl::flat_hash_set<protocol::Key> locating_;  ///< asked, or about to be
   /// Rows that this session moves: by which operation, and where in its list.
   struct Mover {
     MovingOperation* operation = nullptr;
     std::size_t index = 0;
   };
-  absl::flat_hash_map<protocol::Key, Mover> moving_;
+  KeyMap<Mover> moving_;
   /// How often in a row each row was not where it was believed to be; and those of which that was too often.
   absl::flat_hash_map<protocol::Key, std::uint32_t> chased_;
   absl::flat_hash_set<protocol::Key> fetched_;
@@ -275,12 +278,12 @@ class MovingRows {
   LeadTime lead_;
   transport::TimePoint clock_began_{};
   enum class Intended : std::uint8_t { kAsking, kHere, kShared };
-  absl::flat_hash_map<protocol::Key, Intended> intended_;  ///< what homes know of, and their answers
-  std::vector<protocol::Key> to_intend_;                   ///< at the next clock: they are being localized
-  std::vector<protocol::Key> alone_;                       ///< to be asked for once more
+  KeyMap<Intended> intended_;             ///< what homes know of, and their answers
+  std::vector<protocol::Key> to_intend_;  ///< at the next clock: they are being localized
+  std::vector<protocol::Key> alone_;      ///< to be asked for once more
   /// Whose intents are over, and that cannot be given up yet; in the order of coming, and those that still are.
   std::vector<protocol::Key> ending_order_;
-  absl::flat_hash_set<protocol::Key> ending_;
+  KeySet ending_;
   std::vector<protocol::Key> to_refresh_;
   std::vector<protocol::Key> arrived_;  ///< with a replica that is needed no more
   bool is_leaving_ = false;

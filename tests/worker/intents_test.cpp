@@ -11,6 +11,7 @@ using ::testing::IsEmpty;
 
 TEST(IntentsTest, AKeyBeginsInTimeAndEndsWithItsLastIntent) {
   Intents intents;
+  intents.allocate(100);
   intents.add({1, 2}, 10, 12);
   intents.add({2, 3}, 11, 20);
   EXPECT_THAT(intents.take_begun(0, 9), IsEmpty());
@@ -27,6 +28,7 @@ TEST(IntentsTest, AKeyBeginsInTimeAndEndsWithItsLastIntent) {
 
 TEST(IntentsTest, AShorterIntentEndsNothing) {
   Intents intents;
+  intents.allocate(100);
   intents.add({7}, 0, 10);
   intents.add({7}, 1, 3);
   EXPECT_THAT(intents.take_begun(0, 5), ElementsAre(7));
@@ -36,6 +38,7 @@ TEST(IntentsTest, AShorterIntentEndsNothing) {
 
 TEST(IntentsTest, WhatIsOverNeverBegins) {
   Intents intents;
+  intents.allocate(100);
   intents.add({1}, 3, 5);
   intents.add({2}, 5, 5);
   EXPECT_THAT(intents.take_begun(5, 6), IsEmpty());
@@ -44,6 +47,7 @@ TEST(IntentsTest, WhatIsOverNeverBegins) {
 
 TEST(IntentsTest, AKeyBeginsAnew) {
   Intents intents;
+  intents.allocate(100);
   intents.add({1}, 1, 2);
   intents.add({1}, 8, 9);
   EXPECT_THAT(intents.take_begun(0, 3), ElementsAre(1));
@@ -55,6 +59,7 @@ TEST(IntentsTest, AKeyBeginsAnew) {
 
 TEST(IntentsTest, WhatIsUsedNextIsToldOnce) {
   Intents intents;
+  intents.allocate(100);
   intents.add({1}, 4, 9);
   intents.add({2}, 5, 9);
   static_cast<void>(intents.take_begun(0, 10));

@@ -1,0 +1,83 @@
+// What a worker knows of some keys of a table, in arrays by key: a look-up is a bit and an index, without a hash. For what
+// is asked of each row that is used; memory is needed for the pages of keys that were ever in it, and for no others.
+//
+// As absl::flat_hash_map and flat_hash_set, as far as they go here. Thread safety: none; one owner.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "protocol/partition.hpp"
+#include "worker/zeroed_array.hpp"
+
+namespace verbena::worker {
+
+class KeySet {
+ public:
+  /// For keys below `rows`; throws std::bad_alloc.
+  void allocate(std::uint64_t rows) { bits_ = make_zeroed_array<std::uint64_t>(rows / kBits + 1); }
+
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] bool contains(protocol::Key key) const {
+    return (bits_[key / kBits] >> (key % kBits) & 1) != 0;
+  }
+  /// False if it was there.
+  bool insert(protocol::Key key) {
+    if (contains(key)) return false;
+    bits_[key / kBits] |= std::uint64_t{1} << (key % kBits);
+    ++size_;
+    return true;
+  }
+  /// False if it was not there.
+  bool erase(protocol::Key key) {
+    if (!contains(key)) return false;
+    bits_[key / kBits] &= ~(std::uint64_t{1} << (key % kBits));
+    --size_;
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t kBits = 64;
+  ZeroedArray<std::uint64_t> bits_{nullptr, &std::free};
+  std::uint64_t size_ = 0;
+};
+
+/// Value: can be copied as bytes.
+template <class Value>
+class KeyMap {
+  static_assert(std::is_trivially_copyable_v<Value> && std::is_trivially_destructible_v<Value>);
+
+ public:
+  struct Entry {
+    Value second;
+  };
+
+  /// For keys below `rows`; throws std::bad_alloc.
+  void allocate(std::uint64_t rows) {
+    keys_.allocate(rows);
+    entries_ = make_zeroed_array<Entry>(rows);
+  }
+
+  [[nodiscard]] bool empty() const { return keys_.empty(); }
+  [[nodiscard]] bool contains(protocol::Key key) const { return keys_.contains(key); }
+  /// Stays where it is as long as the map.
+  [[nodiscard]] Entry* find(protocol::Key key) { return contains(key) ? &entries_[key] : end(); }
+  [[nodiscard]] const Entry* find(protocol::Key key) const { return contains(key) ? &entries_[key] : end(); }
+  [[nodiscard]] static constexpr Entry* end() { return nullptr; }
+  std::pair<Entry*, bool> try_emplace(protocol::Key key, const Value& value) {
+    const bool is_fresh = keys_.insert(key);
+    if (is_fresh) entries_[key].second = value;
+    return {&entries_[key], is_fresh};
+  }
+  Value& operator[](protocol::Key key) { return try_emplace(key, Value{}).first->second; }
+  /// False if it was not there.
+  bool erase(protocol::Key key) { return keys_.erase(key); }
+  void erase(const Entry* entry) { keys_.erase(static_cast<protocol::Key>(entry - entries_.get())); }
+
+ private:
+  KeySet keys_;
+  ZeroedArray<Entry> entries_{nullptr, &std::free};
+};
+
+}  // namespace verbena::worker
