@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <thread>
 #include <utility>
 
 #include "apps/conditions/delayed_transport.hpp"
@@ -70,7 +71,10 @@ TransportOptions decided(TransportOptions options, const std::string& transport)
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
                                                                      std::vector<std::string> own_node) {
   if (options.transport == kShm) {
-    absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport();
+    transport::ShmOptions shared_memory;
+    // Whoever looks for work where there are fewer cores than threads takes one from those who have some.
+    if (options.threads > std::thread::hardware_concurrency()) shared_memory.spin = {};
+    absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport(shared_memory);
     if (!shm.ok() || options.network.empty()) return shm;
     const absl::StatusOr<JobNetwork> network = parse_job_network(options.network);
     if (!network.ok()) return network.status();

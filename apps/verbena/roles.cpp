@@ -59,6 +59,12 @@ class WorkerReporter : public Reporter {
   Outlet& outlet_;
 };
 
+TransportOptions transport_of(const JobOptions& job) {
+  TransportOptions options = job.transport;
+  options.threads = job.servers + job.total_workers();
+  return options;
+}
+
 class Stopwatch {
  public:
   [[nodiscard]] double seconds() const {
@@ -105,7 +111,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   // A process's threads are of one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
-      make_transport(job.transport, {(*addresses)[node]});
+      make_transport(transport_of(job), {(*addresses)[node]});
   if (!transport.ok()) return transport.status();
   const SessionOptions options{.servers = *std::move(addresses),
                                .rank = worker,
@@ -147,7 +153,7 @@ absl::Status train_baseline(Application& application, Outlet& outlet, const std:
 }  // namespace
 
 absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool>& stop) {
-  absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(role.job.transport);
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made = make_transport(transport_of(role.job));
   if (!made.ok()) return made.status();
   const std::shared_ptr<transport::Transport> transport = *std::move(made);
   ProcessJobs jobs;
