@@ -136,6 +136,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.servers = 2 + scenario.servers % 2;  // with one there is nothing to decide
     scenario.clocks *= 5;  // as many as a mini-batch each makes, and as bounds on replicas need
   }
+  if (model == Model::kMoving) scenario.clocks *= 2;  // as rows need to come round
   if (chance(random, 0.3)) scenario.barrier_every = 1 + static_cast<std::int64_t>(below(random, 4));
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
     // The last worker stays and looks at everything in the end.
@@ -187,6 +188,9 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   std::mt19937_64 nodes(seed + 0x40de);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));
+  // So that what grows old unless it is used does.
+  std::mt19937_64 rests(seed + 0x4e57);
+  scenario.rests = model == Model::kIntent && chance(rests, 0.6);
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   if (model == Model::kABsp) add_data_cursors(scenario, random);
@@ -202,6 +206,7 @@ std::string to_string(const Scenario& scenario) {
       scenario.read_path == ReadPath::kCached    ? ", cached reads"
       : scenario.read_path == ReadPath::kInPlace ? ", reads in place"
                                                  : "");
+  if (scenario.rests) text += ", workers that rest";
   if (scenario.push_budget_mb_per_s > 0)
     text += fmt::format(", pushes of {} MB/s", scenario.push_budget_mb_per_s);
   if (scenario.update_budget_mb_per_s > 0)

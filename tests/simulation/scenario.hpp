@@ -25,6 +25,7 @@ struct Scenario {
   bool lane_tasks = false;  ///< each lane is driven by a task of its own, not by its server's
   std::int64_t clocks = 1;
   std::int64_t barrier_every = 0;       ///< 0: only at the end
+  bool rests = false;                   ///< every other worker does nothing for some clocks now and then
   std::vector<std::int64_t> leaves_at;  ///< by worker: the clock, or `clocks` to stay
   std::vector<double> slowness;         ///< by worker
   std::vector<std::uint32_t> nodes;     ///< by worker

@@ -76,7 +76,7 @@ TEST(MovingSimulationTest, RowsMove) {
   spdlog::set_level(spdlog::level::off);
   std::uint64_t localized = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) localized += run_job(Model::kMoving, seed).rows_localized;
-  EXPECT_GT(localized, 400U);
+  EXPECT_GT(localized, 500U);
 }
 
 TEST(IntentSimulationTest, RowsMoveAndAreReplicated) {

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "consistency/asp.hpp"
 #include "worker/data_cursor.hpp"
 #include "worker/table.hpp"
 
@@ -36,6 +37,7 @@ std::string list(const Values& values) {
 }
 
 constexpr Clock kLongestIntent = 40;
+constexpr Clock kLongestRest = 4 * consistency::Asp::kMostClocksBehind;
 
 /// What a worker does: random pulls, pushes and pauses between its clocks.
 class Workload {
@@ -46,6 +48,7 @@ class Workload {
         session_(session),
         rank_(session.rank()),
         random_(scenario.seed * 1009 + rank_ + 1),
+        later_(scenario.seed * 1013 + rank_ + 1),
         pulled_(scenario.tables.size()),
         any_moves_(std::any_of(scenario.tables.begin(), scenario.tables.end(),
                                [](const TableShape& table) { return table.moves; })) {
@@ -76,6 +79,7 @@ class Workload {
   absl::Status end_pulls();
   absl::Status localize();
   absl::Status intend(std::uint32_t table);
+  absl::Status intend_over(Clock to);
   absl::Status clock(bool barrier);
   absl::Status pull_what_was_pushed_to_it();
   absl::Status pull_what_came_back();
@@ -118,6 +122,7 @@ class Workload {
   Session& session_;
   const std::uint32_t rank_;
   std::mt19937_64 random_;
+  std::mt19937_64 later_;  ///< for what came later, so that older seeds mean what they meant
   std::vector<AnyTable> tables_;
   std::optional<DataCursor> cursor_;
   std::deque<AsyncPull> pulls_;
@@ -156,12 +161,18 @@ absl::Status Workload::open_tables() {
 absl::Status Workload::run() {
   RETURN_IF_ERROR(open_tables());
   world_.joined(rank_);
+  Clock rests_until = 0;
   for (Clock clock = 0; clock < scenario_.clocks; ++clock) {
     const bool leaves = clock == scenario_.leaves_at[rank_];
     if (cursor_) {
       RETURN_IF_ERROR(iterate(leaves ? below(random_, 4) : UINT64_MAX));
-    } else {
+    } else if (clock >= rests_until) {
+      if (rests_until > 0 && clock == rests_until) RETURN_IF_ERROR(pull());
       for (std::uint64_t more = below(random_, 8); more > 0; --more) RETURN_IF_ERROR(do_something());
+      if (scenario_.rests && rank_ % 2 == 0 && chance(later_, 0.2)) {
+        rests_until = clock + 1 + static_cast<Clock>(below(later_, kLongestRest));
+        RETURN_IF_ERROR(intend_over(rests_until));
+      }
     }
     if (leaves) {
       RETURN_IF_ERROR(end_pulls());
@@ -256,7 +267,7 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
       continue;
     }
     std::vector<Value> values(rows[i], rows[i] + row);
-    world_.compute(microseconds(below(random_, 30)));
+    world_.compute(microseconds(below(later_, 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
   table.release();
@@ -299,7 +310,7 @@ absl::Status Workload::push() {
           return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
               .wait();
         }
-        if (shape(table).moves && !shape(table).intents && chance(random_, 0.3)) {
+        if (shape(table).moves && chance(later_, 0.3)) {
           RETURN_IF_ERROR(hold_and_add(*to, keys, std::span<const Value>(updates)));
         } else {
           RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
@@ -421,6 +432,20 @@ absl::Status Workload::intend(std::uint32_t table) {
   return std::visit(
       [&](auto* in) { return as_range ? in->intent(range, from, to) : in->intent(keys, from, to); },
       tables_[table]);
+}
+
+/// To use all rows that it may, in each clock before `to` and in that one.
+absl::Status Workload::intend_over(Clock to) {
+  for (std::uint32_t table = 0; table < tables_.size(); ++table) {
+    if (!shape(table).intents) continue;
+    const Clock now = session_.current_clock();
+    RETURN_IF_ERROR(std::visit(
+        [&](auto* in) {
+          return in->intent(KeyRange{0, shape(table).rows}, now, to + 2);
+        },
+        tables_[table]));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Workload::end_pulls() {
