@@ -59,6 +59,16 @@ ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers) {
   return options;
 }
 
+ClusterOptions with_broken_worker(std::uint64_t request) {
+  ClusterOptions options = over(Maps::kOwnNode, 2, 2);
+  const std::uint32_t broken = options.servers + 1;
+  options.make_transport = faulty_shared_memory([=](std::uint32_t number) {
+    return number == broken ? std::optional(transport::FaultOptions{.fail_at_request = request})
+                            : std::nullopt;
+  });
+  return options;
+}
+
 struct ServerThreads::Node {
   std::shared_ptr<transport::Transport> transport;
   std::unique_ptr<server::Server> server;

@@ -42,6 +42,8 @@ enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
 std::string to_string(Maps maps);
 /// Where they map none, transfers are late and split, too.
 ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers);
+/// Two workers on nodes of their own; the connections of worker 1 break at this request of its transport.
+ClusterOptions with_broken_worker(std::uint64_t request);
 
 struct ClusterResult {
   std::vector<absl::Status> servers;

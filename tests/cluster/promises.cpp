@@ -1,13 +1,13 @@
 #include "tests/cluster/promises.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <random>
 #include <thread>
 #include <vector>
-
-#include "worker/table.hpp"
 
 namespace verbena::testing {
 
@@ -155,6 +155,57 @@ absl::Status check_sequential(Session& session, std::int64_t clocks) {
     }
   }
   return values == expected ? absl::OkStatus() : wrong("sums differ from the sequential ones");
+}
+
+OwnCounts::OwnCounts(const Session& session, Table<std::int64_t>& table)
+    : table_(table), me_(session.rank()), pushed_(table.rows(), 0), seen_(table.rows() * table.width(), 0) {}
+
+std::vector<std::int64_t> OwnCounts::count(std::span<const Key> keys) {
+  std::vector<std::int64_t> updates(keys.size() * table_.width(), 0);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    updates[i * table_.width() + me_] = 1;
+    ++pushed_[keys[i]];
+  }
+  return updates;
+}
+
+absl::Status OwnCounts::check(std::span<const Key> keys) {
+  const std::uint32_t width = table_.width();
+  std::vector<std::int64_t> values(keys.size() * width, -1);
+  RETURN_IF_ERROR(table_.pull(keys, values));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    for (std::uint32_t worker = 0; worker < width; ++worker) {
+      const std::int64_t value = values[i * width + worker];
+      std::int64_t& before = seen_[keys[i] * width + worker];
+      if (value < before || (worker == me_ && value != pushed_[keys[i]])) {
+        return wrong(fmt::format("worker {} reads {} of worker {} at key {}, after {}; it has pushed {}", me_,
+                                 value, worker, keys[i], before, pushed_[keys[i]]));
+      }
+      before = value;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OwnCounts::check_all() {
+  const std::uint32_t width = table_.width();
+  std::vector<std::int64_t> all(table_.rows() * width);
+  RETURN_IF_ERROR(table_.pull(KeyRange{0, table_.rows()}, all));
+  for (Key key = 0; key < table_.rows(); ++key) {
+    if (all[key * width + me_] != pushed_[key])
+      return wrong(fmt::format("key {} holds {} of {}", key, all[key * width + me_], pushed_[key]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_end_by_name(const ClusterResult& result, std::string_view name) {
+  for (const absl::Status& worker : result.workers) {
+    if (!absl::IsUnavailable(worker) && !absl::IsAborted(worker))
+      return wrong("a worker was not told of the end: " + worker.ToString());
+  }
+  const std::string first = result.workers.front().ToString();
+  return first.find(name) == std::string::npos ? wrong(first + " does not name who is gone")
+                                               : absl::OkStatus();
 }
 
 }  // namespace verbena::testing
