@@ -205,4 +205,11 @@ absl::Status OutputFile::copy_to(int target) {
   return absl::OkStatus();
 }
 
+absl::Status write_file(const std::string& path, std::string_view text) {
+  absl::StatusOr<OutputFile> file = OutputFile::create(path);
+  if (!file.ok()) return file.status();
+  file->write(text);
+  return file->commit();
+}
+
 }  // namespace verbena::apps

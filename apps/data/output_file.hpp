@@ -53,4 +53,7 @@ class OutputFile {
   absl::Status status_;
 };
 
+/// A file of this text.
+absl::Status write_file(const std::string& path, std::string_view text);
+
 }  // namespace verbena::apps

@@ -176,13 +176,6 @@ class OtherSide {
 // ---- measuring
 // ------------------------------------------------------------------------------------------------
 
-absl::Status write_file(const std::string& path, const std::string& text) {
-  auto file = OutputFile::create(path);
-  if (!file.ok()) return file.status();
-  file->write(text);
-  return file->commit();
-}
-
 absl::Status write_outputs(const BenchCommand& options, const bench::Circumstances& circumstances,
                            const std::vector<bench::Result>& results) {
   if (!options.report.empty()) {

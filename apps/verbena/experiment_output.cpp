@@ -8,16 +8,6 @@
 #include "apps/data/output_file.hpp"
 
 namespace verbena::apps {
-namespace {
-
-absl::Status write_file(const std::string& path, const std::string& text) {
-  absl::StatusOr<OutputFile> file = OutputFile::create(path);
-  if (!file.ok()) return file.status();
-  file->write(text);
-  return file->commit();
-}
-
-}  // namespace
 
 absl::Status make_output_folder(const std::string& path) {
   std::error_code error;

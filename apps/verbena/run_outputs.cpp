@@ -66,10 +66,8 @@ int RunOutputs::finish(const absl::Status& ended, int signal) {
 absl::Status RunOutputs::write(double elapsed_seconds) {
   const nlohmann::json summary = summary_json(settings_, record_, elapsed_seconds, monitor_->model_summary());
   if (!run_.report.empty()) {
-    absl::StatusOr<OutputFile> file = OutputFile::create(run_.report);
-    if (!file.ok()) return file.status();
-    file->write(html_report(settings_, record_, elapsed_seconds, monitor_->printed()));
-    if (absl::Status status = file->commit(); !status.ok()) return status;
+    const std::string page = html_report(settings_, record_, elapsed_seconds, monitor_->printed());
+    if (absl::Status status = write_file(run_.report, page); !status.ok()) return status;
   }
   if (!metrics_) return absl::OkStatus();
   for (std::uint32_t worker = 0; worker < record_.workers().size(); ++worker) {
