@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -131,10 +130,7 @@ std::optional<double> ahead_in_the_end(const RunFigures& run, const RunFigures& 
 }
 
 std::optional<double> mean_clock_differential(const RunFigures& run) {
-  const StalenessHistogram reads{run.reads_by_lag};
-  const bool any = std::any_of(run.reads_by_lag.begin(), run.reads_by_lag.end(),
-                               [](std::uint64_t count) { return count > 0; });
-  return any ? std::optional(reads.mean_clock_differential()) : std::nullopt;
+  return mean_clock_differential(StalenessHistogram{run.reads_by_lag});
 }
 
 double share_of_reads(const RunFigures& run, std::size_t lag) {

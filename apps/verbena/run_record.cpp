@@ -129,10 +129,13 @@ std::optional<double> RunRecord::share_local() const {
 }
 
 std::optional<double> RunRecord::mean_clock_differential() const {
-  const StalenessHistogram all = staleness();
-  const bool any = std::any_of(all.reads_by_lag.begin(), all.reads_by_lag.end(),
-                               [](std::uint64_t reads) { return reads > 0; });
-  return any ? std::optional(all.mean_clock_differential()) : std::nullopt;
+  return apps::mean_clock_differential(staleness());
+}
+
+std::optional<double> mean_clock_differential(const StalenessHistogram& reads) {
+  const bool any = std::any_of(reads.reads_by_lag.begin(), reads.reads_by_lag.end(),
+                               [](std::uint64_t count) { return count > 0; });
+  return any ? std::optional(reads.mean_clock_differential()) : std::nullopt;
 }
 
 }  // namespace verbena::apps

@@ -36,6 +36,9 @@ struct WorkerRecord {
   [[nodiscard]] double share_waited() const;
 };
 
+/// Nothing if there were no reads.
+std::optional<double> mean_clock_differential(const StalenessHistogram& reads);
+
 class RunRecord {
  public:
   using Objectives = std::function<std::map<std::string, double>(const std::map<std::string, double>& sums)>;
