@@ -261,7 +261,7 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
 }
 
 absl::Status check(const KeyRequests& requests) {
-  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kDone) {
+  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kMissing) {
     return absl::InvalidArgumentError(
         fmt::format("a request of unknown kind {}", static_cast<std::uint32_t>(requests.kind)));
   }
@@ -274,7 +274,7 @@ absl::Status check(const KeyRequests& requests) {
 
 absl::Status check(const KeyAnswers& answers) {
   for (const KeyAnswers::Answer& answer : answers.answers) {
-    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kAlone ||
+    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kLost ||
         answer.epoch > SlotHeader::kMaxEpoch) {
       return absl::InvalidArgumentError(fmt::format("an answer of kind {} about epoch {}",
                                                     static_cast<std::uint32_t>(answer.kind), answer.epoch));

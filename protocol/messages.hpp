@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 6;
+constexpr std::uint32_t kVersion = 7;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -114,6 +114,8 @@ struct KeyRequests {
     kArrived = 4,   ///< to the home, without an answer: this worker's node owns the row, at `epoch`
     kIntend = 5,    ///< to the home: this worker will use it, until it says kDone
     kDone = 6,      ///< to the home, without an answer: what it said with kIntend has ended
+    /// To the home: the row is not where the home has told, at that epoch; where is it to be had, for a localize?
+    kMissing = 7,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
     return kind != Kind::kArrived && kind != Kind::kDone;
@@ -141,7 +143,7 @@ struct KeyAnswers {
     /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has ceased to own
     /// at `epoch`, for this worker to take.
     kTaken = 4,
-    /// To a hand-over: the server does not own the row at that epoch. Nobody who keeps the rules hears it.
+    /// To a hand-over: the server does not own the row at that epoch, which happens only after a worker has died.
     kRefused = 5,
     kMoved = 6,  ///< of the push with number `key` the record with index `node`: not applied, not owned here
     /// The push with number `key`, of `epoch` records: all but those said to have moved have been applied.
@@ -151,6 +153,7 @@ struct KeyAnswers {
     /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`. Said at most
     /// once after each intend.
     kAlone = 10,
+    kLost = 11,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
   };
   struct Answer {
     Key key = 0;

@@ -10,6 +10,11 @@
 // reaching it, and each is told that it is shared. When all but one are gone, one worker of that node is told so,
 // and may intend again.
 //
+// A worker that has died moves nothing any more. What it was moving may be with the old owner still, or on its own node
+// already, which the home cannot know. It is in doubt: the next who wants to move the row tries these places, one after
+// the other. That is safe whatever the dead has done or its last messages still do, since a slot hands over but once at
+// an epoch. Where the row is in none of them it is lost, and everybody is told so.
+//
 // Pure rules: no I/O. Thread safety: none; one owner.
 #pragma once
 
@@ -20,6 +25,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,7 +41,7 @@ class Homes {
     std::uint32_t rank = 0;
     std::uint32_t node = 0;
   };
-  /// kOwned, kHere, kShared or kAlone, or kTake to whoever is to move the row now.
+  /// kOwned, kHere, kShared, kAlone or kLost, or kTake to whoever is to move the row now.
   struct Answer {
     std::uint32_t worker = 0;
     protocol::KeyAnswers::Answer answer;
@@ -55,6 +61,11 @@ class Homes {
   absl::Status end_intent(protocol::Key key, std::uint32_t worker, Answers& answers);
   /// The worker is gone, and so are its intents.
   void leave(std::uint32_t worker, Answers& answers);
+  /// As leave(), of one that has died, maybe in the middle of moves.
+  void lose(const Worker& worker, Answers& answers);
+  /// The row is not where the worker was told, at that epoch; so it will not be there again. Adds one answer, now or
+  /// later, as localize() does. INVALID_ARGUMENT where the worker moves the key from another epoch.
+  absl::Status missing(protocol::Key key, const Worker& worker, std::uint64_t epoch, Answers& answers);
   /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
   absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
 
@@ -94,10 +105,12 @@ class Homes {
     places_[key - keys_.first] = place.epoch * kMaxNodes + place.node;
   }
   [[nodiscard]] Answer answer(protocol::Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
-  /// Of a key that is settled.
+  /// Of a key that nobody moves.
   [[nodiscard]] protocol::KeyAnswers::Kind kind_of_answer(protocol::Key key, const Waiting& to) const;
   /// Now, or when it has arrived.
   void answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers);
+  /// Its move has ended: those in line, up to the next who moves it.
+  void answer_line(protocol::Key key, Answers& answers);
   [[nodiscard]] bool others_intend(protocol::Key key, std::uint32_t node) const;
   /// Whoever is left with intents on a key that lies elsewhere.
   void tell_if_alone(protocol::Key key, Answers& answers);
@@ -106,6 +119,9 @@ class Homes {
   std::uint32_t home_;
   Places places_;
   absl::flat_hash_map<protocol::Key, Move> moves_;
+  /// Where else a row may be than place() says.
+  absl::flat_hash_map<protocol::Key, std::deque<Place>> in_doubt_;
+  absl::flat_hash_set<protocol::Key> lost_;  ///< with the node that place() says
   absl::flat_hash_map<protocol::Key, absl::InlinedVector<Intent, 2>> intents_;  ///< one a worker
 };
 

@@ -92,6 +92,10 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
         if (absl::Status status = homes_.arrived(row.key, worker.rank, row.epoch, answers); !status.ok())
           return status;
         break;
+      case KeyRequests::Kind::kMissing:
+        if (absl::Status status = homes_.missing(row.key, worker, row.epoch, answers); !status.ok())
+          return status;
+        break;
       case KeyRequests::Kind::kHandOver:
         if (PutOff request{.worker = worker.rank, .row = row}; !hand_over(request, answers))
           put_off_.push_back(request);
@@ -104,6 +108,24 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
 
 void MovingShard::on_goodbye(std::uint32_t worker, Homes::Answers& answers) {
   homes_.leave(worker, answers);
+}
+
+void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) {
+  dead_.insert(worker.rank + 1);
+  // Nobody would come for such a row. What it has pushed is applied.
+  std::erase_if(put_off_, [&](const PutOff& request) {
+    return request.worker == worker.rank && request.inbox == nullptr;
+  });
+  const std::size_t first = answers.size();
+  homes_.lose(worker, answers);
+  take_here(answers, first);
+}
+
+bool MovingShard::is_given_up(std::byte* slot) const {
+  if (dead_.empty()) return false;
+  const SlotHeader header = protocol::load_header(slot);
+  return header.is_owned() && dead_.contains(header.holder()) &&
+         protocol::change_header(slot, header, SlotHeader::moved(header.epoch()));
 }
 
 void MovingShard::take_here(Homes::Answers& answers, std::size_t first) const {
@@ -119,7 +141,7 @@ void MovingShard::take_here(Homes::Answers& answers, std::size_t first) const {
 bool MovingShard::hand_over(const PutOff& request, Homes::Answers& answers) const {
   const auto [key, epoch] = request.row;
   const LockResult result = protocol::try_hand_over(slot(key), epoch);
-  if (result == LockResult::kBusy) return false;
+  if (result == LockResult::kBusy && !is_given_up(slot(key))) return false;
   const bool taken = result == LockResult::kLocked;
   answers.push_back({request.worker,
                      {.key = key,
@@ -151,7 +173,8 @@ bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
     if (key >= table_.rows) [[unlikely]]
       continue;
     SlotHeader owned;
-    const LockResult result = protocol::try_lock(slot(key), SlotHeader::kServer, owned);
+    LockResult result = protocol::try_lock(slot(key), SlotHeader::kServer, owned);
+    if (result == LockResult::kBusy && is_given_up(slot(key))) result = LockResult::kNotOwned;
     if (result == LockResult::kBusy) return false;
     if (result == LockResult::kNotOwned) {
       answers.push_back(

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
@@ -44,6 +45,9 @@ class MovingShard {
 
   /// What the worker has intended is over.
   void on_goodbye(std::uint32_t worker, Homes::Answers& answers);
+  /// The worker has died. Rows that it held may hold half an update: they are lost, as who wants to change or move
+  /// one finds out.
+  void on_lost(const Homes::Worker& worker, Homes::Answers& answers);
 
   /// Tries again what was put off; true if something of it is done.
   bool try_again(Homes::Answers& answers);
@@ -66,6 +70,8 @@ class MovingShard {
   [[nodiscard]] std::byte* slot(protocol::Key key) const {
     return region_->bytes().data() + protocol::slot_offset(key, slot_bytes_);
   }
+  /// The row was in the hands of a worker that has died: from now on it is nobody's.
+  [[nodiscard]] bool is_given_up(std::byte* slot) const;
   /// Does what it can; true if that is all.
   bool hand_over(const PutOff& request, Homes::Answers& answers) const;
   bool push(PutOff& request, Homes::Answers& answers) const;
@@ -81,6 +87,7 @@ class MovingShard {
   Homes homes_;
   std::unique_ptr<transport::MemoryRegion> region_;
   std::deque<PutOff> put_off_;
+  absl::flat_hash_set<std::uint32_t> dead_;  ///< workers, as holders of locks
 };
 
 }  // namespace verbena::server

@@ -48,7 +48,7 @@ struct Server::Peer {
   std::unique_ptr<transport::Connection> connection;
   std::uint32_t worker = kNoWorker;  ///< rank, after hello
   std::uint32_t node = 0;            ///< the server that is its own
-  bool left = false;                 ///< said goodbye
+  bool left = false;                 ///< said goodbye, or was let go
   bool closed = false;               ///< to be dropped
   transport::MessageOutbox control;
   consistency::Clock clock = 0;
@@ -325,6 +325,11 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
         "other values, another consistency or allocation",
         open.table, first.name, first.rows, first.width, open.name, open.rows, open.width));
   }
+  if (!lost_.ok() && open.allocation != protocol::Allocation::kDynamic) {
+    return absl::Status(lost_.code(),
+                        fmt::format("static table \"{}\" would wait for a worker that is gone: {}", open.name,
+                                    std::string(lost_.message())));
+  }
   auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers);
   if (!shard.ok()) return shard.status();
   shards_.push_back(std::move(*shard));
@@ -517,25 +522,44 @@ void Server::tell_end_of_iteration(Peer& peer) {
 
 void Server::on_goodbye(Peer& peer) {
   if (peer.left) return;
-  peer.left = true;
-  ++left_;
   // Nothing is written into its memory after this, which it waits for.
   reply(peer, protocol::Goodbye{});
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    enqueue(
-        lane,
-        {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .clock = consistency::VectorClock::kLeft});
-  }
+  if (peer.left) return;  // it took none, and was let go
+  part_from(peer);
   for (Shard* const shard : moving_shards_) {
     shard->moving->on_goodbye(peer.worker, answers_);
     give_answers(shard->table.table);
   }
 }
 
+/// No clock waits for it any more.
+void Server::part_from(Peer& peer) {
+  peer.left = true;
+  ++left_;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    enqueue(
+        lane,
+        {.kind = LaneTask::Kind::kClock, .worker = peer.worker, .clock = consistency::VectorClock::kLeft});
+  }
+}
+
 void Server::on_disconnected(Peer& peer) {
   peer.closed = true;
   if (!peer.is_worker() || peer.left) return;
-  fail(absl::UnavailableError(std::string(peer.connection->status().message())));
+  lose(peer, absl::UnavailableError(std::string(peer.connection->status().message())));
+}
+
+/// A worker is gone without a goodbye.
+void Server::lose(Peer& peer, const absl::Status& why) {
+  const bool nobody_waits = !shards_.empty() && moving_shards_.size() == shards_.size();
+  if (!options_.outlives_workers || !nobody_waits || !status_.ok()) return fail(why);
+  spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
+  if (lost_.ok()) lost_ = why;
+  part_from(peer);
+  for (Shard* const shard : moving_shards_) {
+    shard->moving->on_lost({.rank = peer.worker, .node = peer.node}, answers_);
+    give_answers(shard->table.table);
+  }
 }
 
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
@@ -548,7 +572,7 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
   peer.closed = true;  // as good as gone
   if (peer.is_worker() && !peer.left) {
-    fail(absl::UnavailableError(fmt::format("{} takes no messages", peer.connection->peer_name())));
+    lose(peer, absl::UnavailableError(fmt::format("{} takes no messages", peer.connection->peer_name())));
   }
 }
 
@@ -623,7 +647,10 @@ bool Server::send_outgoing(Peer& peer) {
     if (peer.push_ring->try_send(buffer.memory.first(buffer.used_bytes), *buffer.region) !=
         transport::SendResult::kSent) {
       const absl::Status& ring = peer.push_ring->status();
-      if (!ring.ok()) fail(with_name(peer.connection->peer_name(), ring));
+      if (!ring.ok()) {
+        const absl::Status why = with_name(peer.connection->peer_name(), ring);
+        peer.connection->status().ok() ? fail(why) : lose(peer, why);
+      }
       break;
     }
     flight.position = peer.push_ring->sent_position();

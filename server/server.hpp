@@ -4,7 +4,8 @@
 // own (see driver.hpp); everything else here belongs to one thread, the transport's.
 //
 // A job is a fixed set of workers. When one of them dies or breaks the protocol, the job has failed: every
-// worker is told why, and status() says it. A worker that says goodbye holds nobody back from then on.
+// worker is told why, and status() says it. (One that dies may be let go, see ServerOptions::outlives_workers.) A worker
+// that says goodbye holds nobody back from then on.
 #pragma once
 
 #include <array>
@@ -32,6 +33,11 @@ struct ServerOptions {
   std::uint32_t rank = 0;     ///< this server, 0 ≤ rank < servers
   std::uint32_t servers = 1;  ///< of the job
   std::uint32_t workers = 1;  ///< of the job
+  /// What befalls the job when a worker dies. False: it fails, on all sides. True: where all tables are dynamic, so that
+  /// no clock waits for it, it is let go as if it had said goodbye, and the others go on without it, barriers included;
+  /// rows that it was moving, or was changing in place, may be lost: whoever wants one of them is told DATA_LOSS, and all
+  /// other rows stay usable. To be set alike on all servers. For applications that can do without a worker.
+  bool outlives_workers = false;
   // --- performance
   /// Parts of each shard that are applied independently; more than threads is a waste.
   std::uint32_t lanes = 1;
@@ -81,6 +87,8 @@ class Server {
   absl::Status count_open_requests(Peer& peer, std::size_t more) const;
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
+  void lose(Peer& peer, const absl::Status& why);
+  void part_from(Peer& peer);
 
   absl::Status create_push_buffers(Peer& peer);
   absl::StatusOr<const Shard*> open_shard(const protocol::OpenTable& open);
@@ -115,7 +123,8 @@ class Server {
   std::array<transport::Event, 64>
       events_;                     ///< of one poll(): to make them anew would cost more than the poll
   bool dropped_ = false;           ///< a peer, in this poll()
-  std::uint32_t left_ = 0;         ///< workers that said goodbye
+  std::uint32_t left_ = 0;         ///< workers that said goodbye, or were let go
+  absl::Status lost_;              ///< why the first of those was let go that said none
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;

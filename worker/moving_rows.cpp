@@ -30,6 +30,8 @@ constexpr std::size_t kMostRecords = 1024;
 /// many, others get ours; after all, the session's other affairs are looked after.
 constexpr int kLockTriesAtOnce = 100;
 constexpr int kLockTries = 120;
+/// Then the server is asked to do it, which knows whether the holder is alive.
+constexpr auto kLockPatience = std::chrono::milliseconds(100);
 
 double seconds_between(transport::TimePoint from, transport::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -90,11 +92,30 @@ MovingRows::Location MovingRows::location(Key key) const {
   return known == locations_.end() ? Location{.node = home(key), .epoch = 0} : known->second;
 }
 
-void MovingRows::ask_where(Key key) {
+void MovingRows::ask_where(Key key, bool is_sure) {
   if (!locating_.insert(key).second) return;
   nodes_[home(key)].to_locate.push_back({.key = key});
   ++session_.counters().locations_asked;
-  if (++chased_[key] > kMostVainAttempts) fetch(key);
+  Chase& chase = chased_[key];
+  if (is_sure) chase.not_at = location(key);
+  if (++chase.attempts > kMostVainAttempts) fetch(key);
+}
+
+bool MovingRows::is_not_here(const KeyAnswers::Answer& here) const {
+  const auto chase = chased_.find(here.key);
+  return fetched_.contains(here.key) && chase != chased_.end() && chase->second.not_at &&
+         chase->second.not_at->node == node_ && chase->second.not_at->epoch == here.epoch;
+}
+
+absl::Status MovingRows::lost_status(Key key) const {
+  return absl::DataLossError(
+      fmt::format("row {} of table \"{}\" was lost with node {}", key, options_.name, lost_.at(key)));
+}
+
+bool MovingRows::note_if_lost(MovingOperation& operation, Key key) const {
+  if (lost_.empty() || !lost_.contains(key)) return false;
+  if (operation.status.ok()) operation.status = lost_status(key);
+  return true;
 }
 
 bool MovingRows::is_coming(Key key) const {
@@ -114,6 +135,16 @@ void MovingRows::reached(Key key) {
 /// the home's line, once it localizes the row itself.
 void MovingRows::fetch(Key key) {
   if (!fetched_.insert(key).second) return;
+  // A localize that has not begun may be one that is to come after whoever chases the row.
+  if (const auto mover = moving_.find(key); mover != moving_.end() && !mover->second.operation->intends) {
+    MovingOperation& other = *mover->second.operation;
+    if (Move& move = other.moves[mover->second.index]; move.phase == Phase::kAsk) {
+      move.phase = Phase::kDone;
+      --other.moves_left;
+      other.awaited_moves.push_back(key);
+      moving_.erase(mover);
+    }
+  }
   auto operation = std::make_shared<MovingOperation>();
   operation->kind = MovingOperation::Kind::kLocalize;
   operation->what = "localize";
@@ -164,7 +195,8 @@ void MovingRows::mark(Key key) {
 }
 
 void MovingRows::unmark_if_plain(Key key) {
-  if (!is_marked(key) || pushed_.contains(key) || replicas_.find(key) != nullptr) return;
+  if (!is_marked(key) || pushed_.contains(key) || replicas_.find(key) != nullptr || lost_.contains(key))
+    return;
   marks_[key / 64] &= ~(std::uint64_t{1} << (key % 64));
   --marked_;
 }
@@ -276,6 +308,10 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       left.push_back(index);
       continue;
     }
+    if (note_if_lost(operation, key)) {
+      if (operation.is_of_replicas) drop_lost_replica(key);
+      continue;
+    }
     if (own_ != nullptr && pull_in_place(own_, key, out)) {
       is_read(operation, index, counters.rows_pulled_locally);
       continue;
@@ -290,7 +326,7 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       left.push_back(index);
       continue;
     }
-    if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key);
+    if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key, /*is_sure=*/true);
     if (locating_.contains(key) && !is_held(key)) {
       left.push_back(index);
       continue;
@@ -341,7 +377,7 @@ void MovingRows::end_reads(MovingOperation& operation) {
     operation.todo.push_back(read.index);
     // Unless something newer has been heard meanwhile.
     const Location at = location(key);
-    if (at.node == read.node && at.epoch == read.epoch) ask_where(key);
+    if (at.node == read.node && at.epoch == read.epoch) ask_where(key, /*is_sure=*/true);
   }
   operation.reads.clear();
 }
@@ -425,10 +461,16 @@ bool MovingRows::step_push(MovingOperation& operation) {
     operation.seen_news = news_;
     std::vector<std::size_t> left;
     std::vector<std::vector<std::size_t>> for_node(nodes_.size());
+    const bool was_busy = operation.busy_since && session_.now() - *operation.busy_since > kLockPatience;
+    bool is_busy = false;
     for (const std::size_t index : operation.todo) {
       const Key key = operation.keys[index];
       if (!may_push(operation, index)) {
         left.push_back(index);
+        continue;
+      }
+      if (note_if_lost(operation, key)) {
+        end_push(operation, index);
         continue;
       }
       const LockResult here = own_ == nullptr ? LockResult::kNotOwned
@@ -439,16 +481,22 @@ bool MovingRows::step_push(MovingOperation& operation) {
         end_push(operation, index);
         continue;
       }
-      const Location at = location(key);
       if (here == LockResult::kBusy) {
-        operation.spins = true;
-        left.push_back(index);
+        is_busy = true;
+        operation.spins |= !was_busy;
+        (was_busy ? for_node[node_] : left).push_back(index);
         continue;
       }
-      if (at.node == node_ && own_ != nullptr) ask_where(key);
+      const Location at = location(key);
+      if (at.node == node_ && own_ != nullptr) ask_where(key, /*is_sure=*/true);
       (locating_.contains(key) && !is_held(key) ? left : for_node[at.node]).push_back(index);
     }
     operation.todo = std::move(left);
+    if (!is_busy) {
+      operation.busy_since.reset();
+    } else if (!operation.busy_since) {
+      operation.busy_since = session_.now();
+    }
     for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
       while (!for_node[node].empty()) make_message(operation, node, for_node[node]);
     }
@@ -456,7 +504,10 @@ bool MovingRows::step_push(MovingOperation& operation) {
   if (operation.spins) operation.seen_news = 0;
   if (!operation.messages.empty()) operation.awaited = nodes_[operation.messages.front().node].link;
   if (!operation.messages.empty() || !operation.todo.empty()) return false;
-  if (!operation.update_copy.empty()) --pushes_under_way_;
+  if (!operation.update_copy.empty()) {
+    --pushes_under_way_;
+    session_.note_lost(operation.status);
+  }
   return true;
 }
 
@@ -481,6 +532,7 @@ void MovingRows::make_message(MovingOperation& operation, std::uint32_t node,
                   .bytes = bytes,
                   .sent = false,
                   .indices = {indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count)},
+                  .epochs = {},
                   .moved = {}};
   indices.erase(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(count));
   const protocol::BulkHeader header{.kind = protocol::BulkKind::kPush,
@@ -492,6 +544,8 @@ void MovingRows::make_message(MovingOperation& operation, std::uint32_t node,
   to += sizeof header;
   for (const std::size_t index : message.indices) {
     const Key key = operation.keys[index];
+    const Location at = location(key);
+    message.epochs.push_back(at.node == node ? at.epoch : SlotHeader::kMaxEpoch);
     std::memcpy(to, &key, sizeof key);
     std::memcpy(to + sizeof key, operation.updates + index * row_bytes_, row_bytes_);
     to += record_bytes;
@@ -513,7 +567,7 @@ void MovingRows::send_message(Message& message) {
 void MovingRows::begin_localize(MovingOperation& operation) {
   for (std::size_t i = 0; i < operation.keys.size(); ++i) {
     const Key key = operation.keys[i];
-    if (is_here(key)) continue;
+    if (is_here(key) && !lost_.contains(key)) continue;
     const auto [mover, begins] = moving_.try_emplace(key, Mover{&operation, operation.moves.size()});
     if (begins) {
       operation.moves.push_back({.key = key});
@@ -559,7 +613,12 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   send_requests(operation, Phase::kAsk, Phase::kAsking,
                 operation.intends ? KeyRequests::Kind::kIntend : KeyRequests::Kind::kLocalize);
   send_requests(operation, Phase::kTake, Phase::kTaking, KeyRequests::Kind::kHandOver);
-  std::erase_if(operation.awaited_moves, [&](Key key) { return !moving_.contains(key); });
+  send_requests(operation, Phase::kNotThere, Phase::kAsking, KeyRequests::Kind::kMissing);
+  std::erase_if(operation.awaited_moves, [&](Key key) {
+    if (moving_.contains(key)) return false;
+    note_if_lost(operation, key);
+    return true;
+  });
   if (operation.moves_left > 0 || !operation.awaited_moves.empty() || !operation.awaited_intents.empty())
     return false;
   // Once this has ended nobody may look at the session for long: the homes must have been told.
@@ -681,7 +740,8 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
       KeyRequests requests{.kind = kind, .table = number_, .rows = {}};
       for (const std::size_t index : std::span(moves).subspan(at, count)) {
         const Move& move = operation.moves[index];
-        const std::uint64_t epoch = kind == KeyRequests::Kind::kHandOver  ? move.epoch
+        const bool is_of_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kMissing;
+        const std::uint64_t epoch = is_of_owner                           ? move.epoch
                                     : kind == KeyRequests::Kind::kArrived ? move.epoch + 1
                                                                           : 0;
         requests.rows.push_back({.key = move.key, .epoch = epoch});
@@ -715,6 +775,28 @@ void MovingRows::end_move(Move& move, std::uint64_t epoch) {
   ++news_;
 }
 
+/// Nobody has the row any more.
+void MovingRows::end_lost(Move& move) {
+  move.phase = Phase::kDone;
+  // The home knows of the intent, and is to be told when it is over.
+  if (const auto intended = intended_.find(move.key); intended != intended_.end())
+    intended->second = Intended::kShared;
+  const auto mover = moving_.find(move.key);
+  MovingOperation& operation = *mover->second.operation;
+  if (!operation.intends) note_if_lost(operation, move.key);
+  --operation.moves_left;
+  moving_.erase(mover);
+}
+
+void MovingRows::drop_lost_replica(Key key) {
+  Replica* const replica = replicas_.find(key);
+  if (replica == nullptr) return;
+  if (replica->is_dirty) session_.note_lost(lost_status(key));
+  replicas_.erase(key);
+  unmark_if_plain(key);
+  ++news_;
+}
+
 // ---- answers
 // --------------------------------------------------------------------------------------------------
 
@@ -741,26 +823,44 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
     return absl::OkStatus();
   }
   --link.open_requests;
-  if (answer.kind != KeyAnswers::Kind::kOwned) return on_move_answer(link, answer);
+  if (answer.kind == KeyAnswers::Kind::kLost) return on_lost(answer);
+  if (answer.kind != KeyAnswers::Kind::kOwned) return on_move_answer(answer);
   if (locating_.erase(answer.key) == 0)
     return absl::InvalidArgumentError(fmt::format("told where key {} is, which nobody asked", answer.key));
   locations_[answer.key] = {.node = answer.node, .epoch = answer.epoch};
   return absl::OkStatus();
 }
 
-absl::Status MovingRows::on_move_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
+  const auto mover = moving_.find(answer.key);
+  Move* const move = mover == moving_.end() ? nullptr : &mover->second.operation->moves[mover->second.index];
+  const bool was_asked = move != nullptr && move->phase == Phase::kAsking;
+  if (!was_asked && locating_.erase(answer.key) == 0)
+    return absl::InvalidArgumentError(
+        fmt::format("told that key {} is lost, which nobody asked", answer.key));
+  if (lost_.try_emplace(answer.key, answer.node).second) mark(answer.key);
+  chased_.erase(answer.key);
+  fetched_.erase(answer.key);
+  if (was_asked) end_lost(*move);
+  return absl::OkStatus();
+}
+
+absl::Status MovingRows::on_move_answer(const KeyAnswers::Answer& answer) {
   const auto mover = moving_.find(answer.key);
   if (mover == moving_.end())
     return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
   Move& move = mover->second.operation->moves[mover->second.index];
   if (answer.kind == KeyAnswers::Kind::kRefused && move.phase == Phase::kTaking) {
-    session_.fail(absl::DataLossError(
-        fmt::format("table \"{}\": key {} is lost: {} does not own it at epoch {}, as its home says it does",
-                    options_.name, answer.key, link.connection->peer_name(), move.epoch)));
+    move.phase = Phase::kNotThere;
     return absl::OkStatus();
   }
   if (answer.kind == KeyAnswers::Kind::kHere && move.phase == Phase::kAsking && answer.node == node_) {
-    end_move(move, answer.epoch);
+    if (is_not_here(answer)) {
+      move.epoch = answer.epoch;
+      move.phase = Phase::kNotThere;
+    } else {
+      end_move(move, answer.epoch);
+    }
     return absl::OkStatus();
   }
   if (answer.kind == KeyAnswers::Kind::kShared && move.phase == Phase::kAsking &&
@@ -768,7 +868,7 @@ absl::Status MovingRows::on_move_answer(ServerLink& link, const KeyAnswers::Answ
     end_shared(move, answer);
     return absl::OkStatus();
   }
-  const bool is_granted = move.phase == Phase::kAsking && answer.node != node_;
+  const bool is_granted = move.phase == Phase::kAsking;
   const bool is_handed_over =
       move.phase == Phase::kTaking && answer.node == move.from && answer.epoch == move.epoch;
   if (answer.epoch < SlotHeader::kMaxEpoch && is_granted &&
@@ -813,20 +913,23 @@ absl::Status MovingRows::on_message_answer(ServerLink& link, const KeyAnswers::A
   if (answer.kind == KeyAnswers::Kind::kMoved) {
     if (answer.node >= message->indices.size() || message->moved.size() == message->indices.size())
       return wrong();
-    message->moved.push_back(message->indices[answer.node]);
+    message->moved.push_back(answer.node);
     return absl::OkStatus();
   }
   if (answer.epoch != message->indices.size()) return wrong();
   link.open_requests -= message->indices.size() + 1;
   const std::vector<std::size_t>& again = message->moved;
   session_.counters().rows_pushed_remotely += message->indices.size() - again.size();
-  for (const std::size_t index : again) {
+  for (const std::size_t record : again) {
+    const std::size_t index = message->indices[record];
     // Unless something newer has been heard meanwhile.
-    if (location(operation.keys[index]).node == link.server) ask_where(operation.keys[index]);
+    const Location at = location(operation.keys[index]);
+    if (at.node == link.server) ask_where(operation.keys[index], at.epoch == message->epochs[record]);
     operation.todo.push_back(index);
   }
-  for (const std::size_t index : message->indices) {
-    if (std::find(again.begin(), again.end(), index) != again.end()) continue;
+  for (std::size_t record = 0; record < message->indices.size(); ++record) {
+    if (std::find(again.begin(), again.end(), record) != again.end()) continue;
+    const std::size_t index = message->indices[record];
     reached(operation.keys[index]);
     end_push(operation, index);
   }

@@ -25,7 +25,18 @@ namespace verbena::worker {
 struct MovingOperation final : PullOperation {
   enum class Kind : std::uint8_t { kPull, kPush, kLocalize };
   /// Of a row's way to this node, in this order; those in -ing are for others to end.
-  enum class Phase : std::uint8_t { kAsk, kAsking, kTake, kTaking, kTaken, kCopying, kInstalled, kDone };
+  /// kNotThere: the home is to be told that the row is not where it said.
+  enum class Phase : std::uint8_t {
+    kAsk,
+    kAsking,
+    kTake,
+    kTaking,
+    kNotThere,
+    kTaken,
+    kCopying,
+    kInstalled,
+    kDone
+  };
 
   struct Reading {
     std::size_t index = 0;  ///< in `keys`
@@ -40,8 +51,9 @@ struct MovingOperation final : PullOperation {
     LocalSpan memory;
     std::size_t bytes = 0;
     bool sent = false;
-    std::vector<std::size_t> indices;  ///< in `keys`, by record
-    std::vector<std::size_t> moved;    ///< of these, those that the server did not own
+    std::vector<std::size_t> indices;   ///< in `keys`, by record
+    std::vector<std::uint64_t> epochs;  ///< at which the server was believed to own the row, by record
+    std::vector<std::size_t> moved;     ///< records that the server did not own
   };
   struct Move {
     protocol::Key key = 0;
@@ -71,6 +83,8 @@ struct MovingOperation final : PullOperation {
   std::vector<protocol::Key> awaited_intents;
   std::optional<Batch> batch;
   std::uint64_t seen_news = 0;  ///< nothing to do until there is more
+  /// A push: since when a row of this node is in another's hands; else nothing.
+  std::optional<transport::TimePoint> busy_since;
 
   bool intends = false;              ///< a localize: because of intents, so that rows may stay where they are
   transport::TimePoint asked_at{};   ///< when such a one began, or a localize
@@ -164,7 +178,7 @@ class MovingRows {
   [[nodiscard]] bool is_near(protocol::Key key) const {
     return own_ != nullptr ? is_here(key) : location(key).node == node_;
   }
-  /// There is a replica, or there are updates that are not known to be applied: not as any row.
+  /// There is a replica, or there are updates that are not known to be applied, or it is lost: not as any row.
   [[nodiscard]] bool is_marked(protocol::Key key) const { return (marks_[key / 64] >> (key % 64) & 1) != 0; }
   void mark(protocol::Key key);
   void unmark_if_plain(protocol::Key key);
@@ -190,13 +204,20 @@ class MovingRows {
   /// A pull of the session, or a refresh, has its row in `out`.
   void is_read(MovingOperation& operation, std::size_t index, std::uint64_t& counter);
   [[nodiscard]] Location location(protocol::Key key) const;
-  /// The row was not where it was believed to be.
-  void ask_where(protocol::Key key);
+  /// The row was not where it was believed to be; `is_sure`: where location() says, at that very epoch.
+  void ask_where(protocol::Key key, bool is_sure);
   /// It has been given to this worker, and will be here before anybody can be told where it is.
   [[nodiscard]] bool is_coming(protocol::Key key) const;
   /// The row was where it was believed to be.
   void reached(protocol::Key key);
   void fetch(protocol::Key key);
+  /// The home has said, of this worker's own node, what cannot be.
+  [[nodiscard]] bool is_not_here(const protocol::KeyAnswers::Answer& here) const;
+  [[nodiscard]] absl::Status lost_status(protocol::Key key) const;
+  /// True if the row is lost, which is how the operation ends then.
+  bool note_if_lost(MovingOperation& operation, protocol::Key key) const;
+  void end_lost(Move& move);
+  void drop_lost_replica(protocol::Key key);
   /// The row has come here, and does not leave before those of this session are served who have chased it in vain.
   [[nodiscard]] bool is_held(protocol::Key key) const;
   /// From shared memory, where others write, to this worker's.
@@ -226,7 +247,8 @@ class MovingRows {
   [[nodiscard]] bool may_push(const MovingOperation& operation, std::size_t index) const;
   void end_push(const MovingOperation& operation, std::size_t index);
   absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
-  absl::Status on_move_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_lost(const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_move_answer(const protocol::KeyAnswers::Answer& answer);
   absl::Status on_message_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
 
   SessionCore& session_;
@@ -252,9 +274,17 @@ class MovingRows {
     std::size_t index = 0;
   };
   KeyMap<Mover> moving_;
-  /// How often in a row each row was not where it was believed to be; and those of which that was too often.
-  absl::flat_hash_map<protocol::Key, std::uint32_t> chased_;
+  /// How often in a row each row was not where it was believed to be, and where it was not for sure; and those of which
+  /// that was too often.
+  struct Chase {
+    std::uint32_t attempts = 0;
+    std::optional<Location> not_at;
+  };
+  absl::flat_hash_map<protocol::Key, Chase> chased_;
   absl::flat_hash_set<protocol::Key> fetched_;
+  /// And with which node. A row that this worker was told to be lost stays so for it, and has a mark: should it turn up
+  /// again, from the last messages of the dead, what this worker has pushed in vain would be missing there.
+  absl::flat_hash_map<protocol::Key, std::uint32_t> lost_;
   absl::flat_hash_map<std::uint64_t, MovingOperation*> messages_;  ///< without an answer, by number
   std::uint64_t messages_made_ = 0;
   /// Updates that are not known to be applied, of each row in the order in which they were pushed. The first one

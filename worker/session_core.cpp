@@ -480,8 +480,9 @@ bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   const std::size_t answers = protocol::KeyRequests::is_answered(requests.kind) ? requests.rows.size() : 0;
   // What waits for other workers leaves room for what does not: for them to get on, this worker must be able to
   // end the moves that it has begun.
-  const std::size_t most =
-      requests.kind == Kind::kHandOver ? protocol::kMaxOpenRequests : protocol::kMaxOpenRequests / 4;
+  const std::size_t most = requests.kind == Kind::kHandOver || requests.kind == Kind::kMissing
+                               ? protocol::kMaxOpenRequests
+                               : protocol::kMaxOpenRequests / 4;
   if (!link.control.empty() || (answers > 0 && link.open_requests + answers > most)) return false;
   link.open_requests += answers;
   control(link, requests);
@@ -561,7 +562,9 @@ absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
     const auto oldest = std::find_if(running_.begin(), running_.end(), concerned);
     if (oldest == running_.end()) return status_;
     const std::shared_ptr<PullOperation> operation = oldest->operation;
-    if (absl::Status status = wait_for(*operation); !status.ok()) return status;
+    // How it ends is for those to know who have begun it.
+    static_cast<void>(wait_for(*operation));
+    if (!status_.ok()) return status_;
   }
 }
 
@@ -590,6 +593,11 @@ absl::Status SessionCore::settle_dynamic_tables(bool with_localizes) {
 }
 
 absl::Status SessionCore::clock() {
+  if (absl::Status status = advance(); !status.ok()) return status;
+  return take_lost();
+}
+
+absl::Status SessionCore::advance() {
   // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
   absl::Status status = wait_for_operations([](const Running& running) {
     if (running.table->moving() == nullptr) return true;
@@ -639,14 +647,14 @@ absl::Status SessionCore::clock() {
 
 absl::Status SessionCore::barrier() {
   if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/false); !status.ok()) return status;
-  if (absl::Status status = clock(); !status.ok()) return status;
+  if (absl::Status status = advance(); !status.ok()) return status;
   if (told_clock_ < clock_) {
     if (absl::Status status = tell_clock(clock_); !status.ok()) return status;
   }
   if (absl::Status status = wait_for_min_clock(clock_); !status.ok()) return status;
   barrier_clock_ = clock_;
   start_epoch();
-  return absl::OkStatus();
+  return take_lost();
 }
 
 bool SessionCore::all_lanes_at(consistency::Clock clock) const {
@@ -724,6 +732,10 @@ void SessionCore::give_up(const absl::Status& why) {
 
 void SessionCore::fail(absl::Status status) {
   if (status_.ok()) status_ = std::move(status);
+}
+
+void SessionCore::note_lost(const absl::Status& why) {
+  if (lost_updates_.ok()) lost_updates_ = why;
 }
 
 absl::StatusOr<LocalSpan> SessionCore::take_staging(std::size_t bytes) {

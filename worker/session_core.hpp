@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "consistency/a_bsp.hpp"
@@ -125,6 +126,8 @@ class SessionCore {
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
   void fail(absl::Status status);
+  /// Updates that nobody waits for were for a row that is lost: the next clock says so.
+  void note_lost(const absl::Status& why);
   [[nodiscard]] LocalMemory& memory() { return memory_; }
   [[nodiscard]] SessionStatistics statistics() const;
   SessionStatistics& counters() { return counters_; }
@@ -153,6 +156,8 @@ class SessionCore {
   template <class Concerned>
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_dynamic_tables(bool with_localizes);
+  absl::Status advance();
+  [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool tells_clocks() const;
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
   [[nodiscard]] std::string slowest_lane() const;  ///< for messages
@@ -183,6 +188,7 @@ class SessionCore {
   std::array<transport::Event, 64> events_;
   bool left_ = false;
   absl::Status status_;
+  absl::Status lost_updates_;  ///< what the last clocks have not told of
   SessionStatistics counters_;
 };
 

@@ -205,7 +205,8 @@ absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, 
                         std::span<const std::byte> updates, std::size_t values,
                         const OperationOptions& options) {
   for (const std::shared_ptr<PullOperation>& operation : worker::Dependencies::of(options)) {
-    if (absl::Status status = session.wait_for(*operation); !status.ok()) return status;
+    static_cast<void>(session.wait_for(*operation));  // how it ends is its own affair
+    if (!session.status().ok()) return session.status();
   }
   return push_rows(session, table, keys, updates, values, /*wait=*/false);
 }

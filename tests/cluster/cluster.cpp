@@ -98,6 +98,7 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
                                                   .rank = rank,
                                                   .servers = options.servers,
                                                   .workers = options.workers,
+                                                  .outlives_workers = options.outlives_workers,
                                                   .lanes = options.lanes + rank * options.lanes_step,
                                                   .push_budget_mb_per_s = options.push_budget_mb_per_s});
     node->status = server.status();

@@ -27,6 +27,7 @@ struct ClusterOptions {
   std::uint32_t timeout_ms = 20'000;
   std::size_t inbox_bytes = std::size_t{1} << 20;
   std::size_t push_ring_bytes = std::size_t{1} << 20;
+  bool outlives_workers = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
   /// Makes each transport; `number` tells them apart, servers first. Empty: shared memory.

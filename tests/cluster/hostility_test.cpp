@@ -13,7 +13,7 @@
 
 #include "protocol/messages.hpp"
 #include "tests/cluster/cluster.hpp"
-#include "transport/message_ring.hpp"
+#include "tests/cluster/peer.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::testing {
@@ -22,11 +22,6 @@ namespace {
 using protocol::BulkHeader;
 using protocol::BulkKind;
 using ::testing::HasSubstr;
-using transport::Event;
-using transport::Opcode;
-
-constexpr auto kPatience = std::chrono::seconds(20);
-constexpr std::size_t kRingBytes = 4096;
 
 const protocol::OpenTable kTable = {.table = 0,
                                     .value_type = protocol::ValueType::kFloat,
@@ -43,89 +38,6 @@ const protocol::OpenTable kDynamicTable = {.table = 1,
                                            .consistency = "sequential"};
 const TableOptions kSameTable = {.name = "rows", .rows = 10, .width = 2, .consistency = Bsp{}};
 
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-
-/// One end of a connection that says what it is told to say.
-class Peer {
- public:
-  Peer(transport::Transport& transport, std::unique_ptr<transport::Connection> connection)
-      : transport_(transport), connection_(std::move(connection)) {
-    receiver_ = *transport::RingReceiver::create(transport_, *connection_, kRingBytes);
-    sender_ = *transport::RingSender::create(transport_, *connection_);
-    memory_ = *transport_.allocate_region(kRingBytes, transport::Access::kLocal);
-  }
-
-  void say(std::string bytes) {
-    const transport::WorkRequest request{.opcode = Opcode::kSend,
-                                         .local = std::as_writable_bytes(std::span(bytes))};
-    EXPECT_EQ(connection_->post({&request, 1}), 1U);
-  }
-  void say(const protocol::ControlMessage& message) { say(protocol::encode(message)); }
-  /// False when there is no room.
-  [[nodiscard]] bool try_to_say(const protocol::ControlMessage& message) {
-    std::string bytes = protocol::encode(message);
-    const transport::WorkRequest request{.opcode = Opcode::kSend,
-                                         .local = std::as_writable_bytes(std::span(bytes))};
-    return connection_->post({&request, 1}) == 1;
-  }
-  void say_hello(std::uint32_t worker) {
-    say(protocol::Hello{.worker = worker,
-                        .workers = 2,
-                        .pid = static_cast<std::uint32_t>(::getpid()),
-                        .server = 0,
-                        .servers = 1,
-                        .inbox_bytes = kRingBytes,
-                        .push_ring = to_wire(receiver_->descriptor()),
-                        .inbox_credit = to_wire(sender_->credit_descriptor())});
-  }
-  void say_welcome(std::uint32_t lanes) {
-    say(protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
-                          .lanes = lanes,
-                          .inbox = to_wire(receiver_->descriptor()),
-                          .push_credit = to_wire(sender_->credit_descriptor())});
-  }
-  /// The next message of that kind; none within kPatience fails the test.
-  template <class Message>
-  Message hear() {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    std::array<Event, 16> events;
-    while (std::chrono::steady_clock::now() < end) {
-      std::optional<Message> heard;
-      for (const Event& event : std::span(events).first(transport_.poll(events))) {
-        if (event.kind != Event::Kind::kMessage) continue;
-        const auto message = protocol::decode_control(event.message);
-        if (message.ok() && std::holds_alternative<Message>(*message)) heard = std::get<Message>(*message);
-      }
-      if (heard) return *heard;
-    }
-    ADD_FAILURE() << "nothing of that kind was said";
-    return {};
-  }
-  void set_ring(const protocol::Descriptor& ring) { sender_->set_ring(from_wire(ring)); }
-  void send(const BulkHeader& header, std::string_view payload = {}) {
-    std::memcpy(memory_->bytes().data(), &header, sizeof header);
-    std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), payload.size());
-    EXPECT_EQ(sender_->try_send(memory_->bytes().first(sizeof header + payload.size()), *memory_),
-              transport::SendResult::kSent);
-  }
-  void notify(std::uint32_t notification) {
-    const transport::WorkRequest request{.opcode = Opcode::kWriteNotify, .notification = notification};
-    EXPECT_EQ(connection_->post({&request, 1}), 1U);
-  }
-
- private:
-  transport::Transport& transport_;
-  std::unique_ptr<transport::Connection> connection_;
-  std::unique_ptr<transport::RingReceiver> receiver_;
-  std::unique_ptr<transport::RingSender> sender_;
-  std::unique_ptr<transport::MemoryRegion> memory_;
-};
-
 std::string record(Key key) {
   std::string bytes(protocol::record_bytes(protocol::row_stride_bytes(kTable.value_type, kTable.width)),
                     '\0');
@@ -139,15 +51,20 @@ std::string message_of(const absl::Status& status) {
   return std::string(status.message());
 }
 
+/// As a worker of 2, in a job of one server.
+void say_hello(Peer& peer, std::uint32_t worker) {
+  peer.say_hello({.worker = worker, .workers = 2, .server = 0, .servers = 1});
+}
+
 /// A job's one server, and a connection to it.
 struct Visitor {
   explicit Visitor(const ServerThreads& servers)
       : options(servers.session_options(1)),
         peer(*options.transport,
-             *options.transport->connect(options.servers[0], options.transport->now() + kPatience)) {}
+             *options.transport->connect(options.servers[0], options.transport->now() + Peer::kPatience)) {}
   /// As worker 1 of 2.
   void join() {
-    peer.say_hello(1);
+    say_hello(peer, 1);
     peer.set_ring(peer.hear<protocol::Welcome>().inbox);
     peer.say(kTable);
     EXPECT_EQ(peer.hear<protocol::TableOpened>().table, 0U);
@@ -239,7 +156,7 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   other_table.table = 7;
   const std::vector<Case> cases = {
       {"not Verbena", [](Peer& peer) { peer.say("what?"); }},
-      {"hello twice", [](Peer& peer) { peer.say_hello(1); }},
+      {"hello twice", [](Peer& peer) { say_hello(peer, 1); }},
       {"only a server sends", control(protocol::Welcome{.lanes = 1})},
       {"opens table 7", control(other_table)},
       {"no header", [](Peer& peer) { peer.notify(8); }},
@@ -293,7 +210,7 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       one.act(visitor.peer);
       EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr(one.error));
     }
-    const absl::Status server = servers.join(kPatience)[0];
+    const absl::Status server = servers.join(Peer::kPatience)[0];
     for (const absl::Status& status : {server, honest.get()}) {
       EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {})", ::getpid()))) << status;
       EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
@@ -313,7 +230,7 @@ TEST(HostilityTest, AWorkerThatDoesNotListenIsNamed) {
     if (visitor.peer.try_to_say(next)) ++next.table;
     std::this_thread::yield();
   }
-  const absl::Status server = servers.join(kPatience)[0];
+  const absl::Status server = servers.join(Peer::kPatience)[0];
   for (const absl::Status& status : {server, honest.get()}) {
     EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {}) takes no messages", ::getpid())))
         << status;
@@ -324,7 +241,7 @@ TEST(HostilityTest, AWorkerThatIsGoneWithoutAWordIsNamed) {
   ServerThreads servers({.servers = 1, .workers = 2});
   auto honest = wait_for_the_other(servers);
   Visitor(servers).join();
-  const absl::Status server = servers.join(kPatience)[0];
+  const absl::Status server = servers.join(Peer::kPatience)[0];
   for (const absl::Status& status : {server, honest.get()}) {
     EXPECT_THAT(message_of(status), HasSubstr(fmt::format("worker 1 (pid {}) closed or died", ::getpid())))
         << status;
@@ -373,7 +290,7 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       return session.ok() ? (*session)->table<float>(kSameTable).status() : session.status();
     });
     std::unique_ptr<transport::Connection> accepted;
-    std::array<Event, 16> events;
+    std::array<transport::Event, 16> events;
     while (accepted == nullptr) {
       static_cast<void>(transport->poll(std::span(events).first(1)));
       accepted = transport->take_accepted();

@@ -20,9 +20,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockBegins, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClockEnded, worker, clock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExamplesAsked, worker, clock)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExamplesTaken, worker, clock, first, last)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, worker, table, rows)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, worker, table, rows, lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeaves, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Complaint, what)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(UpdatesLost, worker)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerDies, worker)
 
 }  // namespace verbena::simulation
 

@@ -55,14 +55,14 @@ struct PossibleFields {
   void operator()(const Goodbye& /*goodbye*/) const {}
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
   void operator()(const KeyRequests& requests) const {
-    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kDone);
+    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kMissing);
     EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= KeyRequests::kMaxRows);
     for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
   }
   void operator()(const KeyAnswers& answers) const {
     EXPECT_TRUE(!answers.answers.empty() && answers.answers.size() <= KeyAnswers::kMaxAnswers);
     for (const KeyAnswers::Answer& answer : answers.answers) {
-      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kAlone);
+      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kLost);
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
     }
   }

@@ -42,6 +42,7 @@ constexpr auto kHere = KeyAnswers::Kind::kHere;
 constexpr auto kTake = KeyAnswers::Kind::kTake;
 constexpr auto kShared = KeyAnswers::Kind::kShared;
 constexpr auto kAlone = KeyAnswers::Kind::kAlone;
+constexpr auto kLost = KeyAnswers::Kind::kLost;
 
 TEST(HomesTest, AKeyIsAtHomeUntilItMoves) {
   Homes homes = make();
@@ -144,6 +145,103 @@ TEST(HomesTest, WhoWasLeftAloneDuringAMoveIsToldAfterIt) {
   homes.leave(4, answers);
   EXPECT_TRUE(answers.empty());
   EXPECT_EQ(homes.intended(), 0U);
+}
+
+TEST(HomesTest, WhatADeadWorkerWasMovingIsLookedForByTheNext) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.localize(105, {.rank = 0, .node = 0}, answers);
+  homes.locate(105, 1, answers);
+  homes.localize(105, {.rank = 3, .node = 1}, answers);
+  homes.locate(105, 4, answers);
+  take(answers);
+  homes.lose({.rank = 0, .node = 0}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{1, kOwned, kHome, 0}, {3, kTake, kHome, 0}}))
+      << "the old owner may have it";
+  EXPECT_FALSE(homes.missing(105, {.rank = 3, .node = 1}, 1, answers).ok()) << "another epoch";
+  EXPECT_TRUE(homes.missing(105, {.rank = 3, .node = 1}, 0, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, 0, 1}})) << "the dead worker's node";
+  EXPECT_TRUE(homes.arrived(105, 3, 2, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, 1, 2}}));
+  homes.localize(105, {.rank = 5, .node = 1}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{5, kHere, 1, 2}})) << "no doubt is left";
+  EXPECT_EQ(homes.moving(), 0U);
+}
+
+TEST(HomesTest, ARowInDoubtIsNowhereUntilItIsMoved) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.localize(105, {.rank = 0, .node = 0}, answers);
+  homes.lose({.rank = 0, .node = 0}, answers);
+  EXPECT_EQ(homes.moving(), 0U);
+  take(answers);
+  homes.locate(105, 4, answers);
+  homes.intend(105, {.rank = 2, .node = kHome}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, kHome, 0}, {2, kTake, kHome, 0}}));
+  // Who looks for it may die, too: then it may have brought the row to its own node.
+  homes.lose({.rank = 2, .node = kHome}, answers);
+  homes.localize(105, {.rank = 3, .node = 1}, answers);
+  for (const Said& place : {Said{3, kTake, kHome, 0}, Said{3, kTake, 0, 1}, Said{3, kTake, kHome, 1}}) {
+    EXPECT_EQ(take(answers), std::vector<Said>{place});
+    EXPECT_TRUE(homes.missing(105, {.rank = 3, .node = 1}, place.epoch, answers).ok());
+  }
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kLost, kHome, 1}}));
+}
+
+TEST(HomesTest, EverybodyIsToldOfALostRow) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.localize(105, {.rank = 0, .node = 0}, answers);
+  homes.lose({.rank = 0, .node = 0}, answers);
+  homes.localize(105, {.rank = 3, .node = 1}, answers);
+  homes.locate(105, 4, answers);
+  homes.localize(105, {.rank = 5, .node = kHome}, answers);
+  EXPECT_TRUE(homes.missing(105, {.rank = 3, .node = 1}, 0, answers).ok());
+  take(answers);
+  EXPECT_TRUE(homes.missing(105, {.rank = 3, .node = 1}, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kLost, 0, 1}, {4, kLost, 0, 1}, {5, kLost, 0, 1}}));
+  EXPECT_EQ(homes.moving(), 0U);
+  homes.locate(105, 4, answers);
+  homes.localize(105, {.rank = 5, .node = 0}, answers);
+  homes.intend(105, {.rank = 5, .node = 0}, answers);
+  EXPECT_TRUE(homes.missing(105, {.rank = 5, .node = 0}, 1, answers).ok());
+  homes.locate(104, 4, answers);
+  EXPECT_EQ(
+      take(answers),
+      (std::vector<Said>{
+          {4, kLost, 0, 1}, {5, kLost, 0, 1}, {5, kLost, 0, 1}, {5, kLost, 0, 1}, {4, kOwned, kHome, 0}}));
+}
+
+TEST(HomesTest, WhoMissesARowOfItsOwnNodeIsBelievedOnlyWhereNothingHasMoved) {
+  Homes homes = make();
+  Homes::Answers answers;
+  EXPECT_TRUE(homes.missing(105, {.rank = 0, .node = 0}, 0, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{0, kTake, kHome, 0}}))
+      << "it was not told that it is on node 0";
+  EXPECT_TRUE(homes.missing(105, {.rank = 2, .node = kHome}, 0, answers).ok());
+  EXPECT_TRUE(answers.empty()) << "it is on its way";
+  EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{2, kTake, 0, 1}}));
+  EXPECT_TRUE(homes.arrived(105, 2, 2, answers).ok());
+  EXPECT_TRUE(homes.missing(105, {.rank = 4, .node = kHome}, 2, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kLost, kHome, 2}})) << "the home knows nothing newer";
+}
+
+TEST(HomesTest, TheDeadWaitInNoLine) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 0, .node = 0}, answers);
+  homes.localize(105, {.rank = 3, .node = 1}, answers);
+  homes.locate(105, 3, answers);
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  homes.intend(106, {.rank = 3, .node = 1}, answers);
+  take(answers);
+  homes.lose({.rank = 3, .node = 1}, answers);
+  EXPECT_TRUE(answers.empty());
+  EXPECT_EQ(homes.intended(), 1U);
+  EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
+  EXPECT_TRUE(answers.empty());
+  EXPECT_EQ(homes.moving(), 0U);
 }
 
 TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {

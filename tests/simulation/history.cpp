@@ -105,6 +105,7 @@ History::Wrong History::hear_one(const TableAtTheEnd& event, TimePoint /*now*/) 
   const std::uint64_t rows = ledger_.shapes()[event.table].rows;
   const std::size_t width = event.rows.size() / rows;
   for (Key key = 0; key < rows; ++key) {
+    if (std::find(event.lost.begin(), event.lost.end(), key) != event.lost.end()) continue;
     const std::span row = std::span(event.rows).subspan(key * width, width);
     if (auto wrong = ledger_.check_final(event.table, key, row)) return wrong;
     // When its pull began nobody tells; but no push did since.
@@ -121,6 +122,16 @@ History::Wrong History::hear_one(const WorkerLeaves& event, TimePoint /*now*/) {
 
 History::Wrong History::hear_one(const Complaint& event, TimePoint /*now*/) {
   return event.what;
+}
+
+History::Wrong History::hear_one(const UpdatesLost& event, TimePoint /*now*/) {
+  ledger_.lose_updates(event.worker);
+  return {};
+}
+
+History::Wrong History::hear_one(const WorkerDies& event, TimePoint /*now*/) {
+  ledger_.die(event.worker);
+  return {};
 }
 
 std::optional<std::string> History::check_the_end() const {

@@ -30,6 +30,10 @@ struct PushEnded {
   std::uint32_t table = 0;
   std::vector<Key> keys;
 };
+/// Rows were lost with a worker: of what this worker has pushed to any row, what has not ended may never be applied.
+struct UpdatesLost {
+  std::uint32_t worker = 0;
+};
 struct PullBegins {
   std::uint32_t worker = 0;
   std::uint64_t pull = 0;  ///< tells those of a worker apart
@@ -72,9 +76,14 @@ struct TableAtTheEnd {
   std::uint32_t worker = 0;
   std::uint32_t table = 0;
   std::vector<double> rows;
+  std::vector<Key> lost;  ///< rows that are not to be had
 };
 /// Noted before the session ends.
 struct WorkerLeaves {
+  std::uint32_t worker = 0;
+};
+/// It is dead, or about to be.
+struct WorkerDies {
   std::uint32_t worker = 0;
 };
 /// What a worker sees by itself to be wrong.
@@ -82,8 +91,9 @@ struct Complaint {
   std::string what;
 };
 
-using Event = std::variant<PushBegins, PushEnded, PullBegins, PullEnded, ClockBegins, ClockEnded,
-                           ExamplesAsked, ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint>;
+using Event =
+    std::variant<PushBegins, PushEnded, PullBegins, PullEnded, ClockBegins, ClockEnded, ExamplesAsked,
+                 ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint, UpdatesLost, WorkerDies>;
 
 class History {
  public:
@@ -112,6 +122,8 @@ class History {
   Wrong hear_one(const TableAtTheEnd& event, TimePoint now);
   Wrong hear_one(const WorkerLeaves& event, TimePoint now);
   Wrong hear_one(const Complaint& event, TimePoint now);
+  Wrong hear_one(const UpdatesLost& event, TimePoint now);
+  Wrong hear_one(const WorkerDies& event, TimePoint now);
 
   struct BegunPull {
     linearizability::Time when = 0;

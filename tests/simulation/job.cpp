@@ -82,6 +82,7 @@ class Job final : public World {
     if (scenario_.network.mapped) return std::nullopt;
     return workers_[rank].transport->reads();
   }
+  void lost() override { ++losses_; }
   void final_rows(std::uint64_t digest) override { final_rows_ = digest; }
   [[nodiscard]] bool traces() const override { return static_cast<bool>(trace_); }
   void trace(const std::string& line) override {
@@ -120,6 +121,7 @@ class Job final : public World {
   std::uint64_t rows_moved_by_intent_ = 0;
   std::uint64_t rows_replicated_ = 0;
   std::uint64_t replicas_used_ = 0;
+  std::uint64_t losses_ = 0;
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> struck_;
@@ -141,6 +143,7 @@ void Job::run_server(std::uint32_t rank) {
                                                     .rank = rank,
                                                     .servers = scenario_.servers,
                                                     .workers = scenario_.workers,
+                                                    .outlives_workers = scenario_.outlives_workers,
                                                     .lanes = scenario_.lanes,
                                                     .push_budget_mb_per_s = scenario_.push_budget_mb_per_s});
   node.status = server.status();
@@ -239,6 +242,7 @@ void Job::run_disaster() {
   if (node == nullptr) return;
   trace([&] { return fmt::format("disaster strikes"); });
   struck_ = scheduler_.now();
+  if (scenario_.outlives_workers) static_cast<void>(note(WorkerDies{scenario_.victim}));
   if (scenario_.disaster == Disaster::kLinkBreaks) {
     network_.cut_a_link(*node);
   } else {
@@ -261,6 +265,8 @@ void Job::check_end(const std::string& name, const absl::Status& status, bool is
   const std::string message(status.message());
   if (!struck_) return fail(fmt::format("{} ended with {}", name, status.ToString()));
   if (is_victim) return;
+  if (scenario_.outlives_workers)
+    return fail(fmt::format("{} ended with {} in a job that goes on", name, status.ToString()));
   const bool link = scenario_.disaster == Disaster::kLinkBreaks;
   const std::string victim = fmt::format(
       "{} {}", scenario_.disaster == Disaster::kServerDies ? "server" : "worker", scenario_.victim);
@@ -274,7 +280,7 @@ void Job::check_end(const std::string& name, const absl::Status& status, bool is
 
 void Job::check_ends() {
   if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
-  if (struck_ && scheduler_.now() - *struck_ > kNewsTime)
+  if (struck_ && !scenario_.outlives_workers && scheduler_.now() - *struck_ > kNewsTime)
     fail(fmt::format("it took {:.3f} s until all had ended",
                      std::chrono::duration<double>(scheduler_.now() - *struck_).count()));
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
@@ -325,7 +331,8 @@ JobResult Job::run() {
           .rows_localized = rows_localized_,
           .rows_moved_by_intent = rows_moved_by_intent_,
           .rows_replicated = rows_replicated_,
-          .replicas_used = replicas_used_};
+          .replicas_used = replicas_used_,
+          .losses = losses_};
 }
 
 }  // namespace

@@ -85,6 +85,10 @@ class Ledger {
   }
   /// The same, before the session ends.
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
+  /// What the worker has pushed so far and has not ended may never be applied.
+  void lose_updates(std::uint32_t worker);
+  /// The same of all that it has pushed or will push: it is dead.
+  void die(std::uint32_t worker) { dead_[worker] = anybody_dies_ = true; }
   /// A push has returned; it has been applied if the model promises that.
   void end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key);
   /// Session::clock() has returned: what is wrong with that.
@@ -119,6 +123,7 @@ class Ledger {
     std::vector<std::size_t>
         seen;  ///< [((row · workers + reader) · workers + worker) · copies + copy]: pushes
     std::vector<std::size_t> ended;            ///< [row · workers + worker]: pushes that have returned
+    std::vector<bool> uncertain;               ///< [row · workers + worker]: not all pushes may be applied
     std::vector<std::size_t> seen_by_anybody;  ///< [(row · workers + worker) · copies + copy]: pushes
   };
 
@@ -126,6 +131,9 @@ class Ledger {
                                           double number, std::uint32_t copy);
   std::optional<std::string> check_weighted_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                    double number, std::uint32_t copy) const;
+  /// Of `count` pushes of a worker to a row, those that must be there in the end.
+  [[nodiscard]] std::size_t certain(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
+                                    std::size_t count) const;
   [[nodiscard]] consistency::Clock applied_before(std::uint32_t reader, std::uint32_t worker) const;
   /// What is to be added for an update that a worker has made at a clock.
   [[nodiscard]] double weighted(std::uint32_t table, std::uint32_t worker, consistency::Clock clock,
@@ -138,6 +146,8 @@ class Ledger {
   const std::vector<TableShape> shapes_;
   const std::uint32_t workers_;
   std::vector<Table> tables_;
+  std::vector<bool> dead_;  ///< by worker
+  bool anybody_dies_ = false;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
   std::vector<consistency::Clock> clocks_;    ///< by worker: at which it computes
   /// [worker][clock − 1]: what clocks_ was when the worker began to begin that clock.

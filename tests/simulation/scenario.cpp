@@ -38,6 +38,8 @@ std::string_view to_string(Model model) {
       return "moving";
     case Model::kIntent:
       return "intent";
+    case Model::kDeath:
+      return "death";
     case Model::kVap:
       break;
   }
@@ -68,6 +70,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
       return Asp{};
     case Model::kSequential:
     case Model::kMoving:
+    case Model::kDeath:
       return Sequential{};
     case Model::kIntent:
       if (staleness == 0) return Sequential{};
@@ -89,9 +92,9 @@ TableShape make_table(Model model, std::mt19937_64& random) {
                   (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
   table.shared = consistency::rules_of(table.model).pushes_at_once;
   if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
-  if (model == Model::kMoving || model == Model::kIntent) {
+  if (model == Model::kMoving || model == Model::kIntent || model == Model::kDeath) {
     table.moves = true;
-    table.intents = model == Model::kIntent;
+    table.intents = model == Model::kIntent || (model == Model::kDeath && chance(random, 0.3));
     if (chance(random, 0.7)) table.rows = 1 + table.rows % 8;  // that many want
     table.cache_rows = UINT64_MAX;
   }
@@ -137,6 +140,10 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.clocks *= 5;  // as many as a mini-batch each makes, and as bounds on replicas need
   }
   if (model == Model::kMoving) scenario.clocks *= 2;  // as rows need to come round
+  if (model == Model::kDeath) {
+    scenario.servers = 2 + scenario.servers % 2;
+    scenario.workers = 2 + scenario.workers % 3;
+  }
   if (chance(random, 0.3)) scenario.barrier_every = 1 + static_cast<std::int64_t>(below(random, 4));
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
     // The last worker stays and looks at everything in the end.
@@ -152,9 +159,10 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   const std::uint64_t beside = model <= Model::kEssp    ? 3
                                : model <= Model::kABsp  ? 8
                                : model < Model::kIntent ? 9
-                                                        : kModels.size();
+                                                        : 10;
   for (std::uint64_t more = small(random, 2); more > 0; --more)
-    scenario.tables.push_back(make_table(kModels[below(random, beside)], random));
+    scenario.tables.push_back(
+        make_table(model == Model::kDeath ? model : kModels[below(random, beside)], random));
   scenario.network = make_network(random);
   const std::uint64_t path = below(random, scenario.network.mapped ? 3 : 2);
   scenario.read_path = path == 0 ? ReadPath::kAuto : path == 1 ? ReadPath::kCached : ReadPath::kInPlace;
@@ -167,6 +175,13 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.victim = static_cast<std::uint32_t>(
         below(random, scenario.disaster == Disaster::kServerDies ? scenario.servers : scenario.workers));
     scenario.disaster_delay = microseconds(small(random, 1500));
+  }
+  if (model == Model::kDeath) {
+    scenario.outlives_workers = true;
+    scenario.disaster = chance(random, 0.9) ? Disaster::kWorkerDies : Disaster::kNone;
+    scenario.victim =
+        static_cast<std::uint32_t>(below(random, scenario.workers - 1));  // the last looks at the end
+    scenario.disaster_delay = microseconds(small(random, 3000));
   }
   // Drawn by itself, so that older seeds mean what they meant.
   std::mt19937_64 evictions(seed + 0x5eed);
@@ -231,6 +246,7 @@ std::string to_string(const Scenario& scenario) {
     text += fmt::format(" in mini-batches of {}, {} us each", scenario.mini_batch,
                         std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
+  if (scenario.outlives_workers) text += "; the job outlives workers";
   switch (scenario.disaster) {
     case Disaster::kNone:
       break;

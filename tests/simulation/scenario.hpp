@@ -39,6 +39,7 @@ struct Scenario {
   bool async_pulls = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
+  bool outlives_workers = false;  ///< ServerOptions::outlives_workers; REQUIRES: all tables move
   Disaster disaster = Disaster::kNone;
   std::uint32_t victim = 0;
   Duration disaster_delay{0};

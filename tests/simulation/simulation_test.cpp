@@ -95,6 +95,19 @@ TEST(IntentSimulationTest, RowsMoveAndAreReplicated) {
   EXPECT_GT(used, 1000U);
 }
 
+TEST(DeathSimulationTest, SomeRowsAreLost) {
+  spdlog::set_level(spdlog::level::off);
+  std::uint64_t losses = 0;
+  std::uint64_t localized = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    const JobResult result = run_job(Model::kDeath, seed);
+    losses += result.losses;
+    localized += result.rows_localized;
+  }
+  EXPECT_GT(losses, 100U);
+  EXPECT_GT(localized, 800U);
+}
+
 /// One worker after the other takes the rows; one that only pulls and pushes gets to them, too.
 TEST(MovingSimulationTest, NobodyChasesARowForEver) {
   spdlog::set_level(spdlog::level::off);

@@ -86,6 +86,13 @@ class Workload {
   absl::Status check_that_intents_end();
   absl::Status check_the_end();
   absl::Status note(Event event) { return world_.note(std::move(event)); }
+  /// An operation found a row to be lost, which it may in this job.
+  [[nodiscard]] bool is_loss(const absl::Status& status) {
+    if (!scenario_.outlives_workers || status.code() != absl::StatusCode::kDataLoss) return false;
+    world_.lost();
+    trace([&] { return fmt::format("worker {}: {}", rank_, std::string(status.message())); });
+    return true;
+  }
   absl::Status note_wrong(const std::string& what) { return note(Complaint{what}); }
   /// Notes that a pull begins; its number.
   absl::StatusOr<std::uint64_t> begin_pull(std::uint32_t table, std::span<const Key> keys);
@@ -267,7 +274,8 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
       continue;
     }
     std::vector<Value> values(rows[i], rows[i] + row);
-    world_.compute(microseconds(below(later_, 30)));
+    // Where workers die, some die while they hold rows.
+    world_.compute(microseconds(below(later_, scenario_.outlives_workers ? 1000 : 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
   table.release();
@@ -310,11 +318,12 @@ absl::Status Workload::push() {
           return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
               .wait();
         }
-        if (shape(table).moves && chance(later_, 0.3)) {
-          RETURN_IF_ERROR(hold_and_add(*to, keys, std::span<const Value>(updates)));
-        } else {
-          RETURN_IF_ERROR(as_range ? to->push(range, updates) : to->push(keys, updates));
-        }
+        const bool holds = shape(table).moves && chance(later_, 0.3);
+        const absl::Status status = holds      ? hold_and_add(*to, keys, std::span<const Value>(updates))
+                                    : as_range ? to->push(range, updates)
+                                               : to->push(keys, updates);
+        if (is_loss(status)) return note(UpdatesLost{rank_});
+        RETURN_IF_ERROR(status);
         return note(PushEnded{rank_, table, keys});
       },
       tables_[table]);
@@ -345,7 +354,8 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
       [&]<class Value>(Table<Value>* from) -> absl::Status {
         std::vector<Value> values(keys.size() * width(table));
         const std::vector<std::uint64_t> lags = from->staleness().reads_by_lag;
-        RETURN_IF_ERROR(from->pull(asked, values));
+        if (const absl::Status status = from->pull(asked, values); !status.ok())
+          return is_loss(status) ? absl::OkStatus() : status;
         trace([&] {
           return fmt::format("worker {} at clock {} has pulled keys {} of table {}: {}", rank_, clock,
                              list(keys), table, list(values));
@@ -413,7 +423,8 @@ absl::Status Workload::localize() {
         OperationOptions options;
         if (!pulls_.empty() && chance(random_, 0.2)) options.after = {pulls_.back().pending};
         Pending pending = as_range ? in->localize(range, options) : in->localize(keys, options);
-        return wait ? pending.wait() : absl::OkStatus();
+        const absl::Status status = wait ? pending.wait() : absl::OkStatus();
+        return is_loss(status) ? absl::OkStatus() : status;
       },
       tables_[table]);
 }
@@ -451,7 +462,10 @@ absl::Status Workload::intend_over(Clock to) {
 absl::Status Workload::end_pulls() {
   for (; !pulls_.empty(); pulls_.pop_front()) {
     AsyncPull& pull = pulls_.front();
-    RETURN_IF_ERROR(pull.pending.wait());
+    if (const absl::Status status = pull.pending.wait(); !status.ok()) {
+      if (!is_loss(status)) return status;
+      continue;
+    }
     const PullEnded ended{
         .pull = pull.number, .table = pull.table, .clock = session_.current_clock(), .monotone = false};
     const absl::Status status = std::visit(
@@ -473,7 +487,10 @@ absl::Status Workload::clock(bool barrier) {
     return fmt::format("worker {} at clock {}: {}", rank_, session_.current_clock(),
                        barrier ? "barrier" : "clock");
   });
-  RETURN_IF_ERROR(barrier ? session_.barrier() : session_.clock());
+  if (const absl::Status status = barrier ? session_.barrier() : session_.clock(); !status.ok()) {
+    if (!is_loss(status)) return status;
+    RETURN_IF_ERROR(note(UpdatesLost{rank_}));
+  }
   RETURN_IF_ERROR(note(ClockEnded{rank_, session_.current_clock()}));
   if (!barrier) return absl::OkStatus();
   barrier_clock_ = session_.current_clock();
@@ -563,11 +580,26 @@ absl::Status Workload::check_the_end() {
     const absl::Status status = std::visit(
         [&]<class Value>(Table<Value>* from) -> absl::Status {
           std::vector<Value> values(shape(table).rows * width(table));
-          RETURN_IF_ERROR(from->pull(KeyRange{0, shape(table).rows}, values));
+          std::vector<Key> lost;
+          absl::Status pulled = from->pull(KeyRange{0, shape(table).rows}, values);
+          if (is_loss(pulled)) {
+            // One by one, those that are not lost.
+            for (Key key = 0; key < shape(table).rows; ++key) {
+              pulled = from->pull(KeyRange{key, key + 1},
+                                  std::span(values).subspan(key * width(table), width(table)));
+              if (!is_loss(pulled)) {
+                RETURN_IF_ERROR(pulled);
+              } else {
+                lost.push_back(key);
+              }
+            }
+          } else {
+            RETURN_IF_ERROR(pulled);
+          }
           const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(Value));
           digest = digest * 31 + std::hash<std::string_view>()(bytes);
-          return note(TableAtTheEnd{rank_, table, {values.begin(), values.end()}});
+          return note(TableAtTheEnd{rank_, table, {values.begin(), values.end()}, lost});
         },
         tables_[table]);
     RETURN_IF_ERROR(status);

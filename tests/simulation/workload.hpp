@@ -26,6 +26,8 @@ class World {
   virtual void joined(std::uint32_t /*rank*/) {}
   /// One-sided reads that a worker has made; nothing where they are not counted, or memory is mapped.
   [[nodiscard]] virtual std::optional<std::uint64_t> reads(std::uint32_t /*rank*/) const { return {}; }
+  /// An operation has ended since a row was lost with a worker that has died.
+  virtual void lost() {}
   /// All rows, as a worker sees them at the end.
   virtual void final_rows(std::uint64_t /*digest*/) {}
   [[nodiscard]] virtual bool traces() const { return false; }

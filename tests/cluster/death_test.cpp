@@ -1,0 +1,506 @@
+// A worker that dies while rows move: the job goes on without it, every other row stays usable, and who wants a row that
+// was lost with it is told so. What dies is spoken for by hand, so that it dies exactly there.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <new>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "protocol/slot.hpp"
+#include "tests/cluster/cluster.hpp"
+#include "tests/cluster/peer.hpp"
+
+namespace verbena::testing {
+namespace {
+
+using protocol::KeyAnswers;
+using protocol::KeyRequests;
+using protocol::SlotHeader;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kServers = 2;
+constexpr std::uint32_t kWorkers = 3;
+constexpr std::uint64_t kRows = 8;  // the first half's home is server 0, the other's server 1
+constexpr std::uint32_t kWidth = 2;
+constexpr auto kEndPatience = std::chrono::seconds(20);
+
+const TableOptions kMoving = {.name = "moving",
+                              .rows = kRows,
+                              .width = kWidth,
+                              .consistency = Sequential{},
+                              .allocation = Allocation::kDynamic};
+
+/// A worker that lives.
+struct Survivor {
+  Survivor(const ServerThreads& servers, std::uint32_t rank, std::uint32_t node) {
+    SessionOptions options = servers.session_options(rank);
+    options.node = node;
+    auto connected = Session::connect(options);
+    EXPECT_TRUE(connected.ok()) << connected.status();
+    session = std::move(*connected);
+    auto opened = session->table<float>(kMoving);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    table = *opened;
+  }
+  absl::Status push(Key key, float update) {
+    return table->push(std::vector<Key>{key}, std::vector<float>(kWidth, update));
+  }
+  /// A number of the row.
+  absl::StatusOr<float> pull(Key key) {
+    std::vector<float> values(kWidth);
+    if (absl::Status status = table->pull(std::vector<Key>{key}, values); !status.ok()) return status;
+    EXPECT_THAT(values, Each(values[0]));
+    return values[0];
+  }
+  absl::Status localize(Key key) { return table->localize(std::vector<Key>{key}).wait(); }
+  std::unique_ptr<Session> session;
+  Table<float>* table = nullptr;
+};
+
+/// A worker that dies.
+class Victim {
+ public:
+  Victim(const ServerThreads& servers, std::uint32_t rank, std::uint32_t node)
+      : options_(servers.session_options(rank)), node_(node) {
+    for (std::uint32_t server = 0; server < kServers; ++server) {
+      auto peer = std::make_unique<Peer>(
+          *options_.transport, *options_.transport->connect(options_.servers[server],
+                                                            options_.transport->now() + Peer::kPatience));
+      peer->connection().user_data = server;
+      peers_.push_back(std::move(peer));
+      at(server).say_hello(
+          {.worker = rank, .workers = options_.workers, .server = server, .servers = kServers, .node = node});
+      at(server).set_ring(at(server).hear<protocol::Welcome>().inbox);
+      at(server).say(protocol::OpenTable{.table = 0,
+                                         .value_type = protocol::ValueType::kFloat,
+                                         .rows = kRows,
+                                         .width = kWidth,
+                                         .name = "moving",
+                                         .allocation = Allocation::kDynamic,
+                                         .consistency = "sequential"});
+      slots_.push_back(Peer::from_wire(at(server).hear<protocol::TableOpened>().shard));
+    }
+  }
+  Peer& at(std::uint32_t server) { return *peers_[server]; }
+  void ask(KeyRequests::Kind kind, Key key, std::uint32_t server, std::uint64_t epoch = 0) {
+    at(server).say(KeyRequests{.kind = kind, .table = 0, .rows = {{key, epoch}}});
+  }
+  KeyAnswers::Answer hear_answer(std::uint32_t server) { return at(server).hear<KeyAnswers>().answers.at(0); }
+  /// The slot of its own node, to be changed.
+  std::byte* slot(Key key) {
+    std::byte* const slots = at(node_).connection().mapped_in_place(slots_[node_]);
+    EXPECT_NE(slots, nullptr);
+    return slots + protocol::slot_offset(key, protocol::slot_bytes(kWidth * sizeof(float)));
+  }
+  /// As the mover does that has read the old owner's slot.
+  void install(Key key, std::uint64_t epoch, float value) {
+    auto* const values = reinterpret_cast<float*>(protocol::slot_values(slot(key)));
+    for (std::uint32_t i = 0; i < kWidth; ++i) values[i] = value;
+    protocol::store_header(slot(key), SlotHeader::owned(epoch));
+  }
+  void die() { peers_.clear(); }
+
+ private:
+  SessionOptions options_;
+  std::uint32_t node_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<transport::RemoteDescriptor> slots_;
+};
+
+void expect_lost(const absl::Status& status, Key key) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(fmt::format("row {} of table \"moving\" was lost", key)));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("node 1"));
+}
+
+/// Everything but the rows `lost` can be read, changed and moved; those cannot, whatever is tried.
+void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
+  for (Key key = 0; key < kRows; ++key) {
+    if (std::find(lost.begin(), lost.end(), key) != lost.end()) {
+      expect_lost(worker.push(key, 1), key);
+      expect_lost(worker.pull(key).status(), key);
+      expect_lost(worker.localize(key), key);
+      expect_lost(worker.pull(key).status(), key);
+      EXPECT_TRUE(worker.table->push_async(std::vector<Key>{key}, std::vector<float>(kWidth, 1)).wait().ok());
+      expect_lost(worker.session->clock(), key);
+      EXPECT_TRUE(worker.session->clock().ok()) << "said once";
+      continue;
+    }
+    const absl::StatusOr<float> before = worker.pull(key);
+    EXPECT_TRUE(before.ok()) << before.status();
+    EXPECT_TRUE(worker.push(key, 1).ok());
+    EXPECT_TRUE(worker.localize(key).ok());
+    EXPECT_TRUE(worker.push(key, 1).ok());
+    const absl::StatusOr<float> after = worker.pull(key);
+    EXPECT_TRUE(after.ok() && before.ok() && *after == *before + 2) << after.status();
+  }
+}
+
+/// Many rows in one call: those that are not lost are read.
+void expect_others_in_one_call(Survivor& worker, Key lost) {
+  std::vector<float> all(kRows * kWidth, -1);
+  expect_lost(worker.table->pull(KeyRange{0, kRows}, all), lost);
+  for (Key key = 0; key < kRows; ++key) {
+    const absl::StatusOr<float> alone = worker.pull(key);
+    EXPECT_EQ(alone.ok(), key != lost);
+    EXPECT_EQ(all[key * kWidth], alone.value_or(-1)) << "key " << key;
+  }
+}
+
+/// A job of two survivors and one who dies.
+class DeathTest : public ::testing::TestWithParam<ReadPath> {
+ protected:
+  DeathTest()
+      : servers_(
+            {.servers = kServers, .workers = kWorkers, .read_path = GetParam(), .outlives_workers = true}),
+        zero_(std::make_unique<Survivor>(servers_, 0, 0)),
+        victim_(servers_, 1, 1) {
+    for (Key key = 0; key < kRows; ++key) EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
+  }
+  /// One more, of the victim's node.
+  Survivor& two() {
+    if (two_ == nullptr) two_ = std::make_unique<Survivor>(servers_, 2, 1);
+    return *two_;
+  }
+  /// The survivors can use everything but these rows, meet at a barrier, and leave; all servers are content.
+  void expect_a_good_end(const std::vector<Key>& lost) {
+    expect_usable_but(*zero_, lost);
+    if (!has_two_victims_) {
+      expect_usable_but(two(), lost);
+      auto other = std::async(std::launch::async, [&] { return two().session->barrier(); });
+      EXPECT_TRUE(zero_->session->barrier().ok());
+      EXPECT_TRUE(other.get().ok());
+    }
+    zero_.reset();
+    two_.reset();
+    for (const absl::Status& status : servers_.join(kEndPatience)) EXPECT_TRUE(status.ok()) << status;
+  }
+
+  ServerThreads servers_;
+  std::unique_ptr<Survivor> zero_;
+  std::unique_ptr<Survivor> two_;
+  Victim victim_;
+  bool has_two_victims_ = false;
+};
+
+TEST_P(DeathTest, WhoDiesAtRestTakesNothingAlong) {
+  victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  victim_.install(1, 1, 101);
+  victim_.ask(KeyRequests::Kind::kArrived, 1, 0, 1);
+  victim_.die();
+  expect_a_good_end({});
+}
+
+TEST_P(DeathTest, ARowThatHasLeftAndNotArrivedIsLost) {
+  victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  std::vector<float> out(kWidth);
+  Pending pull = zero_->table->pull_async(std::vector<Key>{1}, out);
+  Pending localize = zero_->table->localize(std::vector<Key>{1, 2});
+  victim_.die();
+  expect_lost(pull.wait(), 1);
+  expect_lost(localize.wait(), 1);
+  EXPECT_TRUE(zero_->table->is_here(2)) << "the others of the same localize have come";
+  expect_others_in_one_call(*zero_, 1);
+  expect_a_good_end({1});
+}
+
+TEST_P(DeathTest, ARowThatHasArrivedUnsaidIsFound) {
+  victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  victim_.install(1, 1, 101);
+  victim_.die();
+  expect_a_good_end({});
+}
+
+/// Its home is server 1, its owner node 0; the mover has been told to take it.
+TEST_P(DeathTest, ARowThatHasNotLeftStaysWhereItIs) {
+  ASSERT_TRUE(zero_->localize(5).ok());
+  victim_.ask(KeyRequests::Kind::kLocalize, 5, 1);
+  EXPECT_EQ(victim_.hear_answer(1).kind, KeyAnswers::Kind::kTake);
+  ASSERT_TRUE(zero_->push(5, 1).ok()) << "nobody has asked for it yet";
+  victim_.die();
+  const absl::StatusOr<float> value = two().pull(5);
+  EXPECT_TRUE(value.ok() && *value == 106) << value.status();
+  expect_a_good_end({});
+}
+
+TEST_P(DeathTest, ARowThatWasHandedOverElsewhereIsLost) {
+  ASSERT_TRUE(zero_->localize(5).ok());
+  victim_.ask(KeyRequests::Kind::kLocalize, 5, 1);
+  EXPECT_EQ(victim_.hear_answer(1).kind, KeyAnswers::Kind::kTake);
+  victim_.ask(KeyRequests::Kind::kHandOver, 5, 0, 1);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  victim_.die();
+  expect_a_good_end({5});
+}
+
+TEST_P(DeathTest, WhoDiesInLineIsForgotten) {
+  Victim mover(servers_, 2, 0);
+  has_two_victims_ = true;
+  mover.ask(KeyRequests::Kind::kLocalize, 5, 1);
+  EXPECT_EQ(mover.hear_answer(1).kind, KeyAnswers::Kind::kTaken);
+  victim_.ask(KeyRequests::Kind::kLocate, 5, 1);
+  victim_.ask(KeyRequests::Kind::kLocalize, 5, 1);
+  victim_.ask(KeyRequests::Kind::kIntend, 5, 1);
+  victim_.ask(KeyRequests::Kind::kLocate, 4, 1);
+  EXPECT_EQ(victim_.hear_answer(1).key, 4U) << "the others wait";
+  victim_.die();
+  mover.install(5, 1, 105);
+  mover.ask(KeyRequests::Kind::kArrived, 5, 1, 1);
+  mover.die();
+  expect_a_good_end({});
+}
+
+TEST_P(DeathTest, ARowInItsHandsIsLost) {
+  for (const Key key : {4U, 6U}) {
+    SlotHeader header;
+    ASSERT_EQ(protocol::try_lock(victim_.slot(key), /*holder=*/1 + 1, header), protocol::LockResult::kLocked);
+  }
+  victim_.die();
+  // A push that waits for the lock, and a move.
+  expect_lost(zero_->push(4, 1), 4);
+  expect_lost(zero_->localize(6), 6);
+  expect_a_good_end({4, 6});
+}
+
+TEST_P(DeathTest, ARowOfItsOwnNodeInItsHandsIsLostThereToo) {
+  SlotHeader header;
+  ASSERT_EQ(protocol::try_lock(victim_.slot(4), /*holder=*/1 + 1, header), protocol::LockResult::kLocked);
+  victim_.die();
+  expect_lost(two().push(4, 1), 4);
+  expect_a_good_end({4});
+}
+
+TEST_P(DeathTest, OneAfterAnotherMayDieWithTheSameRow) {
+  Victim second(servers_, 2, 0);
+  has_two_victims_ = true;
+  ASSERT_TRUE(zero_->localize(5).ok());
+  victim_.ask(KeyRequests::Kind::kLocalize, 5, 1);
+  EXPECT_EQ(victim_.hear_answer(1).kind, KeyAnswers::Kind::kTake);
+  second.ask(KeyRequests::Kind::kLocalize, 5, 1);
+  victim_.die();
+  const KeyAnswers::Answer told = second.hear_answer(1);
+  EXPECT_EQ(told.kind, KeyAnswers::Kind::kTake);
+  EXPECT_EQ(told.node, 0U);
+  second.die();
+  expect_a_good_end({});
+}
+
+INSTANTIATE_TEST_SUITE_P(Reads, DeathTest, ::testing::Values(ReadPath::kAuto, ReadPath::kCached),
+                         [](const auto& test) {
+                           return std::string(test.param == ReadPath::kAuto ? "InPlace" : "OverTheNetwork");
+                         });
+
+TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
+  ServerThreads servers({.servers = kServers, .workers = kWorkers, .outlives_workers = true});
+  Survivor zero(servers, 0, 1);
+  Victim victim(servers, 1, 1);
+  Victim late(servers, 2, 1);
+  SlotHeader header;
+  ASSERT_EQ(protocol::try_lock(victim.slot(4), /*holder=*/1 + 1, header), protocol::LockResult::kLocked);
+  victim.die();
+  expect_lost(zero.push(4, 1), 4);
+  protocol::store_header(late.slot(4), header);  // as one who is not dead but cut off gives it back
+  expect_lost(zero.pull(4).status(), 4);
+  expect_lost(zero.push(4, 1), 4);
+  expect_lost(zero.localize(4), 4);
+  std::vector<float*> rows(1);
+  ASSERT_TRUE(zero.table->hold(std::vector<Key>{4}, rows).ok());
+  EXPECT_EQ(rows[0], nullptr);
+  zero.table->release();
+}
+
+/// A process that works until it is killed: rows come to it, are changed in place, held and pushed all the time.
+class Killable {
+ public:
+  /// To be called while this process has no other threads. It waits for go().
+  Killable() {
+    void* const memory =
+        ::mmap(nullptr, sizeof(Rounds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    rounds_ = new (memory) Rounds(0);
+    EXPECT_EQ(::pipe2(pipe_.data(), O_CLOEXEC), 0);
+    pid_ = ::fork();
+    EXPECT_GE(pid_, 0);
+    if (pid_ == 0) ::_exit(run() ? EXIT_SUCCESS : EXIT_FAILURE);
+  }
+  ~Killable() {
+    kill();
+    ::close(pipe_[0]);
+    ::close(pipe_[1]);
+    ::munmap(rounds_, sizeof(Rounds));
+  }
+  Killable(const Killable&) = delete;
+  Killable& operator=(const Killable&) = delete;
+
+  void go(const SessionOptions& options) const {
+    std::string text;
+    for (const std::string& server : options.servers) text += server + '\n';
+    EXPECT_EQ(::write(pipe_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  /// What it has done so far; -1: it has failed.
+  [[nodiscard]] int rounds() const { return rounds_->load(); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  using Rounds = std::atomic<int>;
+  [[nodiscard]] bool run() const {
+    SessionOptions options{.rank = 1, .workers = kWorkers, .node = 1};
+    std::string address;
+    for (char letter = 0; options.servers.size() < kServers && ::read(pipe_[0], &letter, 1) == 1;) {
+      if (letter != '\n') {
+        address += letter;
+      } else {
+        options.servers.push_back(std::exchange(address, {}));
+      }
+    }
+    auto session = Session::connect(options);
+    auto table = session.ok() ? (*session)->table<float>(kMoving) : session.status();
+    std::mt19937 random(1);
+    while (table.ok()) {
+      const std::vector<Key> keys{random() % kRows, random() % kRows};
+      const Pending coming = (*table)->localize(keys);
+      std::vector<float*> rows(keys.size());
+      if (!(*table)->push(keys, std::vector<float>(keys.size() * kWidth, 0)).ok()) break;
+      if (!(*table)->hold(keys, rows).ok()) break;
+      (*table)->release();
+      rounds_->fetch_add(1);
+    }
+    rounds_->store(-1);
+    return false;
+  }
+
+  std::array<int, 2> pipe_{};
+  pid_t pid_ = -1;
+  Rounds* rounds_ = nullptr;
+};
+
+/// Counts in each row that is not lost, which is its own column of the two survivors', until `stop` and once more.
+absl::Status count_what_is_not_lost(Survivor& worker, std::size_t column, const std::atomic<bool>& stop,
+                                    std::atomic<int>& rounds) {
+  std::vector<float> counted(kRows, 0);
+  std::vector<bool> lost(kRows, false);
+  std::mt19937 random(static_cast<std::uint32_t>(column));
+  std::vector<float> update(kWidth, 0);
+  update[column] = 1;
+  std::vector<float> values(kWidth);
+  for (bool stopped = false; !stopped; ++rounds) {
+    stopped = stop;
+    for (Key key = 0; key < kRows; ++key) {
+      const std::vector<Key> one{key};
+      if (random() % 2 == 0) static_cast<void>(worker.table->localize(one));
+      absl::Status status = worker.table->push(one, update);
+      if (status.ok()) status = worker.table->pull(one, values);
+      if (status.code() == absl::StatusCode::kDataLoss) {
+        lost[key] = true;
+        continue;
+      }
+      if (!status.ok()) return status;
+      if (lost[key]) return absl::InternalError(fmt::format("row {} was lost, and is back", key));
+      if (++counted[key] != values[column])
+        return absl::InternalError(fmt::format("row {} holds {} of {}", key, values[column], counted[key]));
+    }
+  }
+  return worker.session->barrier();
+}
+
+TEST(DeathOfAProcessTest, LeavesTheOthersWhatItDidNotHave) {
+  for (const int round : {1, 2, 3, 5, 20, 50, 51, 52}) {
+    Killable victim;
+    ServerThreads servers({.servers = kServers, .workers = kWorkers, .outlives_workers = true});
+    victim.go(servers.session_options(1));
+    std::atomic<bool> stop = false;
+    std::array<std::atomic<int>, 2> rounds{};
+    std::array<std::future<absl::Status>, 2> counting;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      counting[i] = std::async(std::launch::async, [&, i] {
+        Survivor survivor(servers, 2 * i, i);
+        absl::Status status = count_what_is_not_lost(survivor, i, stop, rounds[i]);
+        if (!status.ok()) survivor.session->give_up(status);
+        return status;
+      });
+    }
+    while (victim.rounds() >= 0 && victim.rounds() < round) std::this_thread::yield();
+    EXPECT_GE(victim.rounds(), 0) << "it has failed by itself";
+    victim.kill();
+    // Some rounds without it.
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const int before = rounds[i];
+      while (rounds[i] < before + 3 &&
+             counting[i].wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+        std::this_thread::yield();
+    }
+    stop = true;
+    for (auto& worker : counting) {
+      const absl::Status status = worker.get();
+      EXPECT_TRUE(status.ok()) << "killed after " << round << " rounds: " << status;
+    }
+    for (const absl::Status& status : servers.join(kEndPatience)) EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+/// What a worker hears that waits for one that dies without a word.
+absl::Status end_of_a_job(const ClusterOptions& options, bool with_a_static_table) {
+  ServerThreads servers(options);
+  Survivor zero(servers, 0, 0);
+  Victim victim(servers, 1, 1);
+  if (with_a_static_table) {
+    auto opened = zero.session->table<float>({.name = "static", .rows = 1, .width = 1});
+    EXPECT_TRUE(opened.ok()) << opened.status();
+  }
+  victim.die();
+  return zero.session->barrier();
+}
+
+TEST(DeathOfAWorkerTest, FailsAJobThatIsNotToOutliveIt) {
+  const absl::Status status = end_of_a_job({.servers = kServers, .workers = 2}, false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1"));
+}
+
+TEST(DeathOfAWorkerTest, FailsAJobWithAStaticTable) {
+  const absl::Status status =
+      end_of_a_job({.servers = kServers, .workers = 2, .outlives_workers = true}, true);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1"));
+}
+
+TEST(DeathOfAWorkerTest, LeavesNoRoomForALaterStaticTable) {
+  ServerThreads servers({.servers = kServers, .workers = 2, .outlives_workers = true});
+  Survivor zero(servers, 0, 0);
+  Victim victim(servers, 1, 1);
+  victim.die();
+  EXPECT_TRUE(zero.session->barrier().ok()) << "which does not wait for the dead";
+  const absl::Status status = zero.session->table<float>({.name = "static", .rows = 1, .width = 1}).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1"));
+  EXPECT_FALSE(zero.session->barrier().ok());
+}
+
+}  // namespace
+}  // namespace verbena::testing

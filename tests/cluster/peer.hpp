@@ -1,0 +1,114 @@
+// One end of a connection that says what it is told to say, by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "protocol/messages.hpp"
+#include "transport/message_ring.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::testing {
+
+class Peer {
+ public:
+  static constexpr auto kPatience = std::chrono::seconds(20);
+  static constexpr std::size_t kRingBytes = 4096;
+
+  Peer(transport::Transport& transport, std::unique_ptr<transport::Connection> connection)
+      : transport_(transport), connection_(std::move(connection)) {
+    receiver_ = *transport::RingReceiver::create(transport_, *connection_, kRingBytes);
+    sender_ = *transport::RingSender::create(transport_, *connection_);
+    memory_ = *transport_.allocate_region(kRingBytes, transport::Access::kLocal);
+  }
+
+  [[nodiscard]] transport::Connection& connection() { return *connection_; }
+
+  void say(std::string bytes) {
+    const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
+                                         .local = std::as_writable_bytes(std::span(bytes))};
+    EXPECT_EQ(connection_->post({&request, 1}), 1U);
+  }
+  void say(const protocol::ControlMessage& message) { say(protocol::encode(message)); }
+  /// False when there is no room.
+  [[nodiscard]] bool try_to_say(const protocol::ControlMessage& message) {
+    std::string bytes = protocol::encode(message);
+    const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
+                                         .local = std::as_writable_bytes(std::span(bytes))};
+    return connection_->post({&request, 1}) == 1;
+  }
+  /// As the worker that `who` says, with rings of its own.
+  void say_hello(protocol::Hello who) {
+    who.pid = static_cast<std::uint32_t>(::getpid());
+    who.inbox_bytes = kRingBytes;
+    who.push_ring = to_wire(receiver_->descriptor());
+    who.inbox_credit = to_wire(sender_->credit_descriptor());
+    say(who);
+  }
+  void say_welcome(std::uint32_t lanes) {
+    say(protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
+                          .lanes = lanes,
+                          .inbox = to_wire(receiver_->descriptor()),
+                          .push_credit = to_wire(sender_->credit_descriptor())});
+  }
+  /// The next message of that kind, those of others being ignored; none within kPatience fails the test.
+  template <class Message>
+  Message hear() {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < end) {
+      while (!heard_.empty()) {
+        const protocol::ControlMessage message = std::move(heard_.front());
+        heard_.pop_front();
+        if (std::holds_alternative<Message>(message)) return std::get<Message>(message);
+      }
+      std::array<transport::Event, 16> events;
+      for (const transport::Event& event : std::span(events).first(transport_.poll(events))) {
+        if (event.kind != transport::Event::Kind::kMessage) continue;
+        auto message = protocol::decode_control(event.message);
+        if (message.ok()) heard_.push_back(std::move(*message));
+      }
+    }
+    ADD_FAILURE() << "nothing of that kind was said";
+    return {};
+  }
+  void set_ring(const protocol::Descriptor& ring) { sender_->set_ring(from_wire(ring)); }
+  void send(const protocol::BulkHeader& header, std::string_view payload = {}) {
+    std::memcpy(memory_->bytes().data(), &header, sizeof header);
+    std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), payload.size());
+    EXPECT_EQ(sender_->try_send(memory_->bytes().first(sizeof header + payload.size()), *memory_),
+              transport::SendResult::kSent);
+  }
+  void notify(std::uint32_t notification) {
+    const transport::WorkRequest request{.opcode = transport::Opcode::kWriteNotify,
+                                         .notification = notification};
+    EXPECT_EQ(connection_->post({&request, 1}), 1U);
+  }
+
+  static protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
+    return {descriptor.address, descriptor.length_bytes, descriptor.key};
+  }
+  static transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
+    return {descriptor.address, descriptor.length_bytes, descriptor.key};
+  }
+
+ private:
+  transport::Transport& transport_;
+  std::unique_ptr<transport::Connection> connection_;
+  std::unique_ptr<transport::RingReceiver> receiver_;
+  std::unique_ptr<transport::RingSender> sender_;
+  std::unique_ptr<transport::MemoryRegion> memory_;
+  std::deque<protocol::ControlMessage> heard_;
+};
+
+}  // namespace verbena::testing
