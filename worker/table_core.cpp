@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "protocol/importance.hpp"
 #include "transport/word_copy.hpp"
 #include "worker/moving_rows.hpp"
@@ -454,35 +455,40 @@ void TableCore::finish_runs(PullOperation& operation) {
 }
 
 absl::Status TableCore::ship() {
+  // All are outstanding before one is sent: sending may wait and poll, and a read that ends meanwhile must know
+  // of each update whether the row can hold it. What is not outstanding is added to what was read.
+  absl::InlinedVector<std::pair<Part*, UpdateBuffer*>, 8> shipped;
   for (const std::unique_ptr<Part>& part : parts_) {
     if (part->current->empty()) continue;
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
     if (!next.ok()) return next.status();
-    absl::Status status =
-        ship(*part, std::exchange(part->current, *std::move(next)), protocol::BulkKind::kUpdates);
-    if (!status.ok()) return status;
+    shipped.emplace_back(part.get(), &add_outstanding(*part, std::exchange(part->current, *std::move(next))));
+  }
+  for (const auto& [part, updates] : shipped) {
+    if (absl::Status status = send(*part, *updates, protocol::BulkKind::kUpdates); !status.ok())
+      return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status TableCore::ship(Part& part, std::unique_ptr<UpdateBuffer> updates, protocol::BulkKind kind) {
-  // Outstanding before anything is sent: sending may wait and poll, and rows that come meanwhile may hold
-  // the first chunks already.
+UpdateBuffer& TableCore::add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates) {
   UpdateBuffer& buffer = *part.outstanding.emplace_back(std::move(updates));
   session_.start_epoch();
-  const std::uint64_t first = part.view->shipped;
-  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = first + i;
-  part.view->shipped += buffer.chunks();
-  for (std::size_t i = 0; i < buffer.chunks(); ++i) {
-    UpdateBuffer::Chunk& chunk = buffer.chunk(i);
+  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = part.view->shipped++;
+  return buffer;
+}
+
+absl::Status TableCore::send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind) {
+  for (std::size_t i = 0; i < updates.chunks(); ++i) {
+    UpdateBuffer::Chunk& chunk = updates.chunk(i);
     const protocol::BulkHeader header{.kind = kind,
                                       .table = number_,
                                       .lane = part.lane,
-                                      .count = buffer.records_in(i),
+                                      .count = updates.records_in(i),
                                       .clock = session_.current_clock()};
     std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
     const absl::Status status =
-        session_.send(*part.link, chunk.memory.bytes.first(buffer.message_bytes(i)), *chunk.memory.region);
+        session_.send(*part.link, chunk.memory.bytes.first(updates.message_bytes(i)), *chunk.memory.region);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -502,8 +508,9 @@ absl::Status TableCore::ship_ahead() {
     for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
     session_.counters().rows_shipped_ahead += (*updates)->records();
     last_ahead_ = index;
-    absl::Status status = ship(part, *std::move(updates), protocol::BulkKind::kUpdatesAhead);
-    if (!status.ok()) return status;
+    UpdateBuffer& shipped = add_outstanding(part, *std::move(updates));
+    if (absl::Status status = send(part, shipped, protocol::BulkKind::kUpdatesAhead); !status.ok())
+      return status;
   }
   return absl::OkStatus();
 }

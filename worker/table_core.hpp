@@ -214,7 +214,8 @@ class TableCore {
   void note_change(Part& part, protocol::Key key);
   absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const protocol::Key> keys);
   absl::Status push_at_once(bool wait);
-  absl::Status ship(Part& part, std::unique_ptr<UpdateBuffer> updates, protocol::BulkKind kind);
+  UpdateBuffer& add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates);
+  absl::Status send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind);
   absl::Status ship_ahead();
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes);
   [[nodiscard]] double importance(const Part& part, protocol::Key key, std::span<std::byte> scratch) const;

@@ -195,6 +195,8 @@ TEST(SimulationRegressionTest, SeedsThatFailedOnce) {
       // An update of a table under VAP, held back behind one under A-BSP, was acknowledged with the new min clock
       // while rows under ESSP were still to be pushed.
       {Model::kABsp, 5692},
+      // While a push was sent to one lane, an asynchronous pull that ended took what was for another for applied.
+      {Model::kSequential, 9576},
   };
   for (const auto& [model, seed] : seeds) {
     const JobResult result = run_job(model, seed);
