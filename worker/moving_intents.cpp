@@ -160,6 +160,7 @@ void MovingRows::give_up_rows() {
     if (replica != nullptr) dropped.push_back(key);
     intended_.erase(intended);
     ending_.erase(key);
+    if (nodes_[home(key)].is_dead) continue;
     nodes_[home(key)].done.push_back({.key = key});
   }
   ending_order_ = std::move(left);  // before what may step an operation, and come back here

@@ -93,6 +93,10 @@ MovingRows::Location MovingRows::location(Key key) const {
 }
 
 void MovingRows::ask_where(Key key, bool is_sure) {
+  if (nodes_[home(key)].is_dead) {
+    lose_row(key, homeless(key));
+    return;
+  }
   if (!locating_.insert(key).second) return;
   nodes_[home(key)].to_locate.push_back({.key = key});
   ++session_.counters().locations_asked;
@@ -107,14 +111,28 @@ bool MovingRows::is_not_here(const KeyAnswers::Answer& here) const {
          chase->second.not_at->node == node_ && chase->second.not_at->epoch == here.epoch;
 }
 
-absl::Status MovingRows::lost_status(Key key) const {
+void MovingRows::lose_row(Key key, const absl::Status& why) {
+  if (!lost_.try_emplace(key, why).second) return;
+  mark(key);
+  chased_.erase(key);
+  fetched_.erase(key);
+  ++news_;
+}
+
+absl::Status MovingRows::lost_with(Key key, std::uint32_t node) const {
   return absl::DataLossError(
-      fmt::format("row {} of table \"{}\" was lost with node {}", key, options_.name, lost_.at(key)));
+      fmt::format("row {} of table \"{}\" was lost with node {}", key, options_.name, node));
+}
+
+absl::Status MovingRows::homeless(Key key) const {
+  return absl::UnavailableError(
+      fmt::format("row {} of table \"{}\" cannot be found or moved: {}, its home, is gone", key,
+                  options_.name, nodes_[home(key)].link->connection->peer_name()));
 }
 
 bool MovingRows::note_if_lost(MovingOperation& operation, Key key) const {
   if (lost_.empty() || !lost_.contains(key)) return false;
-  if (operation.status.ok()) operation.status = lost_status(key);
+  if (operation.status.ok()) operation.status = lost_.at(key);
   return true;
 }
 
@@ -220,8 +238,11 @@ void MovingRows::send_to_locate() {
 
 bool MovingRows::post_reads(MovingOperation& operation) {
   while (!operation.unposted.empty()) {
-    if (operation.unposted_links.front()->connection->post({&operation.unposted.front(), 1}) == 0) break;
-    ++operation.reading;
+    ServerLink& link = *operation.unposted_links.front();
+    if (!link.is_dead) {
+      if (link.connection->post({&operation.unposted.front(), 1}) == 0) break;
+      ++operation.reading;
+    }
     operation.unposted.pop_front();
     operation.unposted_links.pop_front();
   }
@@ -318,6 +339,11 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     }
     const Location at = location(key);
     const Node& node = nodes_[at.node];
+    if (node.is_dead) {
+      ask_where(key, /*is_sure=*/false);  // the home may know better
+      left.push_back(index);
+      continue;
+    }
     if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
       is_read(operation, index, counters.rows_pulled_remotely);
       continue;
@@ -327,7 +353,7 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       continue;
     }
     if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key, /*is_sure=*/true);
-    if (locating_.contains(key) && !is_held(key)) {
+    if ((locating_.contains(key) && !is_held(key)) || lost_.contains(key)) {
       left.push_back(index);
       continue;
     }
@@ -362,6 +388,10 @@ void MovingRows::begin_reads(MovingOperation& operation) {
 void MovingRows::end_reads(MovingOperation& operation) {
   for (const MovingOperation::Reading& read : operation.reads) {
     const Key key = operation.keys[read.index];
+    if (nodes_[read.node].is_dead) {
+      operation.todo.push_back(read.index);
+      continue;
+    }
     if (!operation.is_of_replicas && is_marked(key) && replicas_.find(key) != nullptr) {
       // It has got a replica meanwhile, whose reading may be the older one: what is read does not go back.
       operation.todo.push_back(read.index);
@@ -488,8 +518,11 @@ bool MovingRows::step_push(MovingOperation& operation) {
         continue;
       }
       const Location at = location(key);
-      if (at.node == node_ && own_ != nullptr) ask_where(key, /*is_sure=*/true);
-      (locating_.contains(key) && !is_held(key) ? left : for_node[at.node]).push_back(index);
+      if ((at.node == node_ && own_ != nullptr) || nodes_[at.node].is_dead)
+        ask_where(key, /*is_sure=*/!nodes_[at.node].is_dead);
+      const bool waits =
+          (locating_.contains(key) && !is_held(key)) || nodes_[at.node].is_dead || lost_.contains(key);
+      (waits ? left : for_node[at.node]).push_back(index);
     }
     operation.todo = std::move(left);
     if (!is_busy) {
@@ -580,6 +613,7 @@ void MovingRows::begin_localize(MovingOperation& operation) {
 }
 
 bool MovingRows::step_localize(MovingOperation& operation) {
+  if (has_dead_) do_without_dead(operation);
   if (operation.batch && operation.batch->number == 0) {
     operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
     if (!post_reads(operation)) return false;
@@ -616,14 +650,15 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   send_requests(operation, Phase::kNotThere, Phase::kAsking, KeyRequests::Kind::kMissing);
   std::erase_if(operation.awaited_moves, [&](Key key) {
     if (moving_.contains(key)) return false;
-    note_if_lost(operation, key);
+    if (!note_if_lost(operation, key) && nodes_[home(key)].is_dead && !is_near(key) && operation.status.ok())
+      operation.status = homeless(key);
     return true;
   });
   if (operation.moves_left > 0 || !operation.awaited_moves.empty() || !operation.awaited_intents.empty())
     return false;
   // Once this has ended nobody may look at the session for long: the homes must have been told.
-  const bool told =
-      std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.link->control.empty(); });
+  const bool told = std::all_of(nodes_.begin(), nodes_.end(),
+                                [](const Node& node) { return node.is_dead || node.link->control.empty(); });
   if (!told) operation.seen_news = 0;
   if (!told || operation.moves.empty()) return told;
   const double seconds = seconds_between(operation.asked_at, session_.now());
@@ -678,19 +713,28 @@ void MovingRows::end_copying(MovingOperation& operation) {
   MovingOperation::Batch& batch = *operation.batch;
   const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
   std::byte* record = batch.memory.bytes.data() + sizeof(protocol::BulkHeader);
+  const std::byte* record_read = record;
   for (const std::size_t index : batch.moves) {
     Move& move = operation.moves[index];
-    std::byte* const slot = record + sizeof(Key);
-    if (own_ != nullptr) {
-      install(move, protocol::slot_values(slot));
-    } else {
-      const std::uint64_t header = SlotHeader::owned(move.epoch + 1).bits();
-      std::memcpy(record, &move.key, sizeof move.key);
-      std::memcpy(slot, &header, sizeof header);
+    const std::byte* const from = std::exchange(record_read, record_read + record_bytes) + sizeof(Key);
+    if (nodes_[move.from].is_dead) {
+      move.phase = Phase::kNotThere;
+      ++news_;
+      continue;
     }
+    if (own_ != nullptr) {
+      install(move, protocol::slot_values(from));
+      continue;
+    }
+    const std::uint64_t header = SlotHeader::owned(move.epoch + 1).bits();
+    std::memmove(record + sizeof(Key), from, slot_bytes_);
+    std::memcpy(record, &move.key, sizeof move.key);
+    std::memcpy(record + sizeof(Key), &header, sizeof header);
     record += record_bytes;
   }
-  if (own_ != nullptr) {
+  std::erase_if(batch.moves,
+                [&](std::size_t index) { return operation.moves[index].phase == Phase::kNotThere; });
+  if (own_ != nullptr || batch.moves.empty()) {
     session_.give_staging(batch.memory);
     operation.batch.reset();
     return;
@@ -754,12 +798,16 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
         Move& move = operation.moves[index];
         move.phase = to;
         if (to != Phase::kDone) continue;
-        operation.brings = true;
-        ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
-        end_move(move, move.epoch + 1);
+        arrive(operation, move);
       }
     }
   }
+}
+
+void MovingRows::arrive(MovingOperation& operation, Move& move) {
+  operation.brings = true;
+  ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
+  end_move(move, move.epoch + 1);
 }
 
 void MovingRows::end_move(Move& move, std::uint64_t epoch) {
@@ -775,23 +823,99 @@ void MovingRows::end_move(Move& move, std::uint64_t epoch) {
   ++news_;
 }
 
-/// Nobody has the row any more.
-void MovingRows::end_lost(Move& move) {
+void MovingRows::give_up_move(Move& move, const absl::Status& why) {
   move.phase = Phase::kDone;
+  fetched_.erase(move.key);
   // The home knows of the intent, and is to be told when it is over.
   if (const auto intended = intended_.find(move.key); intended != intended_.end())
     intended->second = Intended::kShared;
   const auto mover = moving_.find(move.key);
   MovingOperation& operation = *mover->second.operation;
-  if (!operation.intends) note_if_lost(operation, move.key);
+  if (!operation.intends && operation.status.ok()) operation.status = why;
   --operation.moves_left;
   moving_.erase(mover);
+  ++news_;
+}
+
+/// What was for a server to do that is gone.
+void MovingRows::do_without_dead(MovingOperation& operation) {
+  for (Move& move : operation.moves) {
+    const bool is_from_owner =
+        move.phase == Phase::kTake || move.phase == Phase::kTaking || move.phase == Phase::kTaken;
+    if (is_from_owner && nodes_[move.from].is_dead) move.phase = Phase::kNotThere;
+    if (!nodes_[home(move.key)].is_dead) continue;
+    if (move.phase == Phase::kNotThere) lose_row(move.key, homeless(move.key));
+    switch (move.phase) {
+      case Phase::kAsk:
+      case Phase::kAsking:
+      case Phase::kTake:
+      case Phase::kNotThere:
+        give_up_move(move, homeless(move.key));
+        break;
+      case Phase::kInstalled:
+        // Nobody else can be told; the workers of this node see it.
+        arrive(operation, move);
+        break;
+      case Phase::kTaking:
+      case Phase::kTaken:
+      case Phase::kCopying:
+      case Phase::kDone:
+        break;
+    }
+  }
+}
+
+void MovingRows::on_dead_server(std::uint32_t server) {
+  Node& node = nodes_[server];
+  node.is_dead = has_dead_ = true;
+  node.mapped = nullptr;
+  node.to_locate.clear();
+  node.done.clear();
+  std::vector<Key> unknown;
+  for (const Key key : locating_) {
+    if (home(key) == server) unknown.push_back(key);
+  }
+  std::sort(unknown.begin(), unknown.end());
+  for (const Key key : unknown) {
+    locating_.erase(key);
+    lose_row(key, homeless(key));
+  }
+  ++news_;
+}
+
+void MovingRows::forget_messages(MovingOperation& operation, std::uint32_t server) {
+  for (auto message = operation.messages.begin(); message != operation.messages.end();) {
+    if (message->node != server) {
+      ++message;
+      continue;
+    }
+    for (std::size_t record = 0; record < message->indices.size(); ++record) {
+      const std::size_t index = message->indices[record];
+      const bool was_refused =
+          std::find(message->moved.begin(), message->moved.end(), record) != message->moved.end();
+      if (was_refused || !message->sent) {
+        operation.todo.push_back(index);
+        continue;
+      }
+      // Whatever has become of it, later updates of this worker must not come without it, nor be read without it.
+      lose_row(operation.keys[index],
+               absl::UnavailableError(fmt::format(
+                   "row {} of table \"{}\" may or may not have got an update: {} is gone",
+                   operation.keys[index], options_.name, nodes_[server].link->connection->peer_name())));
+      note_if_lost(operation, operation.keys[index]);
+      end_push(operation, index);
+    }
+    messages_.erase(message->number);
+    // What was sent the device may still read.
+    if (!message->sent) session_.give_staging(message->memory);
+    message = operation.messages.erase(message);
+  }
 }
 
 void MovingRows::drop_lost_replica(Key key) {
   Replica* const replica = replicas_.find(key);
   if (replica == nullptr) return;
-  if (replica->is_dirty) session_.note_lost(lost_status(key));
+  if (replica->is_dirty) session_.note_lost(lost_.at(key));
   replicas_.erase(key);
   unmark_if_plain(key);
   ++news_;
@@ -828,6 +952,7 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
   if (locating_.erase(answer.key) == 0)
     return absl::InvalidArgumentError(fmt::format("told where key {} is, which nobody asked", answer.key));
   locations_[answer.key] = {.node = answer.node, .epoch = answer.epoch};
+  if (nodes_[answer.node].is_dead) lose_row(answer.key, lost_with(answer.key, answer.node));
   return absl::OkStatus();
 }
 
@@ -838,10 +963,8 @@ absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
   if (!was_asked && locating_.erase(answer.key) == 0)
     return absl::InvalidArgumentError(
         fmt::format("told that key {} is lost, which nobody asked", answer.key));
-  if (lost_.try_emplace(answer.key, answer.node).second) mark(answer.key);
-  chased_.erase(answer.key);
-  fetched_.erase(answer.key);
-  if (was_asked) end_lost(*move);
+  lose_row(answer.key, lost_with(answer.key, answer.node));
+  if (was_asked) give_up_move(*move, lost_.at(answer.key));
   return absl::OkStatus();
 }
 

@@ -141,6 +141,10 @@ class MovingRows {
   /// One step of an operation: true when it has ended. REQUIRES: what it comes after has ended.
   bool step(MovingOperation& operation);
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
+  /// The session goes on without it: rows that lie there, or that only it could tell the place of, are lost.
+  void on_dead_server(std::uint32_t server);
+  /// Updates on their way to a dead server may or may not be applied.
+  void forget_messages(MovingOperation& operation, std::uint32_t server);
   /// A pull of the row needs nobody else: it lies here, or has a replica.
   [[nodiscard]] bool is_cheap(protocol::Key key) const {
     if (!is_marked(key)) return is_near(key);
@@ -160,6 +164,7 @@ class MovingRows {
     ServerLink* link = nullptr;
     transport::RemoteDescriptor slots;
     const std::byte* mapped = nullptr;
+    bool is_dead = false;
     /// Rows that this server is to be asked about, as their home.
     std::vector<protocol::KeyRequests::Row> to_locate;
     /// Rows on which this worker's intents have ended, which their home does not know yet.
@@ -213,10 +218,14 @@ class MovingRows {
   void fetch(protocol::Key key);
   /// The home has said, of this worker's own node, what cannot be.
   [[nodiscard]] bool is_not_here(const protocol::KeyAnswers::Answer& here) const;
-  [[nodiscard]] absl::Status lost_status(protocol::Key key) const;
+  void lose_row(protocol::Key key, const absl::Status& why);
+  [[nodiscard]] absl::Status lost_with(protocol::Key key, std::uint32_t node) const;
+  [[nodiscard]] absl::Status homeless(protocol::Key key) const;
   /// True if the row is lost, which is how the operation ends then.
   bool note_if_lost(MovingOperation& operation, protocol::Key key) const;
-  void end_lost(Move& move);
+  void give_up_move(Move& move, const absl::Status& why);
+  void do_without_dead(MovingOperation& operation);
+  void arrive(MovingOperation& operation, Move& move);
   void drop_lost_replica(protocol::Key key);
   /// The row has come here, and does not leave before those of this session are served who have chased it in vain.
   [[nodiscard]] bool is_held(protocol::Key key) const;
@@ -282,9 +291,9 @@ class MovingRows {
   };
   absl::flat_hash_map<protocol::Key, Chase> chased_;
   absl::flat_hash_set<protocol::Key> fetched_;
-  /// And with which node. A row that this worker was told to be lost stays so for it, and has a mark: should it turn up
+  /// Rows that this worker cannot have any more, and why. A row that this worker was told to be lost stays so for it, and has a mark: should it turn up
   /// again, from the last messages of the dead, what this worker has pushed in vain would be missing there.
-  absl::flat_hash_map<protocol::Key, std::uint32_t> lost_;
+  absl::flat_hash_map<protocol::Key, absl::Status> lost_;
   absl::flat_hash_map<std::uint64_t, MovingOperation*> messages_;  ///< without an answer, by number
   std::uint64_t messages_made_ = 0;
   /// Updates that are not known to be applied, of each row in the order in which they were pushed. The first one
@@ -317,6 +326,7 @@ class MovingRows {
   std::vector<protocol::Key> to_refresh_;
   std::vector<protocol::Key> arrived_;  ///< with a replica that is needed no more
   bool is_leaving_ = false;
+  bool has_dead_ = false;   ///< servers
   std::uint64_t news_ = 1;  ///< counts whatever may give an operation something to do
 };
 

@@ -57,6 +57,11 @@ struct SessionOptions {
   /// nullopt: its rank modulo the number of servers.
   std::optional<std::uint32_t> node = std::nullopt;
   ReadPath read_path = ReadPath::kAuto;
+  /// What befalls this session when a server dies. False: it fails. True: where all tables are dynamic, and it is not
+  /// this worker's own server, operations on rows that lay there, or whose home it was, fail, and all others go on. A
+  /// worker whose own server is gone counts as dead, too. For jobs whose servers outlive workers
+  /// (ServerOptions::outlives_workers).
+  bool outlives_servers = false;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
   /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.

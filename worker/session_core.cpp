@@ -183,13 +183,20 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
 }
 
 void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
-  if (link.control.send(*link.connection, protocol::encode(message))) return;
+  if (link.is_dead || link.control.send(*link.connection, protocol::encode(message))) return;
+  if (!link.connection->status().ok() && can_do_without(link)) return;  // an event will tell
   fail(absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name())));
 }
 
 absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, protocol::ValueType type) {
   if (!status_.ok()) return status_;
   if (absl::Status status = check(options, type); !status.ok()) return status;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    if (!link->is_dead) continue;
+    return absl::UnavailableError(
+        fmt::format("table \"{}\" needs {}, which is gone", options.name, link->connection->peer_name()));
+  }
+  is_opening_ = true;
   const auto number = static_cast<std::uint32_t>(tables_.size());
   for (const std::unique_ptr<ServerLink>& link : links_) {
     control(*link, protocol::OpenTable{.table = number,
@@ -218,6 +225,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
     }
   }
   tables_.push_back(std::move(table));
+  is_opening_ = false;
   // Its updates will name this clock.
   if (tells_clocks() && told_clock_ < clock_) {
     if (status = tell_clock(clock_); !status.ok()) return status;
@@ -230,6 +238,7 @@ bool SessionCore::poll() {
   const std::size_t count = transport_->poll(events_);
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   for (const std::unique_ptr<ServerLink>& link : links_) {
+    if (link->is_dead) continue;
     link->control.flush(*link->connection);
     if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed
   }
@@ -242,6 +251,9 @@ bool SessionCore::poll() {
 void SessionCore::on_event(const transport::Event& event) {
   if (event.connection == nullptr) return;
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
+  const bool is_said =
+      event.kind == transport::Event::Kind::kMessage || event.kind == transport::Event::Kind::kNotification;
+  if (link.is_dead && is_said) return;  // its last words, which nobody waits for any more
   absl::Status status;
   switch (event.kind) {
     case transport::Event::Kind::kMessage:
@@ -255,7 +267,8 @@ void SessionCore::on_event(const transport::Event& event) {
       break;
     case transport::Event::Kind::kDisconnected:
       // Before its goodbye a server may not have taken the last updates. The message has its name already.
-      if (!link.said_goodbye) fail(absl::UnavailableError(std::string(link.connection->status().message())));
+      if (!link.said_goodbye && !lose(link))
+        fail(absl::UnavailableError(std::string(link.connection->status().message())));
       link.said_goodbye = true;
       break;
     case transport::Event::Kind::kAccepted:
@@ -363,14 +376,39 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
   return absl::OkStatus();
 }
 
+bool SessionCore::can_do_without(const ServerLink& link) const {
+  return options_.outlives_servers && link.server != node() && !is_opening_ && !tells_clocks();
+}
+
+/// A server is gone without a goodbye. False if that is the session's end.
+bool SessionCore::lose(ServerLink& link) {
+  if (link.is_dead) return true;
+  if (!can_do_without(link)) {
+    has_no_node_ |= options_.outlives_servers && link.server == node() && !is_opening_ && !tells_clocks();
+    return false;
+  }
+  if (!status_.ok()) return false;
+  spdlog::warn("worker {} goes on without a server: {}", options_.rank,
+               std::string(link.connection->status().message()));
+  link.is_dead = true;
+  link.said_goodbye = true;
+  link.open_requests = 0;
+  for (const std::unique_ptr<TableCore>& table : tables_) table->moving()->on_dead_server(link.server);
+  for (const Running& running : running_) {
+    running.table->moving()->forget_messages(static_cast<MovingOperation&>(*running.operation), link.server);
+  }
+  return true;
+}
+
 void SessionCore::on_completion(const transport::Event& event) {
+  ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   for (const Running& running : running_) {
     if (event.id != reinterpret_cast<std::uintptr_t>(running.operation.get())) continue;
-    // A failed read is followed by the end of its connection, which fails the session.
-    if (event.result == transport::OperationResult::kOk) --running.operation->reading;
+    // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to know.
+    const bool is_ok = event.result == transport::OperationResult::kOk;
+    if (is_ok || link.is_dead || lose(link)) --running.operation->reading;
     return;
   }
-  ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   link.inbox->on_completion(event);
 }
 
@@ -461,7 +499,9 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
   const auto try_send = [&] { return link.inbox->try_send(message, region); };
   transport::SendResult result = try_send();
   if (result == transport::SendResult::kNoCredit) {
-    const auto sent = [&] { return (result = try_send()) != transport::SendResult::kNoCredit; };
+    const auto sent = [&] {
+      return link.is_dead || (result = try_send()) != transport::SendResult::kNoCredit;
+    };
     absl::Status status = wait_until(sent, options_.timeout_ms, [&] {
       return fmt::format("{} to take updates: its inbox is full", link.connection->peer_name());
     });
@@ -469,7 +509,8 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
   }
   if (result == transport::SendResult::kFailed) {
     poll();  // the reason comes as an event
-    if (status_.ok())
+    const bool goes_on = link.is_dead || (!link.connection->status().ok() && can_do_without(link));
+    if (status_.ok() && !goes_on)
       fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
   }
   return status_;
@@ -483,7 +524,8 @@ bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   const std::size_t most = requests.kind == Kind::kHandOver || requests.kind == Kind::kMissing
                                ? protocol::kMaxOpenRequests
                                : protocol::kMaxOpenRequests / 4;
-  if (!link.control.empty() || (answers > 0 && link.open_requests + answers > most)) return false;
+  if (link.is_dead || !link.control.empty() || (answers > 0 && link.open_requests + answers > most))
+    return false;
   link.open_requests += answers;
   control(link, requests);
   return true;
@@ -491,6 +533,7 @@ bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
 
 bool SessionCore::try_send(ServerLink& link, std::span<const std::byte> message,
                            const transport::MemoryRegion& region) {
+  if (link.is_dead) return false;
   const transport::SendResult result = link.inbox->try_send(message, region);
   if (result == transport::SendResult::kFailed && link.connection->status().ok())
     fail(absl::UnavailableError(fmt::format("{} takes no updates", link.connection->peer_name())));
@@ -500,10 +543,10 @@ bool SessionCore::try_send(ServerLink& link, std::span<const std::byte> message,
 absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeader& header,
                                      std::span<const std::uint64_t> words) {
   std::span<std::byte> slot;
-  absl::Status status =
-      wait_until([&] { return !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
-                 [&] { return fmt::format("{} to take messages", link.connection->peer_name()); });
-  if (!status.ok()) return status;
+  absl::Status status = wait_until(
+      [&] { return link.is_dead || !(slot = link.small.slot(*link.inbox)).empty(); }, options_.timeout_ms,
+      [&] { return fmt::format("{} to take messages", link.connection->peer_name()); });
+  if (!status.ok() || link.is_dead) return status;
   std::memcpy(slot.data(), &header, sizeof header);
   if (!words.empty()) std::memcpy(slot.data() + sizeof header, words.data(), words.size_bytes());
   status = send(link, slot.first(sizeof header + words.size_bytes()), link.small.region());
@@ -532,6 +575,7 @@ absl::Status SessionCore::tell_clock(consistency::Clock clock) {
       .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock};
   told_clock_ = clock;
   for (const std::unique_ptr<ServerLink>& link : links_) {
+    if (link->is_dead) continue;
     absl::Status status =
         send_small(*link, header, std::span<const std::uint64_t>(counts).first(tell ? counts.size() : 0));
     if (!status.ok()) return status;
@@ -659,8 +703,8 @@ absl::Status SessionCore::barrier() {
 
 bool SessionCore::all_lanes_at(consistency::Clock clock) const {
   return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return std::all_of(link->lanes.begin(), link->lanes.end(),
-                       [&](const LaneView& lane) { return lane.min_clock >= clock; });
+    return link->is_dead || std::all_of(link->lanes.begin(), link->lanes.end(),
+                                        [&](const LaneView& lane) { return lane.min_clock >= clock; });
   });
 }
 
@@ -668,7 +712,7 @@ std::string SessionCore::slowest_lane() const {
   const ServerLink* slowest = nullptr;
   std::size_t lane = 0;
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    for (std::size_t i = 0; i < link->lanes.size(); ++i) {
+    for (std::size_t i = 0; i < link->lanes.size() && !link->is_dead; ++i) {
       if (slowest != nullptr && link->lanes[i].min_clock >= slowest->lanes[lane].min_clock) continue;
       slowest = link.get();
       lane = i;
@@ -709,6 +753,11 @@ absl::Status SessionCore::leave() {
 
 void SessionCore::give_up(const absl::Status& why) {
   if (left_) return;
+  if (has_no_node_) {
+    // It is as dead as its node. The servers will find that out, and the others go on.
+    left_ = true;
+    return;
+  }
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (link->connection->status().ok())
       control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),

@@ -58,6 +58,7 @@ struct ServerLink {
   std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come
   bool said_failed = false;       ///< the job has failed there
   bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
+  bool is_dead = false;           ///< and the session goes on without it
 };
 
 class SessionCore {
@@ -159,6 +160,8 @@ class SessionCore {
   absl::Status advance();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool tells_clocks() const;
+  [[nodiscard]] bool can_do_without(const ServerLink& link) const;
+  bool lose(ServerLink& link);
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
   [[nodiscard]] std::string slowest_lane() const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock);
@@ -187,6 +190,8 @@ class SessionCore {
   /// Of one poll(); here, since making them takes longer than most polls. Nothing that an event causes polls.
   std::array<transport::Event, 64> events_;
   bool left_ = false;
+  bool is_opening_ = false;   ///< a table
+  bool has_no_node_ = false;  ///< this worker's own server is gone
   absl::Status status_;
   absl::Status lost_updates_;  ///< what the last clocks have not told of
   SessionStatistics counters_;

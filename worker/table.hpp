@@ -12,9 +12,10 @@
 // Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, with nothing done;
 // UNAVAILABLE for a dead peer, DEADLINE_EXCEEDED for one that does not answer, both with its name; ABORTED
 // when another worker failed. After any of these but the first the session is broken, and every later call returns the
-// same status. DATA_LOSS: a row of a dynamic table was lost with a worker that died (docs/allocation.md), in a job that
-// outlives it; the message names the first of the call's rows that was, the others are pulled, pushed or localized, and
-// the session goes on. Where nobody waits for a push, Session::clock() and barrier() say so, once, having done their work.
+// same status. But in a job that outlives the dead (docs/allocation.md), DATA_LOSS and UNAVAILABLE may be about a row of
+// a dynamic table: it was lost with a worker or server that has died, or nobody can say where it is. The message names
+// the first such row of the call; the others are pulled, pushed or localized, and the session goes on. Where nobody
+// waits for a push, Session::clock() and barrier() say so, once, having done their work.
 #pragma once
 
 #include <memory>

@@ -50,9 +50,11 @@ const TableOptions kMoving = {.name = "moving",
 
 /// A worker that lives.
 struct Survivor {
-  Survivor(const ServerThreads& servers, std::uint32_t rank, std::uint32_t node) {
+  Survivor(const ServerThreads& servers, std::uint32_t rank, std::uint32_t node,
+           bool outlives_servers = false) {
     SessionOptions options = servers.session_options(rank);
     options.node = node;
+    options.outlives_servers = outlives_servers;
     auto connected = Session::connect(options);
     EXPECT_TRUE(connected.ok()) << connected.status();
     session = std::move(*connected);
@@ -80,14 +82,18 @@ class Victim {
  public:
   Victim(const ServerThreads& servers, std::uint32_t rank, std::uint32_t node)
       : options_(servers.session_options(rank)), node_(node) {
-    for (std::uint32_t server = 0; server < kServers; ++server) {
+    const auto server_count = static_cast<std::uint32_t>(options_.servers.size());
+    for (std::uint32_t server = 0; server < server_count; ++server) {
       auto peer = std::make_unique<Peer>(
           *options_.transport, *options_.transport->connect(options_.servers[server],
                                                             options_.transport->now() + Peer::kPatience));
       peer->connection().user_data = server;
       peers_.push_back(std::move(peer));
-      at(server).say_hello(
-          {.worker = rank, .workers = options_.workers, .server = server, .servers = kServers, .node = node});
+      at(server).say_hello({.worker = rank,
+                            .workers = options_.workers,
+                            .server = server,
+                            .servers = server_count,
+                            .node = node});
       at(server).set_ring(at(server).hear<protocol::Welcome>().inbox);
       at(server).say(protocol::OpenTable{.table = 0,
                                          .value_type = protocol::ValueType::kFloat,
@@ -464,6 +470,148 @@ TEST(DeathOfAProcessTest, LeavesTheOthersWhatItDidNotHave) {
     for (const absl::Status& status : servers.join(kEndPatience)) EXPECT_TRUE(status.ok()) << status;
   }
 }
+
+/// A job of three nodes, the second of which dies: homes are 0 of keys 0 to 2, 1 of 3 to 5, 2 of 6 and 7.
+class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
+ protected:
+  DeathOfANodeTest()
+      : servers_({.servers = 3, .workers = 3, .read_path = GetParam(), .outlives_workers = true}),
+        zero_(std::make_unique<Survivor>(servers_, 0, 0, /*outlives_servers=*/true)),
+        two_(std::make_unique<Survivor>(servers_, 2, 2, /*outlives_servers=*/true)),
+        victim_(servers_, 1, 1) {
+    for (Key key = 0; key < kRows; ++key) EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
+  }
+  void let_the_node_die() {
+    victim_.die();
+    servers_.stop(1);
+    expect_a_barrier();  // after which both know it
+  }
+  void expect_a_barrier() {
+    auto other = std::async(std::launch::async, [&] { return two_->session->barrier(); });
+    const absl::Status status = zero_->session->barrier();
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(other.get().ok());
+  }
+  void expect_a_good_end() {
+    expect_a_barrier();
+    zero_.reset();
+    two_.reset();
+    const std::vector<absl::Status> ends = servers_.join(kEndPatience);
+    EXPECT_TRUE(ends[0].ok()) << ends[0];
+    EXPECT_TRUE(ends[2].ok()) << ends[2];
+  }
+
+  ServerThreads servers_;
+  std::unique_ptr<Survivor> zero_;
+  std::unique_ptr<Survivor> two_;
+  Victim victim_;
+};
+
+/// Its home is gone, and nobody else knows where it is.
+void expect_homeless(const absl::Status& status, Key key) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(fmt::format("row {} of table \"moving\"", key)));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("server 1"));
+}
+
+TEST_P(DeathOfANodeTest, TakesItsRowsAlongAndNoOthers) {
+  ASSERT_TRUE(zero_->localize(4).ok());
+  victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  victim_.install(1, 1, 101);
+  victim_.ask(KeyRequests::Kind::kArrived, 1, 0, 1);
+  victim_.ask(KeyRequests::Kind::kLocalize, 6, 2);
+  EXPECT_EQ(victim_.hear_answer(2).kind, KeyAnswers::Kind::kTaken);
+  let_the_node_die();
+  for (Survivor* const worker : {zero_.get(), two_.get()}) {
+    for (const Key lost : {Key{1}, Key{6}}) {
+      expect_lost(worker->pull(lost).status(), lost);
+      expect_lost(worker->push(lost, 1), lost);
+      expect_lost(worker->localize(lost), lost);
+    }
+    for (const Key lost : {Key{3}, Key{5}}) {
+      expect_homeless(worker->localize(lost), lost);
+      expect_homeless(worker->pull(lost).status(), lost);
+      expect_homeless(worker->push(lost, 1), lost);
+    }
+    for (const Key whole : {Key{0}, Key{2}, Key{7}}) {
+      EXPECT_TRUE(worker->push(whole, 1).ok());
+      EXPECT_TRUE(worker->localize(whole).ok());
+      EXPECT_TRUE(worker->push(whole, 1).ok());
+      const absl::StatusOr<float> value = worker->pull(whole);
+      EXPECT_EQ(value.value_or(-1), 100 + static_cast<float>(whole) + (worker == zero_.get() ? 2 : 4));
+    }
+  }
+  // Where it lies it can be used, but others cannot find it.
+  EXPECT_EQ(zero_->pull(4).value_or(-1), 104);
+  EXPECT_TRUE(zero_->push(4, 1).ok());
+  EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
+  expect_homeless(two_->pull(4).status(), 4);
+  expect_a_good_end();
+}
+
+TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
+  // Rows that the victim is moving: those who wait for them wait at homes that live, and at one that dies.
+  victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  ASSERT_TRUE(zero_->localize(4).ok());
+  victim_.ask(KeyRequests::Kind::kLocalize, 4, 1);
+  EXPECT_EQ(victim_.hear_answer(1).kind, KeyAnswers::Kind::kTake);
+  victim_.ask(KeyRequests::Kind::kHandOver, 4, 0, 1);
+  EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
+  std::array<std::vector<float>, 2> out{std::vector<float>(kWidth), std::vector<float>(kWidth)};
+  std::array<Pending, 4> waiting{zero_->table->pull_async(std::vector<Key>{1}, out[0]),
+                                 zero_->table->pull_async(std::vector<Key>{4}, out[1]),
+                                 zero_->table->localize(std::vector<Key>{1}),
+                                 zero_->table->localize(std::vector<Key>{4})};
+  EXPECT_TRUE(zero_->table->push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
+  victim_.die();
+  servers_.stop(1);
+  expect_lost(waiting[0].wait(), 1);
+  expect_homeless(waiting[1].wait(), 4);
+  expect_lost(waiting[2].wait(), 1);
+  expect_homeless(waiting[3].wait(), 4);
+  expect_homeless(zero_->session->clock(), 4);  // of the push
+  EXPECT_TRUE(two_->session->clock().ok());
+  EXPECT_EQ(zero_->pull(0).value_or(-1), 100);
+  expect_a_good_end();
+}
+
+TEST_P(DeathOfANodeTest, ItsOwnWorkersAreDeadToo) {
+  victim_.die();
+  {
+    ServerThreads servers({.servers = 2, .workers = 2, .read_path = GetParam(), .outlives_workers = true});
+    Survivor zero(servers, 0, 0, /*outlives_servers=*/true);
+    {
+      Survivor one(servers, 1, 1, /*outlives_servers=*/true);
+      servers.stop(1);
+      const absl::Status status = one.session->barrier();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("server 1"));
+      one.session->give_up(status);  // which says nothing: it is as dead as its node
+    }
+    EXPECT_TRUE(zero.session->barrier().ok());
+    EXPECT_TRUE(zero.push(0, 1).ok());
+  }
+  servers_.stop(1);
+  expect_a_good_end();
+}
+
+TEST_P(DeathOfANodeTest, NoTableIsOpenedAfterIt) {
+  let_the_node_die();
+  TableOptions other = kMoving;
+  other.name = "other";
+  const absl::Status status = zero_->session->table<float>(other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("server 1"));
+  EXPECT_TRUE(zero_->push(0, 1).ok());
+  expect_a_good_end();
+}
+
+INSTANTIATE_TEST_SUITE_P(Reads, DeathOfANodeTest, ::testing::Values(ReadPath::kAuto, ReadPath::kCached),
+                         [](const auto& test) {
+                           return std::string(test.param == ReadPath::kAuto ? "InPlace" : "OverTheNetwork");
+                         });
 
 /// What a worker hears that waits for one that dies without a word.
 absl::Status end_of_a_job(const ClusterOptions& options, bool with_a_static_table) {

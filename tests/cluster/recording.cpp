@@ -23,8 +23,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExamplesTaken, worker, clock, first, last)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TableAtTheEnd, worker, table, rows, lost)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerLeaves, worker)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Complaint, what)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(UpdatesLost, worker)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerDies, worker)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Death, victim)
 
 }  // namespace verbena::simulation
 

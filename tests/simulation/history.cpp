@@ -124,13 +124,8 @@ History::Wrong History::hear_one(const Complaint& event, TimePoint /*now*/) {
   return event.what;
 }
 
-History::Wrong History::hear_one(const UpdatesLost& event, TimePoint /*now*/) {
-  ledger_.lose_updates(event.worker);
-  return {};
-}
-
-History::Wrong History::hear_one(const WorkerDies& event, TimePoint /*now*/) {
-  ledger_.die(event.worker);
+History::Wrong History::hear_one(const Death& /*event*/, TimePoint /*now*/) {
+  ledger_.expect_losses();
   return {};
 }
 

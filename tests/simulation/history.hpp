@@ -30,10 +30,6 @@ struct PushEnded {
   std::uint32_t table = 0;
   std::vector<Key> keys;
 };
-/// Rows were lost with a worker: of what this worker has pushed to any row, what has not ended may never be applied.
-struct UpdatesLost {
-  std::uint32_t worker = 0;
-};
 struct PullBegins {
   std::uint32_t worker = 0;
   std::uint64_t pull = 0;  ///< tells those of a worker apart
@@ -82,18 +78,17 @@ struct TableAtTheEnd {
 struct WorkerLeaves {
   std::uint32_t worker = 0;
 };
-/// It is dead, or about to be.
-struct WorkerDies {
-  std::uint32_t worker = 0;
+/// Of a worker or node, now, in a job that goes on. Of what anybody has pushed, what has not ended may never be applied.
+struct Death {
+  std::uint32_t victim = 0;
 };
 /// What a worker sees by itself to be wrong.
 struct Complaint {
   std::string what;
 };
 
-using Event =
-    std::variant<PushBegins, PushEnded, PullBegins, PullEnded, ClockBegins, ClockEnded, ExamplesAsked,
-                 ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint, UpdatesLost, WorkerDies>;
+using Event = std::variant<PushBegins, PushEnded, PullBegins, PullEnded, ClockBegins, ClockEnded,
+                           ExamplesAsked, ExamplesTaken, TableAtTheEnd, WorkerLeaves, Complaint, Death>;
 
 class History {
  public:
@@ -122,8 +117,7 @@ class History {
   Wrong hear_one(const TableAtTheEnd& event, TimePoint now);
   Wrong hear_one(const WorkerLeaves& event, TimePoint now);
   Wrong hear_one(const Complaint& event, TimePoint now);
-  Wrong hear_one(const UpdatesLost& event, TimePoint now);
-  Wrong hear_one(const WorkerDies& event, TimePoint now);
+  Wrong hear_one(const Death& event, TimePoint now);
 
   struct BegunPull {
     linearizability::Time when = 0;

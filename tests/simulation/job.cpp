@@ -108,6 +108,11 @@ class Job final : public World {
   void run_worker(std::uint32_t rank);
   void run_disaster();
   void check_ends();
+  [[nodiscard]] bool is_victim(std::uint32_t worker) const {
+    if (scenario_.disaster == Disaster::kServerDies) return false;
+    const bool with_its_node = scenario_.disaster == Disaster::kNodeDies;
+    return scenario_.victim == (with_its_node ? scenario_.nodes[worker] : worker);
+  }
   void check_end(const std::string& name, const absl::Status& status, bool is_victim);
   void end_all();
 
@@ -143,7 +148,7 @@ void Job::run_server(std::uint32_t rank) {
                                                     .rank = rank,
                                                     .servers = scenario_.servers,
                                                     .workers = scenario_.workers,
-                                                    .outlives_workers = scenario_.outlives_workers,
+                                                    .outlives_workers = scenario_.outlives_nodes,
                                                     .lanes = scenario_.lanes,
                                                     .push_budget_mb_per_s = scenario_.push_budget_mb_per_s});
   node.status = server.status();
@@ -197,6 +202,7 @@ void Job::run_worker(std::uint32_t rank) {
                          .workers = scenario_.workers,
                          .node = scenario_.nodes[rank],
                          .read_path = scenario_.read_path,
+                         .outlives_servers = scenario_.outlives_nodes,
                          .timeout_ms = kTimeoutMs,
                          .clock_timeout_ms = kTimeoutMs,
                          .transport = transport,
@@ -236,13 +242,18 @@ void Job::run_disaster() {
     scheduler_.sleep(scheduler_.now() + microseconds(20));
   }
   scheduler_.sleep(scheduler_.now() + scenario_.disaster_delay);
-  SimulatedTransport* const node = scenario_.disaster == Disaster::kServerDies
-                                       ? servers_[scenario_.victim].transport
-                                       : workers_[scenario_.victim].transport;
+  const bool server_dies =
+      scenario_.disaster == Disaster::kServerDies || scenario_.disaster == Disaster::kNodeDies;
+  SimulatedTransport* const node =
+      server_dies ? servers_[scenario_.victim].transport : workers_[scenario_.victim].transport;
   if (node == nullptr) return;
   trace([&] { return fmt::format("disaster strikes"); });
   struck_ = scheduler_.now();
-  if (scenario_.outlives_workers) static_cast<void>(note(WorkerDies{scenario_.victim}));
+  if (scenario_.outlives_nodes) static_cast<void>(note(Death{scenario_.victim}));
+  for (std::uint32_t rank = 0; rank < scenario_.workers && scenario_.disaster == Disaster::kNodeDies;
+       ++rank) {
+    if (is_victim(rank) && workers_[rank].transport != nullptr) network_.kill(*workers_[rank].transport);
+  }
   if (scenario_.disaster == Disaster::kLinkBreaks) {
     network_.cut_a_link(*node);
   } else {
@@ -265,7 +276,7 @@ void Job::check_end(const std::string& name, const absl::Status& status, bool is
   const std::string message(status.message());
   if (!struck_) return fail(fmt::format("{} ended with {}", name, status.ToString()));
   if (is_victim) return;
-  if (scenario_.outlives_workers)
+  if (scenario_.outlives_nodes)
     return fail(fmt::format("{} ended with {} in a job that goes on", name, status.ToString()));
   const bool link = scenario_.disaster == Disaster::kLinkBreaks;
   const std::string victim = fmt::format(
@@ -280,16 +291,16 @@ void Job::check_end(const std::string& name, const absl::Status& status, bool is
 
 void Job::check_ends() {
   if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
-  if (struck_ && !scenario_.outlives_workers && scheduler_.now() - *struck_ > kNewsTime)
+  if (struck_ && !scenario_.outlives_nodes && scheduler_.now() - *struck_ > kNewsTime)
     fail(fmt::format("it took {:.3f} s until all had ended",
                      std::chrono::duration<double>(scheduler_.now() - *struck_).count()));
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
-    check_end(fmt::format("worker {}", rank), workers_[rank].status,
-              scenario_.disaster != Disaster::kServerDies && scenario_.victim == rank);
+    check_end(fmt::format("worker {}", rank), workers_[rank].status, is_victim(rank));
   }
   for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
     check_end(fmt::format("server {}", rank), servers_[rank].status,
-              scenario_.disaster == Disaster::kServerDies && scenario_.victim == rank);
+              (scenario_.disaster == Disaster::kServerDies || scenario_.disaster == Disaster::kNodeDies) &&
+                  scenario_.victim == rank);
   }
 }
 

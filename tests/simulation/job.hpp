@@ -26,7 +26,7 @@ enum class Model : std::uint8_t {
   kABsp,
   kMoving,  ///< sequential, and its rows move
   kIntent,  ///< sequential or asp; rows move, and workers say what they will use
-  kDeath,   ///< sequential; rows move, and the job outlives a worker that dies
+  kDeath,   ///< sequential; rows move, and the job outlives a worker or node that dies
 };
 inline constexpr std::array kModels = {Model::kBsp,    Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
                                        Model::kAsp,    Model::kSequential, Model::kVap,  Model::kABsp,
@@ -47,7 +47,7 @@ struct JobResult {
   std::uint64_t rows_moved_by_intent = 0;
   std::uint64_t rows_replicated = 0;
   std::uint64_t replicas_used = 0;  ///< pulled or pushed
-  std::uint64_t losses = 0;         ///< operations that ended since a row was lost with a worker
+  std::uint64_t losses = 0;         ///< operations that ended since a row was lost with the dead
 };
 
 struct Scenario;

@@ -41,7 +41,6 @@ linearizability::Digits TableShape::digits(std::uint32_t workers) const {
 Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
     : shapes_(std::move(tables)),
       workers_(workers),
-      dead_(workers, false),
       finished_(workers, 0),
       clocks_(workers, 0),
       clocks_known_(workers),
@@ -53,7 +52,6 @@ Ledger::Ledger(std::vector<TableShape> tables, std::uint32_t workers)
     if (shape.ordered) table.ordered.resize(shape.rows * workers);
     table.seen.resize(shape.rows * workers * workers * shape.copies);
     table.ended.resize(shape.rows * workers);
-    table.uncertain.resize(shape.rows * workers);
     table.seen_by_anybody.resize(shape.rows * workers * shape.copies);
   }
 }
@@ -63,19 +61,9 @@ void Ledger::end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t k
   tables_[table].ended[at] = tables_[table].histories[at].size();
 }
 
-void Ledger::lose_updates(std::uint32_t worker) {
-  for (Table& table : tables_) {
-    for (std::size_t at = worker; at < table.histories.size(); at += workers_) {
-      if (table.histories[at].size() > table.ended[at]) table.uncertain[at] = true;
-    }
-  }
-}
-
 std::size_t Ledger::certain(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
                             std::size_t count) const {
-  const std::size_t at = key * workers_ + worker;
-  const Table& of = tables_[table];
-  return dead_[worker] || of.uncertain[at] ? std::min(count, of.ended[at]) : count;
+  return expects_losses_ ? std::min(count, tables_[table].ended[key * workers_ + worker]) : count;
 }
 
 std::optional<std::string> Ledger::end_clock(std::uint32_t worker, Clock clock) {
@@ -215,7 +203,7 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
                         : rules.holds_updates_back ? std::min(read.clock, finished_[worker])
                                                    : finished_[worker];
   // Where somebody has died, what had ended counts (above): the dead may seem to be at an earlier clock.
-  if (!anybody_dies_ && held < count_below(history, promised)) {
+  if (!expects_losses_ && held < count_below(history, promised)) {
     return fmt::format("holds {} updates of worker {}, {} were made at clocks below {}{}", held, worker,
                        count_below(history, promised), promised,
                        promised == read.claimed ? " (which the table counts as seen)" : "");

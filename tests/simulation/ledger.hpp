@@ -85,10 +85,8 @@ class Ledger {
   }
   /// The same, before the session ends.
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
-  /// What the worker has pushed so far and has not ended may never be applied.
-  void lose_updates(std::uint32_t worker);
-  /// The same of all that it has pushed or will push: it is dead.
-  void die(std::uint32_t worker) { dead_[worker] = anybody_dies_ = true; }
+  /// From now on what has not ended may never be applied, whoever has pushed it: somebody dies.
+  void expect_losses() { expects_losses_ = true; }
   /// A push has returned; it has been applied if the model promises that.
   void end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key);
   /// Session::clock() has returned: what is wrong with that.
@@ -123,7 +121,6 @@ class Ledger {
     std::vector<std::size_t>
         seen;  ///< [((row · workers + reader) · workers + worker) · copies + copy]: pushes
     std::vector<std::size_t> ended;            ///< [row · workers + worker]: pushes that have returned
-    std::vector<bool> uncertain;               ///< [row · workers + worker]: not all pushes may be applied
     std::vector<std::size_t> seen_by_anybody;  ///< [(row · workers + worker) · copies + copy]: pushes
   };
 
@@ -146,8 +143,7 @@ class Ledger {
   const std::vector<TableShape> shapes_;
   const std::uint32_t workers_;
   std::vector<Table> tables_;
-  std::vector<bool> dead_;  ///< by worker
-  bool anybody_dies_ = false;
+  bool expects_losses_ = false;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
   std::vector<consistency::Clock> clocks_;    ///< by worker: at which it computes
   /// [worker][clock − 1]: what clocks_ was when the worker began to begin that clock.

@@ -177,7 +177,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.disaster_delay = microseconds(small(random, 1500));
   }
   if (model == Model::kDeath) {
-    scenario.outlives_workers = true;
+    scenario.outlives_nodes = true;
     scenario.disaster = chance(random, 0.9) ? Disaster::kWorkerDies : Disaster::kNone;
     scenario.victim =
         static_cast<std::uint32_t>(below(random, scenario.workers - 1));  // the last looks at the end
@@ -206,6 +206,13 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   // So that what grows old unless it is used does.
   std::mt19937_64 rests(seed + 0x4e57);
   scenario.rests = model == Model::kIntent && chance(rests, 0.6);
+  // The last worker looks at the end.
+  if (model == Model::kDeath && chance(nodes, 0.5)) {
+    scenario.disaster = Disaster::kNodeDies;
+    scenario.victim =
+        (scenario.nodes.back() + 1 + static_cast<std::uint32_t>(below(nodes, scenario.servers - 1))) %
+        scenario.servers;
+  }
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   if (model == Model::kABsp) add_data_cursors(scenario, random);
@@ -246,7 +253,7 @@ std::string to_string(const Scenario& scenario) {
     text += fmt::format(" in mini-batches of {}, {} us each", scenario.mini_batch,
                         std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
-  if (scenario.outlives_workers) text += "; the job outlives workers";
+  if (scenario.outlives_nodes) text += "; the job outlives nodes";
   switch (scenario.disaster) {
     case Disaster::kNone:
       break;
@@ -254,6 +261,8 @@ std::string to_string(const Scenario& scenario) {
       return text + fmt::format("; worker {} dies", scenario.victim);
     case Disaster::kServerDies:
       return text + fmt::format("; server {} dies", scenario.victim);
+    case Disaster::kNodeDies:
+      return text + fmt::format("; node {} dies", scenario.victim);
     case Disaster::kLinkBreaks:
       return text + fmt::format("; a link of worker {} breaks", scenario.victim);
   }

@@ -15,7 +15,13 @@
 namespace verbena::simulation {
 
 /// What befalls a job, once all workers have opened their tables.
-enum class Disaster : std::uint8_t { kNone, kWorkerDies, kServerDies, kLinkBreaks };
+enum class Disaster : std::uint8_t {
+  kNone,
+  kWorkerDies,
+  kServerDies,
+  kLinkBreaks,
+  kNodeDies,  ///< a server and its workers
+};
 
 struct Scenario {
   std::uint64_t seed = 0;
@@ -39,7 +45,8 @@ struct Scenario {
   bool async_pulls = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
-  bool outlives_workers = false;  ///< ServerOptions::outlives_workers; REQUIRES: all tables move
+  /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move
+  bool outlives_nodes = false;
   Disaster disaster = Disaster::kNone;
   std::uint32_t victim = 0;
   Duration disaster_delay{0};

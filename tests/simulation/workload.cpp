@@ -88,7 +88,10 @@ class Workload {
   absl::Status note(Event event) { return world_.note(std::move(event)); }
   /// An operation found a row to be lost, which it may in this job.
   [[nodiscard]] bool is_loss(const absl::Status& status) {
-    if (!scenario_.outlives_workers || status.code() != absl::StatusCode::kDataLoss) return false;
+    const bool is_of_a_row =
+        (status.code() == absl::StatusCode::kDataLoss || status.code() == absl::StatusCode::kUnavailable) &&
+        status.message().substr(0, 4) == "row ";
+    if (!scenario_.outlives_nodes || !is_of_a_row) return false;
     world_.lost();
     trace([&] { return fmt::format("worker {}: {}", rank_, std::string(status.message())); });
     return true;
@@ -275,7 +278,7 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
     }
     std::vector<Value> values(rows[i], rows[i] + row);
     // Where workers die, some die while they hold rows.
-    world_.compute(microseconds(below(later_, scenario_.outlives_workers ? 1000 : 30)));
+    world_.compute(microseconds(below(later_, scenario_.outlives_nodes ? 1000 : 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
   table.release();
@@ -322,7 +325,7 @@ absl::Status Workload::push() {
         const absl::Status status = holds      ? hold_and_add(*to, keys, std::span<const Value>(updates))
                                     : as_range ? to->push(range, updates)
                                                : to->push(keys, updates);
-        if (is_loss(status)) return note(UpdatesLost{rank_});
+        if (is_loss(status)) return absl::OkStatus();
         RETURN_IF_ERROR(status);
         return note(PushEnded{rank_, table, keys});
       },
@@ -489,7 +492,6 @@ absl::Status Workload::clock(bool barrier) {
   });
   if (const absl::Status status = barrier ? session_.barrier() : session_.clock(); !status.ok()) {
     if (!is_loss(status)) return status;
-    RETURN_IF_ERROR(note(UpdatesLost{rank_}));
   }
   RETURN_IF_ERROR(note(ClockEnded{rank_, session_.current_clock()}));
   if (!barrier) return absl::OkStatus();
