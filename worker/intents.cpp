@@ -47,10 +47,13 @@ Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
     if (to <= clock) continue;
     Keys& ends = ends_[to];
     for (const protocol::Key key : keys) {
-      const auto [until, is_fresh] = until_.try_emplace(key, to);
+      const auto [found, is_fresh] = uses_.try_emplace(key, {.from = node.key(), .to = to});
+      Use& use = found->second;
+      use.from = std::min(use.from, node.key());
+      if (to - node.key() > 1) use.vague_to = std::max(use.vague_to, to);
       if (is_fresh) fresh.push_back(key);
-      if (!is_fresh && until->second >= to) continue;
-      until->second = to;
+      if (!is_fresh && use.to >= to) continue;
+      use.to = to;
       ends.push_back(key);
     }
     begun_.emplace(node.key(), std::move(keys));
@@ -62,9 +65,9 @@ Intents::Keys Intents::take_ended(Clock clock) {
   Keys ended;
   for (; !ends_.empty() && ends_.begin()->first <= clock; ends_.erase(ends_.begin())) {
     for (const protocol::Key key : ends_.begin()->second) {
-      const auto until = until_.find(key);
-      if (until == until_.end() || until->second > clock) continue;
-      until_.erase(until);
+      const auto use = uses_.find(key);
+      if (use == uses_.end() || use->second.to > clock) continue;
+      uses_.erase(use);
       ended.push_back(key);
     }
   }

@@ -47,10 +47,10 @@ class Intents {
   using Keys = std::vector<protocol::Key>;
 
   /// For keys below `rows`, before anything else; throws std::bad_alloc.
-  void allocate(std::uint64_t rows) { until_.allocate(rows); }
+  void allocate(std::uint64_t rows) { uses_.allocate(rows); }
   /// This worker uses `keys` in its clocks from … to − 1.
   void add(Keys keys, Clock from, Clock to);
-  [[nodiscard]] bool empty() const { return waiting_.empty() && begun_.empty() && until_.empty(); }
+  [[nodiscard]] bool empty() const { return waiting_.empty() && begun_.empty() && uses_.empty(); }
 
   /// Of the keys whose use begins before or at `latest`, those that have not begun: from now on they have. What is over
   /// at `clock` never begins.
@@ -59,17 +59,33 @@ class Intents {
   Keys take_ended(Clock clock);
   /// Keys whose use by one intent begins at `clock` or has begun before, each intent once.
   Keys take_used(Clock clock);
-  [[nodiscard]] bool has_begun(protocol::Key key) const { return until_.contains(key); }
+  [[nodiscard]] bool has_begun(protocol::Key key) const { return uses_.contains(key); }
+  /// Of a key that has begun: its use begins at `clock` or has begun before.
+  [[nodiscard]] bool is_used_by(protocol::Key key, Clock clock) const {
+    const auto use = uses_.find(key);
+    return use != uses_.end() && use->second.from <= clock;
+  }
+  /// An intent on it of more than one clock, which says nothing of when in these, lasts beyond `clock`.
+  [[nodiscard]] bool may_be_used_after(protocol::Key key, Clock clock) const {
+    const auto use = uses_.find(key);
+    return use != uses_.end() && use->second.vague_to > clock;
+  }
 
  private:
   struct Intent {
     Keys keys;
     Clock to = 0;
   };
+  /// Of the intents on a key that has begun.
+  struct Use {
+    Clock from = 0;      ///< the first
+    Clock to = 0;        ///< the last
+    Clock vague_to = 0;  ///< the last of those of more than one clock
+  };
   std::multimap<Clock, Intent> waiting_;  ///< by `from`
   std::multimap<Clock, Keys> begun_;      ///< by `from`, until it is used
-  KeyMap<Clock> until_;                   ///< of those that have begun: the last `to`
-  std::map<Clock, Keys> ends_;            ///< by `to`; longer intents may have come since
+  KeyMap<Use> uses_;
+  std::map<Clock, Keys> ends_;  ///< by `to`; longer intents may have come since
 };
 
 }  // namespace verbena::worker

@@ -121,7 +121,8 @@ void MovingRows::end_shared(Move& move, const KeyAnswers::Answer& answer) {
   if (replica == nullptr) return;  // it was one already, and might have come here
   mark(move.key);
   ++session_.counters().rows_replicated;
-  ask_for_refresh(move.key, *replica);
+  // Otherwise it is read a clock before: until then it would only grow old.
+  if (intents_.is_used_by(move.key, session_.current_clock() + 1)) ask_for_refresh(move.key, *replica);
 }
 
 void MovingRows::on_alone(Key key) {
@@ -207,14 +208,14 @@ void MovingRows::on_clock() {
   drop_replicas(dropped);
   static_cast<void>(send_updates());
   const Clock clock = session_.current_clock();
-  const auto refresh = [&](const std::vector<Key>& keys) {
-    for (const Key key : keys) {
-      Replica* const replica = replicas_.find(key);
-      if (replica != nullptr && replica->read_at < clock) ask_for_refresh(key, *replica);
-    }
+  const auto refresh = [&](Key key) {
+    Replica* const replica = replicas_.find(key);
+    if (replica != nullptr && replica->read_at < clock) ask_for_refresh(key, *replica);
   };
-  refresh(replicas_.take_touched());
-  refresh(intents_.take_used(clock + 1));
+  for (const Key key : replicas_.take_touched()) {
+    if (intents_.may_be_used_after(key, clock)) refresh(key);
+  }
+  for (const Key key : intents_.take_used(clock + 1)) refresh(key);
   begin_refreshes();
 }
 

@@ -151,9 +151,9 @@ class MovingRows {
     const Replica* const replica = replicas_.find(key);
     return replica != nullptr && is_usable(*replica);
   }
-  /// The row lies on this node, where this worker can change it in place.
+  /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere else.
   [[nodiscard]] bool is_here(protocol::Key key) const {
-    return own_ != nullptr && protocol::load_header(own_slot(key)).is_owned();
+    return own_ != nullptr && (nodes_.size() == 1 || protocol::load_header(own_slot(key)).is_owned());
   }
 
  private:

@@ -42,6 +42,13 @@ void Replicas::touch(protocol::Key key, Replica& replica) {
   touched_.push_back(key);
 }
 
+Replicas::Keys Replicas::take_touched() {
+  for (const protocol::Key key : touched_) {
+    if (Replica* const replica = find(key); replica != nullptr) replica->is_touched = false;
+  }
+  return std::exchange(touched_, {});
+}
+
 void Replicas::put(Replica& replica, const std::byte* row) {
   std::memcpy(replica.memory.get(), row, row_bytes_);
   if (replica.is_dirty) add(replica.memory.get(), replica.memory.get() + stride_bytes_);

@@ -65,7 +65,7 @@ class Replicas {
 
   /// Those that may have become dirty, or touched, since the last call; some may be gone, or come twice.
   Keys take_dirty() { return std::exchange(dirty_, {}); }
-  Keys take_touched() { return std::exchange(touched_, {}); }
+  Keys take_touched();
   void put_back_dirty(protocol::Key key) { dirty_.push_back(key); }
 
  private:

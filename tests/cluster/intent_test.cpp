@@ -146,16 +146,17 @@ TEST_P(IntentTest, AReplicaThatNobodyReadsIsNotBelievedWhenItIsOld) {
     if (session.rank() == 0) {
       RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
       RETURN_IF_ERROR(until([&] { return session.statistics().rows_moved_by_intent == kRows / 2; }));
-      step = 1;
+      RETURN_IF_ERROR(session.barrier());  // both homes know of it
       RETURN_IF_ERROR(until([&] { return step == 2; }));
       RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, 1)));
       step = 3;
     } else if (session.rank() == 2) {
+      RETURN_IF_ERROR(session.barrier());
       RETURN_IF_ERROR(until([&] { return step == 3; }));
       while (values != std::vector<float>(kRows, 1)) RETURN_IF_ERROR(table.pull(all, values));  // applied
       step = 4;
     } else {
-      RETURN_IF_ERROR(until([&] { return step == 1; }));
+      RETURN_IF_ERROR(session.barrier());
       RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
       RETURN_IF_ERROR(refreshed(kRows));
       RETURN_IF_ERROR(table.pull(all, values));
@@ -168,6 +169,54 @@ TEST_P(IntentTest, AReplicaThatNobodyReadsIsNotBelievedWhenItIsOld) {
       EXPECT_EQ(session.statistics().rows_refreshed, 2 * kRows);
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_THAT(values, Each(1));
+    }
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST_P(IntentTest, AReplicaIsReadOnceAndAClockBeforeItsUse) {
+  constexpr std::uint64_t kRows = 20;
+  std::atomic<bool> is_over = false;
+  const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(dynamic(kRows, 1));
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    auto others = session.table<float>({.name = "of the first server",
+                                        .rows = 1,
+                                        .width = 1,
+                                        .consistency = Asp{},
+                                        .allocation = Allocation::kDynamic});
+    RETURN_IF_ERROR(others.status());
+    const KeyRange all{0, kRows};
+    std::vector<float> values(kRows);
+    const auto until = [&](const auto& reached) -> absl::Status {
+      std::vector<float> value(1);
+      while (!reached())
+        RETURN_IF_ERROR((*others)->pull(KeyRange{0, 1}, value));  // what is under way goes on
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(session.barrier());
+    if (session.rank() == 0) {
+      RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
+      RETURN_IF_ERROR(until([&] { return session.statistics().rows_moved_by_intent == kRows / 2; }));
+      RETURN_IF_ERROR(session.barrier());  // both homes know of it
+      RETURN_IF_ERROR(until([&] { return is_over.load(); }));
+    } else {
+      RETURN_IF_ERROR(session.barrier());
+      const std::int64_t use = session.current_clock() + 3;
+      RETURN_IF_ERROR(table.intent(all, use, use + 1));
+      RETURN_IF_ERROR(until([&] { return session.statistics().rows_replicated == kRows; }));
+      RETURN_IF_ERROR(session.clock());
+      EXPECT_EQ(session.statistics().rows_refreshed, 0U);
+      RETURN_IF_ERROR(session.clock());
+      RETURN_IF_ERROR(until([&] { return session.statistics().rows_refreshed == kRows; }));
+      RETURN_IF_ERROR(session.clock());
+      RETURN_IF_ERROR(table.pull(all, values));
+      EXPECT_EQ(session.statistics().rows_pulled_from_replicas, kRows);
+      for (int clock = 0; clock < 2; ++clock) RETURN_IF_ERROR(session.clock());
+      EXPECT_EQ(session.statistics().rows_refreshed, kRows);
+      is_over = true;
     }
     return session.barrier();
   });

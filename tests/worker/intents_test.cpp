@@ -57,6 +57,32 @@ TEST(IntentsTest, AKeyBeginsAnew) {
   EXPECT_FALSE(intents.has_begun(1));
 }
 
+TEST(IntentsTest, AKeyIsUsedFromTheFirstOfItsIntentsOn) {
+  Intents intents;
+  intents.allocate(100);
+  intents.add({1}, 5, 6);
+  static_cast<void>(intents.take_begun(0, 10));
+  EXPECT_FALSE(intents.is_used_by(1, 4));
+  EXPECT_TRUE(intents.is_used_by(1, 5));
+  intents.add({1}, 3, 4);
+  static_cast<void>(intents.take_begun(0, 10));
+  EXPECT_TRUE(intents.is_used_by(1, 3));
+  EXPECT_FALSE(intents.is_used_by(2, 100)) << "it has not begun";
+}
+
+TEST(IntentsTest, OnlyAnIntentOfManyClocksDoesNotSayWhen) {
+  Intents intents;
+  intents.allocate(100);
+  intents.add({1}, 5, 6);
+  intents.add({1}, 9, 10);
+  intents.add({2}, 5, 8);
+  static_cast<void>(intents.take_begun(0, 10));
+  EXPECT_FALSE(intents.may_be_used_after(1, 4));
+  EXPECT_TRUE(intents.may_be_used_after(2, 7));
+  EXPECT_FALSE(intents.may_be_used_after(2, 8));
+  EXPECT_FALSE(intents.may_be_used_after(3, 0));
+}
+
 TEST(IntentsTest, WhatIsUsedNextIsToldOnce) {
   Intents intents;
   intents.allocate(100);
