@@ -171,22 +171,24 @@ absl::Status FetchedRows::gather() {
   if (!status.ok()) return status;
   left_.clear();
   for (std::uint32_t place = 0; place < opens.keys.size(); ++place) {
-    if (opens.copies[place] == kNone && !is_here(opens.keys[place])) left_.push_back(place);
+    if (opens.copies[place] != kNone || (holds_ && !is_handed_over(place)) || is_here(opens.keys[place]))
+      continue;
+    left_.push_back(place);
   }
   return copy(left_);
+}
+
+bool FetchedRows::is_handed_over(std::uint32_t place) const {
+  const std::uint32_t place_before = frame(0).places_before[place];
+  return place_before != kNone && frame_before().copies[place_before] != kNone;
 }
 
 absl::Status FetchedRows::copy(std::span<const std::uint32_t> places) {
   Frame& opens = frame(0);
   const std::size_t width = table_.width();
-  const Frame& before = frame(frames_.size() - 1);  // closed, and nothing has begun in its place
-  const auto is_handed_over = [&](std::uint32_t place) {
-    const std::uint32_t place_before = opens.places_before[place];
-    return place_before != kNone && before.copies[place_before] != kNone;
-  };
   for (const std::uint32_t place : places) {
     if (is_handed_over(place))
-      std::copy_n(before.rows[opens.places_before[place]], width, add_copy(opens, place));
+      std::copy_n(frame_before().rows[opens.places_before[place]], width, add_copy(opens, place));
   }
   some_keys_.clear();
   const std::size_t first = opens.copied.size();

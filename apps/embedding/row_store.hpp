@@ -106,7 +106,7 @@ class FetchedRows {
   // To open the mini-batch that began first: gather(), take(), and as long as rows get away from take(), of all tables
   // release(), then copy_rest(), and take() again. No row is held while others are waited for: whoever holds some and
   // waits for more can wait for another who does the same.
-  /// Copies those that are not here.
+  /// Copies those that are not here, as far as they are not found out by take().
   absl::Status gather();
   /// Holds all others, without waiting. False: some of them cannot be held.
   absl::StatusOr<bool> take();
@@ -146,6 +146,10 @@ class FetchedRows {
   [[nodiscard]] const Frame& frame(std::size_t ahead) const {
     return frames_[(first_ + ahead) % frames_.size()];
   }
+  /// That has been opened before the one that is to be opened: closed, and nothing has begun in its place.
+  [[nodiscard]] const Frame& frame_before() const { return frame(frames_.size() - 1); }
+  /// The mini-batch before has trained a copy of the row.
+  [[nodiscard]] bool is_handed_over(std::uint32_t place) const;
   /// The row at this place is one more copy, whose values are still to come.
   float* add_copy(Frame& frame, std::uint32_t place) const;
   /// Of the frame to be opened: as the mini-batch before has trained it, or as it is now.
