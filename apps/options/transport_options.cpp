@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <thread>
 #include <utility>
 
 #include "apps/conditions/delayed_transport.hpp"
@@ -72,8 +71,8 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const Trans
                                                                      std::vector<std::string> own_node) {
   if (options.transport == kShm) {
     transport::ShmOptions shared_memory;
-    // Whoever looks for work where there are fewer cores than threads takes one from those who have some.
-    if (options.threads > std::thread::hardware_concurrency()) shared_memory.spin = {};
+    // Whoever looks for work there takes a core from those who have some.
+    if (options.shares_cores) shared_memory.spin = {};
     absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport(shared_memory);
     if (!shm.ok() || options.network.empty()) return shm;
     const absl::StatusOr<JobNetwork> network = parse_job_network(options.network);

@@ -24,9 +24,8 @@ struct TransportOptions {
   std::string transport = kAuto;  ///< kAuto: to be decided by whoever knows where the peers are
   std::string device;             ///< of RDMA, such as "mlx5_0"; empty: the first that can be used
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
-  std::string network;  ///< shm only: what it is to cost, as for parse_job_network(); empty: nothing
-  /// Of the whole job, on this host where it is shm: threads that compute or wait. 0: not known.
-  std::uint32_t threads = 0;
+  std::string network;        ///< shm only: what it is to cost, as for parse_job_network(); empty: nothing
+  bool shares_cores = false;  ///< the job has more threads on this host than there are cores
 };
 
 /// --transport, --device, --device-port; `command` must not outlive `options`.

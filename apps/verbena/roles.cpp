@@ -5,10 +5,12 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "apps/conditions/competitors.hpp"
 #include "apps/verbena/meeting.hpp"
+#include "apps/verbena/short_slices.hpp"
 #include "consistency/model.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
@@ -16,6 +18,12 @@
 
 namespace verbena::apps {
 namespace {
+
+/// All threads of a job over shared memory are on this host.
+bool shares_cores(const JobOptions& job) {
+  return job.transport.transport == kShm &&
+         job.servers + job.total_workers() > std::thread::hardware_concurrency();
+}
 
 absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
@@ -39,6 +47,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
     const absl::Status met = exchange_addresses(*role.rendezvous, job.servers, own, stop).status();
     if (!met.ok()) return met;
   }
+  if (shares_cores(job)) ask_for_short_slices();
   return server::drive(**made, transport, {.threads = job.chosen_server_threads()}, stop);
 }
 
@@ -61,7 +70,7 @@ class WorkerReporter : public Reporter {
 
 TransportOptions transport_of(const JobOptions& job) {
   TransportOptions options = job.transport;
-  options.threads = job.servers + job.total_workers();
+  options.shares_cores = shares_cores(job);
   return options;
 }
 
@@ -120,6 +129,8 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .read_path = read_path_of(job),
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
+  // Not beside threads that are to take the core as the kernel pleases.
+  if (shares_cores(job) && (*competitors)->count() == 0) ask_for_short_slices();
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);
