@@ -136,13 +136,6 @@ bool MovingRows::note_if_lost(MovingOperation& operation, Key key) const {
   return true;
 }
 
-bool MovingRows::is_coming(Key key) const {
-  const auto mover = moving_.find(key);
-  if (mover == moving_.end()) return false;
-  const Phase phase = mover->second.operation->moves[mover->second.index].phase;
-  return phase == Phase::kTaking || phase == Phase::kTaken || phase == Phase::kCopying;
-}
-
 void MovingRows::reached(Key key) {
   if (chased_.empty()) return;
   chased_.erase(key);
@@ -346,10 +339,6 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     }
     if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
       is_read(operation, index, counters.rows_pulled_remotely);
-      continue;
-    }
-    if (is_coming(key)) {
-      left.push_back(index);
       continue;
     }
     if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key, /*is_sure=*/true);

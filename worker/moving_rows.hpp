@@ -211,8 +211,6 @@ class MovingRows {
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be; `is_sure`: where location() says, at that very epoch.
   void ask_where(protocol::Key key, bool is_sure);
-  /// It has been given to this worker, and will be here before anybody can be told where it is.
-  [[nodiscard]] bool is_coming(protocol::Key key) const;
   /// The row was where it was believed to be.
   void reached(protocol::Key key);
   void fetch(protocol::Key key);
