@@ -413,6 +413,12 @@ void SessionCore::on_completion(const transport::Event& event) {
 }
 
 void SessionCore::start(std::shared_ptr<PullOperation> operation, TableCore& table) {
+  if (!status_.ok()) {
+    // Its tables still name operations that have ended with it; no other may look at them.
+    operation->status = status_;
+    operation->ended = true;
+    return;
+  }
   if (table.step(*operation)) return;
   running_.push_back({std::move(operation), &table});
 }
@@ -655,6 +661,7 @@ absl::Status SessionCore::advance() {
   }
   ++clock_;
   poll();
+  if (!status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (table->moving() != nullptr) table->moving()->on_clock();
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -283,6 +284,34 @@ TEST(IntentsTest, WrongCallsAreRefused) {
         return (*opened)->intent(KeyRange{5, 10}, 0, 100);  // and it leaves with that
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// The operations that its tables know of have ended with it.
+TEST(IntentsTest, AFailedSessionBeginsNothing) {
+  ServerThreads servers({.servers = 3, .workers = 2});
+  const std::vector<Key> shared = {0};
+  std::vector<float> values(1);
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<Table<float>*> tables;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    auto session = Session::connect(servers.session_options(rank));
+    ASSERT_TRUE(session.ok()) << session.status();
+    auto table = (*session)->table<float>(dynamic(3, 1));
+    ASSERT_TRUE(table.ok()) << table.status();
+    sessions.push_back(*std::move(session));
+    tables.push_back(*table);
+  }
+  const auto intend_until = [&](std::uint32_t rank, std::int64_t from,
+                                std::uint64_t SessionStatistics::*count) {
+    ASSERT_TRUE(tables[rank]->intent(shared, from, from + 100).ok());
+    while (sessions[rank]->statistics().*count == 0)
+      ASSERT_TRUE(tables[rank]->pull(std::vector<Key>{1}, values).ok());
+  };
+  intend_until(1, 0, &SessionStatistics::rows_moved_by_intent);
+  intend_until(0, 2, &SessionStatistics::rows_replicated);  // to be read at the next clock
+  servers.stop(2);
+  EXPECT_EQ(sessions[0]->clock().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(sessions[0]->statistics().rows_refreshed, 0U);
 }
 
 /// Clocks that nobody was told of, before a table that counts them.
