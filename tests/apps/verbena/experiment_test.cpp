@@ -321,8 +321,11 @@ class AllocationTest : public ::testing::Test {
     return make_allocation_experiment()->judge(runs);
   }
 
-  const std::map<std::string, double> as_expected_ = {{"plain loop", 1.5}, {"classic", 8},  {"prefetch", 4},
-                                                      {"blocks", 2},       {"localize", 1}, {"intent", 1.05}};
+  const std::map<std::string, double> as_expected_ = {{"plain loop", 1.5},  {"classic, by triple", 40},
+                                                      {"classic", 8},       {"prefetch", 4},
+                                                      {"blocks", 2},        {"localize", 1},
+                                                      {"intent", 1.05},     {"localize, near", 0.5},
+                                                      {"intent, near", 0.5}};
 };
 
 TEST_F(AllocationTest, PlansEachWayOnEachNumberOfNodes) {
@@ -344,7 +347,7 @@ TEST_F(AllocationTest, PlansEachWayOnEachNumberOfNodes) {
                                      Contains("--network=latency=10us,bandwidth=10Gb/s,hosts=nodes")));
   }
   EXPECT_EQ(of_application,
-            (std::map<std::string, int>{{"mf", 1 + 2 * 5}, {"kge", 1 + 2 * 4}, {"word2vec", 1 + 2 * 4}}));
+            (std::map<std::string, int>{{"mf", 1 + 2 * 5}, {"kge", 1 + 2 * 7}, {"word2vec", 1 + 2 * 4}}));
 }
 
 TEST_F(AllocationTest, WhatIsGivenIsTaken) {
@@ -360,7 +363,7 @@ TEST_F(AllocationTest, WhatIsGivenIsTaken) {
 
 TEST_F(AllocationTest, IsJudgedByAllIterationsButTheFirst) {
   const Judgement judgement = judge(runs_with(as_expected_));
-  EXPECT_EQ(judgement.findings.size(), 6U * 4 + 4)
+  EXPECT_EQ(judgement.findings.size(), 6U * 4 + 4 + 2 * 2)
       << "of frequent words it is not expected that they are near";
   for (const Finding& finding : judgement.findings) {
     EXPECT_EQ(finding.verdict, Verdict::kHeld) << finding.expectation << ": " << finding.found;
@@ -368,7 +371,7 @@ TEST_F(AllocationTest, IsJudgedByAllIterationsButTheFirst) {
   EXPECT_EQ(judgement.charts.size(), 6U);
   ASSERT_EQ(judgement.tables.size(), 1U);
   const ReportTable& table = judgement.tables.front();
-  EXPECT_EQ(table.rows.size(), 3U + 2 * 5 + 4 * 4);
+  EXPECT_EQ(table.rows.size(), 3U + 2 * 5 + 2 * 7 + 2 * 4);
   EXPECT_THAT(table.rows,
               Contains(std::vector<std::string>{"mf, 2 nodes", "localize", "1.00 s", "0.67×", "8.00×",
                                                 "0.0 %", "95.0 %", "12", "1.5 ms", "–"}));
@@ -382,8 +385,16 @@ TEST_F(AllocationTest, EachExpectationCanFail) {
     all[changed] = seconds;
     return verdict_of(judge(runs_with(all)), expectation);
   };
+  const std::string by_triple =
+      "kge, 2 nodes: with rows that move, by localize or by intent, an iteration takes at most 1/4 of the "
+      "time of a classic parameter server whose step";
   EXPECT_EQ(verdict("classic", 3.9, "mf, 2 nodes: with rows that move"), Verdict::kDidNotHold);
   EXPECT_EQ(verdict("localize", 7, "mf, 2 nodes: with rows that move"), Verdict::kHeld) << "by intent";
+  EXPECT_EQ(verdict("classic", 3.9, "kge, 2 nodes: with rows that move"), Verdict::kHeld) << "by near ones";
+  EXPECT_EQ(verdict("classic", 1.9, "kge, 2 nodes: with rows that move"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("classic, by triple", 1.9, by_triple), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict("classic", 1.9, by_triple), Verdict::kHeld);
+  EXPECT_EQ(verdict("intent, near", 0.6, "kge, 4 nodes: intent, near takes"), Verdict::kDidNotHold);
   EXPECT_EQ(verdict("intent", 1.2, "kge, 4 nodes: intent takes"), Verdict::kDidNotHold);
   EXPECT_EQ(verdict("prefetch", 0.9, "kge, 4 nodes: intent takes"), Verdict::kDidNotHold);
   EXPECT_EQ(verdict("prefetch", 9, "mf, 4 nodes: to fetch ahead"), Verdict::kDidNotHold);
