@@ -119,53 +119,77 @@ TEST_P(IntentTest, TheOnlyOneGetsTheRowsAndTheNextOneReplicas) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// Two tables. Of the one the first worker will use all rows for ever; they are on its node, and both homes
+/// know of it: whoever intends to use them from now on gets replicas. The other one is there to poll the session.
+class RowsOfTheFirst {
+ public:
+  static constexpr std::uint64_t kRows = 20;
+
+  explicit RowsOfTheFirst(Session& session) : session_(session) {}
+  /// For each worker to call.
+  absl::Status open() {
+    auto opened = session_.table<float>(dynamic(kRows, 1));
+    RETURN_IF_ERROR(opened.status());
+    table_ = *opened;
+    auto others = session_.table<float>({.name = "of the first server",
+                                         .rows = 1,
+                                         .width = 1,
+                                         .consistency = Asp{},
+                                         .allocation = Allocation::kDynamic});
+    RETURN_IF_ERROR(others.status());
+    others_ = *others;
+    RETURN_IF_ERROR(session_.barrier());
+    if (session_.rank() == 0) {
+      RETURN_IF_ERROR(table().intent(all(), session_.current_clock(), 1'000'000));
+      RETURN_IF_ERROR(until([&] { return session_.statistics().rows_moved_by_intent == kRows / 2; }));
+    }
+    return session_.barrier();
+  }
+  [[nodiscard]] Table<float>& table() const { return *table_; }
+  [[nodiscard]] static KeyRange all() { return {0, kRows}; }
+  /// What is under way goes on, and no row of table() is asked for.
+  template <class Reached>
+  absl::Status until(const Reached& reached) {
+    std::vector<float> value(1);
+    while (!reached()) RETURN_IF_ERROR(others_->pull(KeyRange{0, 1}, value));
+    return absl::OkStatus();
+  }
+  absl::Status until_refreshed(std::uint64_t rows) {
+    return until([&] { return session_.statistics().rows_refreshed >= rows; });
+  }
+
+ private:
+  Session& session_;
+  Table<float>* table_ = nullptr;
+  Table<float>* others_ = nullptr;
+};
+
 TEST_P(IntentTest, AReplicaThatNobodyReadsIsNotBelievedWhenItIsOld) {
-  constexpr std::uint64_t kRows = 20;
+  constexpr std::uint64_t kRows = RowsOfTheFirst::kRows;
   std::atomic<int> step = 0;
   const ClusterResult result = run_cluster(over(GetParam(), 2, 3), [&](Session& session) -> absl::Status {
-    auto opened = session.table<float>(dynamic(kRows, 1));
-    RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
-    auto others = session.table<float>({.name = "of the first server",
-                                        .rows = 1,
-                                        .width = 1,
-                                        .consistency = Asp{},
-                                        .allocation = Allocation::kDynamic});
-    RETURN_IF_ERROR(others.status());
-    const KeyRange all{0, kRows};
+    RowsOfTheFirst rows(session);
+    RETURN_IF_ERROR(rows.open());
+    Table<float>& table = rows.table();
+    const KeyRange all = RowsOfTheFirst::all();
     std::vector<float> values(kRows);
-    const auto until = [&](const auto& reached) -> absl::Status {
-      std::vector<float> value(1);
-      while (!reached())
-        RETURN_IF_ERROR((*others)->pull(KeyRange{0, 1}, value));  // what is under way goes on
-      return absl::OkStatus();
-    };
-    const auto refreshed = [&](std::uint64_t rows) {
-      return until([&, rows] { return session.statistics().rows_refreshed >= rows; });
-    };
-    RETURN_IF_ERROR(session.barrier());
     if (session.rank() == 0) {
-      RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
-      RETURN_IF_ERROR(until([&] { return session.statistics().rows_moved_by_intent == kRows / 2; }));
-      RETURN_IF_ERROR(session.barrier());  // both homes know of it
-      RETURN_IF_ERROR(until([&] { return step == 2; }));
+      RETURN_IF_ERROR(rows.until([&] { return step == 2; }));
       RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, 1)));
       step = 3;
     } else if (session.rank() == 2) {
-      RETURN_IF_ERROR(session.barrier());
-      RETURN_IF_ERROR(until([&] { return step == 3; }));
+      RETURN_IF_ERROR(rows.until([&] { return step == 3; }));
       while (values != std::vector<float>(kRows, 1)) RETURN_IF_ERROR(table.pull(all, values));  // applied
       step = 4;
     } else {
-      RETURN_IF_ERROR(session.barrier());
       RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
-      RETURN_IF_ERROR(refreshed(kRows));
+      RETURN_IF_ERROR(rows.until_refreshed(kRows));
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_THAT(values, Each(0));
       RETURN_IF_ERROR(session.clock());  // What was used is read anew, and then no more.
-      RETURN_IF_ERROR(refreshed(2 * kRows));
+      RETURN_IF_ERROR(rows.until_refreshed(2 * kRows));
       step = 2;
-      RETURN_IF_ERROR(until([&] { return step == 4; }));
+      RETURN_IF_ERROR(rows.until([&] { return step == 4; }));
       for (int clock = 0; clock <= Asp::kMostClocksBehind; ++clock) RETURN_IF_ERROR(session.clock());
       EXPECT_EQ(session.statistics().rows_refreshed, 2 * kRows);
       RETURN_IF_ERROR(table.pull(all, values));
@@ -177,41 +201,24 @@ TEST_P(IntentTest, AReplicaThatNobodyReadsIsNotBelievedWhenItIsOld) {
 }
 
 TEST_P(IntentTest, AReplicaIsReadOnceAndAClockBeforeItsUse) {
-  constexpr std::uint64_t kRows = 20;
+  constexpr std::uint64_t kRows = RowsOfTheFirst::kRows;
   std::atomic<bool> is_over = false;
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
-    auto opened = session.table<float>(dynamic(kRows, 1));
-    RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
-    auto others = session.table<float>({.name = "of the first server",
-                                        .rows = 1,
-                                        .width = 1,
-                                        .consistency = Asp{},
-                                        .allocation = Allocation::kDynamic});
-    RETURN_IF_ERROR(others.status());
-    const KeyRange all{0, kRows};
+    RowsOfTheFirst rows(session);
+    RETURN_IF_ERROR(rows.open());
+    Table<float>& table = rows.table();
+    const KeyRange all = RowsOfTheFirst::all();
     std::vector<float> values(kRows);
-    const auto until = [&](const auto& reached) -> absl::Status {
-      std::vector<float> value(1);
-      while (!reached())
-        RETURN_IF_ERROR((*others)->pull(KeyRange{0, 1}, value));  // what is under way goes on
-      return absl::OkStatus();
-    };
-    RETURN_IF_ERROR(session.barrier());
     if (session.rank() == 0) {
-      RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
-      RETURN_IF_ERROR(until([&] { return session.statistics().rows_moved_by_intent == kRows / 2; }));
-      RETURN_IF_ERROR(session.barrier());  // both homes know of it
-      RETURN_IF_ERROR(until([&] { return is_over.load(); }));
+      RETURN_IF_ERROR(rows.until([&] { return is_over.load(); }));
     } else {
-      RETURN_IF_ERROR(session.barrier());
       const std::int64_t use = session.current_clock() + 3;
       RETURN_IF_ERROR(table.intent(all, use, use + 1));
-      RETURN_IF_ERROR(until([&] { return session.statistics().rows_replicated == kRows; }));
+      RETURN_IF_ERROR(rows.until([&] { return session.statistics().rows_replicated == kRows; }));
       RETURN_IF_ERROR(session.clock());
       EXPECT_EQ(session.statistics().rows_refreshed, 0U);
       RETURN_IF_ERROR(session.clock());
-      RETURN_IF_ERROR(until([&] { return session.statistics().rows_refreshed == kRows; }));
+      RETURN_IF_ERROR(rows.until([&] { return session.statistics().rows_refreshed == kRows; }));
       RETURN_IF_ERROR(session.clock());
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_EQ(session.statistics().rows_pulled_from_replicas, kRows);
