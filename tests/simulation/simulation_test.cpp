@@ -65,47 +65,39 @@ INSTANTIATE_TEST_SUITE_P(Models, SimulationTest, ::testing::ValuesIn(kModels), [
   return name;
 });
 
-TEST(ABspSimulationTest, IterationsEndEarly) {
+/// What the jobs of seeds 1 to `seeds` have counted, added up.
+JobResult counts_of(Model model, std::uint64_t seeds) {
   spdlog::set_level(spdlog::level::off);
-  std::uint64_t ended_early = 0;
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) ended_early += run_job(Model::kABsp, seed).ended_early;
-  EXPECT_GT(ended_early, 100U);
+  JobResult all;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    const JobResult result = run_job(model, seed);
+    for (std::uint64_t JobResult::*const count :
+         {&JobResult::ended_early, &JobResult::rows_localized, &JobResult::rows_moved_by_intent,
+          &JobResult::rows_replicated, &JobResult::replicas_used, &JobResult::losses})
+      all.*count += result.*count;
+  }
+  return all;
+}
+
+TEST(ABspSimulationTest, IterationsEndEarly) {
+  EXPECT_GT(counts_of(Model::kABsp, 50).ended_early, 100U);
 }
 
 TEST(MovingSimulationTest, RowsMove) {
-  spdlog::set_level(spdlog::level::off);
-  std::uint64_t localized = 0;
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) localized += run_job(Model::kMoving, seed).rows_localized;
-  EXPECT_GT(localized, 500U);
+  EXPECT_GT(counts_of(Model::kMoving, 50).rows_localized, 500U);
 }
 
 TEST(IntentSimulationTest, RowsMoveAndAreReplicated) {
-  spdlog::set_level(spdlog::level::off);
-  std::uint64_t moved = 0;
-  std::uint64_t replicated = 0;
-  std::uint64_t used = 0;
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    const JobResult result = run_job(Model::kIntent, seed);
-    moved += result.rows_moved_by_intent;
-    replicated += result.rows_replicated;
-    used += result.replicas_used;
-  }
-  EXPECT_GT(moved, 200U);
-  EXPECT_GT(replicated, 200U);
-  EXPECT_GT(used, 1000U);
+  const JobResult counts = counts_of(Model::kIntent, 50);
+  EXPECT_GT(counts.rows_moved_by_intent, 200U);
+  EXPECT_GT(counts.rows_replicated, 200U);
+  EXPECT_GT(counts.replicas_used, 1000U);
 }
 
 TEST(DeathSimulationTest, SomeRowsAreLost) {
-  spdlog::set_level(spdlog::level::off);
-  std::uint64_t losses = 0;
-  std::uint64_t localized = 0;
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    const JobResult result = run_job(Model::kDeath, seed);
-    losses += result.losses;
-    localized += result.rows_localized;
-  }
-  EXPECT_GT(losses, 100U);
-  EXPECT_GT(localized, 800U);
+  const JobResult counts = counts_of(Model::kDeath, 100);
+  EXPECT_GT(counts.losses, 100U);
+  EXPECT_GT(counts.rows_localized, 800U);
 }
 
 /// One worker after the other takes the rows; one that only pulls and pushes gets to them, too.
