@@ -39,6 +39,10 @@ std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> fault
   };
 }
 
+std::string message_of(const absl::Status& status) {
+  return std::string(status.message());
+}
+
 std::string to_string(Maps maps) {
   if (maps == Maps::kNone) return "NoneMapped";
   return maps == Maps::kAll ? "AllMapped" : "OwnNodeMapped";

@@ -52,6 +52,9 @@ struct ClusterResult {
   [[nodiscard]] absl::Status first_error() const;
 };
 
+/// Of a type that GoogleMock's matchers of strings take.
+std::string message_of(const absl::Status& status);
+
 /// Runs `work` in each worker until all have returned and all servers have ended. A worker whose `work` fails
 /// gives up, unless it has said so itself.
 ClusterResult run_cluster(const ClusterOptions& options, const std::function<absl::Status(Session&)>& work);

@@ -89,7 +89,7 @@ TEST(DataCursorTest, WrongUseIsRefusedAndHarmless) {
   ASSERT_TRUE(cursor.next().ok());
   const absl::Status second = other.next().status();
   EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition) << second;
-  EXPECT_THAT(std::string(second.message()), HasSubstr("two data cursors in clock 0"));
+  EXPECT_THAT(message_of(second), HasSubstr("two data cursors in clock 0"));
   EXPECT_TRUE(cursor.next().ok());
   ASSERT_TRUE(alone.session->clock().ok());
   EXPECT_TRUE(other.next().ok()) << "a cursor for each part of the data, one of them in a clock";

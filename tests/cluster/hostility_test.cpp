@@ -47,9 +47,6 @@ std::string record(Key key) {
 std::string key_bytes(Key key) {
   return std::string(reinterpret_cast<const char*>(&key), sizeof key);
 }
-std::string message_of(const absl::Status& status) {
-  return std::string(status.message());
-}
 
 /// As a worker of 2, in a job of one server.
 void say_hello(Peer& peer, std::uint32_t worker) {

@@ -32,10 +32,6 @@ TableOptions moving(std::uint64_t rows, std::uint32_t width) {
           .allocation = Allocation::kDynamic};
 }
 
-std::string message_of(const absl::Status& status) {
-  return std::string(status.message());
-}
-
 class MovingTest : public ::testing::TestWithParam<Maps> {};
 
 /// In place where the rows can be had, else by a push.

@@ -15,10 +15,6 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-std::string message_of(const absl::Status& status) {
-  return std::string(status.message());
-}
-
 template <class Value>
 class ValueTypeTest : public ::testing::Test {};
 using ValueTypes = ::testing::Types<float, double, std::int32_t, std::int64_t>;
