@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/inside.hpp"
 #include "transport/shm/transfer.hpp"
 
 namespace verbena::transport::shm {
@@ -18,13 +19,6 @@ ShmConnection::Side other(ShmConnection::Side side) {
 
 ChannelLayout channel(const Hub& hub, const Mapping& channels, ShmConnection::Side sender) {
   return {channels.bytes().data() + ShmConnection::channel_offset(hub.geometry, sender), hub.geometry};
-}
-
-bool inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
-  const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
-  const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
-  return part_begin >= whole_begin && part_begin - whole_begin <= whole.size() &&
-         part.size() <= whole.size() - (part_begin - whole_begin);
 }
 
 }  // namespace
@@ -287,7 +281,7 @@ std::optional<OperationResult> ShmConnection::check_room(bool for_message) {
 
 OperationResult ShmConnection::copy(const WorkRequest& request) {
   if (request.local.empty()) return OperationResult::kOk;
-  if (request.region == nullptr || !inside(request.local, request.region->bytes())) {
+  if (request.region == nullptr || !is_inside(request.local, request.region->bytes())) {
     return refuse(OperationResult::kAccessDenied,
                   "a request was posted to it whose local bytes are in no region");
   }

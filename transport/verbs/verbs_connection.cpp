@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/inside.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
 
@@ -40,13 +41,6 @@ std::uint64_t request_id(std::uint32_t serial, std::uint32_t number) {
 
 TimePoint clock_now() {
   return std::chrono::steady_clock::now();
-}
-
-bool inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
-  const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
-  const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());
-  return part_begin >= whole_begin && part_begin - whole_begin <= whole.size() &&
-         part.size() <= whole.size() - (part_begin - whole_begin);
 }
 
 // Upper half of a descriptor's key: the number of the file descriptor, + 1, of memory that was granted in place. The
@@ -646,7 +640,7 @@ std::optional<VerbsConnection::Fault> VerbsConnection::fault_of(const WorkReques
   }
   if (bytes == 0) return std::nullopt;
   const auto* region = dynamic_cast<const VerbsRegion*>(request.region);
-  if (region == nullptr || &region->owner() != &hub_.windows || !inside(request.local, region->bytes())) {
+  if (region == nullptr || &region->owner() != &hub_.windows || !is_inside(request.local, region->bytes())) {
     return Fault{OperationResult::kAccessDenied,
                  absl::PermissionDeniedError(fmt::format(
                      "{}: a request was posted to it whose local bytes are in no region", peer_name()))};
