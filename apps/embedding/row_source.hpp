@@ -9,15 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "apps/lanes.hpp"
+
 namespace verbena::apps {
-
-/// A vector is padded with zeros to a multiple of this; the zeros stay zeros.
-inline constexpr std::size_t kLanes = 16;
-inline constexpr std::size_t kRowAlignment = 64;
-
-constexpr std::size_t padded(std::size_t dimension) {
-  return (dimension + kLanes - 1) / kLanes * kLanes;
-}
 
 /// Zeros, aligned as kernels need them.
 hwy::AlignedFreeUniquePtr<float[]> aligned_floats(std::size_t count);

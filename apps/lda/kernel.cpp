@@ -15,17 +15,15 @@
 #include <cassert>
 #include <utility>
 
+#include "apps/lanes-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace verbena::apps::lda::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
+using namespace verbena::apps::HWY_NAMESPACE;
 
-using Floats = hn::CappedTag<float, kLanes>;
-using Integers = hn::RebindToSigned<Floats>;
-using Vector = hn::Vec<Floats>;
-constexpr std::size_t kWidth = hn::MaxLanes(Floats());
-constexpr std::size_t kVectors = kLanes / kWidth;  // that make up the 16 virtual lanes
-constexpr std::size_t kGroup = 4;                  // lanes of a 128-bit block, which every target has
-constexpr std::size_t kPrefetchDistance = 4;       // tokens
+using Integers = hn::RebindToSigned<Tag>;
+constexpr std::size_t kGroup = 4;             // lanes of a 128-bit block, which every target has
+constexpr std::size_t kPrefetchDistance = 4;  // tokens
 static_assert(kWidth >= kGroup || kWidth == 1);
 
 struct Pick {
@@ -35,7 +33,7 @@ struct Pick {
 
 /// Sums up to each lane within its group of four.
 HWY_INLINE void store_group_sums(const Vector* weights, float* HWY_RESTRICT lanes) {
-  const Floats d;
+  const Tag d;
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t v = 0; v < kLanes; ++v) hn::Store(weights[v], d, lanes + v);
   for (float* group = lanes; group < lanes + kLanes; group += kGroup) {
@@ -93,30 +91,11 @@ struct Prefix {
   }
 };
 
-/// Adds lanes i and i + n/2, then i and i + n/4, …: the same tree for every width.
-template <class D>
-HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (hn::MaxLanes(D()) > kGroup) {
-    const hn::Half<D> half;
-    return sum_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else {
-    v = hn::Add(v, hn::Shuffle1032(v));
-    v = hn::Add(v, hn::Shuffle2301(v));
-  }
-#endif
-  static_cast<void>(d);
-  return hn::GetLane(v);
-}
-
 HWY_INLINE float sum_of(const float* HWY_RESTRICT weights) {
-  const Floats d;
+  const Tag d;
   Vector sums[kVectors];
   for (std::size_t v = 0; v < kVectors; ++v) sums[v] = hn::Load(d, weights + v * kWidth);
-  for (std::size_t n = kVectors / 2; n > 0; n /= 2) {
-    for (std::size_t v = 0; v < n; ++v) sums[v] = hn::Add(sums[v], sums[v + n]);
-  }
-  return sum_lanes(d, sums[0]);
+  return sum_virtual_lanes(sums);
 }
 
 HWY_INLINE void build_tree(Sampler::State& s, const std::int32_t* HWY_RESTRICT row) {
@@ -146,7 +125,7 @@ HWY_INLINE float tree_total(const Sampler::State& s) {
 }
 
 HWY_INLINE std::size_t find_in_tree(const Sampler::State& s, float threshold) {
-  const Floats d;
+  const Tag d;
   std::size_t block = 0;
   for (std::size_t level = s.levels; level-- > 0;) {
     Vector weights[kVectors];
@@ -183,7 +162,7 @@ HWY_INLINE std::size_t find_topic(const std::int32_t* HWY_RESTRICT chunks, std::
 /// Weights n_dk q_k of the document's topics, without the token itself, and their prefix sums by lane.
 HWY_INLINE void weigh_document(Sampler::State& s, const std::int32_t* HWY_RESTRICT chunks, std::size_t size,
                                std::size_t old_topic, float q_without, Prefix& prefix) {
-  const Floats d;
+  const Tag d;
   const Integers di;
   const auto old_topics = hn::Set(di, static_cast<std::int32_t>(old_topic));
   const auto one = hn::Set(di, 1);

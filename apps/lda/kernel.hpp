@@ -18,16 +18,12 @@
 #include <vector>
 
 #include "apps/data/random.hpp"
+#include "apps/lanes.hpp"
 
 namespace verbena::apps::lda {
 
-inline constexpr std::size_t kLanes = 16;  ///< of the virtual vector; fan-out of the sum tree
 inline constexpr std::size_t kMaxTopics = 65'535;
-inline constexpr std::size_t kMaxLevels = 4;
-
-constexpr std::size_t padded(std::size_t size) {
-  return (size + kLanes - 1) / kLanes * kLanes;
-}
+inline constexpr std::size_t kMaxLevels = 4;  ///< of the sum tree, whose fan-out is kLanes
 
 /// How often each topic occurs in each document: lists of the topics that do.
 class DocumentTopics {

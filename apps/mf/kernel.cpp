@@ -11,7 +11,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "apps/embedding/lanes-inl.h"
+#include "apps/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace verbena::apps::mf::HWY_NAMESPACE {

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/embedding/lanes-inl.h"
+#include "apps/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace verbena::apps::word2vec::HWY_NAMESPACE {

@@ -2,11 +2,11 @@
 // hwy/foreach_target.h, and `using namespace verbena::apps::HWY_NAMESPACE`. Rows are aligned to kRowAlignment and their
 // sizes are multiples of kLanes. All instruction sets give the same bits: sums are always formed over 16 virtual
 // lanes in one fixed order, and nothing is fused.
-#if defined(VERBENA_APPS_EMBEDDING_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef VERBENA_APPS_EMBEDDING_LANES_INL_H_
-#undef VERBENA_APPS_EMBEDDING_LANES_INL_H_
+#if defined(VERBENA_APPS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef VERBENA_APPS_LANES_INL_H_
+#undef VERBENA_APPS_LANES_INL_H_
 #else
-#define VERBENA_APPS_EMBEDDING_LANES_INL_H_
+#define VERBENA_APPS_LANES_INL_H_
 #endif
 
 #include <hwy/cache_control.h>
@@ -14,7 +14,7 @@
 
 #include <cstddef>
 
-#include "apps/embedding/row_source.hpp"
+#include "apps/lanes.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace verbena::apps::HWY_NAMESPACE {
@@ -81,4 +81,4 @@ HWY_INLINE void prefetch_row(const float* row, std::size_t width) {
 }  // namespace verbena::apps::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // VERBENA_APPS_EMBEDDING_LANES_INL_H_
+#endif  // VERBENA_APPS_LANES_INL_H_
