@@ -33,4 +33,37 @@ std::map<std::string, double> JobTest::train(Application& application, const Job
   return application.objectives(sums);
 }
 
+double JobTest::items(std::size_t iteration) const {
+  double items = 0;
+  for (const Recorder& recorder : recorders_) items += recorder.reports.at(iteration - 1).items;
+  return items;
+}
+
+void JobTest::expect_to_learn_under_every_model(const Parsed& parsed, const std::string& objective,
+                                                double least) {
+  for (const ConsistencyModel& model :
+       {ConsistencyModel(Ssp{.staleness = 1}), ConsistencyModel(Essp{.staleness = 1}),
+        ConsistencyModel(ABsp{}), ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
+    const auto found = train(*parsed({"--output", path("model")}), {.consistency = model, .workers = 3});
+    EXPECT_GT(found.at(objective), least) << consistency::to_string(model);
+  }
+}
+
+void JobTest::expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
+                                                  const std::string& objective, double least) {
+  for (const std::string& lookahead : moving.lookaheads) {
+    SCOPED_TRACE("lookahead " + lookahead);
+    std::vector<std::string> arguments = {"--allocation", moving.allocation, "--lookahead", lookahead};
+    arguments.insert(arguments.end(), moving.arguments.begin(), moving.arguments.end());
+    const auto application = parsed(arguments);
+    ASSERT_TRUE(application->check_consistency(moving.consistency).ok());
+    ASSERT_TRUE(application->check(3).ok());
+    const auto found = train(*application, {.consistency = moving.consistency, .workers = 3});
+    EXPECT_GT(found.at(objective), least);
+    if (moving.allocation != "localize") continue;
+    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
+    EXPECT_GT(statistics_[1].rows_localized, 0U);
+  }
+}
+
 }  // namespace verbena::apps

@@ -28,6 +28,20 @@ class JobTest : public ::testing::Test {
   static std::map<std::string, double> train_alone(Application& application);
   /// What the workers reach; recorders_ are what each of them said.
   std::map<std::string, double> train(Application& application, const Job& job);
+  /// What all workers have processed in the iteration, from 1. REQUIRES: train().
+  [[nodiscard]] double items(std::size_t iteration) const;
+
+  /// Three workers get more than `least` of `objective` under each model that can have static tables but BSP.
+  void expect_to_learn_under_every_model(const Parsed& parsed, const std::string& objective, double least);
+  /// Likewise where rows come to the workers.
+  struct Moving {
+    std::string allocation;
+    ConsistencyModel consistency;
+    std::vector<std::string> lookaheads;
+    std::vector<std::string> arguments = {};
+  };
+  void expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
+                                           const std::string& objective, double least);
 
   verbena::testing::TemporaryFolder folder_;
   std::vector<Recorder> recorders_;

@@ -14,7 +14,6 @@
 namespace verbena::apps {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using verbena::testing::contents;
 
@@ -49,10 +48,11 @@ class KgeTest : public JobTest {
         {"--batch", "8"}};
     return with_options(make_kge(), std::move(arguments), small);
   }
+  const Parsed parsed_ = [this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); };
   [[nodiscard]] std::map<std::string, double> objectives(const std::vector<std::string>& arguments) const {
     return train_alone(*parsed(arguments));
   }
-  [[nodiscard]] std::string saved(const std::string& prefix) const {
+  static std::string saved(const std::string& prefix) {
     return contents(prefix + ".entities.tsv") + contents(prefix + ".relations.tsv");
   }
   /// Trains with some workers; what was saved.
@@ -80,16 +80,11 @@ TEST_F(KgeTest, DistMultKnowsNoDirection) {
 }
 
 TEST_F(KgeTest, EvaluatesWhenAsked) {
-  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3"});
   Recorder recorder;
-  ASSERT_TRUE(run_baseline(*application, recorder).ok());
-  ASSERT_EQ(recorder.reports.size(), 7U);
-  for (std::size_t n = 0; n < 7; ++n) {
-    const auto found = application->objectives(recorder.reports[n].sums);
-    EXPECT_EQ(recorder.reports[n].items, 216);
-    EXPECT_EQ(found.count("train_loss"), 1U);
-    EXPECT_EQ(found.count("valid_mrr"), n + 1 == 3 || n + 1 == 6 || n + 1 == 7 ? 1U : 0U) << n;
-    EXPECT_EQ(found.count("test_mrr"), n + 1 == 7 ? 1U : 0U) << n;
+  expect_evaluations_when_due(parsed_, recorder, "valid_mrr", {"train_loss"});
+  for (const IterationReport& report : recorder.reports) {
+    EXPECT_EQ(report.items, 216);
+    EXPECT_EQ(parsed({})->objectives(report.sums).count("test_mrr"), report.iteration == 7 ? 1U : 0U);
   }
   EXPECT_EQ(objectives({"--iterations", "2"}).count("valid_mrr"), 0U);
 }
@@ -122,14 +117,7 @@ TEST_F(KgeTest, GoesOnFromWhatWasSaved) {
 }
 
 TEST_F(KgeTest, TwoRunsGiveTheSameFiles) {
-  const auto save = [&](const std::string& name, const std::string& seed) {
-    EXPECT_FALSE(objectives({"--iterations", "3", "--output", path(name), "--seed", seed}).empty());
-    return saved(path(name));
-  };
-  const std::string first = save("a", "1");
-  EXPECT_GT(first.size(), 60U * 32 * 5);
-  EXPECT_TRUE(first == save("b", "1"));
-  EXPECT_FALSE(first == save("c", "2"));
+  expect_runs_to_be_equal(parsed_, saved, 60U * 32 * 5);
 }
 
 TEST_F(KgeTest, TwoWorkersUnderBspGiveTheSameFilesTwice) {
@@ -150,39 +138,27 @@ TEST_F(KgeTest, OneWorkerLearnsWhatThePlainLoopDoes) {
 }
 
 TEST_F(KgeTest, TrainsUnderEveryModel) {
-  for (const ConsistencyModel& model :
-       {ConsistencyModel(Ssp{.staleness = 1}), ConsistencyModel(Essp{.staleness = 1}),
-        ConsistencyModel(ABsp{}), ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
-    train(model, 3, "model");
-    EXPECT_GT(objectives_.at("test_mrr"), 0.3) << consistency::to_string(model);
-  }
+  expect_to_learn_under_every_model(parsed_, "test_mrr", 0.3);
 }
 
 TEST_F(KgeTest, LearnsWithRowsThatMove) {
   // Of so few rows each mini-batch needs few, or all nodes want all rows all the time.
-  for (const std::string lookahead : {"0", "1", "3"}) {
-    const auto application = parsed({"--allocation", "localize", "--lookahead", lookahead, "--batch", "1",
-                                     "--negatives", "1", "--iterations", "60"});
-    ASSERT_TRUE(application->check_consistency(Sequential{}).ok());
-    ASSERT_TRUE(application->check(3).ok());
-    const auto found = JobTest::train(*application, {.consistency = Sequential{}, .workers = 3});
-    EXPECT_GT(found.at("test_mrr"), 0.3) << lookahead;
-    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
-    EXPECT_GT(statistics_[1].rows_localized, 0U);
-  }
+  expect_to_learn_with_rows_that_move(
+      parsed_,
+      {.allocation = "localize",
+       .consistency = Sequential{},
+       .lookaheads = {"0", "1", "3"},
+       .arguments = {"--batch", "1", "--negatives", "1", "--iterations", "60"}},
+      "test_mrr", 0.3);
   // Without others, rows come once.
   JobTest::train(*parsed({"--allocation", "localize"}), {.consistency = Sequential{}, .workers = 1});
   EXPECT_EQ(statistics_[0].rows_localized, 32U) << "of the second server: 30 entities and 2 relations";
 }
 
 TEST_F(KgeTest, LearnsWithIntents) {
-  for (const std::string lookahead : {"0", "1", "6"}) {
-    const auto application = parsed({"--allocation", "intent", "--lookahead", lookahead});
-    ASSERT_TRUE(application->check_consistency(Asp{}).ok());
-    ASSERT_TRUE(application->check(3).ok());
-    const auto found = JobTest::train(*application, {.consistency = Asp{}, .workers = 3});
-    EXPECT_GT(found.at("test_mrr"), 0.3) << lookahead;
-  }
+  expect_to_learn_with_rows_that_move(
+      parsed_, {.allocation = "intent", .consistency = Asp{}, .lookaheads = {"0", "1", "6"}}, "test_mrr",
+      0.3);
   // Without others, rows come once.
   JobTest::train(*parsed({"--allocation", "intent"}), {.consistency = Asp{}, .workers = 1});
   EXPECT_EQ(statistics_[0].rows_moved_by_intent, 32U) << "of the second server: 30 entities and 2 relations";
@@ -204,44 +180,26 @@ TEST_F(KgeTest, WrongAnswersMayBeNearOnes) {
 }
 
 TEST_F(KgeTest, RowsMoveWhereTheModelLetsThem) {
-  const auto error = [&](const std::vector<std::string>& arguments, const ConsistencyModel& model) {
-    return std::string(parsed(arguments)->check_consistency(model).message());
-  };
-  EXPECT_EQ(error({}, Bsp{}), "");
-  EXPECT_EQ(error({"--allocation", "localize"}, Bsp{}),
-            "--allocation localize needs --consistency sequential, found bsp");
-  EXPECT_EQ(error({"--allocation", "intent"}, Sequential{}),
-            "--allocation intent needs --consistency asp, found sequential");
-  EXPECT_EQ(error({"--allocation", "wander"}, Bsp{}),
+  expect_allocations_to_need_their_model(parsed_);
+  EXPECT_EQ(parsed({"--allocation", "wander"})->check_consistency(Bsp{}).message(),
             "--allocation: expected static, localize or intent, found wander");
 }
 
 TEST_F(KgeTest, EachWorkerTrainsItsRelations) {
   train(Bsp{}, 3, "model");
-  double items = 0;
-  for (const Recorder& recorder : recorders_) items += recorder.reports.front().items;
-  EXPECT_EQ(items, 216);
+  EXPECT_EQ(items(1), 216);
 }
 
 TEST_F(KgeTest, StopsWhenAskedAndWritesNothing) {
-  const auto application = parsed({"--output", path("model")});
-  Recorder recorder;
-  recorder.stop_after = 2;
-  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(recorder.reports.size(), 2U);
-  EXPECT_FALSE(std::filesystem::exists(path("model.entities.tsv")));
+  expect_to_stop_without_files(parsed_);
 }
 
 TEST_F(KgeTest, SaysWhenItDiverges) {
-  const auto application = parsed({"--learning-rate", "1e30", "--loss", "logistic"});
-  Recorder recorder;
-  const absl::Status status = run_baseline(*application, recorder);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
+  expect_to_say_that_it_diverges(*parsed({"--learning-rate", "1e30", "--loss", "logistic"}));
 }
 
 TEST_F(KgeTest, RefusesImpossibleOptions) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+  const Refusals refusals = {
       {{"--model", "transe"}, "--model: expected complex, distmult or rescal, found transe"},
       {{"--loss", "hinge"}, "--loss: expected softmax or logistic, found hinge"},
       {{"--dimension", "0"}, "--dimension: expected 1 to 65535, found 0"},
@@ -263,12 +221,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--output", path("missing/model")}, path("missing")},
       {{"--load", path("missing")}, path("missing.entities.tsv")},
   };
-  for (const auto& [arguments, expected] : cases) {
-    const absl::Status status = parsed(arguments)->check(4);
-    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound))
-        << expected;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
-  }
+  expect_refusals(parsed_, refusals);
   EXPECT_TRUE(parsed({"--model", "distmult", "--dimension", "31"})->check(4).ok());
 }
 

@@ -17,8 +17,7 @@
 #include "apps/lda/held_out.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
-#include "tests/apps/application_fixture.hpp"
-#include "tests/cluster/cluster.hpp"
+#include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -33,7 +32,7 @@ using verbena::testing::contents;
 
 constexpr std::int64_t kTopics = 8;
 
-class LdaTest : public ::testing::Test {
+class LdaTest : public JobTest {
  protected:
   LdaTest() {
     GenerateCorpusOptions options;
@@ -45,7 +44,6 @@ class LdaTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
   [[nodiscard]] std::string data() const { return path("documents"); }
 
   /// An application that has parsed `arguments` after --data and --topics.
@@ -54,29 +52,12 @@ class LdaTest : public ::testing::Test {
     return with_options(make_lda(), std::move(arguments));
   }
 
-  /// The objectives at the end of a job of `workers` workers and two servers; rank 0's reporter in
-  /// `recorder`.
+  const Parsed parsed_ = [this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); };
+  /// The objectives at the end of a job; rank 0's reporter is recorders_[0].
   std::map<std::string, double> run_job(const std::vector<std::string>& arguments, std::uint32_t workers,
-                                        const ConsistencyModel& model, Recorder& recorder) const {
-    std::vector<Recorder> recorders(workers);
-    const verbena::testing::ClusterResult result =
-        verbena::testing::run_cluster({.workers = workers}, [&](Session& session) {
-          const std::unique_ptr<Application> application = parsed(arguments);
-          WorkerContext context{session, model, recorders[session.rank()], recorder.stop};
-          return application->run_worker(context);
-        });
-    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-    std::map<std::string, double> sums;
-    for (const Recorder& each : recorders) {
-      for (const auto& [name, value] : each.reports.back().sums) sums[name] += value;
-    }
-    recorder.reports = recorders[0].reports;
-    recorder.lines = recorders[0].lines;
-    recorder.summaries = recorders[0].summaries;
-    return parsed(arguments)->objectives(sums);
+                                        const ConsistencyModel& model) {
+    return train(*parsed(arguments), {.consistency = model, .workers = workers});
   }
-
-  verbena::testing::TemporaryFolder folder_;
 };
 
 const std::vector<std::string> kPlanted = {"--topics", "10", "--iterations", "60", "--held-out", "0.1"};
@@ -118,11 +99,11 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
                                         ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{2})}) {
     for (const std::uint32_t workers : {1U, 3U}) {
       SCOPED_TRACE(fmt::format("{} {}", consistency::to_string(model), workers));
-      const auto objectives = run_job(kPlanted, workers, model, recorder);
+      const auto objectives = run_job(kPlanted, workers, model);
       // Timing decides where SSP and ESSP end: now and then at an optimum with two topics made one.
       const double tolerance = std::holds_alternative<Bsp>(model) ? 0.02 : 0.05;
       EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, tolerance * std::abs(alone));
-      EXPECT_GE(recovered(recorder), 6U);
+      EXPECT_GE(recovered(recorders_[0]), 6U);
     }
   }
 }
@@ -131,36 +112,31 @@ TEST_F(LdaTest, OneWorkerIsThePlainLoop) {
   std::vector<std::string> arguments = {"--topics", "8", "--iterations", "5", "--output", path("alone")};
   Recorder recorder;
   ASSERT_TRUE(run_baseline(*parsed(arguments), recorder).ok());
-  const std::vector<std::string> lines = recorder.lines;
   arguments.back() = path("worker");
   for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Essp{1}, ABsp{}}) {
-    run_job(arguments, 1, model, recorder);
+    run_job(arguments, 1, model);
     EXPECT_EQ(contents(path("alone")), contents(path("worker")));
-    EXPECT_EQ(recorder.lines, lines);
+    EXPECT_EQ(recorders_[0].lines, recorder.lines);
   }
 }
 
 TEST_F(LdaTest, TwoRunsUnderBspAreEqual) {
-  for (const char* name : {"first", "second"}) {
-    Recorder recorder;
-    run_job({"--topics", "8", "--iterations", "8", "--output", path(name)}, 3, Bsp{}, recorder);
-  }
+  for (const char* name : {"first", "second"})
+    run_job({"--topics", "8", "--iterations", "8", "--output", path(name)}, 3, Bsp{});
   EXPECT_EQ(contents(path("first")), contents(path("second")));
-  Recorder recorder;
-  run_job({"--topics", "8", "--iterations", "8", "--seed", "2", "--output", path("other")}, 3, Bsp{},
-          recorder);
+  run_job({"--topics", "8", "--iterations", "8", "--seed", "2", "--output", path("other")}, 3, Bsp{});
   EXPECT_NE(contents(path("first")), contents(path("other")));
 }
 
 TEST_F(LdaTest, ModelFileCountsEveryTokenOnce) {
-  Recorder recorder;
-  run_job({"--topics", "8", "--iterations", "4", "--output", path("model")}, 3, Ssp{1}, recorder);
+  run_job({"--topics", "8", "--iterations", "4", "--output", path("model")}, 3, Ssp{1});
+  const auto& summaries = recorders_[0].summaries;
   std::ifstream file(path("model"));
   std::string line;
   std::getline(file, line);
-  const std::int64_t tokens = recorder.summaries.at("tokens");
+  const std::int64_t tokens = summaries.at("tokens");
   EXPECT_EQ(line, fmt::format("# verbena lda 1\ttopics=8\talpha=0.1\tbeta=0.01\twords={}\ttokens={}",
-                              recorder.summaries.at("vocabulary").get<int>(), tokens));
+                              summaries.at("vocabulary").get<int>(), tokens));
   std::map<std::string, std::int64_t> counts;
   while (std::getline(file, line)) {
     const std::size_t tab = line.find('\t');
@@ -183,18 +159,13 @@ TEST_F(LdaTest, ModelFileCountsEveryTokenOnce) {
 }
 
 TEST_F(LdaTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
-  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3", "--top-words", "0"});
-  EXPECT_EQ(application->iterations(), 7);
+  const auto without_words = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--top-words", "0"});
+    return parsed(std::move(arguments));
+  };
   Recorder recorder;
-  ASSERT_TRUE(run_baseline(*application, recorder).ok());
-  ASSERT_EQ(recorder.reports.size(), 7U);
-  for (std::size_t n = 0; n < 7; ++n) {
-    const IterationReport& report = recorder.reports[n];
-    EXPECT_EQ(report.iteration, static_cast<std::int64_t>(n + 1));
-    EXPECT_NEAR(report.items, 32'000, 1'000);
-    EXPECT_GT(report.seconds, 0);
-    EXPECT_EQ(report.sums.empty(), n + 1 != 3 && n + 1 != 6 && n + 1 != 7) << n;
-  }
+  expect_evaluations_when_due(without_words, recorder, "log_likelihood_per_token");
+  EXPECT_NEAR(recorder.reports.at(0).items, 32'000, 1'000);
   EXPECT_THAT(recorder.lines, IsEmpty());
 }
 
@@ -212,12 +183,7 @@ TEST_F(LdaTest, ObjectivesAreMeans) {
 }
 
 TEST_F(LdaTest, StopsWithoutAFile) {
-  Recorder recorder;
-  recorder.stop_after = 2;
-  const absl::Status status = run_baseline(*parsed({"--output", path("model")}), recorder);
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
-  EXPECT_THAT(recorder.reports, SizeIs(2));
-  EXPECT_FALSE(std::filesystem::exists(path("model")));
+  expect_to_stop_without_files(parsed_);
 }
 
 TEST_F(LdaTest, RefusesImpossibleOptions) {
@@ -262,11 +228,10 @@ TEST_F(LdaTest, SaysWhereInputIsMalformed) {
 
 TEST_F(LdaTest, WorksWithFewerDocumentsThanWorkers) {
   std::ofstream(data()) << "one document of seven words it is\n";
-  Recorder recorder;
   for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Ssp{1}, ABsp{}}) {
-    const auto objectives = run_job({"--topics", "3", "--iterations", "3"}, 3, model, recorder);
+    const auto objectives = run_job({"--topics", "3", "--iterations", "3"}, 3, model);
     EXPECT_LT(objectives.at("log_likelihood_per_token"), 0);
-    EXPECT_EQ(recorder.summaries.at("tokens"), 7);
+    EXPECT_EQ(recorders_[0].summaries.at("tokens"), 7);
   }
 }
 

@@ -46,6 +46,7 @@ class MfTest : public ::testing::Test {
     arguments.insert(arguments.begin(), {"--data", data()});
     return with_options(make_mf(), std::move(arguments));
   }
+  const Parsed parsed_ = [this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); };
   [[nodiscard]] double test_rmse(const std::vector<std::string>& arguments) const {
     const std::unique_ptr<Application> application = parsed(arguments);
     Recorder recorder;
@@ -79,18 +80,9 @@ TEST_F(MfTest, DefaultsDoForARangeOfScales) {
 }
 
 TEST_F(MfTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
-  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3"});
   Recorder recorder;
-  ASSERT_TRUE(run_baseline(*application, recorder).ok());
-  ASSERT_EQ(recorder.reports.size(), 7U);
-  for (std::size_t n = 0; n < 7; ++n) {
-    const IterationReport& report = recorder.reports[n];
-    EXPECT_EQ(report.iteration, static_cast<std::int64_t>(n + 1));
-    EXPECT_NEAR(report.items, 36'000, 500);
-    EXPECT_GT(report.seconds, 0);
-    EXPECT_EQ(report.sums.empty(), n + 1 != 3 && n + 1 != 6 && n + 1 != 7) << n;
-  }
-  EXPECT_EQ(application->iterations(), 7);
+  expect_evaluations_when_due(parsed_, recorder, "test_rmse");
+  EXPECT_NEAR(recorder.reports.at(0).items, 36'000, 500);
 }
 
 TEST_F(MfTest, ObjectivesAreRootMeanSquares) {
@@ -155,46 +147,26 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
 }
 
 TEST_F(MfTest, TwoRunsGiveTheSameFiles) {
-  const auto save = [&](const std::string& name, const std::string& seed) {
-    Recorder recorder;
-    const auto application = parsed({"--iterations", "3", "--output", path(name), "--seed", seed});
-    EXPECT_TRUE(run_baseline(*application, recorder).ok());
-    return contents(path(name + ".users.tsv")) + contents(path(name + ".items.tsv"));
+  const auto saved = [](const std::string& prefix) {
+    return contents(prefix + ".users.tsv") + contents(prefix + ".items.tsv");
   };
-  const std::string first = save("a", "1");
-  EXPECT_GT(first.size(), 700U * 17 * 5);
-  EXPECT_EQ(first, save("b", "1"));
-  EXPECT_NE(first, save("c", "2"));
+  expect_runs_to_be_equal(parsed_, saved, 700U * 17 * 5);
 }
 
 TEST_F(MfTest, StopsWhenAskedAndWritesNothing) {
-  const auto application = parsed({"--output", path("model")});
-  Recorder recorder;
-  recorder.stop_after = 2;
-  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(recorder.reports.size(), 2U);
-  EXPECT_FALSE(std::filesystem::exists(path("model.users.tsv")));
-  EXPECT_FALSE(std::filesystem::exists(path("model.items.tsv")));
+  expect_to_stop_without_files(parsed_);
 }
 
 TEST_F(MfTest, StopsAfterTheLastIterationToo) {
-  const auto application = parsed({"--iterations", "2", "--output", path("model")});
-  Recorder recorder;
-  recorder.stop_after = 2;
-  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
-  EXPECT_FALSE(std::filesystem::exists(path("model.users.tsv")));
+  expect_to_stop_without_files(parsed_, {"--iterations", "2"});
 }
 
 TEST_F(MfTest, SaysWhenItDiverges) {
-  const auto application = parsed({"--learning-rate", "20", "--regularization", "0", "--decay", "1"});
-  Recorder recorder;
-  const absl::Status status = run_baseline(*application, recorder);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
+  expect_to_say_that_it_diverges(*parsed({"--learning-rate", "20", "--regularization", "0", "--decay", "1"}));
 }
 
 TEST_F(MfTest, RefusesImpossibleOptions) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+  const Refusals refusals = {
       {{"--rank", "0"}, "--rank: expected 1 to 65535, found 0"},
       {{"--rank", "100000"}, "--rank: expected 1 to 65535"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, found 0"},
@@ -215,28 +187,13 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
       {{"--batch", "0"}, "--batch: expected 1 to 1048576, found 0"},
       {{"--output", path("missing/model")}, path("missing")},
   };
-  for (const auto& [arguments, expected] : cases) {
-    const absl::Status status = parsed(arguments)->check(4);
-    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound))
-        << expected;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
-  }
+  expect_refusals(parsed_, refusals);
   EXPECT_TRUE(parsed({"--clocks-per-iteration", "1"})->check(4).ok());
   EXPECT_TRUE(parsed({"--clocks-per-iteration", "4", "--allocation", "localize"})->check(4).ok());
 }
 
 TEST_F(MfTest, RowsThatMoveNeedTheirModel) {
-  const auto checked = [&](const std::string& allocation, const ConsistencyModel& model) {
-    const absl::Status status = parsed({"--allocation", allocation})->check_consistency(model);
-    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kOk, absl::StatusCode::kInvalidArgument));
-    return std::string(status.message());
-  };
-  EXPECT_EQ(checked("static", Bsp{}), "");
-  EXPECT_EQ(checked("localize", Sequential{}), "");
-  EXPECT_EQ(checked("intent", Asp{}), "");
-  EXPECT_EQ(checked("localize", Bsp{}), "--allocation localize needs --consistency sequential, found bsp");
-  EXPECT_EQ(checked("intent", Essp{.staleness = 2}),
-            "--allocation intent needs --consistency asp, found essp:2");
+  expect_allocations_to_need_their_model(parsed_);
 }
 
 TEST_F(MfTest, RefusesBadData) {

@@ -22,7 +22,6 @@
 namespace verbena::apps {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -58,6 +57,7 @@ class Word2VecTest : public JobTest {
         {"--subsample", "0"},     {"--neighbours", "a0,c7"}};
     return with_options(make_word2vec(), std::move(arguments), small);
   }
+  const Parsed parsed_ = [this](std::vector<std::string> arguments) { return parsed(std::move(arguments)); };
   [[nodiscard]] std::map<std::string, double> objectives(const std::vector<std::string>& arguments) const {
     return train_alone(*parsed(arguments));
   }
@@ -110,16 +110,8 @@ TEST_F(Word2VecTest, KnowsNothingAtFirst) {
 }
 
 TEST_F(Word2VecTest, EvaluatesWhenAsked) {
-  const auto application = parsed({"--iterations", "7", "--evaluate-every", "3"});
   Recorder recorder;
-  ASSERT_TRUE(run_baseline(*application, recorder).ok());
-  ASSERT_EQ(recorder.reports.size(), 7U);
-  for (std::size_t n = 0; n < 7; ++n) {
-    const auto found = application->objectives(recorder.reports[n].sums);
-    EXPECT_EQ(recorder.reports[n].items, recorder.reports[0].items);
-    EXPECT_EQ(found.count("train_loss"), 1U);
-    EXPECT_EQ(found.count("held_out_mrr"), n + 1 == 3 || n + 1 == 6 || n + 1 == 7 ? 1U : 0U) << n;
-  }
+  expect_evaluations_when_due(parsed_, recorder, "held_out_mrr", {"train_loss"});
   EXPECT_EQ(objectives({"--held-out", "0"}).count("held_out_mrr"), 0U);
   EXPECT_EQ(parsed({"--held-out", "0"})->main_objective(), "train_loss");
   EXPECT_EQ(parsed({})->main_objective(), "held_out_mrr");
@@ -208,14 +200,7 @@ TEST_F(Word2VecTest, ChoosesWordsToShow) {
 }
 
 TEST_F(Word2VecTest, TwoRunsGiveTheSameFile) {
-  const auto save = [&](const std::string& name, const std::string& seed) {
-    EXPECT_FALSE(objectives({"--iterations", "3", "--output", path(name), "--seed", seed}).empty());
-    return contents(path(name));
-  };
-  const std::string first = save("a", "1");
-  EXPECT_GT(first.size(), 32U * 10 * 5);
-  EXPECT_TRUE(first == save("b", "1"));
-  EXPECT_FALSE(first == save("c", "2"));
+  expect_runs_to_be_equal(parsed_, contents, 32U * 10 * 5);
 }
 
 TEST_F(Word2VecTest, WorkersUnderBspGiveTheSameFileTwice) {
@@ -339,43 +324,32 @@ TEST_F(Word2VecTest, OneWorkerTrainsAsThePlainLoopDoes) {
 }
 
 TEST_F(Word2VecTest, TrainsUnderEveryModel) {
-  for (const ConsistencyModel& model :
-       {ConsistencyModel(Ssp{.staleness = 1}), ConsistencyModel(Essp{.staleness = 1}),
-        ConsistencyModel(ABsp{}), ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
-    train(model, 3, "model");
-    EXPECT_GT(objectives_.at("held_out_mrr"), 0.2) << consistency::to_string(model);
-  }
+  expect_to_learn_under_every_model(parsed_, "held_out_mrr", 0.2);
 }
 
 TEST_F(Word2VecTest, LearnsWithRowsThatMove) {
   // Of so few words each mini-batch needs few, or all nodes want all rows all the time.
-  for (const std::string lookahead : {"0", "1"}) {
-    const auto application =
-        parsed({"--allocation", "localize", "--lookahead", lookahead, "--batch", "4", "--negatives", "1"});
-    ASSERT_TRUE(application->check_consistency(Sequential{}).ok());
-    ASSERT_TRUE(application->check(3).ok());
-    const auto found = JobTest::train(*application, {.consistency = Sequential{}, .workers = 3});
-    EXPECT_GT(found.at("held_out_mrr"), 0.2) << lookahead;
-    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
-    EXPECT_GT(statistics_[1].rows_localized, 0U);
-  }
+  expect_to_learn_with_rows_that_move(parsed_,
+                                      {.allocation = "localize",
+                                       .consistency = Sequential{},
+                                       .lookaheads = {"0", "1"},
+                                       .arguments = {"--batch", "4", "--negatives", "1"}},
+                                      "held_out_mrr", 0.2);
 }
 
 TEST_F(Word2VecTest, LearnsWithIntents) {
-  for (const std::string lookahead : {"0", "1", "6"}) {
-    const auto application = parsed({"--allocation", "intent", "--lookahead", lookahead});
-    ASSERT_TRUE(application->check_consistency(Asp{}).ok());
-    ASSERT_TRUE(application->check(3).ok());
-    const auto found = JobTest::train(*application, {.consistency = Asp{}, .workers = 3});
-    EXPECT_GT(found.at("held_out_mrr"), 0.2) << lookahead;
-  }
+  expect_to_learn_with_rows_that_move(
+      parsed_, {.allocation = "intent", .consistency = Asp{}, .lookaheads = {"0", "1", "6"}}, "held_out_mrr",
+      0.2);
+}
+
+TEST_F(Word2VecTest, RowsMoveWhereTheModelLetsThem) {
+  expect_allocations_to_need_their_model(parsed_);
 }
 
 TEST_F(Word2VecTest, EachWorkerTrainsItsDocuments) {
   train(Bsp{}, 3, "model", ReadPath::kAuto, {"--held-out", "0"});
-  double items = 0;
-  for (const Recorder& recorder : recorders_) items += recorder.reports.front().items;
-  EXPECT_EQ(items, kDocuments * kWordsOfDocument);
+  EXPECT_EQ(items(1), kDocuments * kWordsOfDocument);
 }
 
 TEST_F(Word2VecTest, ManyWorkersMayHaveNothingToDo) {
@@ -386,20 +360,11 @@ TEST_F(Word2VecTest, ManyWorkersMayHaveNothingToDo) {
 }
 
 TEST_F(Word2VecTest, StopsWhenAskedAndWritesNothing) {
-  const auto application = parsed({"--output", path("model")});
-  Recorder recorder;
-  recorder.stop_after = 2;
-  EXPECT_EQ(run_baseline(*application, recorder).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(recorder.reports.size(), 2U);
-  EXPECT_FALSE(std::filesystem::exists(path("model")));
+  expect_to_stop_without_files(parsed_);
 }
 
 TEST_F(Word2VecTest, SaysWhenItDiverges) {
-  const auto application = parsed({"--learning-rate", "1e30"});
-  Recorder recorder;
-  const absl::Status status = run_baseline(*application, recorder);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
+  expect_to_say_that_it_diverges(*parsed({"--learning-rate", "1e30"}));
 }
 
 TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
@@ -408,7 +373,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
   verbena::testing::write_file(path("one"), "alone alone alone alone alone\n");
   verbena::testing::write_file(path("apart"), "ark\nark\nark\nark\nark\ndove\ndove\ndove\ndove\ndove\n");
   verbena::testing::write_file(path("damaged"), "1 2\nark 1\n");
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+  const Refusals refusals = {
       {{"--data", path("none")}, "none: cannot be read"},
       {{"--data", path("empty")}, "empty: expected text of two words or more that come at least 5 times"},
       {{"--data", path("bag.ldac")}, "bag.ldac: expected running text, found a bag of words"},
@@ -440,12 +405,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--load", path("damaged")}, "damaged:2: expected 2 numbers after the word"},
       {{"--load", path("damaged"), "--iterations", "0"}, "damaged:2: expected 2 numbers after the word"},
   };
-  for (const auto& [arguments, expected] : cases) {
-    const absl::Status status = parsed(arguments)->check(4);
-    EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound))
-        << expected;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
-  }
+  expect_refusals(parsed_, refusals);
   EXPECT_TRUE(parsed({})->check(4).ok());
 }
 
