@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -60,9 +61,22 @@ inline Value sum_of(Value a, Value b) {
   }
 }
 
-/// to[i] += update[i]. One writer at a time; readers use copy_words().
+/// As add_words(), with the widest vectors that the processor has.
+void add_many_words(float* to, const float* update, std::size_t count);
+void add_many_words(double* to, const double* update, std::size_t count);
+void add_many_words(std::int32_t* to, const std::int32_t* update, std::size_t count);
+void add_many_words(std::int64_t* to, const std::int64_t* update, std::size_t count);
+
+/// to[i] += update[i]. REQUIRES: both naturally aligned. One writer at a time; readers use copy_words().
 template <class Value>
 inline void add_words(Value* __restrict to, const Value* __restrict update, std::size_t count) {
+#if !VERBENA_WORDS_ARE_ATOMIC
+  constexpr std::size_t kFew = 128 / sizeof(Value);  // which take less than the call
+  if (count > kFew) {
+    add_many_words(to, update, count);
+    return;
+  }
+#endif
   for (std::size_t i = 0; i < count; ++i) {
 #if VERBENA_WORDS_ARE_ATOMIC
     Value value;

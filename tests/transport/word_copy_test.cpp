@@ -1,0 +1,51 @@
+#include "transport/word_copy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace verbena::transport {
+namespace {
+
+template <class Value>
+class AddWordsTest : public ::testing::Test {};
+
+using Values = ::testing::Types<float, double, std::int32_t, std::int64_t>;
+TYPED_TEST_SUITE(AddWordsTest, Values);
+
+/// Few and many, in any number and at any place, and none of those around.
+TYPED_TEST(AddWordsTest, AddsEachOnce) {
+  constexpr std::size_t kMost = 300;
+  constexpr std::size_t kOffsets = 5;
+  std::mt19937_64 random(1);
+  const auto draw = [&] {
+    std::vector<TypeParam> values(kMost + kOffsets);
+    for (TypeParam& value : values) value = static_cast<TypeParam>(random() % 1'000'003) / 3;
+    return values;
+  };
+  for (std::size_t count = 0; count <= kMost; ++count) {
+    const std::size_t at = count % kOffsets;
+    std::vector<TypeParam> row = draw();
+    const std::vector<TypeParam> update = draw();
+    std::vector<TypeParam> expected = row;
+    for (std::size_t i = 0; i < count; ++i) expected[at + i] = row[at + i] + update[i + 1];
+    add_words(row.data() + at, update.data() + 1, count);
+    ASSERT_EQ(row, expected) << count << " values";
+  }
+}
+
+TEST(WordCopyTest, WholeNumbersWrapAround) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::size_t count : {1U, 100U, 101U}) {
+    std::vector<std::int64_t> row(count, kMost);
+    add_words(row.data(), std::vector<std::int64_t>(count, 1).data(), count);
+    EXPECT_THAT(row, ::testing::Each(std::numeric_limits<std::int64_t>::min()));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::transport

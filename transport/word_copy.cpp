@@ -1,0 +1,72 @@
+#include "transport/word_copy.hpp"
+
+// Compiled once per instruction set by foreach_target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "transport/word_copy.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace verbena::transport::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// As many as whole vectors hold; returns how many.
+template <class Tag, class Value>
+HWY_INLINE std::size_t add_vectors(Tag tag, Value* HWY_RESTRICT to, const Value* HWY_RESTRICT update,
+                                   std::size_t begin, std::size_t count) {
+  const std::size_t lanes = hn::Lanes(tag);
+  for (; begin + lanes <= count; begin += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(tag, to + begin), hn::LoadU(tag, update + begin)), tag, to + begin);
+  }
+  return begin;
+}
+
+template <class Value>
+HWY_INLINE void add(Value* HWY_RESTRICT to, const Value* HWY_RESTRICT update, std::size_t count) {
+  std::size_t done = add_vectors(hn::ScalableTag<Value>(), to, update, 0, count);
+  done = add_vectors(hn::CappedTag<Value, 16 / sizeof(Value)>(), to, update, done, count);
+  for (; done < count; ++done) to[done] = sum_of(to[done], update[done]);
+}
+
+void add_float(float* to, const float* update, std::size_t count) {
+  add(to, update, count);
+}
+void add_double(double* to, const double* update, std::size_t count) {
+  add(to, update, count);
+}
+void add_int32(std::int32_t* to, const std::int32_t* update, std::size_t count) {
+  add(to, update, count);
+}
+void add_int64(std::int64_t* to, const std::int64_t* update, std::size_t count) {
+  add(to, update, count);
+}
+
+}  // namespace verbena::transport::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace verbena::transport {
+
+HWY_EXPORT(add_float);
+HWY_EXPORT(add_double);
+HWY_EXPORT(add_int32);
+HWY_EXPORT(add_int64);
+
+void add_many_words(float* to, const float* update, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(add_float)(to, update, count);
+}
+void add_many_words(double* to, const double* update, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(add_double)(to, update, count);
+}
+void add_many_words(std::int32_t* to, const std::int32_t* update, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(add_int32)(to, update, count);
+}
+void add_many_words(std::int64_t* to, const std::int64_t* update, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(add_int64)(to, update, count);
+}
+
+}  // namespace verbena::transport
+#endif
