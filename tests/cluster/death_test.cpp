@@ -314,10 +314,11 @@ TEST_P(DeathTest, OneAfterAnotherMayDieWithTheSameRow) {
   expect_a_good_end({});
 }
 
+std::string name_of_reads(const ::testing::TestParamInfo<ReadPath>& test) {
+  return test.param == ReadPath::kAuto ? "InPlace" : "OverTheNetwork";
+}
 INSTANTIATE_TEST_SUITE_P(Reads, DeathTest, ::testing::Values(ReadPath::kAuto, ReadPath::kCached),
-                         [](const auto& test) {
-                           return std::string(test.param == ReadPath::kAuto ? "InPlace" : "OverTheNetwork");
-                         });
+                         name_of_reads);
 
 TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
   ServerThreads servers({.servers = kServers, .workers = kWorkers, .outlives_workers = true});
@@ -612,9 +613,7 @@ TEST_P(DeathOfANodeTest, NoTableIsOpenedAfterIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Reads, DeathOfANodeTest, ::testing::Values(ReadPath::kAuto, ReadPath::kCached),
-                         [](const auto& test) {
-                           return std::string(test.param == ReadPath::kAuto ? "InPlace" : "OverTheNetwork");
-                         });
+                         name_of_reads);
 
 /// What a worker hears that waits for one that dies without a word.
 absl::Status end_of_a_job(const ClusterOptions& options, bool with_a_static_table) {

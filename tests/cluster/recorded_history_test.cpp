@@ -57,11 +57,7 @@ TEST_P(RecordedHistoryTest, KeepsTheSimulatorsPromises) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest, ::testing::ValuesIn(simulation::kModels),
-                         [](const auto& test) {
-                           std::string name(simulation::to_string(test.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         [](const auto& test) { return simulation::test_name(test.param); });
 
 /// The test of the test: a history in which something is amiss is not believed.
 TEST(RecordingTest, ALostUpdateIsFound) {

@@ -94,11 +94,7 @@ TEST_P(RecordedProcessesTest, KeepTheSimulatorsPromises) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RecordedProcessesTest, ::testing::ValuesIn(simulation::kModels),
-                         [](const auto& test) {
-                           std::string name(simulation::to_string(test.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         [](const auto& test) { return simulation::test_name(test.param); });
 
 /// The first seed of a job of several workers.
 std::uint64_t seed_of_several(Model model) {

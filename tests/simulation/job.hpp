@@ -34,6 +34,8 @@ inline constexpr std::array kModels = {Model::kBsp,    Model::kSsp,        Model
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
+/// Likewise, without what a test's name may not have.
+std::string test_name(Model model);
 
 struct JobResult {
   std::optional<std::string> failure;  ///< what promise was broken; nothing if all were kept

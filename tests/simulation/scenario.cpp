@@ -46,6 +46,12 @@ std::string_view to_string(Model model) {
   return "vap";
 }
 
+std::string test_name(Model model) {
+  std::string name(to_string(model));
+  std::erase(name, '-');
+  return name;
+}
+
 namespace {
 
 /// Mostly small, now and then up to `most`.

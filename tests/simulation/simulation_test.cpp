@@ -59,11 +59,8 @@ TEST_P(SimulationTest, ASeedReplaysExactly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SimulationTest, ::testing::ValuesIn(kModels), [](const auto& test) {
-  std::string name(to_string(test.param));
-  std::erase(name, '-');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Models, SimulationTest, ::testing::ValuesIn(kModels),
+                         [](const auto& test) { return test_name(test.param); });
 
 /// What the jobs of seeds 1 to `seeds` have counted, added up.
 JobResult counts_of(Model model, std::uint64_t seeds) {

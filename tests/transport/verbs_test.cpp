@@ -618,7 +618,8 @@ TEST_P(VerbsStatuses, EachStatusEndsTheConnectionAndEveryRequest) {
 }
 INSTANTIATE_TEST_SUITE_P(All, VerbsStatuses,
                          ::testing::Range(static_cast<int>(IBV_WC_LOC_LEN_ERR),
-                                          static_cast<int>(IBV_WC_TM_RNDV_INCOMPLETE) + 1));
+                                          static_cast<int>(IBV_WC_TM_RNDV_INCOMPLETE) + 1),
+                         ::testing::PrintToStringParamName());
 
 TEST_F(VerbsConnected, ADeviceThatDoesNotFlushIsNotWaitedFor) {
   fabric_->swallow_flushes(true);
@@ -793,7 +794,8 @@ TEST_P(VerbsSeeds, AHundredFaultsLoseNoCompletionAndLeakNothing) {
   }
   EXPECT_GT(ended_, 60U) << "most faults end a connection";
 }
-INSTANTIATE_TEST_SUITE_P(Hundreds, VerbsSeeds, ::testing::Range<std::uint64_t>(0, 10));
+INSTANTIATE_TEST_SUITE_P(Hundreds, VerbsSeeds, ::testing::Range<std::uint64_t>(0, 10),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace verbena::transport

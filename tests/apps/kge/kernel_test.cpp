@@ -1,5 +1,6 @@
 #include "apps/kge/kernel.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -274,7 +275,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Model::kComplEx, 18, Loss::kSoftmax}, Case{Model::kComplEx, 50, Loss::kLogistic},
                       Case{Model::kDistMult, 1, Loss::kLogistic}, Case{Model::kDistMult, 17, Loss::kSoftmax},
                       Case{Model::kDistMult, 32, Loss::kLogistic}, Case{Model::kRescal, 1, Loss::kSoftmax},
-                      Case{Model::kRescal, 5, Loss::kLogistic}, Case{Model::kRescal, 18, Loss::kSoftmax}));
+                      Case{Model::kRescal, 5, Loss::kLogistic}, Case{Model::kRescal, 18, Loss::kSoftmax}),
+    [](const auto& test) {
+      return fmt::format("{}{}{}", to_string(test.param.model), test.param.dimension,
+                         test.param.loss == Loss::kSoftmax ? "softmax" : "logistic");
+    });
 
 TEST(KgeKernelRepeatsTest, ARowThatComesTwiceIsSteppedTwice) {
   const Shape shape{.model = Model::kDistMult, .dimension = 3};

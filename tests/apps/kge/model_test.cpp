@@ -1,5 +1,6 @@
 #include "apps/kge/model.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +94,10 @@ TEST_P(ModelTest, FirstRowsAreSmallAndDifferent) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ModelTest,
                          ::testing::Values(Shape{Model::kComplEx, 6}, Shape{Model::kDistMult, 17},
-                                           Shape{Model::kRescal, 3}));
+                                           Shape{Model::kRescal, 3}),
+                         [](const auto& test) {
+                           return fmt::format("{}{}", to_string(test.param.model), test.param.dimension);
+                         });
 
 class ModelFilesTest : public ModelFixture {
  protected:

@@ -141,7 +141,8 @@ TEST_P(ConditionalTest, IsWhatIsDrawnOnEveryInstructionSet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Topics, ConditionalTest, ::testing::Values(1, 2, 15, 16, 17, 50, 256, 300));
+INSTANTIATE_TEST_SUITE_P(Topics, ConditionalTest, ::testing::Values(1, 2, 15, 16, 17, 50, 256, 300),
+                         ::testing::PrintToStringParamName());
 
 TEST(ConditionalTest, IsWhatIsDrawnFromAHighTree) {
 #ifdef VERBENA_SANITIZED

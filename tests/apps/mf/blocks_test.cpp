@@ -1,5 +1,6 @@
 #include "apps/mf/blocks.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -172,7 +173,12 @@ TEST_P(BlocksTest, CoverEveryRatingOnce) {
 INSTANTIATE_TEST_SUITE_P(Cuts, BlocksTest,
                          ::testing::Combine(::testing::Values(1U, 2U, 6U, 300U),
                                             ::testing::Values(TileLimits{1, 1}, TileLimits{7, 10},
-                                                              TileLimits{1000, 1000})));
+                                                              TileLimits{1000, 1000})),
+                         [](const auto& test) {
+                           const TileLimits& limits = std::get<TileLimits>(test.param);
+                           return fmt::format("{}Of{}ItemsAnd{}Users", std::get<std::size_t>(test.param),
+                                              limits.item_rows, limits.user_rows);
+                         });
 
 TEST(SortTest, IsDeterministicAndShuffledBySeed) {
   const std::vector<Rating> ratings = random_ratings(2000, 20, 30, 3);

@@ -239,7 +239,8 @@ TEST_P(Word2VecKernelTest, ScoresAreProducts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dimensions, Word2VecKernelTest, ::testing::Values(1, 16, 17, 50));
+INSTANTIATE_TEST_SUITE_P(Dimensions, Word2VecKernelTest, ::testing::Values(1, 16, 17, 50),
+                         ::testing::PrintToStringParamName());
 
 TEST(Word2VecKernelLimitsTest, NothingIsTrainedWithoutWindows) {
   const Memory memory(5);
