@@ -229,17 +229,11 @@ void MovingRows::send_to_locate() {
   }
 }
 
-bool MovingRows::post_reads(MovingOperation& operation) {
-  while (!operation.unposted.empty()) {
-    ServerLink& link = *operation.unposted_links.front();
-    if (!link.is_dead) {
-      if (link.connection->post({&operation.unposted.front(), 1}) == 0) break;
-      ++operation.reading;
-    }
-    operation.unposted.pop_front();
-    operation.unposted_links.pop_front();
-  }
-  return operation.unposted.empty() && operation.reading == 0;
+void MovingRows::add_slot_read(MovingOperation& operation, std::uint32_t node, Key key,
+                               std::span<std::byte> to, const LocalSpan& memory) {
+  operation.add_read(*nodes_[node].link,
+                     nodes_[node].slots.slice(protocol::slot_offset(key, slot_bytes_), slot_bytes_), to,
+                     memory);
 }
 
 std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
@@ -284,7 +278,7 @@ bool MovingRows::pull_in_place(const std::byte* slots, Key key, std::byte* out) 
 bool MovingRows::step_pull(MovingOperation& operation) {
   if (!operation.reads.empty()) {
     operation.awaited = nodes_[operation.reads.front().node].link;
-    if (!post_reads(operation)) return false;
+    if (!operation.post_reads()) return false;
     end_reads(operation);
   } else if (operation.seen_news == news_) {
     return false;
@@ -355,23 +349,16 @@ void MovingRows::begin_reads(MovingOperation& operation) {
                          operation.keys[operation.reads.back().index] + 1 == key;
     operation.reads.push_back({.index = index, .node = at.node, .epoch = at.epoch, .slot = slot.data()});
     if (goes_on) {
-      transport::WorkRequest& request = operation.unposted.back();
+      transport::WorkRequest& request = operation.unposted.back().request;
       request.local = {request.local.data(), request.local.size() + slot_bytes_};
       request.remote.length_bytes += slot_bytes_;
       continue;
     }
-    operation.unposted.push_back(
-        {.opcode = transport::Opcode::kRead,
-         .signaled = true,
-         .id = reinterpret_cast<std::uintptr_t>(&operation),
-         .local = slot,
-         .region = operation.staging->region,
-         .remote = node.slots.slice(protocol::slot_offset(key, slot_bytes_), slot_bytes_)});
-    operation.unposted_links.push_back(node.link);
+    add_slot_read(operation, at.node, key, slot, *operation.staging);
   }
   left.insert(left.end(), operation.todo.begin() + static_cast<std::ptrdiff_t>(next), operation.todo.end());
   operation.todo = std::move(left);
-  post_reads(operation);
+  operation.post_reads();
 }
 
 void MovingRows::end_reads(MovingOperation& operation) {
@@ -605,7 +592,7 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   if (has_dead_) do_without_dead(operation);
   if (operation.batch && operation.batch->number == 0) {
     operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
-    if (!post_reads(operation)) return false;
+    if (!operation.post_reads()) return false;
     end_copying(operation);
   } else if (operation.seen_news == news_) {
     return false;
@@ -682,19 +669,11 @@ void MovingRows::begin_copying(MovingOperation& operation) {
     move.phase = Phase::kCopying;
     const std::span<std::byte> slot = memory->bytes.subspan(at + sizeof(Key), slot_bytes_);
     at += record_bytes;
-    const Node& from = nodes_[move.from];
-    operation.unposted.push_back(
-        {.opcode = transport::Opcode::kRead,
-         .signaled = true,
-         .id = reinterpret_cast<std::uintptr_t>(&operation),
-         .local = slot,
-         .region = memory->region,
-         .remote = from.slots.slice(protocol::slot_offset(move.key, slot_bytes_), slot_bytes_)});
-    operation.unposted_links.push_back(from.link);
+    add_slot_read(operation, move.from, move.key, slot, *memory);
   }
   operation.batch = {.memory = *memory, .moves = std::move(moves), .number = 0, .sent = false};
   operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
-  post_reads(operation);
+  operation.post_reads();
 }
 
 /// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.

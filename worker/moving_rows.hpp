@@ -74,7 +74,6 @@ struct MovingOperation final : PullOperation {
   std::vector<std::byte> update_copy;  ///< of a push that nobody waits for; else empty
   std::vector<std::size_t> todo;       ///< indices in `keys`, of rows neither done nor being read or pushed
   std::vector<Reading> reads;
-  std::deque<ServerLink*> unposted_links;  ///< parallel to `unposted`
   std::deque<Message> messages;
   std::vector<Move> moves;
   std::size_t moves_left = 0;
@@ -247,8 +246,9 @@ class MovingRows {
   void send_requests(MovingOperation& operation, Phase from, Phase to, protocol::KeyRequests::Kind kind);
   void end_move(Move& move, std::uint64_t epoch);
   void send_to_locate();
-  /// True when all are posted and have ended.
-  bool post_reads(MovingOperation& operation);
+  /// To be posted: a read of the row's slot on that node.
+  void add_slot_read(MovingOperation& operation, std::uint32_t node, protocol::Key key,
+                     std::span<std::byte> to, const LocalSpan& memory);
   std::optional<LocalSpan> take_staging(std::size_t bytes);
   [[nodiscard]] std::size_t records_a_message(const ServerLink& link, std::size_t record_bytes) const;
   [[nodiscard]] bool may_push(const MovingOperation& operation, std::size_t index) const;

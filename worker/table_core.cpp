@@ -354,6 +354,29 @@ absl::Status TableCore::wait_for_value_bound(const std::function<bool()>& is_kep
   return status;
 }
 
+void PullOperation::add_read(ServerLink& link, const transport::RemoteDescriptor& from,
+                             std::span<std::byte> to, const LocalSpan& memory) {
+  unposted.push_back({.link = &link,
+                      .request = {.opcode = transport::Opcode::kRead,
+                                  .signaled = true,
+                                  .id = reinterpret_cast<std::uintptr_t>(this),
+                                  .local = to,
+                                  .region = memory.region,
+                                  .remote = from}});
+}
+
+bool PullOperation::post_reads() {
+  while (!unposted.empty()) {
+    const Read& read = unposted.front();
+    if (!read.link->is_dead) {
+      if (read.link->connection->post({&read.request, 1}) == 0) break;
+      ++reading;
+    }
+    unposted.pop_front();
+  }
+  return unposted.empty() && reading == 0;
+}
+
 bool TableCore::step(PullOperation& operation) {
   while (!operation.after.empty()) {
     if (!operation.after.back()->ended) {
@@ -363,15 +386,14 @@ bool TableCore::step(PullOperation& operation) {
     operation.after.pop_back();
   }
   if (moving_ != nullptr) return moving_->step(static_cast<MovingOperation&>(operation));
-  post_reads(operation);
-  if (operation.reading > 0 || !operation.unposted.empty()) return false;
+  if (!operation.post_reads()) return false;
   operation.awaited = nullptr;
   finish_runs(operation);
   operation.next = pull_now(operation.keys, operation.next, operation.out);
   std::size_t staged_bytes = 0;
   while (operation.next < operation.keys.size() && add_run(operation, staged_bytes)) {
   }
-  post_reads(operation);
+  operation.post_reads();
   if (!operation.runs.empty()) {
     operation.awaited = operation.runs.front().part->link;
     return false;
@@ -416,26 +438,10 @@ bool TableCore::add_run(PullOperation& operation, std::size_t& staged_bytes) {
   const std::span<std::byte> staging = operation.staging->bytes.subspan(staged_bytes, count * stride_bytes_);
   staged_bytes += staging.size();
   operation.runs.push_back({&part, operation.next, count, staging, part.view->min_clock, part.view->shipped});
-  operation.unposted.push_back(
-      {.opcode = transport::Opcode::kRead,
-       .signaled = true,
-       .id = reinterpret_cast<std::uintptr_t>(&operation),
-       .local = staging,
-       .region = operation.staging->region,
-       .remote = part.rows.slice((first - part.keys.first) * stride_bytes_, staging.size())});
-  operation.unposted_parts.push_back(&part);
+  operation.add_read(*part.link, part.rows.slice((first - part.keys.first) * stride_bytes_, staging.size()),
+                     staging, *operation.staging);
   operation.next += count;
   return true;
-}
-
-void TableCore::post_reads(PullOperation& operation) {
-  while (!operation.unposted.empty()) {
-    transport::Connection& connection = *operation.unposted_parts.front()->link->connection;
-    if (connection.post({&operation.unposted.front(), 1}) == 0) break;
-    ++operation.reading;
-    operation.unposted.pop_front();
-    operation.unposted_parts.pop_front();
-  }
 }
 
 void TableCore::finish_runs(PullOperation& operation) {

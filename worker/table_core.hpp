@@ -82,6 +82,10 @@ class KeySequence {
 
 /// A pull under way. Lives in the session until it has ended.
 struct PullOperation {
+  struct Read {
+    ServerLink* link = nullptr;
+    transport::WorkRequest request;
+  };
   /// Consecutive rows that one read brings.
   struct Run {
     Part* part = nullptr;
@@ -96,8 +100,7 @@ struct PullOperation {
   std::byte* out = nullptr;
   std::size_t next = 0;  ///< first key not read and not in a run
   std::vector<Run> runs;
-  std::deque<transport::WorkRequest> unposted;
-  std::deque<Part*> unposted_parts;                   ///< parallel to `unposted`
+  std::deque<Read> unposted;
   std::vector<std::shared_ptr<PullOperation>> after;  ///< must have ended before this one begins
   std::size_t reading = 0;                            ///< requests posted, not completed
   std::optional<LocalSpan> staging;
@@ -108,6 +111,12 @@ struct PullOperation {
   bool spins = false;            ///< waits for what no event tells of: to be stepped again at once
   bool ended = false;
   absl::Status status;
+
+  /// To be posted: a one-sided read into `to`, part of `memory`.
+  void add_read(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
+                const LocalSpan& memory);
+  /// As far as the connections take them; a dead server is asked for nothing. True when all are posted and have ended.
+  bool post_reads();
 };
 
 class TableCore {
@@ -223,7 +232,6 @@ class TableCore {
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
   [[nodiscard]] Part& find_part(protocol::Key key);
-  void post_reads(PullOperation& operation);
   bool add_run(PullOperation& operation, std::size_t& staged_bytes);
   template <class Keys>
   std::size_t pull_in_place(Part& part, const Keys& keys, std::size_t i, std::byte* out);
