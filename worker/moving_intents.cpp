@@ -45,7 +45,6 @@ void do_all(MovingOperation& operation) {
 }  // namespace
 
 // ---- rows with a mark
-// -----------------------------------------------------------------------------------------
 
 bool MovingRows::is_usable(const Replica& replica) const {
   return replica.read_at >= session_.current_clock() - kMostClocksBehind &&
@@ -67,7 +66,6 @@ bool MovingRows::push_to_replica(Key key, const std::byte* update) {
 }
 
 // ---- intents
-// --------------------------------------------------------------------------------------------------
 
 void MovingRows::intend(const KeySequence& keys, Clock from, Clock to) {
   const Clock clock = session_.current_clock();
@@ -188,7 +186,6 @@ void MovingRows::stop_intents() {
 }
 
 // ---- replicas
-// -------------------------------------------------------------------------------------------------
 
 void MovingRows::on_clock() {
   const transport::TimePoint now = session_.now();

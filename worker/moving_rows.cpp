@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "transport/word_copy.hpp"
 #include "worker/moving_now.hpp"
 #include "worker/session_core.hpp"
 
@@ -22,9 +21,9 @@ using protocol::SlotHeader;
 namespace {
 
 constexpr std::size_t kReadStagingBytes = std::size_t{256} << 10;
-/// Of one message: what a server does at a time, and no more open requests than leave room for others.
 /// To reach a row where it is believed to be; then it is fetched.
 constexpr std::uint32_t kMostVainAttempts = 4;
+/// Of one message: what a server does at a time, and no more open requests than leave room for others.
 constexpr std::size_t kMostRecords = 1024;
 /// Tries to take a row's lock: whoever holds it needs some tens of nanoseconds, if he has a processor. After so
 /// many, others get ours; after all, the session's other affairs are looked after.
@@ -32,10 +31,6 @@ constexpr int kLockTriesAtOnce = 100;
 constexpr int kLockTries = 120;
 /// Then the server is asked to do it, which knows whether the holder is alive.
 constexpr auto kLockPatience = std::chrono::milliseconds(100);
-
-double seconds_between(transport::TimePoint from, transport::TimePoint to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 }  // namespace
 
@@ -109,31 +104,6 @@ bool MovingRows::is_not_here(const KeyAnswers::Answer& here) const {
   const auto chase = chased_.find(here.key);
   return fetched_.contains(here.key) && chase != chased_.end() && chase->second.not_at &&
          chase->second.not_at->node == node_ && chase->second.not_at->epoch == here.epoch;
-}
-
-void MovingRows::lose_row(Key key, const absl::Status& why) {
-  if (!lost_.try_emplace(key, why).second) return;
-  mark(key);
-  chased_.erase(key);
-  fetched_.erase(key);
-  ++news_;
-}
-
-absl::Status MovingRows::lost_with(Key key, std::uint32_t node) const {
-  return absl::DataLossError(
-      fmt::format("row {} of table \"{}\" was lost with node {}", key, options_.name, node));
-}
-
-absl::Status MovingRows::homeless(Key key) const {
-  return absl::UnavailableError(
-      fmt::format("row {} of table \"{}\" cannot be found or moved: {}, its home, is gone", key,
-                  options_.name, nodes_[home(key)].link->connection->peer_name()));
-}
-
-bool MovingRows::note_if_lost(MovingOperation& operation, Key key) const {
-  if (lost_.empty() || !lost_.contains(key)) return false;
-  if (operation.status.ok()) operation.status = lost_.at(key);
-  return true;
 }
 
 void MovingRows::reached(Key key) {
@@ -213,7 +183,6 @@ void MovingRows::unmark_if_plain(Key key) {
 }
 
 // ---- what all have in common
-// ------------------------------------------------------------------------------------
 
 void MovingRows::send_to_locate() {
   for (Node& node : nodes_) {
@@ -250,7 +219,6 @@ std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t re
 }
 
 // ---- pull
-// -----------------------------------------------------------------------------------------------------
 //
 // A number that is read was its row's at some time between the pull's beginning and its end. A row is owned by one
 // slot at a time, and a slot that has ceased to own keeps its values until it owns again; so:
@@ -265,8 +233,12 @@ std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t re
 // have arrived in between, and the line be a leftover of an earlier stay. But this worker has heard, from the home
 // and before it posted the read, that the slot owned at epoch e; a slot owns at e but once; so if the header that
 // is read says "owned at e", the slot owned at e from before the read was posted until the header's line was
-// read. Each line was then either read in that time, or later, as above. Hence the comparison with the epoch that was known
-// *before posting*, and not with one that is learned meanwhile.
+// read. Each line was then either read in that time, or later, as above. Hence the comparison with the epoch that
+// was known *before posting*, and not with one that is learned meanwhile.
+
+void MovingRows::copy_out(std::byte* to, const std::byte* values) const {
+  copy_shared_row(type_, to, values, row_bytes_);
+}
 
 bool MovingRows::pull_in_place(const std::byte* slots, Key key, std::byte* out) const {
   const std::byte* const slot = slots + protocol::slot_offset(key, slot_bytes_);
@@ -389,7 +361,6 @@ void MovingRows::end_reads(MovingOperation& operation) {
 }
 
 // ---- push
-// -----------------------------------------------------------------------------------------------------
 //
 // An update is applied once: by whoever finds the slot to own the row and has its lock, which keeps it from moving.
 // A server answers for each record whether it did; only what it did not apply is sent again, elsewhere.
@@ -570,327 +541,7 @@ void MovingRows::send_message(Message& message) {
                                    *message.memory.region);
 }
 
-// ---- localize
-// -------------------------------------------------------------------------------------------------
-
-void MovingRows::begin_localize(MovingOperation& operation) {
-  for (std::size_t i = 0; i < operation.keys.size(); ++i) {
-    const Key key = operation.keys[i];
-    if (is_here(key) && !lost_.contains(key)) continue;
-    const auto [mover, begins] = moving_.try_emplace(key, Mover{&operation, operation.moves.size()});
-    if (begins) {
-      operation.moves.push_back({.key = key});
-    } else if (mover->second.operation != &operation) {
-      (mover->second.operation->intends ? operation.awaited_intents : operation.awaited_moves).push_back(key);
-    }
-  }
-  operation.moves_left = operation.moves.size();
-  if (!operation.moves.empty()) operation.asked_at = session_.now();
-}
-
-bool MovingRows::step_localize(MovingOperation& operation) {
-  if (has_dead_) do_without_dead(operation);
-  if (operation.batch && operation.batch->number == 0) {
-    operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
-    if (!operation.post_reads()) return false;
-    end_copying(operation);
-  } else if (operation.seen_news == news_) {
-    return false;
-  }
-  operation.awaited = nullptr;
-  operation.seen_news = news_;
-  if (operation.batch && operation.batch->number != 0 && !operation.batch->sent) {
-    MovingOperation::Batch& batch = *operation.batch;
-    const std::size_t bytes =
-        sizeof(protocol::BulkHeader) + batch.moves.size() * protocol::record_bytes(slot_bytes_);
-    batch.sent =
-        session_.try_send(*nodes_[node_].link, batch.memory.bytes.first(bytes), *batch.memory.region);
-    if (!batch.sent) operation.seen_news = 0;
-  }
-  if (!operation.batch) begin_copying(operation);
-  send_requests(operation, Phase::kInstalled, Phase::kDone, KeyRequests::Kind::kArrived);
-  // Some of what an intent was to bring has not come.
-  const auto ended = [&](Key key) {
-    if (moving_.contains(key)) return false;
-    if (!is_near(key)) {
-      moving_[key] = {&operation, operation.moves.size()};
-      operation.moves.push_back({.key = key});
-      ++operation.moves_left;
-    }
-    return true;
-  };
-  std::erase_if(operation.awaited_intents, ended);
-  send_requests(operation, Phase::kAsk, Phase::kAsking,
-                operation.intends ? KeyRequests::Kind::kIntend : KeyRequests::Kind::kLocalize);
-  send_requests(operation, Phase::kTake, Phase::kTaking, KeyRequests::Kind::kHandOver);
-  send_requests(operation, Phase::kNotThere, Phase::kAsking, KeyRequests::Kind::kMissing);
-  std::erase_if(operation.awaited_moves, [&](Key key) {
-    if (moving_.contains(key)) return false;
-    if (!note_if_lost(operation, key) && nodes_[home(key)].is_dead && !is_near(key) && operation.status.ok())
-      operation.status = homeless(key);
-    return true;
-  });
-  if (operation.moves_left > 0 || !operation.awaited_moves.empty() || !operation.awaited_intents.empty())
-    return false;
-  // Once this has ended nobody may look at the session for long: the homes must have been told.
-  const bool told = std::all_of(nodes_.begin(), nodes_.end(),
-                                [](const Node& node) { return node.is_dead || node.link->control.empty(); });
-  if (!told) operation.seen_news = 0;
-  if (!told || operation.moves.empty()) return told;
-  const double seconds = seconds_between(operation.asked_at, session_.now());
-  if (operation.intends) lead_.add_coming(seconds);
-  if (operation.brings) session_.counters().move_times.add(seconds);
-  return told;
-}
-
-/// The next rows that have been handed over, as many as go into one message.
-void MovingRows::begin_copying(MovingOperation& operation) {
-  const ServerLink& own_link = *nodes_[node_].link;
-  const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
-  const std::size_t most = records_a_message(own_link, record_bytes);
-  std::vector<std::size_t> moves;
-  for (std::size_t i = 0; i < operation.moves.size() && moves.size() < most; ++i) {
-    Move& move = operation.moves[i];
-    if (move.phase != Phase::kTaken) continue;
-    const std::byte* const mapped = nodes_[move.from].mapped;
-    if (own_ != nullptr && mapped != nullptr) {
-      install(move, protocol::slot_values(mapped + protocol::slot_offset(move.key, slot_bytes_)));
-    } else {
-      moves.push_back(i);
-    }
-  }
-  if (moves.empty()) return;
-  const std::optional<LocalSpan> memory =
-      take_staging(sizeof(protocol::BulkHeader) + moves.size() * record_bytes);
-  if (!memory) return;
-  std::size_t at = sizeof(protocol::BulkHeader);
-  for (const std::size_t index : moves) {
-    Move& move = operation.moves[index];
-    move.phase = Phase::kCopying;
-    const std::span<std::byte> slot = memory->bytes.subspan(at + sizeof(Key), slot_bytes_);
-    at += record_bytes;
-    add_slot_read(operation, move.from, move.key, slot, *memory);
-  }
-  operation.batch = {.memory = *memory, .moves = std::move(moves), .number = 0, .sent = false};
-  operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
-  operation.post_reads();
-}
-
-/// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.
-void MovingRows::end_copying(MovingOperation& operation) {
-  MovingOperation::Batch& batch = *operation.batch;
-  const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
-  std::byte* record = batch.memory.bytes.data() + sizeof(protocol::BulkHeader);
-  const std::byte* record_read = record;
-  for (const std::size_t index : batch.moves) {
-    Move& move = operation.moves[index];
-    const std::byte* const from = std::exchange(record_read, record_read + record_bytes) + sizeof(Key);
-    if (nodes_[move.from].is_dead) {
-      move.phase = Phase::kNotThere;
-      ++news_;
-      continue;
-    }
-    if (own_ != nullptr) {
-      install(move, protocol::slot_values(from));
-      continue;
-    }
-    const std::uint64_t header = SlotHeader::owned(move.epoch + 1).bits();
-    std::memmove(record + sizeof(Key), from, slot_bytes_);
-    std::memcpy(record, &move.key, sizeof move.key);
-    std::memcpy(record + sizeof(Key), &header, sizeof header);
-    record += record_bytes;
-  }
-  std::erase_if(batch.moves,
-                [&](std::size_t index) { return operation.moves[index].phase == Phase::kNotThere; });
-  if (own_ != nullptr || batch.moves.empty()) {
-    session_.give_staging(batch.memory);
-    operation.batch.reset();
-    return;
-  }
-  batch.number = ++messages_made_;
-  messages_[batch.number] = &operation;
-  ++nodes_[node_].link->open_requests;
-  const protocol::BulkHeader header{.kind = protocol::BulkKind::kInstall,
-                                    .table = number_,
-                                    .count = static_cast<std::uint32_t>(batch.moves.size()),
-                                    .applied = batch.number};
-  std::memcpy(batch.memory.bytes.data(), &header, sizeof header);
-}
-
-/// Nobody but this worker changes the slot: it does not own yet, and the home has given this worker the move.
-void MovingRows::install(Move& move, const std::byte* values) {
-  std::byte* const slot = own_slot(move.key);
-  transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot)),
-                        reinterpret_cast<const std::uint64_t*>(values),
-                        stride_bytes_ / sizeof(std::uint64_t));
-  protocol::store_header(slot, SlotHeader::owned(move.epoch + 1));
-  is_installed(move);
-}
-
-void MovingRows::is_installed(Move& move) {
-  move.phase = Phase::kInstalled;
-  locations_[move.key] = {.node = node_, .epoch = move.epoch + 1};
-  ++news_;
-}
-
-void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to, KeyRequests::Kind kind) {
-  std::vector<std::vector<std::size_t>> for_server(nodes_.size());
-  for (std::size_t i = 0; i < operation.moves.size(); ++i) {
-    const Move& move = operation.moves[i];
-    if (move.phase == from && !(from == Phase::kInstalled && fetched_.contains(move.key)))
-      for_server[kind == KeyRequests::Kind::kHandOver ? move.from : home(move.key)].push_back(i);
-  }
-  for (std::uint32_t server = 0; server < nodes_.size(); ++server) {
-    const std::vector<std::size_t>& moves = for_server[server];
-    // An intent that begins anew comes after the end of the one before.
-    if (kind == KeyRequests::Kind::kIntend && !moves.empty() && !nodes_[server].done.empty()) {
-      operation.seen_news = 0;
-      continue;
-    }
-    for (std::size_t at = 0; at < moves.size(); at += KeyRequests::kMaxRows) {
-      const std::size_t count = std::min(moves.size() - at, KeyRequests::kMaxRows);
-      KeyRequests requests{.kind = kind, .table = number_, .rows = {}};
-      for (const std::size_t index : std::span(moves).subspan(at, count)) {
-        const Move& move = operation.moves[index];
-        const bool is_of_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kMissing;
-        const std::uint64_t epoch = is_of_owner                           ? move.epoch
-                                    : kind == KeyRequests::Kind::kArrived ? move.epoch + 1
-                                                                          : 0;
-        requests.rows.push_back({.key = move.key, .epoch = epoch});
-      }
-      if (!session_.ask(*nodes_[server].link, requests)) {
-        operation.seen_news = 0;  // again at the next poll
-        break;
-      }
-      for (const std::size_t index : std::span(moves).subspan(at, count)) {
-        Move& move = operation.moves[index];
-        move.phase = to;
-        if (to != Phase::kDone) continue;
-        arrive(operation, move);
-      }
-    }
-  }
-}
-
-void MovingRows::arrive(MovingOperation& operation, Move& move) {
-  operation.brings = true;
-  ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
-  end_move(move, move.epoch + 1);
-}
-
-void MovingRows::end_move(Move& move, std::uint64_t epoch) {
-  move.phase = Phase::kDone;
-  fetched_.erase(move.key);  // where it was here already, and may be gone again
-  locations_[move.key] = {.node = node_, .epoch = epoch};
-  if (const auto intended = intended_.find(move.key); intended != intended_.end())
-    intended->second = Intended::kHere;
-  if (replicas_.find(move.key) != nullptr) arrived_.push_back(move.key);
-  const auto mover = moving_.find(move.key);
-  --mover->second.operation->moves_left;
-  moving_.erase(mover);
-  ++news_;
-}
-
-void MovingRows::give_up_move(Move& move, const absl::Status& why) {
-  move.phase = Phase::kDone;
-  fetched_.erase(move.key);
-  // The home knows of the intent, and is to be told when it is over.
-  if (const auto intended = intended_.find(move.key); intended != intended_.end())
-    intended->second = Intended::kShared;
-  const auto mover = moving_.find(move.key);
-  MovingOperation& operation = *mover->second.operation;
-  if (!operation.intends && operation.status.ok()) operation.status = why;
-  --operation.moves_left;
-  moving_.erase(mover);
-  ++news_;
-}
-
-/// What was for a server to do that is gone.
-void MovingRows::do_without_dead(MovingOperation& operation) {
-  for (Move& move : operation.moves) {
-    const bool is_from_owner =
-        move.phase == Phase::kTake || move.phase == Phase::kTaking || move.phase == Phase::kTaken;
-    if (is_from_owner && nodes_[move.from].is_dead) move.phase = Phase::kNotThere;
-    if (!nodes_[home(move.key)].is_dead) continue;
-    if (move.phase == Phase::kNotThere) lose_row(move.key, homeless(move.key));
-    switch (move.phase) {
-      case Phase::kAsk:
-      case Phase::kAsking:
-      case Phase::kTake:
-      case Phase::kNotThere:
-        give_up_move(move, homeless(move.key));
-        break;
-      case Phase::kInstalled:
-        // Nobody else can be told; the workers of this node see it.
-        arrive(operation, move);
-        break;
-      case Phase::kTaking:
-      case Phase::kTaken:
-      case Phase::kCopying:
-      case Phase::kDone:
-        break;
-    }
-  }
-}
-
-void MovingRows::on_dead_server(std::uint32_t server) {
-  Node& node = nodes_[server];
-  node.is_dead = has_dead_ = true;
-  node.mapped = nullptr;
-  node.to_locate.clear();
-  node.done.clear();
-  std::vector<Key> unknown;
-  for (const Key key : locating_) {
-    if (home(key) == server) unknown.push_back(key);
-  }
-  std::sort(unknown.begin(), unknown.end());
-  for (const Key key : unknown) {
-    locating_.erase(key);
-    lose_row(key, homeless(key));
-  }
-  ++news_;
-}
-
-void MovingRows::forget_messages(MovingOperation& operation, std::uint32_t server) {
-  for (auto message = operation.messages.begin(); message != operation.messages.end();) {
-    if (message->node != server) {
-      ++message;
-      continue;
-    }
-    for (std::size_t record = 0; record < message->indices.size(); ++record) {
-      const std::size_t index = message->indices[record];
-      const bool was_refused =
-          std::find(message->moved.begin(), message->moved.end(), record) != message->moved.end();
-      if (was_refused || !message->sent) {
-        operation.todo.push_back(index);
-        continue;
-      }
-      // Whatever has become of it, later updates of this worker must not come without it, nor be read without it.
-      lose_row(operation.keys[index],
-               absl::UnavailableError(fmt::format(
-                   "row {} of table \"{}\" may or may not have got an update: {} is gone",
-                   operation.keys[index], options_.name, nodes_[server].link->connection->peer_name())));
-      note_if_lost(operation, operation.keys[index]);
-      end_push(operation, index);
-    }
-    messages_.erase(message->number);
-    // What was sent the device may still read.
-    if (!message->sent) session_.give_staging(message->memory);
-    message = operation.messages.erase(message);
-  }
-}
-
-void MovingRows::drop_lost_replica(Key key) {
-  Replica* const replica = replicas_.find(key);
-  if (replica == nullptr) return;
-  if (replica->is_dirty) session_.note_lost(lost_.at(key));
-  replicas_.erase(key);
-  unmark_if_plain(key);
-  ++news_;
-}
-
 // ---- answers
-// --------------------------------------------------------------------------------------------------
 
 absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
   for (const KeyAnswers::Answer& answer : answers.answers) {
@@ -922,59 +573,6 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
   locations_[answer.key] = {.node = answer.node, .epoch = answer.epoch};
   if (nodes_[answer.node].is_dead) lose_row(answer.key, lost_with(answer.key, answer.node));
   return absl::OkStatus();
-}
-
-absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
-  const auto mover = moving_.find(answer.key);
-  Move* const move = mover == moving_.end() ? nullptr : &mover->second.operation->moves[mover->second.index];
-  const bool was_asked = move != nullptr && move->phase == Phase::kAsking;
-  if (!was_asked && locating_.erase(answer.key) == 0)
-    return absl::InvalidArgumentError(
-        fmt::format("told that key {} is lost, which nobody asked", answer.key));
-  lose_row(answer.key, lost_with(answer.key, answer.node));
-  if (was_asked) give_up_move(*move, lost_.at(answer.key));
-  return absl::OkStatus();
-}
-
-absl::Status MovingRows::on_move_answer(const KeyAnswers::Answer& answer) {
-  const auto mover = moving_.find(answer.key);
-  if (mover == moving_.end())
-    return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
-  Move& move = mover->second.operation->moves[mover->second.index];
-  if (answer.kind == KeyAnswers::Kind::kRefused && move.phase == Phase::kTaking) {
-    move.phase = Phase::kNotThere;
-    return absl::OkStatus();
-  }
-  if (answer.kind == KeyAnswers::Kind::kHere && move.phase == Phase::kAsking && answer.node == node_) {
-    if (is_not_here(answer)) {
-      move.epoch = answer.epoch;
-      move.phase = Phase::kNotThere;
-    } else {
-      end_move(move, answer.epoch);
-    }
-    return absl::OkStatus();
-  }
-  if (answer.kind == KeyAnswers::Kind::kShared && move.phase == Phase::kAsking &&
-      mover->second.operation->intends && answer.node != node_) {
-    end_shared(move, answer);
-    return absl::OkStatus();
-  }
-  const bool is_granted = move.phase == Phase::kAsking;
-  const bool is_handed_over =
-      move.phase == Phase::kTaking && answer.node == move.from && answer.epoch == move.epoch;
-  if (answer.epoch < SlotHeader::kMaxEpoch && is_granted &&
-      (answer.kind == KeyAnswers::Kind::kTake || answer.kind == KeyAnswers::Kind::kTaken)) {
-    move.from = answer.node;
-    move.epoch = answer.epoch;
-    move.phase = answer.kind == KeyAnswers::Kind::kTake ? Phase::kTake : Phase::kTaken;
-    return absl::OkStatus();
-  }
-  if (is_handed_over && answer.kind == KeyAnswers::Kind::kTaken) {
-    move.phase = Phase::kTaken;
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format("answered out of turn, with kind {} about key {}",
-                                                static_cast<std::uint32_t>(answer.kind), answer.key));
 }
 
 absl::Status MovingRows::on_message_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
@@ -1028,13 +626,6 @@ absl::Status MovingRows::on_message_answer(ServerLink& link, const KeyAnswers::A
   operation.messages.erase(message);
   messages_.erase(found);
   return absl::OkStatus();
-}
-
-// ---- reading in place
-// -----------------------------------------------------------------------------------------
-
-void MovingRows::copy_out(std::byte* to, const std::byte* values) const {
-  copy_shared_row(type_, to, values, row_bytes_);
 }
 
 }  // namespace verbena::worker

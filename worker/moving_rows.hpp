@@ -1,6 +1,7 @@
 // The rows of a dynamic table as a session sees them (docs/allocation.md): where it believes each to be, how it
-// reads and changes those of its own node in place, reaches the others, and moves rows to its node. What it does because
-// of intents, and with replicas, is in moving_intents.cpp.
+// reads and changes those of its own node in place, and reaches the others. How rows move to its node is in
+// moving_localize.cpp; what it does because of intents, and with replicas, in moving_intents.cpp; what it does without
+// a node that has died in moving_losses.cpp.
 //
 // Step-driven like all of a session: step() does what can be done of an operation and never waits.
 #pragma once
@@ -24,18 +25,17 @@ namespace verbena::worker {
 /// A pull, push or localize of rows of a dynamic table. What is known to be done is in none of its lists.
 struct MovingOperation final : PullOperation {
   enum class Kind : std::uint8_t { kPull, kPush, kLocalize };
-  /// Of a row's way to this node, in this order; those in -ing are for others to end.
-  /// kNotThere: the home is to be told that the row is not where it said.
+  /// Of a row's way to this node, in this order but for the last; those in -ing are for others to end.
   enum class Phase : std::uint8_t {
     kAsk,
     kAsking,
     kTake,
     kTaking,
-    kNotThere,
     kTaken,
     kCopying,
     kInstalled,
-    kDone
+    kDone,
+    kNotThere,  ///< the home is to be told that the row is not where it said; then kAsking
   };
 
   struct Reading {
@@ -289,8 +289,9 @@ class MovingRows {
   };
   absl::flat_hash_map<protocol::Key, Chase> chased_;
   absl::flat_hash_set<protocol::Key> fetched_;
-  /// Rows that this worker cannot have any more, and why. A row that this worker was told to be lost stays so for it, and has a mark: should it turn up
-  /// again, from the last messages of the dead, what this worker has pushed in vain would be missing there.
+  /// Rows that this worker cannot have any more, and why. A row that it was told to be lost stays so for it, and has a
+  /// mark: should the row turn up again, from the last messages of the dead, what this worker has pushed in vain would
+  /// be missing there.
   absl::flat_hash_map<protocol::Key, absl::Status> lost_;
   absl::flat_hash_map<std::uint64_t, MovingOperation*> messages_;  ///< without an answer, by number
   std::uint64_t messages_made_ = 0;
