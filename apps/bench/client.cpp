@@ -88,7 +88,6 @@ absl::Status Client::introduce(Link& link, std::size_t bytes) {
 }
 
 // ---- events
-// ------------------------------------------------------------------------------------------------
 
 void Client::poll() {
   const std::size_t count = transport_->poll(events_);
@@ -140,7 +139,6 @@ absl::Status Client::poll_until(const Condition& condition, std::chrono::seconds
 }
 
 // ---- orders
-// ------------------------------------------------------------------------------------------------
 
 absl::Status Client::post(Link& link, const WorkRequest& request) {
   if (link.connection->post({&request, 1}) == 1) return absl::OkStatus();
@@ -199,7 +197,6 @@ absl::StatusOr<double> Client::processor_nanoseconds() {
 }
 
 // ---- operations
-// --------------------------------------------------------------------------------------------
 
 WorkRequest Client::transfer(const Link& link, Opcode opcode, std::size_t bytes) const {
   return {.opcode = opcode,

@@ -23,7 +23,6 @@ SimulatedRegion::~SimulatedRegion() {
 }
 
 // ---- a connection
-// ----------------------------------------------------------------------------------------------
 
 SimulatedConnection::~SimulatedConnection() {
   const std::lock_guard lock(network_.mutex_);
@@ -97,7 +96,6 @@ bool SimulatedConnection::refresh() {
 }
 
 // ---- a node
-// ----------------------------------------------------------------------------------------------
 
 SimulatedTransport::~SimulatedTransport() {
   const std::lock_guard lock(network_.mutex_);

@@ -76,7 +76,6 @@ CLI::Validator seconds() {
 }
 
 // ---- the two sides
-// --------------------------------------------------------------------------------------------
 
 /// NAME or HOST:PORT as the transport has it.
 absl::StatusOr<std::string> full_address(const std::string& transport, const std::string& given,
@@ -174,7 +173,6 @@ class OtherSide {
 };
 
 // ---- measuring
-// ------------------------------------------------------------------------------------------------
 
 absl::Status write_outputs(const BenchCommand& options, const bench::Circumstances& circumstances,
                            const std::vector<bench::Result>& results) {

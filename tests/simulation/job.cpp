@@ -134,7 +134,6 @@ class Job final : public World {
 };
 
 // ---- nodes
-// ---------------------------------------------------------------------------------------------
 
 std::string address_of(std::uint32_t server) {
   return fmt::format("sim:{}", server);

@@ -102,7 +102,6 @@ bool all_zero(std::span<const std::byte> bytes) {
 }
 
 // ---- meeting
-// -----------------------------------------------------------------------------------------------
 
 TEST_P(TransportContract, AnAcceptedConnectionIsAnnouncedOnceAndTakenOnce) {
   pump_for({&client_, &server_}, milliseconds(20));
@@ -180,7 +179,6 @@ TEST_P(TransportContract, ManyConnectionsToOneListenerAreKeptApart) {
 }
 
 // ---- memory
-// ------------------------------------------------------------------------------------------------
 
 TEST_P(TransportContract, ARegionIsZeroedAndPageAligned) {
   for (const Access access : {Access::kLocal, Access::kRemoteRead, Access::kRemoteWrite}) {
@@ -255,7 +253,6 @@ TEST_P(TransportContract, MemoryIsChangedInPlaceOnlyByAPeerToWhomItIsGrantedSo) 
 }
 
 // ---- requests
-// ----------------------------------------------------------------------------------------------
 
 TEST_P(TransportContract, WritesOfEverySizeArriveWholeAndNowhereElse) {
   for (const std::size_t size : sizes()) {
@@ -509,7 +506,6 @@ TEST_P(TransportContract, BothDirectionsAtOnce) {
 }
 
 // ---- rights
-// ------------------------------------------------------------------------------------------------
 
 class TransportRights : public TransportContract {
  protected:
@@ -611,7 +607,6 @@ TEST_P(TransportRights, APeerMayReachAllThatItWasGranted) {
 }
 
 // ---- ends
-// --------------------------------------------------------------------------------------------------
 
 TEST_P(TransportContract, AClosedConnectionIsReportedOnceWithThePeersName) {
   server_.connection->set_peer_name("worker 3 (pid 4711)");
@@ -704,7 +699,6 @@ TEST_P(TransportContract, OneConnectionsEndLeavesTheOthersAlone) {
 }
 
 // ---- waiting
-// -----------------------------------------------------------------------------------------------
 
 TEST_P(TransportContract, AWaitEndsAtItsDeadlineAndUsesNoProcessor) {
   pump_for({&client_, &server_}, milliseconds(20));

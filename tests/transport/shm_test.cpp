@@ -92,7 +92,6 @@ void send(Node& node, std::string text) {
 }
 
 // ---- other processes
-// ---------------------------------------------------------------------------------------
 
 TEST(ShmProcesses, AnotherProgramConnectsAndAnswers) {
   Host host("echo");
@@ -164,7 +163,6 @@ TEST(ShmProcesses, NothingIsLeftNorEverInAFileSystem) {
 }
 
 // ---- hostile peers
-// -----------------------------------------------------------------------------------------
 
 TEST(ShmHostility, GarbageInSharedMemoryEndsTheConnectionAtMost) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
@@ -276,7 +274,6 @@ TEST(ShmHostility, DifferentOptionsAreRefusedAndNamed) {
 }
 
 // ---- the doorbell, where a lost ring would cost an hour
-// ----------------------------------------------------
 
 class ShmDoorbell : public ::testing::TestWithParam<int> {
  protected:
@@ -376,7 +373,6 @@ INSTANTIATE_TEST_SUITE_P(SpinMicroseconds, ShmDoorbell, ::testing::Values(0, 20)
                          ::testing::PrintToStringParamName());
 
 // ---- the rest
-// ----------------------------------------------------------------------------------------------
 
 TEST(ShmTransport, ImpossibleOptionsAreRefused) {
   for (const ShmOptions& wrong :

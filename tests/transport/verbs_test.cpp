@@ -144,7 +144,6 @@ class VerbsConnected : public VerbsTest {
 };
 
 // ---- the send queue
-// ------------------------------------------------------------------------------------------
 
 TEST(SendQueue, SignalsOneInAQuarterAndKnowsWhatIsOutstanding) {
   verbs::SendQueue queue(16);
@@ -174,7 +173,6 @@ TEST(SendQueue, SignalsOneInAQuarterAndKnowsWhatIsOutstanding) {
 }
 
 // ---- devices
-// -----------------------------------------------------------------------------------------------
 
 TEST_F(VerbsTest, ListensWhereTheDeviceIsAndSaysWhere) {
   add_devices();
@@ -383,7 +381,6 @@ TEST_F(VerbsTest, AConnectionThatIsNeverAnsweredFailsAtItsDeadline) {
 }
 
 // ---- memory
-// ------------------------------------------------------------------------------------------------
 
 TEST_F(VerbsConnected, MemoryThatCannotBeLockedSaysWhatToDo) {
   fabric_->fail_call("reg_mr", ENOMEM);
@@ -437,7 +434,6 @@ TEST_F(VerbsTest, WithoutWindowsARegionIsReachedByItsKey) {
 }
 
 // ---- posting
-// -----------------------------------------------------------------------------------------------
 
 TEST_F(VerbsConnected, MemoryOfAPeerOnThisHostIsChangedInPlace) {
   auto slots = server_->region(10'000, Access::kRemoteReadHostWrite);
@@ -587,7 +583,6 @@ TEST_F(VerbsConnected, AFailedReceiveFailsTheConnection) {
 }
 
 // ---- failed requests
-// ---------------------------------------------------------------------------------------
 
 class VerbsStatuses : public VerbsConnected, public ::testing::WithParamInterface<int> {};
 
@@ -632,7 +627,6 @@ TEST_F(VerbsConnected, ADeviceThatDoesNotFlushIsNotWaitedFor) {
 }
 
 // ---- events of the device
-// ----------------------------------------------------------------------------------
 
 TEST_F(VerbsConnected, EventsOfQueuesAndDeviceEndTheConnection) {
   const std::map<ibv_event_type, Code> events = {{IBV_EVENT_QP_FATAL, Code::kInternal},
@@ -686,7 +680,6 @@ TEST_F(VerbsConnected, AnOwnerThatDidNotLookForLongBlamesNobody) {
 }
 
 // ---- faults at random
-// --------------------------------------------------------------------------------------
 
 /// The devices work when they are told to, so that a seed is one history.
 class VerbsSeeds : public VerbsTest, public ::testing::WithParamInterface<std::uint64_t> {

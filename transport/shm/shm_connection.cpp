@@ -60,7 +60,6 @@ ShmConnection::~ShmConnection() {
 }
 
 // ---- what the peer says on the socket
-// ----------------------------------------------------------------------
 
 void ShmConnection::read_control() {
   while (socket_.fd() >= 0) {
@@ -142,7 +141,6 @@ void ShmConnection::drop_revoked() {
 }
 
 // ---- granting and reaching memory
-// --------------------------------------------------------------------------
 
 absl::StatusOr<RemoteDescriptor> ShmConnection::grant(const MemoryRegion& region) {
   return send_grant(region, /*in_place=*/false);
@@ -220,7 +218,6 @@ std::byte* ShmConnection::mapped_in_place(const RemoteDescriptor& remote) {
 }
 
 // ---- posting
-// -----------------------------------------------------------------------------------------------
 
 std::size_t ShmConnection::post(std::span<const WorkRequest> requests) {
   std::size_t taken = 0;
@@ -304,7 +301,6 @@ OperationResult ShmConnection::copy(const WorkRequest& request) {
 }
 
 // ---- events
-// ------------------------------------------------------------------------------------------------
 
 std::size_t ShmConnection::poll_completions(std::span<Event> events) {
   std::size_t count = 0;
@@ -361,7 +357,6 @@ bool ShmConnection::pending() {
 }
 
 // ---- the end
-// -----------------------------------------------------------------------------------------------
 
 OperationResult ShmConnection::refuse(OperationResult result, const std::string& reason) {
   fail(result == OperationResult::kAccessDenied ? absl::StatusCode::kPermissionDenied

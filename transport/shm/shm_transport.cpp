@@ -136,7 +136,6 @@ class ShmTransport final : public Transport {
 };
 
 // ---- meeting
-// -----------------------------------------------------------------------------------------------
 
 absl::Status ShmTransport::listen(const std::string& address) {
   auto socket = ControlSocket::listen(address);
@@ -249,7 +248,6 @@ std::unique_ptr<Connection> ShmTransport::take_accepted() {
 }
 
 // ---- events
-// ------------------------------------------------------------------------------------------------
 
 void ShmTransport::check_sockets() {
   hub_.sockets.check();
@@ -316,7 +314,6 @@ void ShmTransport::interrupt() {
 }
 
 // ---- options
-// -----------------------------------------------------------------------------------------------
 
 absl::Status check(const ShmOptions& options) {
   if (options.spin.count() < 0 || options.socket_check_interval.count() <= 0) {

@@ -25,7 +25,6 @@ namespace {
 constexpr std::uint32_t kMostReadsAtOnce = 128;  // the connection manager counts them in a byte
 
 // ---- looking around
-// ----------------------------------------------------------------------------------------
 
 class DeviceList {
  public:
@@ -196,7 +195,6 @@ absl::Status set_non_blocking(int fd) {
 }  // namespace
 
 // ---- the device
-// --------------------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Device>> Device::open(const std::shared_ptr<const VerbsApi>& api,
                                                      const VerbsOptions& options) {
@@ -277,7 +275,6 @@ bool Device::is(const rdma_cm_id& id) const {
 }
 
 // ---- memory
-// ------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -70,7 +70,6 @@ std::string text(const absl::Status& status) {
 }  // namespace
 
 // ---- life
-// --------------------------------------------------------------------------------------------------
 
 VerbsConnection::VerbsConnection(Hub& hub, Role role)
     : hub_(hub),
@@ -134,7 +133,6 @@ void VerbsConnection::destroy_id() {
 }
 
 // ---- meeting: the connector
-// ----------------------------------------------------------------------------------
 
 VerbsConnection::Hello VerbsConnection::hello() const {
   return {.magic = kMagic,
@@ -325,7 +323,6 @@ void VerbsConnection::on_manager_event(const ManagerEvent& event) {
 }
 
 // ---- meeting: the acceptor
-// -----------------------------------------------------------------------------------
 
 std::unique_ptr<VerbsConnection> VerbsConnection::accept(Hub& hub, const ManagerEvent& request) {
   std::unique_ptr<VerbsConnection> connection(new VerbsConnection(hub, Role::kAcceptor));
@@ -370,7 +367,6 @@ absl::Status VerbsConnection::answer(const ManagerEvent& request) {
 }
 
 // ---- the queue pair
-// ------------------------------------------------------------------------------------------
 
 std::size_t VerbsConnection::buffer_bytes() const {
   const std::size_t bytes = sizeof(MessageHeader) + hub_.options.max_message_bytes;
@@ -477,7 +473,6 @@ void VerbsConnection::destroy_queue_pair() {
 }
 
 // ---- granting
-// ----------------------------------------------------------------------------------------------
 
 absl::StatusOr<RemoteDescriptor> VerbsConnection::grant(const MemoryRegion& region) {
   if (!status_.ok()) return status_;
@@ -566,7 +561,6 @@ bool VerbsConnection::post_windows() {
 }
 
 // ---- posting
-// -----------------------------------------------------------------------------------------------
 
 ibv_send_wr& VerbsConnection::add(const SendQueue::Entry& entry, std::span<const std::byte> local,
                                   std::uint32_t key) {
@@ -818,7 +812,6 @@ void VerbsConnection::post_receives() {
 }
 
 // ---- completing
-// --------------------------------------------------------------------------------------------
 
 void VerbsConnection::on_completion(const ibv_wc& completion) {
   if (qp_ == nullptr) return;  // left over in the completion queue
@@ -942,7 +935,6 @@ void VerbsConnection::on_device_event(ibv_event_type type) {
 }
 
 // ---- the end
-// -----------------------------------------------------------------------------------------------
 
 void VerbsConnection::fail(absl::Status status) {
   if (state_ == State::kFailed) return;

@@ -197,7 +197,6 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> VerbsTransportImpl::allocate_regio
 }
 
 // ---- meeting
-// -----------------------------------------------------------------------------------------------
 
 absl::Status VerbsTransportImpl::listen(const std::string& address) {
   auto parsed = parse_address(address);
@@ -284,7 +283,6 @@ std::unique_ptr<Connection> VerbsTransportImpl::take_accepted() {
 }
 
 // ---- events
-// ------------------------------------------------------------------------------------------------
 
 void VerbsTransportImpl::check_manager() {
   while (auto event = channel_.next()) {
@@ -423,7 +421,6 @@ void VerbsTransportImpl::interrupt() {
 }
 
 // ---- options
-// -----------------------------------------------------------------------------------------------
 
 absl::Status check(const VerbsOptions& options) {
   const auto refuse = [](std::string_view option, auto value, std::string_view expected) {

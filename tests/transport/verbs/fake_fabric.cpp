@@ -1175,7 +1175,6 @@ int disconnect(rdma_cm_id* id) {
 }  // namespace
 
 // ---- the fabric
-// --------------------------------------------------------------------------------------------
 
 FakeFabric::FakeFabric(std::uint64_t seed, bool own_thread) : state_(std::make_shared<State>(seed)) {
   state_->own_thread = own_thread;
