@@ -12,20 +12,24 @@
 namespace verbena::testing {
 namespace {
 
-constexpr std::uint64_t kRows = 100;
+constexpr std::uint64_t kSampledRows = 100;
 constexpr std::size_t kDraws = 200'000;
 /// Of frequencies of so many draws.
 constexpr double kNoise = 0.02;
 
-TableOptions dynamic() {
-  return {
-      .name = "sampled", .rows = kRows, .width = 1, .consistency = Asp{}, .allocation = Allocation::kDynamic};
+TableOptions sampled() {
+  return {.name = "sampled",
+          .rows = kSampledRows,
+          .width = 1,
+          .consistency = Asp{},
+          .allocation = Allocation::kDynamic};
 }
 
 /// Zipf's, so that near and far keys weigh differently.
 std::vector<double> weights() {
-  std::vector<double> weights(kRows);
-  for (std::size_t i = 0; i < kRows; ++i) weights[(i * 37) % kRows] = 1 / static_cast<double>(i + 1);
+  std::vector<double> weights(kSampledRows);
+  for (std::size_t i = 0; i < kSampledRows; ++i)
+    weights[(i * 37) % kSampledRows] = 1 / static_cast<double>(i + 1);
   return weights;
 }
 
@@ -33,7 +37,7 @@ std::vector<double> weights() {
 TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {
-        auto opened = session.table<float>(dynamic());
+        auto opened = session.table<float>(sampled());
         RETURN_IF_ERROR(opened.status());
         RETURN_IF_ERROR(session.barrier());
         if (session.rank() != 0) return session.barrier();
@@ -42,22 +46,22 @@ TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
         RETURN_IF_ERROR(distribution.status());
         double sum = 0;
         double near = 0;
-        for (std::size_t i = 0; i < kRows; ++i) {
+        for (std::size_t i = 0; i < kSampledRows; ++i) {
           sum += asked[i];
-          if (i < kRows / 2) near += asked[i];
+          if (i < kSampledRows / 2) near += asked[i];
         }
         const double m = near / sum;
         std::mt19937_64 random(1);
         for (const double preference : {0.0, 0.25, 0.5, 1.0}) {
           auto sample = (*opened)->prepare_sample(*distribution, kDraws, random, {.preference = preference});
           RETURN_IF_ERROR(sample.status());
-          std::vector<double> drawn(kRows, 0);
+          std::vector<double> drawn(kSampledRows, 0);
           for (const Key key : sample->keys()) drawn[key] += 1.0 / kDraws;
           const double share = preference * (1 - std::pow(1 - m, kMostRedraws));
           double distance = 0;
-          for (std::size_t i = 0; i < kRows; ++i) {
+          for (std::size_t i = 0; i < kSampledRows; ++i) {
             const double p = asked[i] / sum;
-            const double expected = i < kRows / 2 ? p * (1 + (1 - m) * share / m) : p * (1 - share);
+            const double expected = i < kSampledRows / 2 ? p * (1 + (1 - m) * share / m) : p * (1 - share);
             EXPECT_NEAR(drawn[i], expected, kNoise / 2) << "key " << i << ", preference " << preference;
             distance += std::abs(drawn[i] - p) / 2;
           }
@@ -74,12 +78,12 @@ TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
 TEST(SamplingTest, WhatIsSampledForLaterComesNear) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
-        auto opened = session.table<float>(dynamic());
+        auto opened = session.table<float>(sampled());
         RETURN_IF_ERROR(opened.status());
         Table<float>& table = **opened;
-        std::vector<float> rows(kRows);
-        for (std::size_t i = 0; i < kRows; ++i) rows[i] = static_cast<float>(i);
-        RETURN_IF_ERROR(table.push(KeyRange{0, kRows}, rows));
+        std::vector<float> rows(kSampledRows);
+        for (std::size_t i = 0; i < kSampledRows; ++i) rows[i] = static_cast<float>(i);
+        RETURN_IF_ERROR(table.push(KeyRange{0, kSampledRows}, rows));
         std::mt19937_64 random(1);
         auto sample =
             table.prepare_sample(KeyDistribution::uniform({50, 100}), 20, random, {.from = 1, .to = 2});
@@ -97,19 +101,19 @@ TEST(SamplingTest, WhatIsSampledForLaterComesNear) {
 TEST(SamplingTest, WrongCallsAreRefused) {
   const ClusterResult result =
       run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
-        auto opened = session.table<float>(dynamic());
+        auto opened = session.table<float>(sampled());
         RETURN_IF_ERROR(opened.status());
         std::mt19937_64 random(1);
         const auto code = [&](const KeyDistribution& distribution, Table<float>& table,
                               const SampleOptions& options) {
           return table.prepare_sample(distribution, 3, random, options).status().code();
         };
-        const KeyDistribution all = KeyDistribution::uniform({0, kRows});
-        EXPECT_EQ(code(KeyDistribution::uniform({0, kRows + 1}), **opened, {}),
+        const KeyDistribution all = KeyDistribution::uniform({0, kSampledRows});
+        EXPECT_EQ(code(KeyDistribution::uniform({0, kSampledRows + 1}), **opened, {}),
                   absl::StatusCode::kInvalidArgument);
         EXPECT_EQ(code(all, **opened, {.preference = 1.5}), absl::StatusCode::kInvalidArgument);
         EXPECT_EQ(code(all, **opened, {.from = 3, .to = 2}), absl::StatusCode::kInvalidArgument);
-        auto fixed = session.table<float>({.name = "fixed", .rows = kRows, .width = 1});
+        auto fixed = session.table<float>({.name = "fixed", .rows = kSampledRows, .width = 1});
         RETURN_IF_ERROR(fixed.status());
         EXPECT_EQ(code(all, **fixed, {.preference = 0.5}), absl::StatusCode::kFailedPrecondition);
         EXPECT_EQ(code(all, **fixed, {.from = 1, .to = 2}), absl::StatusCode::kFailedPrecondition);

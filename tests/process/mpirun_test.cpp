@@ -24,7 +24,7 @@ using ::testing::Not;
 
 constexpr const char* kMpirun = "/usr/bin/mpirun";
 /// What mpirun itself takes to end a job is two seconds; and what a loaded machine adds.
-constexpr double kEndSeconds = 6.0;
+constexpr double kMpirunEndSeconds = 6.0;
 
 class MpirunTest : public ::testing::Test {
  protected:
@@ -81,7 +81,7 @@ class MpirunTest : public ::testing::Test {
   [[nodiscard]] bool all_gone() const {
     std::vector<pid_t> pids;
     for (const auto& [rank, pid] : last_ranks_) pids.push_back(pid);
-    return gone(pids, kEndSeconds);
+    return gone(pids, kMpirunEndSeconds);
   }
   static std::size_t errors(const std::string& text) {
     std::size_t count = 0;
@@ -196,7 +196,8 @@ TEST_F(MpirunTest, KilledRankIsNamedAndAllEnds) {
     const auto start = std::chrono::steady_clock::now();
     ::kill(victim, SIGKILL);
     const Ended ended = program->wait();
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+              kMpirunEndSeconds);
     expect_one_error(ended, name + std::to_string(victim));
     EXPECT_TRUE(all_gone());
   }

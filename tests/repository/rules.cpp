@@ -169,17 +169,20 @@ std::vector<std::vector<std::string>> build_commands(const std::string& text) {
   return commands;
 }
 
-/// `name`: a source in `folder`, or "*.cpp" behind a folder for all that are right there.
+/// `name`: a source in `folder` or below the root, or "*…" behind a folder for all that are right there and end so.
 std::vector<std::string> sources_named(const std::vector<File>& tree, const std::string& folder,
                                        std::string name) {
   static constexpr std::string_view kHere = "${CMAKE_CURRENT_SOURCE_DIR}/";
+  static constexpr std::string_view kRoot = "${CMAKE_SOURCE_DIR}/";
   if (name.starts_with(kHere)) name.erase(0, kHere.size());
-  const std::string path = folder + name;
+  const std::string path = name.starts_with(kRoot) ? name.substr(kRoot.size()) : folder + name;
+  const std::string in_folder = folder_of(path);
+  const bool is_pattern = path.substr(in_folder.size()).starts_with('*');
   std::vector<std::string> sources;
   for (const File& file : tree) {
-    const bool is_any =
-        path.ends_with("/*.cpp") && folder_of(file.path) == folder_of(path) && file.path.ends_with(".cpp");
-    if (is_any || file.path == path) sources.push_back(file.path);
+    const bool fits = is_pattern && folder_of(file.path) == in_folder &&
+                      file.path.ends_with(path.substr(in_folder.size() + 1));
+    if (fits || file.path == path) sources.push_back(file.path);
   }
   return sources;
 }
@@ -304,21 +307,26 @@ std::map<std::string, std::vector<std::string>> joined_targets(const std::vector
     std::map<std::string, std::vector<std::string>> lists;  // by variable, and by target
     for (const std::vector<std::string>& command : build_commands(file.text)) {
       if (command.size() < 3) {
-        if (command.size() == 2 && command[0] == "join_sources") targets[command[1]] = lists[command[1]];
+        const bool is_joined = command.size() == 2 && command[0] == "join_sources" &&
+                               !command[1].starts_with("${");  // a function's own
+        if (is_joined) targets[command[1]] = lists[command[1]];
         continue;
       }
       const bool is_glob = command[0] == "file" && command[1] == "GLOB";
       const std::string& name = command[is_glob ? 2 : 1];
       std::vector<std::string>& sources = lists[is_glob ? "${" + name + "}" : name];
       for (const std::string& argument : command) {
-        if (const auto list = lists.find(argument); list != lists.end() && argument != name) {
+        if (const auto list = lists.find(argument); argument.starts_with("${") && list != lists.end()) {
           sources.insert(sources.end(), list->second.begin(), list->second.end());
         } else if (argument.ends_with(".cpp")) {
           const std::vector<std::string> found = sources_named(tree, folder_of(file.path), argument);
           sources.insert(sources.end(), found.begin(), found.end());
         }
       }
-      if (command[0] == "verbena_library") targets[name] = sources;
+      if (command[0] == "verbena_test" && sources.empty()) {
+        sources = sources_named(tree, folder_of(file.path), "*_test.cpp");
+      }
+      if (command[0] == "verbena_library" || command[0] == "verbena_test") targets[name] = sources;
     }
   }
   return targets;

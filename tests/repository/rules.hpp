@@ -30,7 +30,8 @@ Violations header_violations(const std::vector<File>& tree);
 /// No two headers define a class of the same name in the same namespace: linked into one program they would be
 /// mistaken for each other, in silence.
 Violations duplicate_classes(const std::vector<File>& tree);
-/// The sources that CMake may join into units, by target (verbena_library() and join_sources() in the build's files).
+/// The sources that CMake may join into units, by target (verbena_library(), verbena_test() and join_sources() in the
+/// build's files).
 std::map<std::string, std::vector<std::string>> joined_targets(const std::vector<File>& tree);
 /// No two sources of a joined target declare the same name for themselves: which of them share a unit changes with
 /// every new file. Overloads count, too: what a call means must not depend on the unit.

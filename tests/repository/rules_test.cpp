@@ -158,6 +158,14 @@ TEST(JoinedTargetsTest, AreThoseOfTheBuildFiles) {
               is("t", {"x/a.cpp", "x/b.cpp", "x/y/c.cpp"}));
   EXPECT_THAT(targets("add_executable(t a.cpp b.cpp)\nadd_executable(u b.cpp)\njoin_sources(t)"),
               is("t", {"x/a.cpp", "x/b.cpp"}));
+  EXPECT_THAT(targets("add_library(b b.cpp)\nverbena_test(t LABEL unit SOURCES a.cpp "
+                      "${CMAKE_SOURCE_DIR}/z/b.cpp DEPENDS b)"),
+              is("t", {"x/a.cpp", "z/b.cpp"}));
+  std::vector<File> tree = joined("verbena_test(t LABEL unit)", "", "");
+  EXPECT_THAT(joined_targets(tree), is("t", {}));
+  tree.push_back({.path = "x/a_test.cpp", .text = ""});
+  tree.push_back({.path = "x/y/c_test.cpp", .text = ""});
+  EXPECT_THAT(joined_targets(tree), is("t", {"x/a_test.cpp"}));
 }
 
 TEST(JoinedTargetsTest, ClashesAreFound) {

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr auto kTimeout = std::chrono::seconds(30);
+constexpr auto kPairTimeout = std::chrono::seconds(30);
 constexpr std::size_t kLineBytes = 64;
 
 /// An event without pointers, to be compared and kept.
@@ -39,7 +39,7 @@ class Pair {
     near = std::make_unique<FaultyTransport>(*make_shm_transport({}), options);
     far = *make_shm_transport({});
     EXPECT_EQ(far->listen(address), absl::OkStatus());
-    near_connection = *near->connect(address, near->now() + kTimeout);
+    near_connection = *near->connect(address, near->now() + kPairTimeout);
     near_connection->set_peer_name("the far side");
     std::array<Event, 1> events;
     while (far_connection == nullptr) {
@@ -84,7 +84,7 @@ class Pair {
   }
   /// Long enough for the far side to notice a connection's end.
   void poll_far_until(Event::Kind kind) {
-    const TimePoint deadline = far->now() + kTimeout;
+    const TimePoint deadline = far->now() + kPairTimeout;
     while (far->now() < deadline && (far_seen.empty() || far_seen.back().kind != kind)) {
       const std::size_t before = far_seen.size();
       poll(*far, far_seen);
@@ -267,7 +267,7 @@ TEST(FaultyTransport, TheLastMessagesOfAPeerThatIsGoneAreSeen) {
     pair.far_connection.reset();
     for (std::uint64_t id = 0; id < 20 && pair.near_connection->status().ok(); ++id)
       (void)pair.post(pair.write(0, 64, id));
-    const TimePoint deadline = pair.near->now() + kTimeout;
+    const TimePoint deadline = pair.near->now() + kPairTimeout;
     while (pair.near->now() < deadline &&
            (pair.near_seen.empty() || pair.near_seen.back().kind != Event::Kind::kDisconnected)) {
       pair.near->wait(pair.near->now() + std::chrono::milliseconds(5));

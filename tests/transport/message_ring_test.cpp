@@ -48,7 +48,7 @@ std::byte pattern(std::uint64_t number, std::size_t at) {
   return static_cast<std::byte>(number * 131 + at * 7 + at / 251);
 }
 
-void fill(std::span<std::byte> message, std::uint64_t number) {
+void fill_with_pattern(std::span<std::byte> message, std::uint64_t number) {
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = pattern(number, i);
 }
 
@@ -75,7 +75,7 @@ class Source {
     const std::size_t slot = sent_ % kSlots;
     if (positions_[slot] != 0) return SendResult::kNoCredit;
     const std::span<std::byte> message = region_->bytes().subspan(slot * slot_bytes_, bytes);
-    fill(message, sent_);
+    fill_with_pattern(message, sent_);
     const SendResult result = sender_->try_send(message, *region_);
     if (result == SendResult::kSent) {
       positions_[slot] = sender_->sent_position();

@@ -10,8 +10,8 @@ namespace {
 
 using protocol::Key;
 
-constexpr protocol::KeyRange kKeys = {100, 200};
-constexpr std::size_t kStride = 8;
+constexpr protocol::KeyRange kCachedKeys = {100, 200};
+constexpr std::size_t kCachedStride = 8;
 
 /// Caches a row that holds its own key.
 std::optional<Key> put(RowCache& cache, Key key) {
@@ -24,7 +24,7 @@ std::optional<Key> put(RowCache& cache, Key key) {
 
 std::vector<Key> cached(const RowCache& cache) {
   std::vector<Key> keys;
-  for (Key key = kKeys.first; key < kKeys.last; ++key) {
+  for (Key key = kCachedKeys.first; key < kCachedKeys.last; ++key) {
     const RowCache::Row* const row = cache.find(key);
     if (row == nullptr) continue;
     Key held = 0;
@@ -37,17 +37,17 @@ std::vector<Key> cached(const RowCache& cache) {
 
 TEST(RowCacheTest, WithRoomForAllNothingIsEvicted) {
   for (const std::uint64_t most : {std::uint64_t{100}, UINT64_MAX}) {
-    RowCache cache(kKeys, kStride, most);
+    RowCache cache(kCachedKeys, kCachedStride, most);
     EXPECT_FALSE(cache.is_bounded());
-    for (Key key = kKeys.first; key < kKeys.last; ++key) EXPECT_EQ(put(cache, key), std::nullopt);
+    for (Key key = kCachedKeys.first; key < kCachedKeys.last; ++key) EXPECT_EQ(put(cache, key), std::nullopt);
     EXPECT_EQ(cached(cache).size(), 100U);
   }
 }
 
 TEST(RowCacheTest, ABoundIsKept) {
-  RowCache cache(kKeys, kStride, 7);
+  RowCache cache(kCachedKeys, kCachedStride, 7);
   EXPECT_TRUE(cache.is_bounded());
-  for (Key key = kKeys.first; key < kKeys.last; ++key) {
+  for (Key key = kCachedKeys.first; key < kCachedKeys.last; ++key) {
     const std::optional<Key> evicted = put(cache, key);
     EXPECT_EQ(evicted.has_value(), key >= 107) << key;
     EXPECT_TRUE(!evicted || cache.find(*evicted) == nullptr);
@@ -56,7 +56,7 @@ TEST(RowCacheTest, ABoundIsKept) {
 }
 
 TEST(RowCacheTest, WhatIsReadStays) {
-  RowCache cache(kKeys, kStride, 4);
+  RowCache cache(kCachedKeys, kCachedStride, 4);
   for (Key key = 100; key < 104; ++key) put(cache, key);
   for (Key key = 104; key < 150; ++key) {
     cache.touch(101);
@@ -69,7 +69,7 @@ TEST(RowCacheTest, WhatIsReadStays) {
 }
 
 TEST(RowCacheTest, WhereAllAreReadOneGoesNevertheless) {
-  RowCache cache(kKeys, kStride, 3);
+  RowCache cache(kCachedKeys, kCachedStride, 3);
   for (Key key = 100; key < 103; ++key) put(cache, key);
   for (Key key = 100; key < 103; ++key) cache.touch(key);
   EXPECT_TRUE(put(cache, 110).has_value());
@@ -77,7 +77,7 @@ TEST(RowCacheTest, WhereAllAreReadOneGoesNevertheless) {
 }
 
 TEST(RowCacheTest, NoRoomIsNoPlace) {
-  RowCache cache(kKeys, kStride, 0);
+  RowCache cache(kCachedKeys, kCachedStride, 0);
   EXPECT_EQ(cache.insert(100).row, nullptr);
   EXPECT_THAT(cached(cache), ::testing::IsEmpty());
 }

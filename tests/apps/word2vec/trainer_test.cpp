@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr std::size_t kWords = 6;
+constexpr std::size_t kTableWords = 6;
 constexpr std::size_t kDimension = 16;
 
 /// Rows of an array, and what is asked of them around an evaluation.
@@ -38,7 +38,7 @@ class WatchedRows final : public RowStore {
     return rows_.read(table, numbers, to);
   }
   [[nodiscard]] std::vector<float> inputs() {
-    std::vector<float> values(kWords * kDimension);
+    std::vector<float> values(kTableWords * kDimension);
     EXPECT_TRUE(rows_.read(kInputTable, kDimension, values.data()).ok());
     return values;
   }
@@ -50,7 +50,7 @@ class WatchedRows final : public RowStore {
     const auto make = [](std::size_t id, std::span<float> row) {
       for (std::size_t k = 0; k < row.size(); ++k) row[k] = static_cast<float>(random_number(1, id, k));
     };
-    const RowSource source{.rows = kWords, .width = kDimension, .make = make};
+    const RowSource source{.rows = kTableWords, .width = kDimension, .make = make};
     return {source, source};
   }
   LocalRows rows_;
@@ -59,9 +59,9 @@ class WatchedRows final : public RowStore {
 class TrainerTest : public ::testing::Test {
  protected:
   TrainerTest() {
-    for (std::uint32_t n = 0; n < 200; ++n) data_.text.words.push_back(n * n % 7 % kWords);
+    for (std::uint32_t n = 0; n < 200; ++n) data_.text.words.push_back(n * n % 7 % kTableWords);
     data_.text.begin.push_back(data_.text.words.size());
-    data_.chances.resize(kWords);
+    data_.chances.resize(kTableWords);
     data_.dimension = kDimension;
   }
   /// What worker `rank` learns.
@@ -76,7 +76,7 @@ class TrainerTest : public ::testing::Test {
     return rows.inputs();
   }
 
-  std::vector<std::uint64_t> counts_ = std::vector<std::uint64_t>(kWords, 10);
+  std::vector<std::uint64_t> counts_ = std::vector<std::uint64_t>(kTableWords, 10);
   Subsampling subsampling_{counts_, 0};
   NoiseDistribution noise_{counts_};
   TrainingData data_;
