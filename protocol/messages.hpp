@@ -47,8 +47,7 @@ struct Descriptor {
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 
-// --- control messages
-// ---------------------------------------------------------------------------------------------------
+// ---- control messages
 
 /// Worker → server, first.
 struct Hello {
@@ -138,8 +137,8 @@ struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
     kHere = 2,   ///< to a localize or intend: `node`, which is the worker's own, owns it already, at `epoch`
-    kTake =
-        3,  ///< to a localize or intend: the move is this worker's; it now asks server `node` to hand over
+    /// To a localize or intend: the move is this worker's; it now asks server `node` to hand over.
+    kTake = 3,
     /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has ceased to own
     /// at `epoch`, for this worker to take.
     kTaken = 4,
@@ -179,8 +178,7 @@ using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Good
 [[nodiscard]] std::string encode(const ControlMessage& message);
 absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
 
-// --- bulk messages
-// --------------------------------------------------------------------------------------------------------
+// ---- bulk messages
 
 enum class BulkKind : std::uint32_t {
   kUpdates = 1,  ///< worker → server: `count` records of `table` in `lane`, made at clock `clock`
