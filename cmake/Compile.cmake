@@ -23,10 +23,7 @@ option(VERBENA_BUILD_FROM_NOTHING "join the sources of a target and precompile t
 add_library(verbena_compile INTERFACE)
 target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
 target_compile_options(verbena_compile INTERFACE
-  -Wall -Wextra
-  # Where tests are joined, a local name may be that of another source's constant: gcc can tell that from other shadows.
-  $<IF:$<BOOL:$<TARGET_PROPERTY:JOINED_TESTS>>,$<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>,-Wshadow>
-  -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
+  -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
   -Woverloaded-virtual -Wcast-qual -Werror
   # A designated initializer leaves the rest to the members' defaults, on purpose.
   -Wno-missing-field-initializers

@@ -16,7 +16,7 @@
 namespace verbena::testing {
 namespace {
 
-struct Case {
+struct Setting {
   std::string name;
   ConsistencyModel model;
   ReadPath read_path;
@@ -26,8 +26,8 @@ struct Case {
   std::uint32_t server_threads;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<Setting> cases() {
+  std::vector<Setting> all;
   const std::vector<std::pair<std::string, ConsistencyModel>> models{{"Bsp", Bsp{}},
                                                                      {"ABsp", ABsp{}},
                                                                      {"Ssp0", Ssp{0}},
@@ -50,7 +50,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-ClusterOptions options_of(const Case& test) {
+ClusterOptions options_of(const Setting& test) {
   return {.servers = test.servers,
           .workers = test.workers,
           .lanes = test.lanes,
@@ -58,7 +58,7 @@ ClusterOptions options_of(const Case& test) {
           .read_path = test.read_path};
 }
 
-class ConsistencyTest : public ::testing::TestWithParam<Case> {};
+class ConsistencyTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(ConsistencyTest, EveryReadKeepsThePromise) {
   const ClusterResult result = run_cluster(

@@ -39,12 +39,12 @@ using ::testing::HasSubstr;
 
 constexpr std::uint32_t kServers = 2;
 constexpr std::uint32_t kWorkers = 3;
-constexpr std::uint64_t kRows = 8;  // the first half's home is server 0, the other's server 1
+constexpr std::uint64_t kMovingRows = 8;  // the first half's home is server 0, the other's server 1
 constexpr std::uint32_t kWidth = 2;
 constexpr auto kEndPatience = std::chrono::seconds(20);
 
 const TableOptions kMoving = {.name = "moving",
-                              .rows = kRows,
+                              .rows = kMovingRows,
                               .width = kWidth,
                               .consistency = Sequential{},
                               .allocation = Allocation::kDynamic};
@@ -98,7 +98,7 @@ class Victim {
       at(server).set_ring(at(server).hear<protocol::Welcome>().inbox);
       at(server).say(protocol::OpenTable{.table = 0,
                                          .value_type = protocol::ValueType::kFloat,
-                                         .rows = kRows,
+                                         .rows = kMovingRows,
                                          .width = kWidth,
                                          .name = "moving",
                                          .allocation = Allocation::kDynamic,
@@ -141,7 +141,7 @@ void expect_lost(const absl::Status& status, Key key) {
 
 /// Everything but the rows `lost` can be read, changed and moved; those cannot, whatever is tried.
 void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
-  for (Key key = 0; key < kRows; ++key) {
+  for (Key key = 0; key < kMovingRows; ++key) {
     if (std::find(lost.begin(), lost.end(), key) != lost.end()) {
       expect_lost(worker.push(key, 1), key);
       expect_lost(worker.pull(key).status(), key);
@@ -164,9 +164,9 @@ void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
 
 /// Many rows in one call: those that are not lost are read.
 void expect_others_in_one_call(Survivor& worker, Key lost) {
-  std::vector<float> all(kRows * kWidth, -1);
-  expect_lost(worker.table->pull(KeyRange{0, kRows}, all), lost);
-  for (Key key = 0; key < kRows; ++key) {
+  std::vector<float> all(kMovingRows * kWidth, -1);
+  expect_lost(worker.table->pull(KeyRange{0, kMovingRows}, all), lost);
+  for (Key key = 0; key < kMovingRows; ++key) {
     const absl::StatusOr<float> alone = worker.pull(key);
     EXPECT_EQ(alone.ok(), key != lost);
     EXPECT_EQ(all[key * kWidth], alone.value_or(-1)) << "key " << key;
@@ -181,7 +181,8 @@ class DeathTest : public ::testing::TestWithParam<ReadPath> {
             {.servers = kServers, .workers = kWorkers, .read_path = GetParam(), .outlives_workers = true}),
         zero_(std::make_unique<Survivor>(servers_, 0, 0)),
         victim_(servers_, 1, 1) {
-    for (Key key = 0; key < kRows; ++key) EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
+    for (Key key = 0; key < kMovingRows; ++key)
+      EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
   }
   /// One more, of the victim's node.
   Survivor& two() {
@@ -392,7 +393,7 @@ class Killable {
     auto table = session.ok() ? (*session)->table<float>(kMoving) : session.status();
     std::mt19937 random(1);
     while (table.ok()) {
-      const std::vector<Key> keys{random() % kRows, random() % kRows};
+      const std::vector<Key> keys{random() % kMovingRows, random() % kMovingRows};
       const Pending coming = (*table)->localize(keys);
       std::vector<float*> rows(keys.size());
       if (!(*table)->push(keys, std::vector<float>(keys.size() * kWidth, 0)).ok()) break;
@@ -412,15 +413,15 @@ class Killable {
 /// Counts in each row that is not lost, which is its own column of the two survivors', until `stop` and once more.
 absl::Status count_what_is_not_lost(Survivor& worker, std::size_t column, const std::atomic<bool>& stop,
                                     std::atomic<int>& rounds) {
-  std::vector<float> counted(kRows, 0);
-  std::vector<bool> lost(kRows, false);
+  std::vector<float> counted(kMovingRows, 0);
+  std::vector<bool> lost(kMovingRows, false);
   std::mt19937 random(static_cast<std::uint32_t>(column));
   std::vector<float> update(kWidth, 0);
   update[column] = 1;
   std::vector<float> values(kWidth);
   for (bool stopped = false; !stopped; ++rounds) {
     stopped = stop;
-    for (Key key = 0; key < kRows; ++key) {
+    for (Key key = 0; key < kMovingRows; ++key) {
       const std::vector<Key> one{key};
       if (random() % 2 == 0) static_cast<void>(worker.table->localize(one));
       absl::Status status = worker.table->push(one, update);
@@ -483,7 +484,8 @@ class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
         zero_(std::make_unique<Survivor>(servers_, 0, 0, /*outlives_servers=*/true)),
         two_(std::make_unique<Survivor>(servers_, 2, 2, /*outlives_servers=*/true)),
         victim_(servers_, 1, 1) {
-    for (Key key = 0; key < kRows; ++key) EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
+    for (Key key = 0; key < kMovingRows; ++key)
+      EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
   }
   void let_the_node_die() {
     victim_.die();

@@ -13,7 +13,7 @@ namespace {
 using verbena::testing::GuardedMemory;
 using verbena::testing::Mutator;
 
-constexpr int kRounds = verbena::testing::rounds(100'000);
+constexpr int kLineRounds = verbena::testing::rounds(100'000);
 
 TEST(ChildMessageFuzz, Lines) {
   FinishedMessage finished{.worker = 1, .seconds = 2.5, .statistics = {}};
@@ -34,7 +34,7 @@ TEST(ChildMessageFuzz, Lines) {
                    "18446744073709551615", "\\u0000", "\\ud800", "\xff", "\n", "[[[[[[[["});
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ChildMessage>> accepted{};
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kLineRounds; ++round) {
     const std::string line = mutator.next();
     const absl::StatusOr<ChildMessage> message = decode(memory.put(line));
     if (!message.ok()) {
@@ -52,7 +52,7 @@ TEST(ChildMessageFuzz, Lines) {
     }
     ASSERT_EQ(encode(decode(again).value()), again) << line;
   }
-  for (const int count : accepted) EXPECT_GT(count, kRounds / 1000);
+  for (const int count : accepted) EXPECT_GT(count, kLineRounds / 1000);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using verbena::testing::GuardedMemory;
 using verbena::testing::Mutator;
 
-constexpr int kRounds = verbena::testing::rounds(200'000);
+constexpr int kNameRounds = verbena::testing::rounds(200'000);
 
 TEST(NamesFuzz, ConsistencyModels) {
   Mutator mutator(1,
@@ -22,7 +22,7 @@ TEST(NamesFuzz, ConsistencyModels) {
                   {":", "s", "e", "0", "-1", "+", ".5", " ", "999999999999", std::string(1, '\0')});
   GuardedMemory memory;
   int accepted = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kNameRounds; ++round) {
     const std::string text = mutator.next();
     const auto model = consistency::parse_model(memory.put(text));
     if (!model.ok()) {
@@ -39,7 +39,7 @@ TEST(NamesFuzz, ConsistencyModels) {
     ASSERT_LE(again.size(), text.size() + longer) << text;
     ASSERT_EQ(again.substr(0, 3), text.substr(0, 3)) << text;
   }
-  EXPECT_GT(accepted, kRounds / 100);
+  EXPECT_GT(accepted, kNameRounds / 100);
 }
 
 TEST(NamesFuzz, VerbsAddresses) {
@@ -48,7 +48,7 @@ TEST(NamesFuzz, VerbsAddresses) {
                   {"verbs:192.0.2.1:4711", "verbs:[2001:db8::1]:80", "verbs:host.example:65535", "verbs::0"},
                   {":", "[", "]", "[]", "65536", "-1", "0", " ", "verbs:", std::string(1, '\0')});
   int accepted = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kNameRounds; ++round) {
     const std::string text = mutator.next();
     const auto address = parse_address(text);
     if (!address.ok()) {
@@ -63,7 +63,7 @@ TEST(NamesFuzz, VerbsAddresses) {
     ASSERT_EQ(again->host, address->host) << text;
     ASSERT_EQ(again->port, address->port) << text;
   }
-  EXPECT_GT(accepted, kRounds / 100);
+  EXPECT_GT(accepted, kNameRounds / 100);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 using verbena::testing::GuardedMemory;
 using verbena::testing::Mutator;
 
-constexpr int kRounds = verbena::testing::rounds(200'000);
+constexpr int kMessageRounds = verbena::testing::rounds(200'000);
 
 std::vector<std::string> extreme_numbers() {
   std::vector<std::string> all = verbena::testing::bytes_of_each<std::uint32_t>(
@@ -88,7 +88,7 @@ TEST(ProtocolFuzz, ControlMessages) {
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kMessageRounds; ++round) {
     const std::string bytes = mutator.next();
     const absl::StatusOr<ControlMessage> decoded =
         decode_control(std::as_bytes(std::span(memory.put(bytes))));
@@ -139,7 +139,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   int records = 0;
   int keys = 0;
   int example_counts_seen = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     const absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
     if (!message.ok()) {
@@ -172,9 +172,9 @@ TEST(ProtocolFuzz, BulkMessages) {
       }
     }
   }
-  EXPECT_GT(records, kRounds / 100);
-  EXPECT_GT(keys, kRounds / 100);
-  EXPECT_GT(example_counts_seen, kRounds / 1000);
+  EXPECT_GT(records, kMessageRounds / 100);
+  EXPECT_GT(keys, kMessageRounds / 100);
+  EXPECT_GT(example_counts_seen, kMessageRounds / 1000);
 }
 
 }  // namespace

@@ -224,13 +224,13 @@ TEST(FaultyTransport, AFailureEndsEveryRequestAndTheConnection) {
   EXPECT_EQ(pair.near_connection->status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(pair.near_connection->status().message()), HasSubstr("the far side"));
   pair.poll_near(10);
-  using Kind = Event::Kind;
-  EXPECT_THAT(pair.near_seen, ElementsAre(Seen{Kind::kCompletion, OperationResult::kDeviceError, 0, ""},
-                                          Seen{Kind::kCompletion, OperationResult::kFlushed, 1, ""},
-                                          Seen{Kind::kCompletion, OperationResult::kFlushed, 2, ""},
-                                          Seen{Kind::kCompletion, OperationResult::kFlushed, 3, ""},
-                                          Seen{Kind::kDisconnected, OperationResult::kOk, 0, ""}));
-  pair.poll_far_until(Kind::kDisconnected);
+  EXPECT_THAT(pair.near_seen,
+              ElementsAre(Seen{Event::Kind::kCompletion, OperationResult::kDeviceError, 0, ""},
+                          Seen{Event::Kind::kCompletion, OperationResult::kFlushed, 1, ""},
+                          Seen{Event::Kind::kCompletion, OperationResult::kFlushed, 2, ""},
+                          Seen{Event::Kind::kCompletion, OperationResult::kFlushed, 3, ""},
+                          Seen{Event::Kind::kDisconnected, OperationResult::kOk, 0, ""}));
+  pair.poll_far_until(Event::Kind::kDisconnected);
 }
 
 TEST(FaultyTransport, ConnectionsBreakByChanceAndByCall) {

@@ -32,18 +32,18 @@ double by_chain_rule(const std::vector<std::vector<std::pair<std::size_t, std::s
 
 TEST(LikelihoodTest, IsTheProductOfPredictiveProbabilities) {
   constexpr std::size_t kTopics = 5;
-  constexpr std::size_t kVocabulary = 9;
+  constexpr std::size_t kFewWords = 9;
   constexpr double kAlpha = 0.3;
   constexpr double kBeta = 0.07;
   std::mt19937_64 random(4);
   std::vector<std::vector<std::pair<std::size_t, std::size_t>>> documents(30);
-  std::vector<std::int32_t> rows(kTopics * kVocabulary, 0);
+  std::vector<std::int32_t> rows(kTopics * kFewWords, 0);
   std::vector<std::int32_t> totals(kTopics, 0);
   std::vector<std::vector<std::int32_t>> counts(documents.size(), std::vector<std::int32_t>(kTopics, 0));
   std::vector<std::uint32_t> lengths;
   for (std::size_t d = 0; d < documents.size(); ++d) {
     for (std::uint64_t n = random() % 600; n > 0; --n) {
-      const std::size_t word = random() % kVocabulary;
+      const std::size_t word = random() % kFewWords;
       const std::size_t topic = (word + random() % 2) % kTopics;
       documents[d].emplace_back(word, topic);
       ++rows[word * kTopics + topic];
@@ -57,10 +57,10 @@ TEST(LikelihoodTest, IsTheProductOfPredictiveProbabilities) {
   DocumentTopics document_topics(lengths, kTopics);
   for (std::size_t d = 0; d < counts.size(); ++d) document_topics.set(d, counts[d]);
 
-  const Likelihood likelihood(kTopics, kVocabulary, kAlpha, kBeta);
+  const Likelihood likelihood(kTopics, kFewWords, kAlpha, kBeta);
   const double found =
       likelihood.of_totals(totals) + likelihood.of_words(rows) + likelihood.of_documents(document_topics);
-  const double expected = by_chain_rule(documents, kTopics, kVocabulary, kAlpha, kBeta);
+  const double expected = by_chain_rule(documents, kTopics, kFewWords, kAlpha, kBeta);
   EXPECT_NEAR(found, expected, 1e-9 * std::abs(expected));
 }
 
