@@ -173,18 +173,15 @@ absl::Status OwnCounts::check(std::span<const Key> keys) {
   const std::uint32_t width = table_.width();
   std::vector<std::int64_t> values(keys.size() * width, -1);
   RETURN_IF_ERROR(table_.pull(keys, values));
-  // Within a pull a key that comes twice may be read in any order: earlier pulls are what it must not go behind.
-  const std::vector<std::int64_t> seen = seen_;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     for (std::uint32_t worker = 0; worker < width; ++worker) {
       const std::int64_t value = values[i * width + worker];
-      const std::int64_t before = seen[keys[i] * width + worker];
+      std::int64_t& before = seen_[keys[i] * width + worker];
       if (value < before || (worker == me_ && value != pushed_[keys[i]])) {
         return wrong(fmt::format("worker {} reads {} of worker {} at key {}, after {}; it has pushed {}", me_,
                                  value, worker, keys[i], before, pushed_[keys[i]]));
       }
-      std::int64_t& latest = seen_[keys[i] * width + worker];
-      latest = std::max(latest, value);
+      before = value;
     }
   }
   return absl::OkStatus();
