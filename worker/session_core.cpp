@@ -413,14 +413,15 @@ void SessionCore::on_completion(const transport::Event& event) {
 }
 
 void SessionCore::start(std::shared_ptr<PullOperation> operation, TableCore& table) {
-  if (!status_.ok()) {
-    // Its tables still name operations that have ended with it; no other may look at them.
-    operation->status = status_;
-    operation->ended = true;
-    return;
-  }
+  // Tables still name operations that have ended with the session; no other may look at them.
+  if (!status_.ok()) return end_with_session(*operation);
   if (table.step(*operation)) return;
   running_.push_back({std::move(operation), &table});
+}
+
+void SessionCore::end_with_session(PullOperation& operation) const {
+  operation.status = status_;
+  operation.ended = true;
 }
 
 /// True if there may be more to do at once.
@@ -428,8 +429,7 @@ bool SessionCore::step_operations() {
   bool ended = false;
   for (auto it = running_.begin(); it != running_.end();) {
     if (!status_.ok()) {
-      it->operation->status = status_;
-      it->operation->ended = true;
+      end_with_session(*it->operation);
     } else if (!it->table->step(*it->operation)) {
       ended |= it->operation->spins;
       ++it;

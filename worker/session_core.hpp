@@ -148,6 +148,7 @@ class SessionCore {
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
+  void end_with_session(PullOperation& operation) const;
   bool step_operations();
   struct Running {
     std::shared_ptr<PullOperation> operation;
