@@ -12,6 +12,7 @@ connected sockets. Every wait has a deadline. The machines die with the process 
 import json
 import pathlib
 import re
+import secrets
 import selectors
 import shlex
 import socket
@@ -160,6 +161,8 @@ class Slot:
         self.machine = machine
         self.ready = False
         self.job = None
+        self._end = b""
+        self._exited = None
         self.control = Stream(machine.lab, Lines(self._on_control))
         self.output = Stream(machine.lab, self._on_output)
         self._show = None
@@ -168,10 +171,13 @@ class Slot:
         if "\n" in command:
             raise ValueError(f"a command is one line: {command!r}")
         self.job = Job(self, command)
+        # Ends what the job prints: of two ports, the status may overtake the output.
+        end = secrets.token_hex(16)
+        self._end, self._exited = end.encode(), None
         self._show = Lines(self.machine.show if shown else lambda line: None)
         if shown:
             self.machine.show(f"$ {command}")
-        if not self.control.send_line(command):
+        if not self.control.send_line(f"{end} {command}"):
             raise MachineDied(f"{self.machine.name} died before '{command}'")
         return self.job
 
@@ -185,13 +191,21 @@ class Slot:
         elif word == "started":
             self.job.process_id = int(number)
         elif word == "exited":
-            self.output.drain()  # was written before
-            self.job.status = int(number)
+            self._exited = int(number)
+            self._end_job()
 
     def _on_output(self, data):
-        if self.job is not None:
+        if self.job is not None and self.job.status is None:
             self.job.output += data
             self._show(data)
+            self._end_job()
+
+    def _end_job(self):
+        """When both have come, its status and all of its output."""
+        output, end, _ = self.job.output.rpartition(self._end) if self._exited is not None else (b"", b"", b"")
+        if end:
+            self.job.output = output
+            self.job.status = self._exited
 
 
 class Machine:
