@@ -22,7 +22,9 @@
 #include "worker/session.hpp"
 
 /// Who waits for a row's lock gives others the processor. Here they are all in this thread: millions of system calls in vain.
-extern "C" int sched_yield() noexcept { return 0; }
+extern "C" int sched_yield() noexcept {
+  return 0;
+}
 
 namespace verbena::simulation {
 
