@@ -15,7 +15,8 @@
 namespace verbena::consistency {
 
 struct Asp {
-  /// Of replicas of dynamic tables. Mostly a replica is one clock behind; a clock may be short, and a server busy.
+  /// Of replicas of dynamic tables. Those of rows that are told clock by clock are mostly one clock behind; a clock may be
+  /// short, and a server busy.
   static constexpr Clock kMostClocksBehind = 8;
 
   [[nodiscard]] static constexpr Rules rules() { return {.cache = CacheRule::kForOneClock}; }

@@ -50,7 +50,6 @@ Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
       const auto [found, is_fresh] = uses_.try_emplace(key, {.from = node.key(), .to = to});
       Use& use = found->second;
       use.from = std::min(use.from, node.key());
-      if (to - node.key() > 1) use.vague_to = std::max(use.vague_to, to);
       if (is_fresh) fresh.push_back(key);
       if (!is_fresh && use.to >= to) continue;
       use.to = to;

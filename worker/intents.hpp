@@ -65,11 +65,6 @@ class Intents {
     const auto use = uses_.find(key);
     return use != uses_.end() && use->second.from <= clock;
   }
-  /// An intent on it of more than one clock, which says nothing of when in these, lasts beyond `clock`.
-  [[nodiscard]] bool may_be_used_after(protocol::Key key, Clock clock) const {
-    const auto use = uses_.find(key);
-    return use != uses_.end() && use->second.vague_to > clock;
-  }
 
  private:
   struct Intent {
@@ -78,9 +73,8 @@ class Intents {
   };
   /// Of the intents on a key that has begun.
   struct Use {
-    Clock from = 0;      ///< the first
-    Clock to = 0;        ///< the last
-    Clock vague_to = 0;  ///< the last of those of more than one clock
+    Clock from = 0;  ///< the first
+    Clock to = 0;    ///< the last
   };
   std::multimap<Clock, Intent> waiting_;  ///< by `from`
   std::multimap<Clock, Keys> begun_;      ///< by `from`, until it is used

@@ -23,6 +23,9 @@ using protocol::KeyRequests;
 namespace {
 
 constexpr Clock kMostClocksBehind = consistency::Asp::kMostClocksBehind;
+/// Until updates are sent that nothing hinders. A reading may, for kMostClocksRefreshing: K + 1 with this. K more they may
+/// take until they are applied.
+constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingRows::kMostClocksRefreshing;
 
 std::shared_ptr<MovingOperation> make_background(const SessionCore& session, MovingOperation::Kind kind,
                                                  const char* what, std::vector<Key> keys) {
@@ -51,9 +54,8 @@ bool MovingRows::is_usable(const Replica& replica) const {
          replica.after_barrier == session_.barrier_clock();
 }
 
-void MovingRows::read_replica(Key key, Replica& replica, std::byte* out) {
+void MovingRows::read_replica(const Replica& replica, std::byte* out) {
   std::memcpy(out, replica.values(), row_bytes_);
-  replicas_.touch(key, replica);
   ++session_.counters().rows_pulled_from_replicas;
 }
 
@@ -187,14 +189,16 @@ void MovingRows::stop_intents() {
 
 // ---- replicas
 
-void MovingRows::on_clock() {
+void MovingRows::on_clock(bool is_barrier) {
   const transport::TimePoint now = session_.now();
   if (clock_began_ != transport::TimePoint{})
     lead_.add_clock(std::chrono::duration<double>(now - clock_began_).count());
   clock_began_ = now;
   if (is_leaving_) return;
   if (!intents_.empty() || !to_intend_.empty()) act_on_intents();
-  end_intents();
+  const Clock clock = session_.current_clock();
+  const bool is_time_to_tell = is_barrier || clock - told_at_ >= clocks_between_news();
+  if (is_time_to_tell) end_intents();
   // Rows that lie here now.
   std::vector<Key> dropped;
   for (const Key key : std::exchange(arrived_, {})) {
@@ -203,17 +207,19 @@ void MovingRows::on_clock() {
     (replica->is_refreshing ? arrived_ : dropped).push_back(key);
   }
   drop_replicas(dropped);
-  static_cast<void>(send_updates());
-  const Clock clock = session_.current_clock();
-  const auto refresh = [&](Key key) {
+  // Some may have to wait: then all are looked at again at the next clock.
+  if (is_time_to_tell && send_updates()) told_at_ = clock;
+  for (const Key key : intents_.take_used(clock + 1)) {
     Replica* const replica = replicas_.find(key);
     if (replica != nullptr && replica->read_at < clock) ask_for_refresh(key, *replica);
-  };
-  for (const Key key : replicas_.take_touched()) {
-    if (intents_.may_be_used_after(key, clock)) refresh(key);
   }
-  for (const Key key : intents_.take_used(clock + 1)) refresh(key);
   begin_refreshes();
+}
+
+/// Until this worker sends its replicas' updates again, and says which intents are over: as long as a row needs to
+/// come. To send more often would only make more messages. Where a clock is longer than that, it is at each.
+Clock MovingRows::clocks_between_news() const {
+  return std::clamp<Clock>(lead_.clocks() - 1, 1, kMostClocksUnsent);
 }
 
 bool MovingRows::send_updates() {
@@ -233,14 +239,15 @@ bool MovingRows::send_updates() {
   return all;
 }
 
-/// REQUIRES: none of them is being refreshed.
+/// REQUIRES: none of them is being read.
 void MovingRows::send_updates_of(const std::vector<Key>& keys) {
   std::vector<Key> dirty;
-  std::vector<std::byte> updates(keys.size() * row_bytes_);
+  std::vector<std::byte> updates;
+  updates.reserve(keys.size() * row_bytes_);
   for (const Key key : keys) {
     Replica* const replica = replicas_.find(key);
-    if (!replica->is_dirty) continue;  // it comes twice
-    replicas_.take_updates(*replica, updates.data() + dirty.size() * row_bytes_);
+    if (replica == nullptr || !replica->is_dirty) continue;  // it is lost, or comes twice
+    replicas_.take_updates(*replica, updates);
     dirty.push_back(key);
   }
   if (dirty.empty()) return;
@@ -265,22 +272,22 @@ void MovingRows::drop_replicas(const std::vector<Key>& keys) {
 
 void MovingRows::ask_for_refresh(Key key, Replica& replica) {
   if (std::exchange(replica.is_refreshing, true)) return;
-  replica.is_touched = false;
   to_refresh_.push_back(key);
 }
 
 void MovingRows::begin_refreshes() {
   if (to_refresh_.empty()) return;
-  auto operation = make_background(session_, MovingOperation::Kind::kPull, "refresh of replicas",
-                                   std::exchange(to_refresh_, {}));
+  std::vector<Key> keys = std::exchange(to_refresh_, {});
+  auto operation =
+      make_background(session_, MovingOperation::Kind::kPull, "refresh of replicas", std::move(keys));
   operation->is_of_replicas = true;
-  operation->refreshed.resize(operation->keys.size() * row_bytes_);
-  operation->out = operation->refreshed.data();
+  operation->refreshed.resize(row_bytes_);
   do_all(*operation);
   session_.start(std::move(operation), table_);
 }
 
-void MovingRows::is_read(MovingOperation& operation, std::size_t index, std::uint64_t& counter) {
+void MovingRows::is_read(const MovingOperation& operation, std::size_t index, const std::byte* row,
+                         std::uint64_t& counter) {
   const Key key = operation.keys[index];
   reached(key);
   if (!operation.is_of_replicas) {
@@ -289,7 +296,7 @@ void MovingRows::is_read(MovingOperation& operation, std::size_t index, std::uin
   }
   ++session_.counters().rows_refreshed;
   Replica& replica = *replicas_.find(key);  // whoever drops it waits for this
-  replicas_.put(replica, operation.out + index * row_bytes_);
+  replicas_.put(replica, row);
   replica.read_at = operation.begun_at;
   replica.after_barrier = operation.begun_after_barrier;
   replica.is_refreshing = false;

@@ -65,7 +65,7 @@ template <class Keys>
     if (is_marked(key)) {
       Replica* const replica = replicas_.find(key);
       if (replica == nullptr || !is_usable(*replica)) break;
-      read_replica(key, *replica, out + i * row_bytes_);
+      read_replica(*replica, out + i * row_bytes_);
       continue;
     }
     if (own_ == nullptr || !pull_in_place(own_, key, out + i * row_bytes_)) break;

@@ -273,10 +273,10 @@ void MovingRows::begin_reads(MovingOperation& operation) {
   for (; next < operation.todo.size(); ++next) {
     const std::size_t index = operation.todo[next];
     const Key key = operation.keys[index];
-    std::byte* const out = operation.out + index * row_bytes_;
+    std::byte* const out = out_of(operation, index);
     if (Replica* const replica = operation.is_of_replicas ? nullptr : replicas_.find(key)) {
       if (is_usable(*replica)) {
-        read_replica(key, *replica, out);
+        read_replica(*replica, out);
       } else {
         ask_for_refresh(key, *replica);
         left.push_back(index);
@@ -293,7 +293,7 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       continue;
     }
     if (own_ != nullptr && pull_in_place(own_, key, out)) {
-      is_read(operation, index, counters.rows_pulled_locally);
+      is_read(operation, index, out, counters.rows_pulled_locally);
       continue;
     }
     const Location at = location(key);
@@ -304,7 +304,7 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       continue;
     }
     if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
-      is_read(operation, index, counters.rows_pulled_remotely);
+      is_read(operation, index, out, counters.rows_pulled_remotely);
       continue;
     }
     if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key, /*is_sure=*/true);
@@ -348,8 +348,9 @@ void MovingRows::end_reads(MovingOperation& operation) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, read.slot, sizeof bits);
     if (SlotHeader(bits).is_owned_at(read.epoch)) {
-      std::memcpy(operation.out + read.index * row_bytes_, protocol::slot_values(read.slot), row_bytes_);
-      is_read(operation, read.index, session_.counters().rows_pulled_remotely);
+      const std::byte* const row = protocol::slot_values(read.slot);
+      if (!operation.is_of_replicas) std::memcpy(operation.out + read.index * row_bytes_, row, row_bytes_);
+      is_read(operation, read.index, row, session_.counters().rows_pulled_remotely);
       continue;
     }
     operation.todo.push_back(read.index);

@@ -89,7 +89,7 @@ struct MovingOperation final : PullOperation {
   transport::TimePoint asked_at{};   ///< when such a one began, or a localize
   bool brings = false;               ///< a row has come
   bool is_of_replicas = false;       ///< a pull: into replicas; a push: of their updates
-  std::vector<std::byte> refreshed;  ///< where it reads to
+  std::vector<std::byte> refreshed;  ///< where it reads a row of this node to, one at a time
   /// Nobody waits for its end but clocks, a little, and a barrier.
   bool is_background = false;
   consistency::Clock begun_at = 0;             ///< the session's clock
@@ -98,6 +98,9 @@ struct MovingOperation final : PullOperation {
 
 class MovingRows {
  public:
+  /// A replica that is being read anew has been so for no more clocks.
+  static constexpr consistency::Clock kMostClocksRefreshing = 5;
+
   /// REQUIRES: session and table outlive it.
   MovingRows(SessionCore& session, TableCore& table);
 
@@ -124,8 +127,9 @@ class MovingRows {
   void begin_localize(MovingOperation& operation);
   /// The worker will use `keys` in its clocks from … to − 1.
   void intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to);
-  /// A clock has begun: acts on intents, sends the updates of replicas, and refreshes them.
-  void on_clock();
+  /// A clock has begun: acts on intents, sends the updates of replicas if it is time or this is a barrier, and refreshes
+  /// those that are used next.
+  void on_clock(bool is_barrier);
   /// Sends the updates of replicas, as far as nothing forbids it now; true if there are none left.
   bool send_updates();
   /// Tells homes of intents that have ended, as far as it goes now.
@@ -194,7 +198,8 @@ class MovingRows {
   std::size_t push_among_marked(const Keys& keys, const std::byte* updates);
   /// Fresh enough to be read.
   [[nodiscard]] bool is_usable(const Replica& replica) const;
-  void read_replica(protocol::Key key, Replica& replica, std::byte* out);
+  void read_replica(const Replica& replica, std::byte* out);
+  [[nodiscard]] consistency::Clock clocks_between_news() const;
   void act_on_intents();
   void begin_intents(const std::vector<protocol::Key>& keys);
   void end_intents();
@@ -205,8 +210,13 @@ class MovingRows {
   void send_updates_of(const std::vector<protocol::Key>& keys);
   void ask_for_refresh(protocol::Key key, Replica& replica);
   void begin_refreshes();
-  /// A pull of the session, or a refresh, has its row in `out`.
-  void is_read(MovingOperation& operation, std::size_t index, std::uint64_t& counter);
+  /// Where a row that is read in place goes.
+  [[nodiscard]] std::byte* out_of(MovingOperation& operation, std::size_t index) const {
+    return operation.is_of_replicas ? operation.refreshed.data() : operation.out + index * row_bytes_;
+  }
+  /// A pull of the session has its row, or a refresh: `row`.
+  void is_read(const MovingOperation& operation, std::size_t index, const std::byte* row,
+               std::uint64_t& counter);
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be; `is_sure`: where location() says, at that very epoch.
   void ask_where(protocol::Key key, bool is_sure);
@@ -315,6 +325,7 @@ class MovingRows {
   Intents intents_;
   LeadTime lead_;
   transport::TimePoint clock_began_{};
+  consistency::Clock told_at_ = 0;  ///< the clock of what clocks_between_news() is about
   enum class Intended : std::uint8_t { kAsking, kHere, kShared };
   KeyMap<Intended> intended_;             ///< what homes know of, and their answers
   std::vector<protocol::Key> to_intend_;  ///< at the next clock: they are being localized

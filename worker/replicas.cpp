@@ -37,25 +37,14 @@ void Replicas::push(protocol::Key key, Replica& replica, const std::byte* update
   dirty_.push_back(key);
 }
 
-void Replicas::touch(protocol::Key key, Replica& replica) {
-  if (std::exchange(replica.is_touched, true)) return;
-  touched_.push_back(key);
-}
-
-Replicas::Keys Replicas::take_touched() {
-  for (const protocol::Key key : touched_) {
-    if (Replica* const replica = find(key); replica != nullptr) replica->is_touched = false;
-  }
-  return std::exchange(touched_, {});
-}
-
 void Replicas::put(Replica& replica, const std::byte* row) {
   std::memcpy(replica.memory.get(), row, row_bytes_);
   if (replica.is_dirty) add(replica.memory.get(), replica.memory.get() + stride_bytes_);
 }
 
-void Replicas::take_updates(Replica& replica, std::byte* to) {
-  std::memcpy(to, replica.memory.get() + stride_bytes_, row_bytes_);
+void Replicas::take_updates(Replica& replica, std::vector<std::byte>& to) {
+  const std::byte* const updates = replica.memory.get() + stride_bytes_;
+  to.insert(to.end(), updates, updates + row_bytes_);
   replica.is_dirty = false;
 }
 

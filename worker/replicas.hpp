@@ -30,7 +30,6 @@ struct Replica {
   consistency::Clock read_at = kNever;   ///< the worker's clock before the owner's row was read
   consistency::Clock after_barrier = 0;  ///< the clock of the worker's last barrier before that
   bool is_dirty = false;                 ///< has updates that are not sent
-  bool is_touched = false;               ///< has been pulled since it was last asked for
   bool is_refreshing = false;            ///< is about to be read: nothing may be sent
 
   [[nodiscard]] const std::byte* values() const { return memory.get(); }
@@ -57,15 +56,13 @@ class Replicas {
   void erase(protocol::Key key) { rows_.erase(key); }
 
   void push(protocol::Key key, Replica& replica, const std::byte* update);
-  void touch(protocol::Key key, Replica& replica);
   /// The owner's row, as it was read.
   void put(Replica& replica, const std::byte* row);
-  /// The updates that are not sent; from now on they are. REQUIRES: is_dirty, not is_refreshing.
-  void take_updates(Replica& replica, std::byte* to);
+  /// Appends the updates that are not sent; from now on they are. REQUIRES: is_dirty, not is_refreshing.
+  void take_updates(Replica& replica, std::vector<std::byte>& to);
 
-  /// Those that may have become dirty, or touched, since the last call; some may be gone, or come twice.
+  /// Those that may have become dirty since the last call; some may be gone, or come twice.
   Keys take_dirty() { return std::exchange(dirty_, {}); }
-  Keys take_touched();
   void put_back_dirty(protocol::Key key) { dirty_.push_back(key); }
 
  private:
@@ -77,7 +74,6 @@ class Replicas {
   std::size_t stride_bytes_;
   absl::flat_hash_map<protocol::Key, Replica> rows_;
   Keys dirty_;
-  Keys touched_;
 };
 
 }  // namespace verbena::worker

@@ -643,11 +643,11 @@ absl::Status SessionCore::settle_dynamic_tables(bool with_localizes) {
 }
 
 absl::Status SessionCore::clock() {
-  if (absl::Status status = advance(); !status.ok()) return status;
+  if (absl::Status status = advance(/*is_barrier=*/false); !status.ok()) return status;
   return take_lost();
 }
 
-absl::Status SessionCore::advance() {
+absl::Status SessionCore::advance(bool is_barrier) {
   // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
   absl::Status status = wait_for_operations([](const Running& running) {
     if (running.table->moving() == nullptr) return true;
@@ -663,14 +663,16 @@ absl::Status SessionCore::advance() {
   poll();
   if (!status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr) table->moving()->on_clock();
+    if (table->moving() != nullptr) table->moving()->on_clock(is_barrier);
   }
-  const consistency::Clock oldest = clock_ - consistency::Asp::kMostClocksBehind;
   status = wait_for_operations([&](const Running& running) {
     if (running.table->moving() == nullptr) return false;
     const auto& moving = static_cast<const MovingOperation&>(*running.operation);
+    const consistency::Clock clocks = moving.kind == MovingOperation::Kind::kPull
+                                          ? MovingRows::kMostClocksRefreshing
+                                          : consistency::Asp::kMostClocksBehind;
     return moving.is_background && moving.kind != MovingOperation::Kind::kLocalize &&
-           moving.begun_at <= oldest;
+           moving.begun_at <= clock_ - clocks;
   });
   if (!status.ok()) return status;
   consistency::Clock needed = 0;
@@ -698,7 +700,7 @@ absl::Status SessionCore::advance() {
 
 absl::Status SessionCore::barrier() {
   if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/false); !status.ok()) return status;
-  if (absl::Status status = advance(); !status.ok()) return status;
+  if (absl::Status status = advance(/*is_barrier=*/true); !status.ok()) return status;
   if (told_clock_ < clock_) {
     if (absl::Status status = tell_clock(clock_); !status.ok()) return status;
   }

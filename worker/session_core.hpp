@@ -158,7 +158,7 @@ class SessionCore {
   template <class Concerned>
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_dynamic_tables(bool with_localizes);
-  absl::Status advance();
+  absl::Status advance(bool is_barrier);
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool tells_clocks() const;
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;

@@ -94,7 +94,8 @@ class Table {
   /// Of a dynamic table: this worker will pull or push `keys` in its clocks from … to − 1 (Session::current_clock()).
   /// The rows that no other node wants at the same time come here, in time and not before; of those that others want,
   /// too, this worker gets a replica under Asp, and under Sequential they stay where they are. Nothing waits for it,
-  /// and what is used without it is found all the same. Intents may overlap; what is over is ignored. They are acted on
+  /// and what is used without it is found all the same. Intents may overlap; what is over is ignored. A replica is read anew
+  /// for the first clock of an intent; in the others, when it is used and too old (consistency/asp.hpp). They are acted on
   /// in clock(), and go on whenever the session is used. FAILED_PRECONDITION for a static table.
   absl::Status intent(std::span<const Key> keys, std::int64_t from, std::int64_t to);
   absl::Status intent(KeyRange range, std::int64_t from, std::int64_t to);

@@ -164,7 +164,7 @@ class RowsOfTheFirst {
   Table<float>* others_ = nullptr;
 };
 
-TEST_P(IntentTest, AReplicaThatNobodyReadsIsNotBelievedWhenItIsOld) {
+TEST_P(IntentTest, AReplicaIsReadAnewWhenItsUseIsToldOrItIsTooOld) {
   constexpr std::uint64_t kRows = RowsOfTheFirst::kRows;
   std::atomic<int> step = 0;
   const ClusterResult result = run_cluster(over(GetParam(), 2, 3), [&](Session& session) -> absl::Status {
@@ -186,14 +186,24 @@ TEST_P(IntentTest, AReplicaThatNobodyReadsIsNotBelievedWhenItIsOld) {
       RETURN_IF_ERROR(rows.until_refreshed(kRows));
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_THAT(values, Each(0));
-      RETURN_IF_ERROR(session.clock());  // What was used is read anew, and then no more.
+      RETURN_IF_ERROR(session.clock());  // The first of its clocks was told, the others were not.
       RETURN_IF_ERROR(rows.until_refreshed(2 * kRows));
       step = 2;
       RETURN_IF_ERROR(rows.until([&] { return step == 4; }));
-      for (int clock = 0; clock <= Asp::kMostClocksBehind; ++clock) RETURN_IF_ERROR(session.clock());
+      for (int clock = 0; clock < Asp::kMostClocksBehind; ++clock) {
+        RETURN_IF_ERROR(session.clock());
+        RETURN_IF_ERROR(table.pull(all, values));
+        EXPECT_THAT(values, Each(0)) << "its use was told for all clocks, and so for none";
+      }
+      RETURN_IF_ERROR(session.clock());
       EXPECT_EQ(session.statistics().rows_refreshed, 2 * kRows);
       RETURN_IF_ERROR(table.pull(all, values));
-      EXPECT_THAT(values, Each(1));
+      EXPECT_THAT(values, Each(1)) << "too old";
+      EXPECT_EQ(session.statistics().rows_refreshed, 3 * kRows);
+      const std::int64_t use = session.current_clock() + 2;
+      RETURN_IF_ERROR(table.intent(all, use, use + 1));
+      RETURN_IF_ERROR(session.clock());
+      RETURN_IF_ERROR(rows.until_refreshed(4 * kRows));
     }
     return session.barrier();
   });

@@ -70,19 +70,6 @@ TEST(IntentsTest, AKeyIsUsedFromTheFirstOfItsIntentsOn) {
   EXPECT_FALSE(intents.is_used_by(2, 100)) << "it has not begun";
 }
 
-TEST(IntentsTest, OnlyAnIntentOfManyClocksDoesNotSayWhen) {
-  Intents intents;
-  intents.allocate(100);
-  intents.add({1}, 5, 6);
-  intents.add({1}, 9, 10);
-  intents.add({2}, 5, 8);
-  static_cast<void>(intents.take_begun(0, 10));
-  EXPECT_FALSE(intents.may_be_used_after(1, 4));
-  EXPECT_TRUE(intents.may_be_used_after(2, 7));
-  EXPECT_FALSE(intents.may_be_used_after(2, 8));
-  EXPECT_FALSE(intents.may_be_used_after(3, 0));
-}
-
 TEST(IntentsTest, WhatIsUsedNextIsToldOnce) {
   Intents intents;
   intents.allocate(100);
