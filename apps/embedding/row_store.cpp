@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "apps/data/random.hpp"
 #include "protocol/partition.hpp"
@@ -114,9 +116,25 @@ absl::Status FetchedRows::end(std::int64_t clock) {
     case RowAllocation::kLocalize:
       return localize(newest);
     case RowAllocation::kIntent:
-      return table_.intent(newest.keys, clock, clock + 1);
+      return intend(newest, clock);
   }
   return absl::OkStatus();
+}
+
+absl::Status FetchedRows::intend(const Frame& frame, std::int64_t clock) {
+  if (stay_.empty()) return table_.intent(frame.keys, clock, clock + 1);
+  some_keys_.clear();
+  std::copy_if(frame.keys.begin(), frame.keys.end(), std::back_inserter(some_keys_),
+               [&](Key key) { return !stay_[key]; });
+  return table_.intent(some_keys_, clock, clock + 1);
+}
+
+absl::Status FetchedRows::intend_for_ever(std::int64_t clock, bool here) {
+  some_keys_.clear();
+  for (Key key = 0; key < stay_.size(); ++key) {
+    if (stay_[key] && table_.is_here(key) == here) some_keys_.push_back(key);
+  }
+  return table_.intent(some_keys_, clock, std::numeric_limits<std::int64_t>::max());
 }
 
 absl::Status FetchedRows::localize(const Frame& frame) {
@@ -284,6 +302,18 @@ absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
   status = (*counts)->pull(KeyRange{0, all.size()}, all);
   session_clocks_ = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
   return status;
+}
+
+/// First those that lie here: they stay where they are, spread over the nodes, and do not go to whoever comes first.
+absl::Status TableRows::intend_for_ever() {
+  for (const bool here : {true, false}) {
+    for (FetchedRows& rows : fetched_) {
+      if (absl::Status status = rows.intend_for_ever(session_.current_clock(), here); !status.ok())
+        return status;
+    }
+    if (absl::Status status = session_.barrier(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 void TableRows::request(std::span<const NeededRows> needed) {

@@ -120,6 +120,8 @@ class FetchedRows {
   /// See TableRows.
   void push_shares(std::vector<float> shares) { shares_ = std::move(shares); }
   void leave_where_they_are(std::vector<bool> rows) { stay_ = std::move(rows); }
+  /// Intends to use, from `clock` on, those of leave_where_they_are() that lie here, or those that do not.
+  absl::Status intend_for_ever(std::int64_t clock, bool here);
 
  private:
   /// A row that is none of the copies of its mini-batch.
@@ -155,6 +157,7 @@ class FetchedRows {
   /// Of the frame to be opened: as the mini-batch before has trained it, or as it is now.
   absl::Status copy(std::span<const std::uint32_t> places);
   absl::Status localize(const Frame& frame);
+  absl::Status intend(const Frame& frame, std::int64_t clock);
 
   [[nodiscard]] bool is_here(Key key) const { return holds_ && table_.is_here(key); }
 
@@ -195,10 +198,12 @@ class TableRows final : public RowStore {
   void push_shares(std::size_t table, std::vector<float> shares) {
     fetched_[table].push_shares(std::move(shares));
   }
-  /// Rows that are not localized, by key: several nodes want them all the time.
+  /// Rows that are not localized, by key, and on which no mini-batch has an intent: several nodes want them all the time.
   void leave_where_they_are(std::size_t table, std::vector<bool> rows) {
     fetched_[table].leave_where_they_are(std::move(rows));
   }
+  /// Of kIntent: says, once, that this worker uses all of these all the time. Collective.
+  absl::Status intend_for_ever();
 
   [[nodiscard]] std::size_t lookahead() const override { return options_.lookahead; }
   void request(std::span<const NeededRows> needed) override;

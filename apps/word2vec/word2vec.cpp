@@ -384,7 +384,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   if (!outputs.ok()) return outputs.status();
   TableRows rows(session, std::array{*inputs, *outputs}, context.slowdown, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
-  if (fetch.allocation == RowAllocation::kLocalize) {
+  if (fetch.allocation != RowAllocation::kStatic) {
     const Uses uses = expected_uses(job->counts, job->subsampling, job->noise, windows(),
                                     static_cast<double>(training_.batch) * (session.workers() - 1));
     rows.leave_where_they_are(kInputTable, wanted_by_others(uses.inputs, fetch.lookahead));
@@ -405,6 +405,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   if (fetch.allocation == RowAllocation::kIntent) {
     // Each mini-batch is a clock of the session, and no iteration ends early.
     absl::Status status = rows.agree_on_clocks(most_mini_batches(training_, job->data.text.words.size()));
+    if (status.ok()) status = rows.intend_for_ever();
     if (!status.ok()) return status;
   } else {
     cursors = cursors_of_clocks(session, job->data.text.words.size(),

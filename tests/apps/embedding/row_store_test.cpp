@@ -301,6 +301,36 @@ TEST(RowStoreTest, RowsThatAreToStayDoNotMove) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST(RowStoreTest, RowsThatAllWantAreIntendedOnce) {
+  constexpr std::size_t kMiniBatches = 40;
+  const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 2}, [&](Session& session) {
+    return with_tables(session,
+                       [&](TableRows& store) {
+                         store.leave_where_they_are(kLarge, std::vector<bool>(kLargeRows, true));
+                         store.leave_where_they_are(kSmall, std::vector<bool>(kSmallRows, true));
+                         ASSERT_TRUE(store.agree_on_clocks(kMiniBatches).ok());
+                         ASSERT_TRUE(store.intend_for_ever().ok());
+                         add_to_rows(store, kMiniBatches);
+                         ASSERT_TRUE(store.clock().ok());
+                         ASSERT_TRUE(store.barrier().ok());
+                         std::vector<float> sums = all(store, kLarge);
+                         for (std::size_t row = 0; row < sums.size(); ++row)
+                           sums[row] -= static_cast<float>(row);
+                         EXPECT_THAT(sums, Each(2.0F * 3 * kMiniBatches / kLargeRows));
+                         const SessionStatistics statistics = session.statistics();
+                         constexpr std::size_t kElsewhere = (kLargeRows + kSmallRows) / 2;
+                         EXPECT_EQ(statistics.rows_moved_by_intent, 0U) << "not even to who is first";
+                         EXPECT_EQ(statistics.rows_replicated, kElsewhere);
+                         // At first, after a barrier, and when they are too old; not whenever a mini-batch has them.
+                         EXPECT_LE(statistics.rows_refreshed,
+                                   kElsewhere * (2 + kMiniBatches / (Asp::kMostClocksBehind + 1)));
+                         ASSERT_TRUE(store.barrier().ok());
+                       },
+                       {.allocation = RowAllocation::kIntent, .lookahead = 2});
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(RowStoreTest, NearRowsMayBeDrawnForFarOnes) {
   constexpr std::size_t kDraws = 1000;
   const auto draws_of_far_rows = [](double share) {

@@ -338,9 +338,19 @@ TEST_F(Word2VecTest, LearnsWithRowsThatMove) {
 }
 
 TEST_F(Word2VecTest, LearnsWithIntents) {
-  expect_to_learn_with_rows_that_move(
-      parsed_, {.allocation = "intent", .consistency = Asp{}, .lookaheads = {"0", "1", "6"}}, "held_out_mrr",
-      0.2);
+  expect_to_learn_with_rows_that_move(parsed_,
+                                      {.allocation = "intent",
+                                       .consistency = Asp{},
+                                       .lookaheads = {"0", "1", "6"},
+                                       .arguments = {"--batch", "4", "--negatives", "1"}},
+                                      "held_out_mrr", 0.2);
+}
+
+TEST_F(Word2VecTest, SaysOnceThatItUsesWhatAllUse) {
+  JobTest::train(*parsed_({"--allocation", "intent"}), {.consistency = Asp{}, .workers = 2});
+  // In the end they may go to the last worker.
+  for (const SessionStatistics& statistics : statistics_)
+    EXPECT_EQ(statistics.rows_replicated, 32U) << "of the other server: half of each table";
 }
 
 TEST_F(Word2VecTest, RowsMoveWhereTheModelLetsThem) {
