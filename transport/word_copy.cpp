@@ -1,6 +1,6 @@
 #include "transport/word_copy.hpp"
 
-// Compiled once per instruction set by foreach_target.
+// Compiled once per instruction set by foreach_target (cmake/Compile.cmake says for which).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "transport/word_copy.cpp"
 #include <hwy/foreach_target.h>

@@ -1,9 +1,6 @@
 #include "apps/mf/kernel.hpp"
 
-// Compiled once per instruction set by foreach_target. Vectors without a fixed size cannot be kept in arrays.
-#include <hwy/detect_targets.h>
-#undef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// Compiled once per instruction set by foreach_target (cmake/Compile.cmake says for which).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "apps/mf/kernel.cpp"
 #include <hwy/foreach_target.h>
