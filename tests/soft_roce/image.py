@@ -10,10 +10,12 @@ Exit status 77 means that they cannot be had here; the reason is on standard out
 import contextlib
 import fcntl
 import hashlib
+import lzma
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -83,7 +85,7 @@ class Kernel:
 
     def __init__(self, folder):
         self.folder = folder
-        self.image = folder / "vmlinuz"
+        self.image = folder / "kernel"
         self.modules = folder / "modules"
 
     def module_files(self):
@@ -157,7 +159,20 @@ def pick_kernel(tree, into):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     run(["depmod", "-b", into / "modules", release], env=path_with_sbin())
-    shutil.copyfile(tree / "boot" / f"vmlinuz-{release}", into / "vmlinuz")
+    (into / "kernel").write_bytes(unpack_kernel((tree / "boot" / f"vmlinuz-{release}").read_bytes()))
+
+
+def unpack_kernel(packed):
+    """The kernel within a bzImage, or the bzImage where the kernel is packed otherwise than Debian's is or QEMU cannot
+    boot it: an emulated processor takes longer to unpack it than for all else that it does to boot."""
+    setup_sectors = packed[0x1F1] or 4  # Documentation/x86/boot.rst
+    offset, size = struct.unpack_from("<II", packed, 0x248)
+    payload = packed[(setup_sectors + 1) * 512 + offset:][:size]
+    if not payload.startswith(b"\xfd7zXZ\0"):
+        return packed
+    kernel = lzma.LZMADecompressor().decompress(payload)  # its size follows
+    entry_note = struct.pack("<III4s", 4, 8, 18, b"Xen\0")  # XEN_ELFNOTE_PHYS32_ENTRY: where QEMU begins
+    return kernel if entry_note in kernel else packed
 
 
 def path_with_sbin():

@@ -12,6 +12,7 @@ connected sockets. Every wait has a deadline. The machines die with the process 
 import json
 import pathlib
 import re
+import secrets
 import selectors
 import shlex
 import socket
@@ -23,7 +24,13 @@ import image as images
 
 SLOTS = 5         # jobs at a time in one machine; the first slot is kept for ending the others
 ETHERNET_MTU = 4200  # of the network: makes a path MTU of 4096
-KERNEL_OPTIONS = "quiet panic=-1 mitigations=off nokaslr cryptomgr.notests"  # the last three spare time
+# From mitigations=off on they spare time. no_timer_check: on a busy host the timer may come too late for the kernel's look
+# at it, which then panics.
+KERNEL_OPTIONS = "quiet panic=-1 mitigations=off nokaslr cryptomgr.notests no_timer_check"
+# Has what the host has that decides about the bits of floating-point results (FMA: glibc's functions look for it). Without
+# what makes an emulated processor slow: string instructions for copying (a byte at a time), protection of user pages from
+# the kernel, a fifth level of page tables.
+PROCESSOR = "max,erms=off,fsrm=off,smap=off,smep=off,la57=off"
 BOOT_DEADLINE_S = 180  # 4 s when nothing else runs; tests run beside compilers
 RUN_DEADLINE_S = 60
 CONTROL_DEADLINE_S = 30
@@ -154,6 +161,8 @@ class Slot:
         self.machine = machine
         self.ready = False
         self.job = None
+        self._end = b""
+        self._exited = None
         self.control = Stream(machine.lab, Lines(self._on_control))
         self.output = Stream(machine.lab, self._on_output)
         self._show = None
@@ -162,10 +171,13 @@ class Slot:
         if "\n" in command:
             raise ValueError(f"a command is one line: {command!r}")
         self.job = Job(self, command)
+        # Ends what the job prints: of two ports, the status may overtake the output.
+        end = secrets.token_hex(16)
+        self._end, self._exited = end.encode(), None
         self._show = Lines(self.machine.show if shown else lambda line: None)
         if shown:
             self.machine.show(f"$ {command}")
-        if not self.control.send_line(command):
+        if not self.control.send_line(f"{end} {command}"):
             raise MachineDied(f"{self.machine.name} died before '{command}'")
         return self.job
 
@@ -179,13 +191,21 @@ class Slot:
         elif word == "started":
             self.job.process_id = int(number)
         elif word == "exited":
-            self.output.drain()  # was written before
-            self.job.status = int(number)
+            self._exited = int(number)
+            self._end_job()
 
     def _on_output(self, data):
-        if self.job is not None:
+        if self.job is not None and self.job.status is None:
             self.job.output += data
             self._show(data)
+            self._end_job()
+
+    def _end_job(self):
+        """When both have come, its status and all of its output."""
+        output, end, _ = self.job.output.rpartition(self._end) if self._exited is not None else (b"", b"", b"")
+        if end:
+            self.job.output = output
+            self.job.status = self._exited
 
 
 class Machine:
@@ -207,7 +227,7 @@ class Machine:
     def _start_qemu(self, cable, memory_mib):
         # setpriv: the machine ends with the thread that started it, however that ends.
         command = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64",
-                   "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", f"{memory_mib}M",
+                   "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-smp", "2", "-m", f"{memory_mib}M",
                    "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                    "-kernel", self.lab.image.kernel.image, "-initrd", self.lab.initramfs,
                    "-append", f"console=ttyS0 {KERNEL_OPTIONS} SLOTS={SLOTS}",
