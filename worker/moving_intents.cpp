@@ -196,9 +196,7 @@ void MovingRows::on_clock(bool is_barrier) {
   clock_began_ = now;
   if (is_leaving_) return;
   if (!intents_.empty() || !to_intend_.empty()) act_on_intents();
-  const Clock clock = session_.current_clock();
-  const bool is_time_to_tell = is_barrier || clock - told_at_ >= clocks_between_news();
-  if (is_time_to_tell) end_intents();
+  end_intents();
   // Rows that lie here now.
   std::vector<Key> dropped;
   for (const Key key : std::exchange(arrived_, {})) {
@@ -207,8 +205,10 @@ void MovingRows::on_clock(bool is_barrier) {
     (replica->is_refreshing ? arrived_ : dropped).push_back(key);
   }
   drop_replicas(dropped);
+  const Clock clock = session_.current_clock();
+  const bool is_time_to_send = is_barrier || clock - sent_at_ >= clocks_between_sends();
   // Some may have to wait: then all are looked at again at the next clock.
-  if (is_time_to_tell && send_updates()) told_at_ = clock;
+  if (is_time_to_send && send_updates()) sent_at_ = clock;
   for (const Key key : intents_.take_used(clock + 1)) {
     Replica* const replica = replicas_.find(key);
     if (replica != nullptr && replica->read_at < clock) ask_for_refresh(key, *replica);
@@ -216,9 +216,9 @@ void MovingRows::on_clock(bool is_barrier) {
   begin_refreshes();
 }
 
-/// Until this worker sends its replicas' updates again, and says which intents are over: as long as a row needs to
-/// come. To send more often would only make more messages. Where a clock is longer than that, it is at each.
-Clock MovingRows::clocks_between_news() const {
+/// Until this worker sends its replicas' updates again: as long as a row needs to come. To send more often would only
+/// make more messages. Where a clock is longer than that, it is at each.
+Clock MovingRows::clocks_between_sends() const {
   return std::clamp<Clock>(lead_.clocks() - 1, 1, kMostClocksUnsent);
 }
 

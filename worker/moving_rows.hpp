@@ -199,7 +199,7 @@ class MovingRows {
   /// Fresh enough to be read.
   [[nodiscard]] bool is_usable(const Replica& replica) const;
   void read_replica(const Replica& replica, std::byte* out);
-  [[nodiscard]] consistency::Clock clocks_between_news() const;
+  [[nodiscard]] consistency::Clock clocks_between_sends() const;
   void act_on_intents();
   void begin_intents(const std::vector<protocol::Key>& keys);
   void end_intents();
@@ -325,7 +325,7 @@ class MovingRows {
   Intents intents_;
   LeadTime lead_;
   transport::TimePoint clock_began_{};
-  consistency::Clock told_at_ = 0;  ///< the clock of what clocks_between_news() is about
+  consistency::Clock sent_at_ = 0;  ///< the clock in which updates of replicas were sent last
   enum class Intended : std::uint8_t { kAsking, kHere, kShared };
   KeyMap<Intended> intended_;             ///< what homes know of, and their answers
   std::vector<protocol::Key> to_intend_;  ///< at the next clock: they are being localized
