@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <vector>
@@ -275,6 +276,51 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
       const std::uint64_t before = session.statistics().rows_pulled_from_replicas;
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_EQ(session.statistics().rows_pulled_from_replicas, before);
+    }
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Also where clocks are short, and updates of replicas go every few of them: others wait for the rows.
+TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
+  constexpr std::uint64_t kGroups = 4;  // over at clocks one after the other
+  constexpr std::uint64_t kGroupRows = 10;
+  constexpr std::uint64_t kRows = kGroups * kGroupRows;
+  constexpr std::int64_t kShortClocks = 100;
+  std::atomic<std::uint64_t> moved = 0;  // to the second worker
+  std::atomic<bool> is_over = false;
+  const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(dynamic(kRows, 1));
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    const KeyRange all{0, kRows};
+    std::vector<float> values(kRows);
+    const bool first = session.rank() == 0;
+    RETURN_IF_ERROR(session.barrier());
+    const std::int64_t end = session.current_clock() + kShortClocks;
+    for (std::uint64_t group = 0; first && group < kGroups; ++group) {
+      const KeyRange some{group * kGroupRows, (group + 1) * kGroupRows};
+      RETURN_IF_ERROR(table.intent(some, session.current_clock(), end + static_cast<std::int64_t>(group)));
+    }
+    while (first && session.statistics().rows_moved_by_intent < kRows / 2)
+      RETURN_IF_ERROR(table.pull(all, values));
+    RETURN_IF_ERROR(session.barrier());
+    if (!first) RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
+    while (!first && session.statistics().rows_replicated < kRows) RETURN_IF_ERROR(table.pull(all, values));
+    RETURN_IF_ERROR(session.barrier());
+    while (first && session.current_clock() < end - 1) RETURN_IF_ERROR(session.clock());
+    for (std::uint64_t group = 1; first && group <= kGroups; ++group) {
+      RETURN_IF_ERROR(session.clock());
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (moved < group * kGroupRows && std::chrono::steady_clock::now() < deadline)
+        RETURN_IF_ERROR(table.pull(all, values));
+      EXPECT_GE(moved, group * kGroupRows);
+    }
+    is_over = is_over || first;
+    while (!first && !is_over) {
+      RETURN_IF_ERROR(table.pull(all, values));
+      moved = session.statistics().rows_moved_by_intent;
     }
     return session.barrier();
   });
