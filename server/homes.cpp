@@ -135,7 +135,7 @@ void Homes::answer_line(protocol::Key key, Answers& answers) {
   Move& move = found->second;
   while (!move.line.empty()) {
     const Waiting next = move.line.front();
-    move.line.pop_front();
+    move.line.erase(move.line.begin());
     const KeyAnswers::Kind kind = kind_of_answer(key, next);
     answers.push_back(answer(key, next.worker.rank, kind));
     if (kind == KeyAnswers::Kind::kTake) {

@@ -85,7 +85,7 @@ class Homes {
   };
   struct Move {
     Worker mover;
-    std::deque<Waiting> line;
+    std::vector<Waiting> line;  ///< mostly empty: most moves meet nobody
   };
   struct Place {
     std::uint32_t node = 0;

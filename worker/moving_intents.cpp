@@ -75,11 +75,10 @@ void MovingRows::intend(const KeySequence& keys, Clock from, Clock to) {
   std::vector<Key> copy(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) copy[i] = keys[i];
   intents_.add(std::move(copy), from, to);
-  if (from <= clock + lead_.clocks()) act_on_intents();
+  if (from <= clock + lead_.clocks()) act_on_intents(clock);
 }
 
-void MovingRows::act_on_intents() {
-  const Clock clock = session_.current_clock();
+void MovingRows::act_on_intents(Clock clock) {
   std::vector<Key> fresh = std::exchange(to_intend_, {});
   std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || intended_.contains(key); });
   for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
@@ -134,8 +133,8 @@ void MovingRows::on_alone(Key key) {
   alone_.push_back(key);
 }
 
-void MovingRows::end_intents() {
-  for (const Key key : intents_.take_ended(session_.current_clock())) {
+void MovingRows::end_intents(Clock clock) {
+  for (const Key key : intents_.take_ended(clock)) {
     if (ending_.insert(key)) ending_order_.push_back(key);
   }
   give_up_rows();
@@ -189,14 +188,19 @@ void MovingRows::stop_intents() {
 
 // ---- replicas
 
+void MovingRows::on_clock_ends() {
+  if (is_leaving_) return;
+  const Clock next = session_.current_clock() + 1;
+  if (!intents_.empty() || !to_intend_.empty()) act_on_intents(next);
+  end_intents(next);
+}
+
 void MovingRows::on_clock(bool is_barrier) {
   const transport::TimePoint now = session_.now();
   if (clock_began_ != transport::TimePoint{})
     lead_.add_clock(std::chrono::duration<double>(now - clock_began_).count());
   clock_began_ = now;
   if (is_leaving_) return;
-  if (!intents_.empty() || !to_intend_.empty()) act_on_intents();
-  end_intents();
   // Rows that lie here now.
   std::vector<Key> dropped;
   for (const Key key : std::exchange(arrived_, {})) {

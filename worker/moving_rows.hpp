@@ -127,8 +127,11 @@ class MovingRows {
   void begin_localize(MovingOperation& operation);
   /// The worker will use `keys` in its clocks from … to − 1.
   void intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to);
-  /// A clock has begun: acts on intents, sends the updates of replicas if it is time or this is a barrier, and refreshes
-  /// those that are used next.
+  /// A clock is about to end, and nobody has been told: acts on intents. So the home of a row hears that this worker
+  /// has done with it before another one can have waited for this clock and want the row.
+  void on_clock_ends();
+  /// A clock has begun: sends the updates of replicas if it is time or this is a barrier, and refreshes those that are
+  /// used next.
   void on_clock(bool is_barrier);
   /// Sends the updates of replicas, as far as nothing forbids it now; true if there are none left.
   bool send_updates();
@@ -200,9 +203,9 @@ class MovingRows {
   [[nodiscard]] bool is_usable(const Replica& replica) const;
   void read_replica(const Replica& replica, std::byte* out);
   [[nodiscard]] consistency::Clock clocks_between_sends() const;
-  void act_on_intents();
+  void act_on_intents(consistency::Clock clock);
   void begin_intents(const std::vector<protocol::Key>& keys);
-  void end_intents();
+  void end_intents(consistency::Clock clock);
   void give_up_rows();
   void end_shared(Move& move, const protocol::KeyAnswers::Answer& answer);
   void on_alone(protocol::Key key);

@@ -656,6 +656,9 @@ absl::Status SessionCore::advance(bool is_barrier) {
   });
   if (!status.ok()) return status;
   if (status = ship_all(); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->moving() != nullptr) table->moving()->on_clock_ends();
+  }
   if (tells_clocks()) {
     if (status = tell_clock(clock_ + 1); !status.ok()) return status;
   }
