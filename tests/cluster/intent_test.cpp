@@ -329,42 +329,41 @@ TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
 
 /// Whoever has waited for a clock of others wants rows that they have done with: those come, and are not taken for shared.
 TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
-  constexpr std::uint32_t kWorkers = 4;
+  const ClusterOptions options = over(GetParam(), 2, 4);
   constexpr int kTurns = 50;
   constexpr std::uint64_t kTurnRows = 10;
   constexpr std::uint64_t kOtherRows = 5'000;  // of each worker: to tell of those takes long
   std::atomic<std::uint64_t> replicated = 0;
-  const ClusterResult result =
-      run_cluster(over(GetParam(), 2, kWorkers), [&](Session& session) -> absl::Status {
-        TableOptions options = dynamic(kWorkers * kOtherRows, 1);
-        options.name = "others";
-        auto others = session.table<float>(options);
-        RETURN_IF_ERROR(others.status());
-        auto opened = session.table<float>(dynamic(kWorkers * kTurnRows, 1));
-        RETURN_IF_ERROR(opened.status());
-        const auto turns = session.table<float>(
-            {.name = "turns", .rows = 1, .width = 1, .consistency = BoundedDelay{.delay = 0}});
-        RETURN_IF_ERROR(turns.status());
-        RETURN_IF_ERROR(session.barrier());
-        const std::uint64_t me = session.rank();
-        for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
-          const std::int64_t clock = session.current_clock();
-          const KeyRange own{me * kOtherRows, (me + 1) * kOtherRows};
-          RETURN_IF_ERROR((*others)->intent(own, clock, clock + 1));
-          const std::uint64_t group = (me + turn) % kWorkers;
-          const KeyRange rows{group * kTurnRows, (group + 1) * kTurnRows};
-          RETURN_IF_ERROR((*opened)->intent(rows, clock, clock + 1));
-          // What is on its way cannot be given up.
-          RETURN_IF_ERROR((*others)->localize(own).wait());
-          RETURN_IF_ERROR((*opened)->localize(rows).wait());
-          RETURN_IF_ERROR(session.clock());
-        }
-        replicated += session.statistics().rows_replicated;
-        return session.barrier();
-      });
+  const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
+    TableOptions many = dynamic(options.workers * kOtherRows, 1);
+    many.name = "others";
+    auto others = session.table<float>(many);
+    RETURN_IF_ERROR(others.status());
+    auto opened = session.table<float>(dynamic(options.workers * kTurnRows, 1));
+    RETURN_IF_ERROR(opened.status());
+    const auto turns = session.table<float>(
+        {.name = "turns", .rows = 1, .width = 1, .consistency = BoundedDelay{.delay = 0}});
+    RETURN_IF_ERROR(turns.status());
+    RETURN_IF_ERROR(session.barrier());
+    const std::uint64_t me = session.rank();
+    for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
+      const std::int64_t clock = session.current_clock();
+      const KeyRange own{me * kOtherRows, (me + 1) * kOtherRows};
+      RETURN_IF_ERROR((*others)->intent(own, clock, clock + 1));
+      const std::uint64_t group = (me + turn) % options.workers;
+      const KeyRange rows{group * kTurnRows, (group + 1) * kTurnRows};
+      RETURN_IF_ERROR((*opened)->intent(rows, clock, clock + 1));
+      // What is on its way cannot be given up.
+      RETURN_IF_ERROR((*others)->localize(own).wait());
+      RETURN_IF_ERROR((*opened)->localize(rows).wait());
+      RETURN_IF_ERROR(session.clock());
+    }
+    replicated += session.statistics().rows_replicated;
+    return session.barrier();
+  });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   // Clocks and intents go different ways, so that now and then one is overtaken.
-  EXPECT_LT(replicated, kWorkers * kTurns * kTurnRows / 50);
+  EXPECT_LT(replicated, options.workers * kTurns * kTurnRows / 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory, IntentTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
