@@ -242,6 +242,19 @@ TEST_P(IntentTest, AReplicaIsReadOnceAndAClockBeforeItsUse) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// Worker 0 has told its intents on all rows. When they have come to it, worker 1 wants them for ever, and gets replicas.
+absl::Status share_with_second(Session& session, Table<float>& table, std::vector<float>& values) {
+  const KeyRange all{0, table.rows()};
+  const bool first = session.rank() == 0;
+  while (first && session.statistics().rows_moved_by_intent < table.rows() / 2)
+    RETURN_IF_ERROR(table.pull(all, values));
+  RETURN_IF_ERROR(session.barrier());
+  if (!first) RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
+  while (!first && session.statistics().rows_replicated < table.rows())
+    RETURN_IF_ERROR(table.pull(all, values));
+  return absl::OkStatus();
+}
+
 TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
   constexpr std::uint64_t kRows = 20;
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
@@ -254,11 +267,7 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
     RETURN_IF_ERROR(session.barrier());
     const std::int64_t now = session.current_clock();
     if (leaves) RETURN_IF_ERROR(table.intent(all, now, now + 3));
-    while (leaves && session.statistics().rows_moved_by_intent < kRows / 2)
-      RETURN_IF_ERROR(table.pull(all, values));
-    RETURN_IF_ERROR(session.barrier());
-    if (!leaves) RETURN_IF_ERROR(table.intent(all, now, now + 1'000'000));
-    while (!leaves && session.statistics().rows_replicated < kRows) RETURN_IF_ERROR(table.pull(all, values));
+    RETURN_IF_ERROR(share_with_second(session, table, values));
     RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, 1)));
     RETURN_IF_ERROR(session.barrier());
     RETURN_IF_ERROR(session.barrier());
@@ -303,11 +312,7 @@ TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
       const KeyRange some{group * kGroupRows, (group + 1) * kGroupRows};
       RETURN_IF_ERROR(table.intent(some, session.current_clock(), end + static_cast<std::int64_t>(group)));
     }
-    while (first && session.statistics().rows_moved_by_intent < kRows / 2)
-      RETURN_IF_ERROR(table.pull(all, values));
-    RETURN_IF_ERROR(session.barrier());
-    if (!first) RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
-    while (!first && session.statistics().rows_replicated < kRows) RETURN_IF_ERROR(table.pull(all, values));
+    RETURN_IF_ERROR(share_with_second(session, table, values));
     RETURN_IF_ERROR(session.barrier());
     while (first && session.current_clock() < end - 1) RETURN_IF_ERROR(session.clock());
     for (std::uint64_t group = 1; first && group <= kGroups; ++group) {
