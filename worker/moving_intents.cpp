@@ -78,6 +78,13 @@ void MovingRows::intend(const KeySequence& keys, Clock from, Clock to) {
   if (from <= clock + lead_.clocks()) act_on_intents(clock);
 }
 
+void MovingRows::on_clock_ends() {
+  if (is_leaving_) return;
+  const Clock next = session_.current_clock() + 1;
+  if (!intents_.empty() || !to_intend_.empty()) act_on_intents(next);
+  end_intents(next);
+}
+
 void MovingRows::act_on_intents(Clock clock) {
   std::vector<Key> fresh = std::exchange(to_intend_, {});
   std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || intended_.contains(key); });
@@ -187,13 +194,6 @@ void MovingRows::stop_intents() {
 }
 
 // ---- replicas
-
-void MovingRows::on_clock_ends() {
-  if (is_leaving_) return;
-  const Clock next = session_.current_clock() + 1;
-  if (!intents_.empty() || !to_intend_.empty()) act_on_intents(next);
-  end_intents(next);
-}
 
 void MovingRows::on_clock(bool is_barrier) {
   const transport::TimePoint now = session_.now();
