@@ -41,7 +41,8 @@ struct PmixRendezvous::Library {
 namespace {
 
 constexpr const char* kFile = "libpmix.so.2";
-constexpr auto kSlice = std::chrono::milliseconds(50);   // how often a wait looks whether it is to end
+constexpr auto kSlice = std::chrono::milliseconds(50);  // how often a wait looks whether it is to end
+constexpr auto kStoppedPatience = std::chrono::milliseconds(500);
 constexpr pmix_status_t kLostConnectionToServer = -101;  // as older versions of the library say it
 constexpr int kGetSeconds = 30;                          // what a fence has brought is here already
 
@@ -202,7 +203,12 @@ absl::Status PmixRendezvous::fence(std::chrono::milliseconds patience, const Sto
   const auto deadline = std::chrono::steady_clock::now() + patience;
   std::unique_lock lock(state->mutex);
   while (!state->result) {
-    if (stopped()) return absl::CancelledError("stopped");
+    if (stopped()) {
+      // Who leaves while the others are still to come can make the server of PMIx 4.2, in mpirun, lock a mutex
+      // that it has freed, and hang for ever. Those who fail come soon.
+      state->changed.wait_for(lock, kStoppedPatience, [&] { return state->result.has_value(); });
+      return absl::CancelledError("stopped");
+    }
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::DeadlineExceededError(fmt::format("not all {} processes have come together within {} s",
                                                      size(), patience.count() / 1000));

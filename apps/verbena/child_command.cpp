@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include "apps/rendezvous/embedded_rendezvous.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -52,13 +53,16 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     return exit_status(status);
   };
   std::unique_ptr<EmbeddedRendezvous> rendezvous;
+  std::optional<AddressExchange> addresses;
   if (options.rendezvous >= 0) {
     absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined = EmbeddedRendezvous::join(options.rendezvous);
     if (!joined.ok()) return fail(joined.status());
     rendezvous = *std::move(joined);
+    addresses.emplace(*rendezvous, options.job.servers);
   }
   StopSignals signals = options.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
-  const Role role{.job = options.job, .rank = options.rank, .rendezvous = rendezvous.get()};
+  const Role role{
+      .job = options.job, .rank = options.rank, .addresses = addresses.has_value() ? &*addresses : nullptr};
   std::atomic<bool> stop = false;
   absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
   if (!jobs.ok()) return fail(jobs.status());

@@ -215,10 +215,11 @@ int ClusterProcess::train() {
     ::_exit(status);
   }
   const bool server = others_.members[rank()].server;
+  AddressExchange addresses(cluster_.rendezvous, run_.job.servers);
   const Role role{.job = run_.job,
                   .rank = server ? rank() : rank() - run_.job.servers,
                   .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, rank()),
-                  .rendezvous = &cluster_.rendezvous};
+                  .addresses = &addresses};
   std::atomic<bool> stop = false;
   JobsResult result;
   if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
@@ -228,6 +229,7 @@ int ClusterProcess::train() {
     result.statuses.push_back(jobs.status());
   }
   int status = report_result(result, *link_);
+  if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   if (status == kExitOk && (result.told_to_stop || result.abandoned)) status = kExitFailed;
   const bool lost = result.told_to_stop && link_->lost();
   link_->send(EndedMessage{status});

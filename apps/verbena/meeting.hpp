@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,28 @@ constexpr auto kMeetingPatience = std::chrono::seconds(60);
 /// Where a server listens that shall tell its address to the others: nobody else's.
 std::string fresh_address(const TransportOptions& options);
 
-/// Collective: a server tells where it listens; a process that is no server gives an empty `own`. Returns the
-/// servers' addresses, by rank.
-absl::StatusOr<std::vector<std::string>> exchange_addresses(Rendezvous& rendezvous, std::uint32_t servers,
-                                                            const std::string& own,
-                                                            const std::atomic<bool>& stop);
+/// The servers' addresses, which all processes learn from each other at one fence. Thread safety: any thread.
+class AddressExchange {
+ public:
+  AddressExchange(Rendezvous& rendezvous, std::uint32_t servers)
+      : rendezvous_(rendezvous), servers_(servers) {}
+
+  /// Collective: a server tells where it listens; a process that is no server gives an empty `own`. Returns the
+  /// servers' addresses, by rank; later calls return what the first has. CANCELLED when a server has given up.
+  absl::StatusOr<std::vector<std::string>> addresses(const std::string& own, const std::atomic<bool>& stop);
+
+  /// Of a process that fails: comes to the fence with nothing if it has not been there, so that the others do
+  /// not wait for it.
+  void give_up();
+
+ private:
+  absl::StatusOr<std::vector<std::string>> meet(const std::string& own, std::chrono::milliseconds patience,
+                                                const Rendezvous::Stopped& stopped);
+
+  Rendezvous& rendezvous_;
+  const std::uint32_t servers_;
+  std::mutex mutex_;
+  std::optional<absl::StatusOr<std::vector<std::string>>> result_;
+};
 
 }  // namespace verbena::apps

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -28,7 +27,7 @@ bool shares_cores(const JobOptions& job) {
 absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
   const std::string address =
-      role.rendezvous == nullptr ? server_addresses(job)[role.rank] : fresh_address(job.transport);
+      role.addresses == nullptr ? server_addresses(job)[role.rank] : fresh_address(job.transport);
   absl::StatusOr<std::unique_ptr<server::Server>> made =
       server::Server::create(transport, {.address = address,
                                          .rank = role.rank,
@@ -37,14 +36,14 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
-  if (role.rendezvous != nullptr) {
+  if (role.addresses != nullptr) {
     const std::string own = listening_address(transport, address);
     if (own.starts_with("verbs::")) {
       return absl::FailedPreconditionError(
           "workers cannot find this server: its RDMA device has no network interface with an address; "
           "InfiniBand needs IPoIB (ip address add ADDRESS/LENGTH dev ib0)");
     }
-    const absl::Status met = exchange_addresses(*role.rendezvous, job.servers, own, stop).status();
+    const absl::Status met = role.addresses->addresses(own, stop).status();
     if (!met.ok()) return met;
   }
   if (shares_cores(job)) ask_for_short_slices();
@@ -84,30 +83,8 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// The servers' addresses, which the first thread of a process that needs them gets for all.
-class Servers {
- public:
-  Servers(const Role& role, const std::atomic<bool>& stop) : role_(role), stop_(stop) {}
-
-  absl::StatusOr<std::vector<std::string>> addresses() {
-    const std::lock_guard lock(mutex_);
-    if (!addresses_) {
-      addresses_ = role_.rendezvous == nullptr
-                       ? server_addresses(role_.job)
-                       : exchange_addresses(*role_.rendezvous, role_.job.servers, "", stop_);
-    }
-    return *addresses_;
-  }
-
- private:
-  const Role& role_;
-  const std::atomic<bool>& stop_;
-  std::mutex mutex_;
-  std::optional<absl::StatusOr<std::vector<std::string>>> addresses_;
-};
-
-absl::Status train(Application& application, const Role& role, std::uint32_t worker, Servers& servers,
-                   Outlet& outlet, const std::atomic<bool>& stop) {
+absl::Status train(Application& application, const Role& role, std::uint32_t worker, Outlet& outlet,
+                   const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
   const std::vector<SlowRule> slow = slow_rules(job);
   const absl::StatusOr<std::unique_ptr<Competitors>> competitors = Competitors::start(slow, worker);
@@ -115,7 +92,8 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   if ((*competitors)->count() > 0)
     spdlog::info("worker {}: on core {} with {} busy threads", worker, (*competitors)->core(),
                  (*competitors)->count());
-  absl::StatusOr<std::vector<std::string>> addresses = servers.addresses();
+  absl::StatusOr<std::vector<std::string>> addresses =
+      role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop);
   if (!addresses.ok()) return addresses.status();
   // A process's threads are of one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
@@ -176,12 +154,10 @@ absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool
 ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outlet,
                         const std::atomic<bool>& stop) {
   ProcessJobs jobs;
-  const auto servers = std::make_shared<Servers>(role, stop);
   const std::uint32_t first = role.rank * role.job.threads;
   for (std::uint32_t thread = 0; thread < role.job.threads; ++thread) {
-    jobs.jobs.emplace_back([&, servers, worker = first + thread] {
-      return train(application, role, worker, *servers, outlet, stop);
-    });
+    jobs.jobs.emplace_back(
+        [&, worker = first + thread] { return train(application, role, worker, outlet, stop); });
   }
   return jobs;
 }

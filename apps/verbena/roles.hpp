@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "apps/application.hpp"
-#include "apps/rendezvous/rendezvous.hpp"
 #include "apps/verbena/job_options.hpp"
+#include "apps/verbena/meeting.hpp"
 #include "apps/verbena/outlet.hpp"
 #include "apps/verbena/process_jobs.hpp"
 
@@ -20,7 +20,7 @@ struct Role {
   /// Of a worker process: the server whose node it belongs to. nullopt: its rank modulo the number of servers.
   std::optional<std::uint32_t> own_server = std::nullopt;
   /// Where the servers' addresses are told; nullptr: `job` has them.
-  Rendezvous* rendezvous = nullptr;
+  AddressExchange* addresses = nullptr;
 };
 
 /// The jobs for run_jobs(). What they refer to must outlive them; `stop` is the one that run_jobs() sets.
