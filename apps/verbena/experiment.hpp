@@ -27,6 +27,7 @@ struct ExperimentOptions {
   /// Instead of servers and workers: jobs of so many nodes, each a server and a worker.
   std::vector<std::uint32_t> nodes;
   std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
+  std::uint32_t rounds = 0;     ///< so many times each run is made, by turns; 0: as the experiment has it
   std::uint64_t seed = 1;
   /// What each rating or token takes a worker, whatever it takes here (see slowdown.hpp): long enough for all workers
   /// together to need a part of the host's cores only, so that each goes as if it had one of its own. 0: as the
@@ -44,6 +45,7 @@ struct PlannedRun {
   double budget_mb_per_s = 0;          ///< of managed communication, as for --budget; 0: none
   std::string allocation;              ///< how rows come to workers, where runs differ in that
   std::uint32_t nodes = 0;             ///< of the job, where runs differ in that
+  std::uint32_t round = 1;             ///< of runs that are alike
   std::vector<std::string> arguments;  ///< after `verbena run`
 };
 
@@ -106,6 +108,8 @@ class Experiment {
   [[nodiscard]] virtual bool compares_models() const { return true; }
   /// Whether it makes use of ExperimentOptions::nodes, and not of servers and workers.
   [[nodiscard]] virtual bool compares_nodes() const { return false; }
+  /// Whether it makes use of ExperimentOptions::rounds.
+  [[nodiscard]] virtual bool makes_rounds() const { return false; }
   /// Decides what the options leave open.
   virtual void complete(ExperimentOptions& /*options*/) const {}
   [[nodiscard]] virtual std::vector<PlannedRun> plan(const ExperimentOptions& options) const = 0;

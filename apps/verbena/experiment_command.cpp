@@ -205,6 +205,15 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
       ->type_name("N")
       ->check(whole_number(1, 1'000'000))
       ->group(kInput);
+  if (experiment.makes_rounds()) {
+    command
+        .add_option("--rounds", chosen.rounds,
+                    "Make each run so many times, by turns, and judge by the middle one; by default as the "
+                    "experiment has it.")
+        ->type_name("N")
+        ->check(whole_number(1, 100))
+        ->group(kInput);
+  }
   if (experiment.compares_models()) {
     command
         .add_option(

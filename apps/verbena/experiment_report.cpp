@@ -192,6 +192,7 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
                             {"command", command_line(run.planned)}};
     if (!run.planned.allocation.empty()) entry["allocation"] = run.planned.allocation;
     if (run.planned.nodes > 0) entry["nodes"] = run.planned.nodes;
+    if (experiment.makes_rounds()) entry["round"] = run.planned.round;
     if (!run.failure.empty()) {
       entry["failure"] = run.failure;
     } else {

@@ -72,8 +72,9 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
   std::string text;
   for (int n = 0; n < 50; ++n) text += "in the beginning god created the heaven and the earth\n";
   verbena::testing::write_file(folder_.path("text"), text);
-  const Ended ended = experiment("allocation", {"--triples", folder_.path("graph"), "--documents",
-                                                folder_.path("text"), "--nodes", "2", "--iterations", "3"});
+  const Ended ended =
+      experiment("allocation", {"--triples", folder_.path("graph"), "--documents", folder_.path("text"),
+                                "--nodes", "2", "--iterations", "3", "--rounds", "1"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.err,
               AllOf(HasSubstr("1/19 mf plain loop: test_rmse "), HasSubstr("/19 mf localize, 2 nodes: "),
@@ -170,6 +171,7 @@ TEST_F(ExperimentTest, WhatCannotBeIsOneLine) {
       {{"experiment", "allocation", "--documents", folder_.path("file"), "--triples", folder_.path("none")},
        "there is no such folder"},
       {{"experiment", "allocation", "--nodes", "2,1"}, "--nodes: a whole number from 2"},
+      {{"experiment", "allocation", "--rounds", "0"}, "--rounds: a whole number from 1"},
   };
   for (const auto& [arguments, error] : cases) {
     const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -347,12 +348,15 @@ TEST_F(AllocationTest, PlansEachWayOnEachNumberOfNodes) {
                                      Contains("--network=latency=10us,bandwidth=10Gb/s,hosts=nodes")));
   }
   EXPECT_EQ(of_application,
-            (std::map<std::string, int>{{"mf", 1 + 2 * 5}, {"kge", 1 + 2 * 7}, {"word2vec", 1 + 2 * 4}}));
+            (std::map<std::string, int>{
+                {"mf", 3 * (1 + 2 * 5)}, {"kge", 3 * (1 + 2 * 7)}, {"word2vec", 3 * (1 + 2 * 4)}}))
+      << "in three rounds";
 }
 
 TEST_F(AllocationTest, WhatIsGivenIsTaken) {
-  ExperimentOptions options{.nodes = {3}, .network = "latency=1ms"};
+  ExperimentOptions options{.nodes = {3}, .rounds = 1, .network = "latency=1ms"};
   make_allocation_experiment()->complete(options);
+  EXPECT_EQ(make_allocation_experiment()->plan(options).size(), 3U + 5 + 7 + 4);
   for (const PlannedRun& run : make_allocation_experiment()->plan(options)) {
     if (run.allocation == "plain loop") continue;
     EXPECT_EQ(run.nodes, 3U);
@@ -377,6 +381,29 @@ TEST_F(AllocationTest, IsJudgedByAllIterationsButTheFirst) {
                                                 "0.0 %", "95.0 %", "12", "1.5 ms", "–"}));
   EXPECT_THAT(table.rows, Contains(std::vector<std::string>{"kge, alone", "plain loop", "1.50 s", "1.00×",
                                                             "–", "–", "–", "–", "–", "–"}));
+}
+
+TEST_F(AllocationTest, RoundsAreComparedOneByOneAndTheMiddleCounts) {
+  std::vector<RunFigures> runs = runs_with(as_expected_);
+  for (RunFigures& run : runs) {
+    const std::uint32_t round = run.planned.round;
+    const bool intent = run.planned.allocation == "intent";
+    for (IterationRecord& iteration : run.iterations) {
+      if (round == 1) iteration.seconds *= 3;            // the host was busy, for all alike
+      if (round == 2 && intent) iteration.seconds *= 9;  // or for one of them
+    }
+    if (intent && round == 3) run.share_waited = 0.5;
+  }
+  const Judgement judgement = judge(runs);
+  for (const Finding& finding : judgement.findings) {
+    EXPECT_EQ(finding.verdict, Verdict::kHeld) << finding.expectation << ": " << finding.found;
+  }
+  const std::vector<std::vector<std::string>>& rows = judgement.tables.front().rows;
+  EXPECT_THAT(rows, Contains(std::vector<std::string>{"mf, 2 nodes", "intent", "3.15 s", "0.70×", "7.62×",
+                                                      "0.0 %", "–", "–", "–", "–"}));
+  std::vector<std::string> first_task;
+  for (std::size_t row = 0; row < 6; ++row) first_task.push_back(rows[row][1]);
+  EXPECT_THAT(first_task, ElementsAre("plain loop", "classic", "prefetch", "blocks", "localize", "intent"));
 }
 
 TEST_F(AllocationTest, EachExpectationCanFail) {
