@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "absl/strings/str_join.h"
 #include "apps/verbena/format.hpp"
@@ -85,7 +86,10 @@ std::string findings_card(const std::vector<Finding>& findings) {
 
 std::string commands_card(const std::vector<ReportedRun>& runs) {
   std::string body = "<pre>";
+  std::set<std::string_view> told;
   for (const ReportedRun& run : runs) {
+    const bool again = !told.insert(run.command).second;  // a further round
+    if (again && run.failure.empty()) continue;
     body += escape_markup(run.command) + "\n";
     if (!run.failure.empty()) body += escape_markup("  failed: " + run.failure) + "\n";
   }

@@ -249,7 +249,9 @@ class OneExpectation final : public Experiment {
 
 TEST(ExperimentReportTest, SaysPlainlyWhatDidNotHold) {
   const OneExpectation experiment;
-  const std::vector<RunFigures> runs = {falling(planned("mf", "bsp"), 10)};
+  // Two rounds of one run, and a third that failed.
+  std::vector<RunFigures> runs(3, falling(planned("mf", "bsp"), 10));
+  runs.back().failure = "killed";
   const Judgement judgement = experiment.judge(runs);
   const std::string text = experiment_text(experiment, "here", judgement, runs);
   EXPECT_THAT(text, HasSubstr("DID NOT HOLD  expected: down\n              found:    2\n"));
@@ -258,9 +260,10 @@ TEST(ExperimentReportTest, SaysPlainlyWhatDidNotHold) {
   EXPECT_THAT(text, HasSubstr("  ×     model    time\n  −1    bsp    1.00 s\n  long  a         2 s\n"));
 
   const std::string page = experiment_html(experiment, "here", judgement, runs);
-  EXPECT_THAT(page, AllOf(HasSubstr("nothing &amp; more"), HasSubstr("by &lt;hand&gt;"),
-                          HasSubstr("found: 1 &lt; 2"), HasSubstr("<b>DID NOT HOLD</b>"),
-                          HasSubstr("&lt;a&gt;"), HasSubstr("verbena run mf"), Not(HasSubstr("<script"))));
+  EXPECT_THAT(
+      page, AllOf(HasSubstr("nothing &amp; more"), HasSubstr("by &lt;hand&gt;"), HasSubstr("found: 1 &lt; 2"),
+                  HasSubstr("<b>DID NOT HOLD</b>"), HasSubstr("&lt;a&gt;"), Not(HasSubstr("<script")),
+                  HasSubstr("<pre>verbena run mf\nverbena run mf\n  failed: killed\n</pre>")));
 
   const nlohmann::json json = experiment_json(experiment, "here", judgement, runs);
   EXPECT_EQ(json.at("schema"), 1);
