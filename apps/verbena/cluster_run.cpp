@@ -59,6 +59,9 @@ class ClusterProcess {
   [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
   [[nodiscard]] bool leads() const { return rank() == 0; }
   bool stopped();
+  absl::Status fence() {
+    return cluster_.rendezvous.fence(kMeetingPatience, [this] { return stopped(); });
+  }
   absl::Status meet(absl::Status verdict);
   absl::Status learn_of_others();
   absl::Status prepare();
@@ -76,6 +79,9 @@ class ClusterProcess {
   const ApplicationOptions& options_;
   const ClusterOptions& cluster_;
   int signal_ = 0;  ///< that came before the jobs began
+  /// All know that rank 0 has found something wrong. They meet once more when it has said what: mpirun ends all when the
+  /// first one leaves.
+  bool called_off_ = false;
   Others others_;
   std::string leaders_address_;
   std::unique_ptr<RunOutputs> outputs_;  ///< rank 0's
@@ -95,7 +101,9 @@ int ClusterProcess::end_early(const absl::Status& status) {
     if (leads()) fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
     return kExitSignalBase + signal_;
   }
-  return absl::IsCancelled(status) ? kExitUsage : report_error(status);
+  const int exit_status = absl::IsCancelled(status) ? kExitUsage : report_error(status);
+  if (called_off_) static_cast<void>(fence());
+  return exit_status;
 }
 
 int ClusterProcess::run() {
@@ -126,12 +134,18 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
       if (absl::Status told = rendezvous.put(name, value); !told.ok()) return told;
     }
   }
-  const absl::Status met = rendezvous.fence(kMeetingPatience, [this] { return stopped(); });
-  if (leads() && !verdict.ok()) return verdict;
+  const absl::Status met = fence();
+  if (leads() && !verdict.ok()) {
+    called_off_ = met.ok();
+    return verdict;
+  }
   if (!met.ok()) return met;
   const absl::StatusOr<std::string> leaders_verdict = rendezvous.get(0, key);
   if (!leaders_verdict.ok()) return leaders_verdict.status();
-  if (*leaders_verdict != "go") return absl::CancelledError("rank 0 says why");
+  if (*leaders_verdict != "go") {
+    called_off_ = true;
+    return absl::CancelledError("rank 0 says why");
+  }
   return first ? learn_of_others() : absl::OkStatus();
 }
 
