@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -63,8 +64,11 @@ INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest, ::testing::ValuesIn(simula
 TEST(RecordingTest, ALostUpdateIsFound) {
   const Scenario scenario = native_scenario(Model::kBsp, 1);
   const std::vector<double> zeros(scenario.tables[0].rows * scenario.tables[0].width(scenario.workers), 0);
+  std::vector<Key> keys(scenario.tables[0].rows);
+  std::iota(keys.begin(), keys.end(), Key{0});
   Recording recording = {{0, simulation::PushBegins{.delta = 5}},
-                         {1, simulation::TableAtTheEnd{0, 0, zeros}}};
+                         {1, simulation::PullBegins{.keys = keys}},
+                         {2, simulation::TableAtTheEnd{.rows = zeros}}};
   History history(scenario);
   EXPECT_TRUE(check({recording}, history).has_value());
   recording.erase(recording.begin());

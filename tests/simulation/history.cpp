@@ -103,14 +103,15 @@ History::Wrong History::hear_one(const ExamplesTaken& event, TimePoint now) {
 
 History::Wrong History::hear_one(const TableAtTheEnd& event, TimePoint /*now*/) {
   const std::uint64_t rows = ledger_.shapes()[event.table].rows;
+  const auto begun = pulls_.extract({event.worker, event.pull});
+  if (begun.empty() || begun.mapped().floors.size() != rows) return "a last pull ended that had not begun";
   const std::size_t width = event.rows.size() / rows;
   for (Key key = 0; key < rows; ++key) {
     if (std::find(event.lost.begin(), event.lost.end(), key) != event.lost.end()) continue;
     const std::span row = std::span(event.rows).subspan(key * width, width);
-    if (auto wrong = ledger_.check_final(event.table, key, row)) return wrong;
-    // When its pull began nobody tells; but no push did since.
+    if (auto wrong = ledger_.check_final(event.table, key, begun.mapped().floors[key], row)) return wrong;
     if (!shared_[event.table].empty())
-      shared_[event.table][key].add_pull(event.worker, events_, events_, row.back());
+      shared_[event.table][key].add_pull(event.worker, begun.mapped().when, events_, row.back());
   }
   return {};
 }

@@ -67,9 +67,11 @@ struct ExamplesTaken {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
 };
-/// All rows of a table when all workers have ended their pushes, [rows, width].
+/// All rows of a table when all workers have ended their pushes but those whose node is dead, [rows, width]. Ends a pull
+/// of all keys.
 struct TableAtTheEnd {
   std::uint32_t worker = 0;
+  std::uint64_t pull = 0;
   std::uint32_t table = 0;
   std::vector<double> rows;
   std::vector<Key> lost;  ///< rows that are not to be had

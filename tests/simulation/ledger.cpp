@@ -61,11 +61,6 @@ void Ledger::end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t k
   tables_[table].ended[at] = tables_[table].histories[at].size();
 }
 
-std::size_t Ledger::certain(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
-                            std::size_t count) const {
-  return expects_losses_ ? std::min(count, tables_[table].ended[key * workers_ + worker]) : count;
-}
-
 std::optional<std::string> Ledger::end_clock(std::uint32_t worker, Clock clock) {
   clocks_[worker] = clock;
   const Clock slowest = *std::min_element(finished_.begin(), finished_.end());
@@ -287,7 +282,7 @@ double Ledger::ordered_sum(std::uint32_t table, std::uint64_t key, Clock below) 
   }
 }
 
-std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_t key,
+std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_t key, const Floor& floor,
                                                std::span<const double> row) {
   const TableShape& shape = shapes_[table];
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
@@ -300,7 +295,7 @@ std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_
       const double number = row[worker * shape.copies + copy];
       if (number == expected) continue;
       // Some of the last of them may be missing.
-      const std::size_t least = certain(table, key, worker, history.size());
+      const std::size_t least = expects_losses_ ? floor.pushes[worker * shape.copies + copy] : history.size();
       const bool is_sum = number == 0 || std::any_of(history.begin(), history.end(), [&](const Push& push) {
                             return number == static_cast<double>(push.sum) * (copy + 1);
                           });

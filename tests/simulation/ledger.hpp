@@ -97,8 +97,10 @@ class Ledger {
 
   /// What is wrong with the row that was read; nothing if it is as promised.
   std::optional<std::string> check(const Read& read, std::uint64_t key, std::span<const double> row);
-  /// What is wrong with a row that must hold each update once.
-  std::optional<std::string> check_final(std::uint32_t table, std::uint64_t key, std::span<const double> row);
+  /// What is wrong with a row that must hold each update once. Where somebody has died: those that had ended when its
+  /// pull began, which is what `floor` is of. Who does not know yet that its node is dead may push until after it.
+  std::optional<std::string> check_final(std::uint32_t table, std::uint64_t key, const Floor& floor,
+                                         std::span<const double> row);
 
   [[nodiscard]] std::uint64_t numbers_checked() const { return numbers_checked_; }
   [[nodiscard]] const std::vector<TableShape>& shapes() const { return shapes_; }
@@ -128,9 +130,6 @@ class Ledger {
                                           double number, std::uint32_t copy);
   std::optional<std::string> check_weighted_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                    double number, std::uint32_t copy) const;
-  /// Of `count` pushes of a worker to a row, those that must be there in the end.
-  [[nodiscard]] std::size_t certain(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
-                                    std::size_t count) const;
   [[nodiscard]] consistency::Clock applied_before(std::uint32_t reader, std::uint32_t worker) const;
   /// What is to be added for an update that a worker has made at a clock.
   [[nodiscard]] double weighted(std::uint32_t table, std::uint32_t worker, consistency::Clock clock,

@@ -357,8 +357,8 @@ TEST_F(LedgerTest, MeansAreWeighted) {
   ledger.finish_clock(1);
   EXPECT_TRUE(fine(ledger, 1, {0, 4}));
   EXPECT_FALSE(fine(ledger, 1, {0, 8}));
-  EXPECT_FALSE(ledger.check_final(0, 0, std::vector<double>{0, 4}).has_value());
-  EXPECT_TRUE(ledger.check_final(0, 0, std::vector<double>{0, 8}).has_value());
+  EXPECT_FALSE(ledger.check_final(0, 0, {}, std::vector<double>{0, 4}).has_value());
+  EXPECT_TRUE(ledger.check_final(0, 0, {}, std::vector<double>{0, 8}).has_value());
   ledger.push(0, 0, 0, 3, 0);
   const Read own{.reader = 0, .clock = 1, .floor = {.own = 1, .pushes = {}, .sums = {}}};
   EXPECT_FALSE(ledger.check(own, 0, std::vector<double>{3, 4}).has_value());
@@ -457,9 +457,28 @@ TEST_F(IterationsTest, NewsTravelInTime) {
 TEST_F(LedgerTest, AtTheEndEachUpdateIsThereOnce) {
   Ledger ledger = make(consistency::Ssp{1});
   push_clocks(ledger, 2);
-  EXPECT_FALSE(ledger.check_final(0, 0, std::vector<double>{0, 3}).has_value());
-  EXPECT_TRUE(ledger.check_final(0, 0, std::vector<double>{0, 1}).has_value());
-  EXPECT_TRUE(ledger.check_final(0, 0, std::vector<double>{0, 4}).has_value());
+  EXPECT_FALSE(ledger.check_final(0, 0, {}, std::vector<double>{0, 3}).has_value());
+  EXPECT_TRUE(ledger.check_final(0, 0, {}, std::vector<double>{0, 1}).has_value());
+  EXPECT_TRUE(ledger.check_final(0, 0, {}, std::vector<double>{0, 4}).has_value());
+}
+
+TEST_F(LedgerTest, WhoseNodeIsDeadMayPushWhileTheEndIsChecked) {
+  Ledger ledger = make(consistency::Sequential{});
+  ledger.expect_losses();
+  const auto push = [&] {
+    ledger.push(1, 0, 0, 1, 0);
+    ledger.end_push(1, 0, 0);
+  };
+  push();
+  const Floor floor = ledger.floor(0, 0, 0);
+  push();
+  const auto final_row = [&](double of_other) {
+    return ledger.check_final(0, 0, floor, std::vector<double>{0, of_other});
+  };
+  EXPECT_TRUE(final_row(0).has_value());
+  EXPECT_FALSE(final_row(1).has_value());
+  EXPECT_FALSE(final_row(2).has_value());
+  EXPECT_TRUE(final_row(3).has_value());
 }
 
 }  // namespace

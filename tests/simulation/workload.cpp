@@ -582,6 +582,10 @@ absl::Status Workload::check_the_end() {
     const absl::Status status = std::visit(
         [&]<class Value>(Table<Value>* from) -> absl::Status {
           std::vector<Value> values(shape(table).rows * width(table));
+          std::vector<Key> keys(shape(table).rows);
+          std::iota(keys.begin(), keys.end(), Key{0});
+          const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
+          RETURN_IF_ERROR(number.status());
           std::vector<Key> lost;
           absl::Status pulled = from->pull(KeyRange{0, shape(table).rows}, values);
           if (is_loss(pulled)) {
@@ -601,7 +605,7 @@ absl::Status Workload::check_the_end() {
           const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                        values.size() * sizeof(Value));
           digest = digest * 31 + std::hash<std::string_view>()(bytes);
-          return note(TableAtTheEnd{rank_, table, {values.begin(), values.end()}, lost});
+          return note(TableAtTheEnd{rank_, *number, table, {values.begin(), values.end()}, lost});
         },
         tables_[table]);
     RETURN_IF_ERROR(status);
