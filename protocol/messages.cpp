@@ -35,11 +35,19 @@ class Writer {
     u64(value.length_bytes);
     u64(value.key);
   }
-  /// How many, then each as it lies in memory.
+  /// How many runs, then of each the first item as it lies in memory and how many there are.
   template <class Item>
-  void items(const std::vector<Item>& items) {
-    u32(static_cast<std::uint32_t>(items.size()));
-    raw(items.data(), items.size() * sizeof(Item));
+  void runs(const std::vector<Item>& items) {
+    const std::size_t at = bytes_.size();
+    u32(0);
+    std::uint32_t runs = 0;
+    for (std::size_t next = 0; next < items.size(); ++runs) {
+      const std::size_t first = next++;
+      while (next < items.size() && items[next].goes_on_from(items[next - 1])) ++next;
+      raw(&items[first], sizeof(Item));
+      u64(next - first);
+    }
+    std::memcpy(bytes_.data() + at, &runs, sizeof runs);
   }
   void text(std::string_view value) {
     u32(static_cast<std::uint32_t>(value.size()));
@@ -75,16 +83,20 @@ class Reader {
     bytes_ = bytes_.subspan(size);
     return value;
   }
+  /// As Writer would have written them.
   template <class Item>
-  std::vector<Item> items(std::size_t most) {
+  std::vector<Item> runs() {
+    constexpr std::size_t kMostItems = MessageRoom<Item>::kMaxItems;
     const std::size_t count = u32();
-    if (count == 0 || count > most || count * sizeof(Item) > bytes_.size()) {
-      ok_ = false;
-      return {};
+    std::vector<Item> items;
+    ok_ &= count > 0 && count <= MessageRoom<Item>::kMaxRuns;
+    for (std::size_t run = 0; run < count && ok_; ++run) {
+      Item item = number<Item>();
+      const std::uint64_t length = u64();
+      ok_ &= length > 0 && length <= kMostItems - items.size() &&
+             (items.empty() || !item.goes_on_from(items.back()));
+      for (std::uint64_t i = 0; i < length && ok_; ++i, ++item.key) items.push_back(item);
     }
-    std::vector<Item> items(count);
-    std::memcpy(items.data(), bytes_.data(), count * sizeof(Item));
-    bytes_ = bytes_.subspan(count * sizeof(Item));
     return items;
   }
   /// Everything was there and nothing is left.
@@ -93,7 +105,7 @@ class Reader {
  private:
   template <class Number>
   Number number() {
-    Number value = 0;
+    Number value{};
     if (bytes_.size() < sizeof value) {
       ok_ = false;
       bytes_ = {};
@@ -160,13 +172,13 @@ struct Encoder {
     Writer out(ControlKind::kKeyRequests);
     out.u32(static_cast<std::uint32_t>(requests.kind));
     out.u32(requests.table);
-    out.items(requests.rows);
+    out.runs(requests.rows);
     return out.take();
   }
   std::string operator()(const KeyAnswers& answers) const {
     Writer out(ControlKind::kKeyAnswers);
     out.u32(answers.table);
-    out.items(answers.answers);
+    out.runs(answers.answers);
     return out.take();
   }
 };
@@ -224,14 +236,14 @@ KeyRequests read_key_requests(Reader& in) {
   KeyRequests requests;
   requests.kind = static_cast<KeyRequests::Kind>(in.u32());
   requests.table = in.u32();
-  requests.rows = in.items<KeyRequests::Row>(KeyRequests::kMaxRows);
+  requests.rows = in.runs<KeyRequests::Row>();
   return requests;
 }
 
 KeyAnswers read_key_answers(Reader& in) {
   KeyAnswers answers;
   answers.table = in.u32();
-  answers.answers = in.items<KeyAnswers::Answer>(KeyAnswers::kMaxAnswers);
+  answers.answers = in.runs<KeyAnswers::Answer>();
   return answers;
 }
 

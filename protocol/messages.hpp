@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 7;
+constexpr std::uint32_t kVersion = 8;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -123,12 +123,15 @@ struct KeyRequests {
     Key key = 0;
     std::uint64_t epoch = 0;  ///< 0 where none is meant
     friend bool operator==(const Row&, const Row&) = default;
+    /// Of the next key, and like `before` in all else: both travel as one.
+    [[nodiscard]] bool goes_on_from(const Row& before) const {
+      return key == before.key + 1 && epoch == before.epoch;
+    }
   };
-  static constexpr std::size_t kMaxRows = 128;
 
   Kind kind = Kind::kLocate;
   std::uint32_t table = 0;
-  std::vector<Row> rows;  ///< 1 to kMaxRows
+  std::vector<Row> rows;  ///< at least one; those that MessageRoom takes
 };
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
@@ -160,13 +163,39 @@ struct KeyAnswers {
     std::uint32_t node = 0;
     std::uint64_t epoch = 0;
     friend bool operator==(const Answer&, const Answer&) = default;
+    [[nodiscard]] bool goes_on_from(const Answer& before) const {
+      return key == before.key + 1 && kind == before.kind && node == before.node && epoch == before.epoch;
+    }
   };
-  static constexpr std::size_t kMaxAnswers = 128;
 
   std::uint32_t table = 0;
-  std::vector<Answer> answers;  ///< 1 to kMaxAnswers
+  std::vector<Answer> answers;  ///< at least one; those that MessageRoom takes
 };
 static_assert(sizeof(KeyAnswers::Answer) == 24 && std::is_trivially_copyable_v<KeyAnswers::Answer>);
+
+/// What one message has room for, of rows or answers in their order. Those that go on from one another are a run, which
+/// takes the place of one: a block of a matrix is one message.
+template <class Item>
+class MessageRoom {
+ public:
+  static constexpr std::size_t kMaxItems = 1024;
+  static constexpr std::size_t kMaxRuns = 120;
+
+  /// False: it is for the next message.
+  bool take(const Item& item) {
+    const bool begins = items_ == 0 || !item.goes_on_from(last_);
+    if (items_ == kMaxItems || (begins && runs_ == kMaxRuns)) return false;
+    runs_ += begins ? 1 : 0;
+    ++items_;
+    last_ = item;
+    return true;
+  }
+
+ private:
+  std::size_t items_ = 0;
+  std::size_t runs_ = 0;
+  Item last_;
+};
 
 /// A worker that waits for more answers than this of one server breaks the rules. A push counts for its records and
 /// one more, an install for one.

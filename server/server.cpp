@@ -447,8 +447,9 @@ void Server::give_answers(std::uint32_t table) {
 void Server::send_answers(Peer& peer) {
   while (!peer.answers.empty() && peer.control.empty() && !peer.closed && !peer.left) {
     protocol::KeyAnswers message{.table = peer.answers.front().first};
+    protocol::MessageRoom<protocol::KeyAnswers::Answer> room;
     while (!peer.answers.empty() && peer.answers.front().first == message.table &&
-           message.answers.size() < protocol::KeyAnswers::kMaxAnswers) {
+           room.take(peer.answers.front().second)) {
       const protocol::KeyAnswers::Answer& answer = peer.answers.front().second;
       if (answer.kind == protocol::KeyAnswers::Kind::kApplied) {
         peer.open_requests -= static_cast<std::size_t>(answer.epoch) + 1;

@@ -176,17 +176,7 @@ void MovingRows::give_up_rows() {
 }
 
 void MovingRows::send_done() {
-  for (Node& node : nodes_) {
-    while (!node.done.empty()) {
-      const std::size_t count = std::min(node.done.size(), KeyRequests::kMaxRows);
-      const auto some = node.done.end() - static_cast<std::ptrdiff_t>(count);
-      if (!session_.ask(
-              *node.link,
-              {.kind = KeyRequests::Kind::kDone, .table = number_, .rows = {some, node.done.end()}}))
-        break;
-      node.done.erase(some, node.done.end());
-    }
-  }
+  for (Node& node : nodes_) send_all(node, KeyRequests::Kind::kDone, node.done);
 }
 
 void MovingRows::stop_intents() {

@@ -186,40 +186,41 @@ void MovingRows::is_installed(Move& move) {
 }
 
 void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to, KeyRequests::Kind kind) {
-  std::vector<std::vector<std::size_t>> for_server(nodes_.size());
+  struct Requests {
+    std::vector<KeyRequests::Row> rows;
+    std::vector<std::size_t> moves;  ///< by row
+  };
+  std::vector<Requests> for_server(nodes_.size());
+  const bool is_of_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kMissing;
   for (std::size_t i = 0; i < operation.moves.size(); ++i) {
     const Move& move = operation.moves[i];
-    if (move.phase == from && !(from == Phase::kInstalled && fetched_.contains(move.key)))
-      for_server[kind == KeyRequests::Kind::kHandOver ? move.from : home(move.key)].push_back(i);
+    if (move.phase != from || (from == Phase::kInstalled && fetched_.contains(move.key))) continue;
+    const std::uint64_t epoch = is_of_owner                           ? move.epoch
+                                : kind == KeyRequests::Kind::kArrived ? move.epoch + 1
+                                                                      : 0;
+    Requests& requests = for_server[kind == KeyRequests::Kind::kHandOver ? move.from : home(move.key)];
+    requests.rows.push_back({.key = move.key, .epoch = epoch});
+    requests.moves.push_back(i);
   }
   for (std::uint32_t server = 0; server < nodes_.size(); ++server) {
-    const std::vector<std::size_t>& moves = for_server[server];
+    const auto& [rows, moves] = for_server[server];
     // An intent that begins anew comes after the end of the one before.
-    if (kind == KeyRequests::Kind::kIntend && !moves.empty() && !nodes_[server].done.empty()) {
+    if (kind == KeyRequests::Kind::kIntend && !rows.empty() && !nodes_[server].done.empty()) {
       operation.seen_news = 0;
       continue;
     }
-    for (std::size_t at = 0; at < moves.size(); at += KeyRequests::kMaxRows) {
-      const std::size_t count = std::min(moves.size() - at, KeyRequests::kMaxRows);
-      KeyRequests requests{.kind = kind, .table = number_, .rows = {}};
-      for (const std::size_t index : std::span(moves).subspan(at, count)) {
-        const Move& move = operation.moves[index];
-        const bool is_of_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kMissing;
-        const std::uint64_t epoch = is_of_owner                           ? move.epoch
-                                    : kind == KeyRequests::Kind::kArrived ? move.epoch + 1
-                                                                          : 0;
-        requests.rows.push_back({.key = move.key, .epoch = epoch});
-      }
-      if (!session_.ask(*nodes_[server].link, requests)) {
+    for (std::size_t sent = 0; sent < rows.size();) {
+      const std::size_t some = send_some(nodes_[server], kind, std::span(rows).subspan(sent));
+      if (some == 0) {
         operation.seen_news = 0;  // again at the next poll
         break;
       }
-      for (const std::size_t index : std::span(moves).subspan(at, count)) {
+      for (const std::size_t index : std::span(moves).subspan(sent, some)) {
         Move& move = operation.moves[index];
         move.phase = to;
-        if (to != Phase::kDone) continue;
-        arrive(operation, move);
+        if (to == Phase::kDone) arrive(operation, move);
       }
+      sent += some;
     }
   }
 }

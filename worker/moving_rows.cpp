@@ -184,18 +184,28 @@ void MovingRows::unmark_if_plain(Key key) {
 
 // ---- what all have in common
 
-void MovingRows::send_to_locate() {
-  for (Node& node : nodes_) {
-    while (!node.to_locate.empty()) {
-      const std::size_t count = std::min(node.to_locate.size(), KeyRequests::kMaxRows);
-      const auto some = node.to_locate.end() - static_cast<std::ptrdiff_t>(count);
-      if (!session_.ask(
-              *node.link,
-              {.kind = KeyRequests::Kind::kLocate, .table = number_, .rows = {some, node.to_locate.end()}}))
-        break;
-      node.to_locate.erase(some, node.to_locate.end());
-    }
+std::size_t MovingRows::send_some(const Node& node, KeyRequests::Kind kind,
+                                  std::span<const KeyRequests::Row> rows) {
+  protocol::MessageRoom<KeyRequests::Row> room;
+  std::size_t count = 0;
+  while (count < rows.size() && room.take(rows[count])) ++count;
+  const auto some = rows.first(count);
+  const KeyRequests requests{.kind = kind, .table = number_, .rows = {some.begin(), some.end()}};
+  return session_.ask(*node.link, requests) ? count : 0;
+}
+
+void MovingRows::send_all(const Node& node, KeyRequests::Kind kind, std::vector<KeyRequests::Row>& rows) {
+  std::size_t sent = 0;
+  while (sent < rows.size()) {
+    const std::size_t some = send_some(node, kind, std::span(rows).subspan(sent));
+    if (some == 0) break;
+    sent += some;
   }
+  rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(sent));
+}
+
+void MovingRows::send_to_locate() {
+  for (Node& node : nodes_) send_all(node, KeyRequests::Kind::kLocate, node.to_locate);
 }
 
 void MovingRows::add_slot_read(MovingOperation& operation, std::uint32_t node, Key key,

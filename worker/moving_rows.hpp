@@ -258,6 +258,12 @@ class MovingRows {
   void is_installed(Move& move);
   void send_requests(MovingOperation& operation, Phase from, Phase to, protocol::KeyRequests::Kind kind);
   void end_move(Move& move, std::uint64_t epoch);
+  /// The first of `rows`, as many as one message takes. How many have gone: none if it cannot go now.
+  std::size_t send_some(const Node& node, protocol::KeyRequests::Kind kind,
+                        std::span<const protocol::KeyRequests::Row> rows);
+  /// As many messages as go now; what has gone is taken out.
+  void send_all(const Node& node, protocol::KeyRequests::Kind kind,
+                std::vector<protocol::KeyRequests::Row>& rows);
   void send_to_locate();
   /// To be posted: a read of the row's slot on that node.
   void add_slot_read(MovingOperation& operation, std::uint32_t node, protocol::Key key,

@@ -56,11 +56,12 @@ struct PossibleFields {
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
   void operator()(const KeyRequests& requests) const {
     EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kMissing);
-    EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= KeyRequests::kMaxRows);
+    EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= MessageRoom<KeyRequests::Row>::kMaxItems);
     for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
   }
   void operator()(const KeyAnswers& answers) const {
-    EXPECT_TRUE(!answers.answers.empty() && answers.answers.size() <= KeyAnswers::kMaxAnswers);
+    EXPECT_TRUE(!answers.answers.empty() &&
+                answers.answers.size() <= MessageRoom<KeyAnswers::Answer>::kMaxItems);
     for (const KeyAnswers::Answer& answer : answers.answers) {
       EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kLost);
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
@@ -81,7 +82,8 @@ TEST(ProtocolFuzz, ControlMessages) {
                         .consistency = "essp:4"}),
        encode(TableOpened{.table = 3, .shard = {14, 15, 16}}), encode(Goodbye{}),
        encode(Failed{.code = 14, .reason = "worker 2 is gone"}), encode(EndIteration{.clock = 9}),
-       encode(KeyRequests{.kind = KeyRequests::Kind::kHandOver, .table = 3, .rows = {{7, 1}, {9, 2}}}),
+       encode(
+           KeyRequests{.kind = KeyRequests::Kind::kHandOver, .table = 3, .rows = {{7, 1}, {8, 1}, {9, 2}}}),
        encode(KeyAnswers{
            .table = 3,
            .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTake, .node = 1, .epoch = 5}, {.key = 8}}})},

@@ -67,22 +67,88 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\7\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\10\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\7\0\0\0\10\0\0\0\0\0\0\0"
-            "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0"s);
+            "VRBN\10\0\0\0\10\0\0\0\0\0\0\0"
+            "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\7\0\0\0\11\0\0\0\0\0\0\0"
-            "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0"s);
-  // A message of the most rows or answers is no longer than a transport takes.
-  EXPECT_LE(encode(KeyRequests{.rows = std::vector<KeyRequests::Row>(KeyRequests::kMaxRows)}).size(), 4096U);
-  EXPECT_LE(encode(KeyAnswers{.answers = std::vector<KeyAnswers::Answer>(KeyAnswers::kMaxAnswers)}).size(),
-            4096U);
+            "VRBN\10\0\0\0\11\0\0\0\0\0\0\0"
+            "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
+}
+
+/// `count` of them, `step` keys apart.
+template <class Item>
+std::vector<Item> spread(std::size_t count, Key step, Item item) {
+  std::vector<Item> items;
+  for (std::size_t i = 0; i < count; ++i, item.key += step) items.push_back(item);
+  return items;
+}
+
+template <class Item>
+std::size_t room_for(const std::vector<Item>& items) {
+  MessageRoom<Item> room;
+  std::size_t count = 0;
+  while (count < items.size() && room.take(items[count])) ++count;
+  return count;
+}
+
+TEST(ControlMessageTest, RowsThatGoOnTravelAsOne) {
+  using Row = KeyRequests::Row;
+  using Answer = KeyAnswers::Answer;
+  const auto size = [](std::vector<Row> rows) { return encode(KeyRequests{.rows = std::move(rows)}).size(); };
+  EXPECT_EQ(size(spread<Row>(1024, 1, {7, 1})), size({{7, 1}}));
+  EXPECT_EQ(size({{7, 1}, {8, 2}}), size({{7, 1}, {9, 1}}));
+  const KeyAnswers mixed{.table = 3,
+                         .answers = {{.key = 5, .node = 1, .epoch = 2},
+                                     {.key = 6, .node = 1, .epoch = 2},
+                                     {.key = 7, .node = 2, .epoch = 2},
+                                     {.key = 8, .kind = KeyAnswers::Kind::kTake, .node = 2, .epoch = 2},
+                                     {.key = 9, .kind = KeyAnswers::Kind::kTake, .node = 2, .epoch = 3},
+                                     {.key = UINT64_MAX, .epoch = 3},
+                                     {.key = 0, .epoch = 3}}};
+  const auto decoded = decode_control(bytes_of(encode(mixed)));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(std::get<KeyAnswers>(*decoded).answers, mixed.answers);
+
+  EXPECT_EQ(room_for(spread<Row>(2000, 1, {7, 1})), MessageRoom<Row>::kMaxItems);
+  EXPECT_EQ(room_for(spread<Row>(2000, 2, {7, 1})), MessageRoom<Row>::kMaxRuns);
+  EXPECT_EQ(room_for(spread<Answer>(2000, 2, {.key = 7})), MessageRoom<Answer>::kMaxRuns);
+  // What it takes is no longer than a transport takes, and taken by whoever reads it.
+  for (const Key step : {1U, 2U}) {
+    auto rows = spread<Row>(2000, step, {7, 1});
+    rows.resize(room_for(rows));
+    auto answers = spread<Answer>(2000, step, {.key = 7});
+    answers.resize(room_for(answers));
+    for (const std::string& bytes :
+         {encode(KeyRequests{.rows = rows}), encode(KeyAnswers{.answers = answers})}) {
+      EXPECT_LE(bytes.size(), 4096U);
+      EXPECT_TRUE(decode_control(bytes_of(bytes)).ok());
+    }
+  }
+}
+
+TEST(ControlMessageTest, ImpossibleRunsAreRefused) {
+  const std::string bytes = encode(KeyRequests{.rows = {{7, 1}, {9, 1}}});
+  const auto with = [&](std::size_t at, std::uint64_t number) {
+    std::string changed = bytes;
+    std::memcpy(changed.data() + at, &number, sizeof number);
+    return decode_control(bytes_of(changed));
+  };
+  // Header, kind, table, number of runs; key, epoch, length; key, epoch, length.
+  const std::size_t first_length = bytes.size() - 32;
+  const std::size_t second_length = bytes.size() - 8;
+  ASSERT_TRUE(with(first_length, 1).ok());
+  EXPECT_FALSE(with(first_length, 0).ok());
+  EXPECT_FALSE(with(first_length, 1025).ok());
+  EXPECT_FALSE(with(first_length, UINT64_MAX).ok());
+  EXPECT_TRUE(with(second_length, 1023).ok());
+  EXPECT_FALSE(with(second_length, 1024).ok()) << "together more than one message has";
+  EXPECT_FALSE(with(first_length, 2).ok()) << "two runs that are one";
 }
 
 TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
@@ -108,12 +174,12 @@ TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
   KeyRequests none = requests();
   none.rows.clear();
   EXPECT_TRUE(refused(none));
-  none.rows.resize(KeyRequests::kMaxRows + 1);
+  none.rows.resize(MessageRoom<KeyRequests::Row>::kMaxRuns + 1);
   EXPECT_TRUE(refused(none));
   KeyAnswers nothing = answers();
   nothing.answers.clear();
   EXPECT_TRUE(refused(nothing));
-  nothing.answers.resize(KeyAnswers::kMaxAnswers + 1, answers().answers[0]);
+  nothing.answers.resize(MessageRoom<KeyAnswers::Answer>::kMaxRuns + 1, answers().answers[0]);
   EXPECT_TRUE(refused(nothing));
 }
 
