@@ -106,6 +106,14 @@ bool MovingRows::is_not_here(const KeyAnswers::Answer& here) const {
          chase->second.not_at->node == node_ && chase->second.not_at->epoch == here.epoch;
 }
 
+bool MovingRows::is_coming(Key key) const {
+  const auto mover = moving_.find(key);
+  if (mover == moving_.end()) return false;
+  // One that has not been asked for may be waiting for whoever wants to know, and one that is here for being read.
+  const Phase phase = mover->second.operation->moves[mover->second.index].phase;
+  return phase > Phase::kAsk && phase < Phase::kInstalled;
+}
+
 void MovingRows::reached(Key key) {
   if (chased_.empty()) return;
   chased_.erase(key);
@@ -267,9 +275,14 @@ bool MovingRows::step_pull(MovingOperation& operation) {
   }
   operation.seen_news = news_;
   operation.awaited = nullptr;
+  std::erase_if(operation.coming, [&](std::size_t index) {
+    if (is_coming(operation.keys[index])) return false;
+    operation.todo.push_back(index);
+    return true;
+  });
   begin_reads(operation);
   if (!operation.reads.empty()) operation.awaited = nodes_[operation.reads.front().node].link;
-  if (!operation.reads.empty() || !operation.todo.empty()) return false;
+  if (!operation.reads.empty() || !operation.todo.empty() || !operation.coming.empty()) return false;
   if (operation.staging) session_.give_staging(*operation.staging);
   operation.staging.reset();
   return true;
@@ -317,7 +330,13 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       is_read(operation, index, out, counters.rows_pulled_remotely);
       continue;
     }
-    if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) ask_where(key, /*is_sure=*/true);
+    if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) {
+      if (is_coming(key)) {
+        operation.coming.push_back(index);
+        continue;
+      }
+      ask_where(key, /*is_sure=*/true);
+    }
     if ((locating_.contains(key) && !is_held(key)) || lost_.contains(key)) {
       left.push_back(index);
       continue;
@@ -363,10 +382,12 @@ void MovingRows::end_reads(MovingOperation& operation) {
       is_read(operation, read.index, row, session_.counters().rows_pulled_remotely);
       continue;
     }
-    operation.todo.push_back(read.index);
     // Unless something newer has been heard meanwhile.
     const Location at = location(key);
-    if (at.node == read.node && at.epoch == read.epoch) ask_where(key, /*is_sure=*/true);
+    const bool is_newest = at.node == read.node && at.epoch == read.epoch;
+    const bool waits = is_newest && is_coming(key);
+    (waits ? operation.coming : operation.todo).push_back(read.index);
+    if (is_newest && !waits) ask_where(key, /*is_sure=*/true);
   }
   operation.reads.clear();
 }

@@ -73,6 +73,7 @@ struct MovingOperation final : PullOperation {
   const std::byte* updates = nullptr;
   std::vector<std::byte> update_copy;  ///< of a push that nobody waits for; else empty
   std::vector<std::size_t> todo;       ///< indices in `keys`, of rows neither done nor being read or pushed
+  std::vector<std::size_t> coming;     ///< a pull: of those that wait for a move of this session
   std::vector<Reading> reads;
   std::deque<Message> messages;
   std::vector<Move> moves;
@@ -223,6 +224,9 @@ class MovingRows {
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be; `is_sure`: where location() says, at that very epoch.
   void ask_where(protocol::Key key, bool is_sure);
+  /// This session's request for the row is with its home or its owner, or the row on its way: it will be here, or known
+  /// where else, before a home would say where it is.
+  [[nodiscard]] bool is_coming(protocol::Key key) const;
   /// The row was where it was believed to be.
   void reached(protocol::Key key);
   void fetch(protocol::Key key);

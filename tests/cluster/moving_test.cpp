@@ -145,6 +145,40 @@ TEST_P(MovingTest, ARowGoesFromHandToHand) {
 INSTANTIATE_TEST_SUITE_P(Memory, MovingTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
                          [](const auto& test) { return to_string(test.param); });
 
+/// It is no more where it was and not here yet: its home need not be asked, for it comes here.
+TEST(MovingTablesTest, APullOfARowThatComesHereAsksNobody) {
+  for (const Maps maps : {Maps::kAll, Maps::kOwnNode}) {
+    SCOPED_TRACE(to_string(maps));
+    std::atomic<bool> is_gone = false;
+    const ClusterResult result = run_cluster(over(maps, 2, 2), [&](Session& session) -> absl::Status {
+      auto opened = session.table<float>(moving(2, 1));
+      RETURN_IF_ERROR(opened.status());
+      Table<float>& table = **opened;
+      const std::vector<Key> key = {1};  // at home on node 1
+      if (session.rank() == 1) {
+        RETURN_IF_ERROR(table.push(key, std::vector<float>{3}));
+        RETURN_IF_ERROR(session.barrier());
+        for (std::vector<float*> row(1); !is_gone; is_gone = row[0] == nullptr) {
+          RETURN_IF_ERROR(table.hold(key, row));
+          table.release();
+          std::this_thread::yield();
+        }
+        return session.barrier();
+      }
+      RETURN_IF_ERROR(session.barrier());
+      Pending coming = table.localize(key);
+      while (!is_gone) std::this_thread::yield();
+      std::vector<float> value(1);
+      RETURN_IF_ERROR(table.pull(key, value));
+      EXPECT_EQ(value[0], 3);
+      EXPECT_EQ(session.statistics().locations_asked, 0U);
+      RETURN_IF_ERROR(coming.wait());
+      return session.barrier();
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
 TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
   // So wide that most of a push's time is the lock's, and whoever is interrupted is interrupted there.
   constexpr std::uint32_t kWidth = 2000;
