@@ -174,8 +174,8 @@ class SessionCore {
   [[nodiscard]] std::string slowest_lane(Servers which) const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
-  /// Tells those servers that do not know it that this worker has finished all clocks below `clock`, and of what examples the updates of the last
-  /// one are, where that matters.
+  /// Tells those servers that do not know it that this worker has finished all clocks below `clock`; and, where that is
+  /// the one that ends now and it matters, of what examples its updates are.
   absl::Status tell_clock(consistency::Clock clock, Servers which);
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
