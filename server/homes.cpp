@@ -3,30 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace verbena::server {
 
 using protocol::KeyAnswers;
 
-namespace {
-
-template <class Intents>
-auto find_worker(Intents& intents, std::uint32_t rank) {
-  return std::find_if(intents.begin(), intents.end(),
-                      [&](const auto& intent) { return intent.worker.rank == rank; });
-}
-
-}  // namespace
-
 absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home) {
   const std::size_t count = std::max<std::size_t>(keys.size(), 1);
   Places places(static_cast<std::uint64_t*>(std::calloc(count, sizeof(std::uint64_t))), &std::free);
-  if (places == nullptr) {
+  std::optional<KeyIntents> intents = KeyIntents::create(keys);
+  if (places == nullptr || !intents) {
     return absl::ResourceExhaustedError(
         fmt::format("no memory to remember the owners of {} rows", keys.size()));
   }
-  return Homes(keys, home, std::move(places));
+  return Homes(keys, home, std::move(places), *std::move(intents));
 }
 
 Homes::Answer Homes::answer(protocol::Key key, std::uint32_t worker, KeyAnswers::Kind kind) const {
@@ -39,7 +31,7 @@ KeyAnswers::Kind Homes::kind_of_answer(protocol::Key key, const Waiting& to) con
   if (to.what == Waiting::For::kLocate) return KeyAnswers::Kind::kOwned;
   if (in_doubt_.contains(key)) return KeyAnswers::Kind::kTake;  // who moves it finds out
   if (place(key).node == to.worker.node) return KeyAnswers::Kind::kHere;
-  const bool stays = to.what == Waiting::For::kIntend && others_intend(key, to.worker.node);
+  const bool stays = to.what == Waiting::For::kIntend && intents_.others_than(to.worker.node, key);
   return stays ? KeyAnswers::Kind::kShared : KeyAnswers::Kind::kTake;
 }
 
@@ -62,58 +54,27 @@ void Homes::localize(protocol::Key key, const Worker& worker, Answers& answers) 
 }
 
 void Homes::intend(protocol::Key key, const Worker& worker, Answers& answers) {
-  auto& intents = intents_[key];
-  const auto own = find_worker(intents, worker.rank);
-  if (own == intents.end()) {
-    intents.push_back({.worker = worker});
-  } else {
-    own->told_alone = false;
-  }
+  intents_.add(key, worker);
   answer_in_turn(key, {worker, Waiting::For::kIntend}, answers);
 }
 
-bool Homes::others_intend(protocol::Key key, std::uint32_t node) const {
-  const auto found = intents_.find(key);
-  return found != intents_.end() &&
-         std::any_of(found->second.begin(), found->second.end(),
-                     [&](const Intent& intent) { return intent.worker.node != node; });
-}
-
 absl::Status Homes::end_intent(protocol::Key key, std::uint32_t worker, Answers& answers) {
-  const auto found = intents_.find(key);
-  if (found == intents_.end() || find_worker(found->second, worker) == found->second.end()) {
+  if (!intents_.remove(key, worker)) {
     return absl::InvalidArgumentError(fmt::format("ends an intent on key {}, which it does not have", key));
   }
-  auto& intents = found->second;
-  intents.erase(find_worker(intents, worker));
-  if (intents.empty()) {
-    intents_.erase(found);
-  } else {
-    tell_if_alone(key, answers);
-  }
+  tell_if_alone(key, answers);
   return absl::OkStatus();
 }
 
 void Homes::leave(std::uint32_t worker, Answers& answers) {
-  std::vector<protocol::Key> keys;
-  for (const auto& [key, intents] : intents_) {
-    if (find_worker(intents, worker) != intents.end()) keys.push_back(key);
-  }
-  std::sort(keys.begin(), keys.end());  // so that equal jobs say equal things
-  for (const protocol::Key key : keys) static_cast<void>(end_intent(key, worker, answers));
+  for (const protocol::Key key : intents_.keys_of(worker))
+    static_cast<void>(end_intent(key, worker, answers));
 }
 
 void Homes::tell_if_alone(protocol::Key key, Answers& answers) {
-  const auto found = intents_.find(key);
-  if (found == intents_.end() || moves_.contains(key)) return;
-  auto& intents = found->second;
-  const std::uint32_t node = intents.front().worker.node;
-  if (node == place(key).node || others_intend(key, node)) return;
-  const auto next =
-      std::find_if(intents.begin(), intents.end(), [](const Intent& intent) { return !intent.told_alone; });
-  if (next == intents.end()) return;
-  next->told_alone = true;
-  answers.push_back(answer(key, next->worker.rank, KeyAnswers::Kind::kAlone));
+  if (!intents_.has_any(key) || moves_.contains(key)) return;
+  if (const std::optional<std::uint32_t> worker = intents_.tell_alone(key, place(key).node))
+    answers.push_back(answer(key, *worker, KeyAnswers::Kind::kAlone));
 }
 
 absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {

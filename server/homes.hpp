@@ -26,10 +26,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
+#include "server/key_intents.hpp"
 
 namespace verbena::server {
 
@@ -37,10 +37,7 @@ class Homes {
  public:
   static constexpr std::uint32_t kMaxNodes = 1 << 24;
 
-  struct Worker {
-    std::uint32_t rank = 0;
-    std::uint32_t node = 0;
-  };
+  using Worker = server::Worker;
   /// kOwned, kHere, kShared, kAlone or kLost, or kTake to whoever is to move the row now.
   struct Answer {
     std::uint32_t worker = 0;
@@ -71,17 +68,13 @@ class Homes {
 
   [[nodiscard]] std::size_t moving() const { return moves_.size(); }
   /// Keys that somebody has an intent on.
-  [[nodiscard]] std::size_t intended() const { return intents_.size(); }
+  [[nodiscard]] std::uint64_t intended() const { return intents_.size(); }
 
  private:
   struct Waiting {
     enum class For : std::uint8_t { kLocate, kLocalize, kIntend };
     Worker worker;
     For what = For::kLocate;
-  };
-  struct Intent {
-    Worker worker;
-    bool told_alone = false;
   };
   struct Move {
     Worker mover;
@@ -94,8 +87,8 @@ class Homes {
   /// By key; 0 stands for the home at epoch 0, so that pages of keys that never moved cost nothing.
   using Places = std::unique_ptr<std::uint64_t[], decltype(&std::free)>;
 
-  Homes(protocol::KeyRange keys, std::uint32_t home, Places places)
-      : keys_(keys), home_(home), places_(std::move(places)) {}
+  Homes(protocol::KeyRange keys, std::uint32_t home, Places places, KeyIntents intents)
+      : keys_(keys), home_(home), places_(std::move(places)), intents_(std::move(intents)) {}
   [[nodiscard]] Place place(protocol::Key key) const {
     const std::uint64_t packed = places_[key - keys_.first];
     if (packed == 0) return {home_, 0};
@@ -111,7 +104,6 @@ class Homes {
   void answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers);
   /// Its move has ended: those in line, up to the next who moves it.
   void answer_line(protocol::Key key, Answers& answers);
-  [[nodiscard]] bool others_intend(protocol::Key key, std::uint32_t node) const;
   /// Whoever is left with intents on a key that lies elsewhere.
   void tell_if_alone(protocol::Key key, Answers& answers);
 
@@ -122,7 +114,7 @@ class Homes {
   /// Where else a row may be than place() says.
   absl::flat_hash_map<protocol::Key, std::deque<Place>> in_doubt_;
   absl::flat_hash_set<protocol::Key> lost_;  ///< with the node that place() says
-  absl::flat_hash_map<protocol::Key, absl::InlinedVector<Intent, 2>> intents_;  ///< one a worker
+  KeyIntents intents_;
 };
 
 }  // namespace verbena::server

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <utility>
+#include <vector>
 
 namespace verbena::server {
 namespace {
@@ -302,6 +305,73 @@ TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
     for (std::uint32_t worker = 0; worker < kWorkers; ++worker) homes.leave(worker, answers);
     EXPECT_EQ(homes.intended(), 0U);
   }
+}
+
+/// Against lists, which say the same in other words.
+TEST(KeyIntentsTest, AreWhatListsWouldHold) {
+  struct Intent {
+    Worker worker;
+    bool told = false;
+  };
+  constexpr std::uint32_t kWorkers = 5;
+  constexpr protocol::KeyRange kKeys = {100, 103};
+  std::map<protocol::Key, std::vector<Intent>> lists;
+  KeyIntents intents = *KeyIntents::create(kKeys);
+  std::mt19937 random(7);
+  int told_of_lone = 0;
+  int told_of_several = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const protocol::Key key = kKeys.first + random() % kKeys.size();
+    const auto rank = static_cast<std::uint32_t>(random() % kWorkers);
+    const auto node = static_cast<std::uint32_t>(random() % 3);
+    std::vector<Intent>& list = lists[key];
+    const auto own =
+        std::find_if(list.begin(), list.end(), [&](const Intent& one) { return one.worker.rank == rank; });
+    const auto others_than = [&](std::uint32_t one_node) {
+      return std::any_of(list.begin(), list.end(),
+                         [&](const Intent& one) { return one.worker.node != one_node; });
+    };
+    switch (random() % 4) {
+      case 0:
+        intents.add(key, {rank, rank % 3});
+        if (own == list.end()) {
+          list.push_back({{rank, rank % 3}});
+        } else {
+          own->told = false;
+        }
+        break;
+      case 1:
+      case 2:
+        EXPECT_EQ(intents.remove(key, rank), own != list.end());
+        if (own != list.end()) list.erase(own);
+        break;
+      default: {
+        const auto next = std::find_if(list.begin(), list.end(), [](const Intent& one) { return !one.told; });
+        const bool tells =
+            next != list.end() && list.front().worker.node != node && !others_than(list.front().worker.node);
+        const std::optional<std::uint32_t> told = intents.tell_alone(key, node);
+        ASSERT_EQ(told.has_value(), tells);
+        if (!tells) break;
+        EXPECT_EQ(*told, next->worker.rank);
+        next->told = true;
+        ++(list.size() == 1 ? told_of_lone : told_of_several);
+      }
+    }
+    EXPECT_EQ(intents.has_any(key), !list.empty());
+    EXPECT_EQ(intents.others_than(node, key), others_than(node));
+    std::vector<protocol::Key> keys;
+    std::size_t count = 0;
+    for (const auto& [one_key, one_list] : lists) {
+      count += one_list.empty() ? 0U : 1U;
+      for (const Intent& one : one_list) {
+        if (one.worker.rank == rank) keys.push_back(one_key);
+      }
+    }
+    ASSERT_EQ(intents.keys_of(rank), keys);
+    ASSERT_EQ(intents.size(), count);
+  }
+  EXPECT_GT(told_of_lone, 100);
+  EXPECT_GT(told_of_several, 100);
 }
 
 }  // namespace

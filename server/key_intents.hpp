@@ -1,0 +1,148 @@
+// Which workers have said that they will use which keys: what a home knows of intents.
+//
+// Nearly always one worker has an intent on a key: then it is four bytes in an array, whose pages cost nothing until they
+// are written. Only of keys that several want there is a list.
+//
+// Pure rules: no I/O. Thread safety: none; one owner.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "protocol/messages.hpp"
+
+namespace verbena::server {
+
+struct Worker {
+  std::uint32_t rank = 0;
+  std::uint32_t node = 0;
+};
+
+class KeyIntents {
+ public:
+  /// Nothing where memory is short.
+  static std::optional<KeyIntents> create(protocol::KeyRange keys) {
+    const std::size_t count = std::max<std::size_t>(keys.size(), 1);
+    Lone lone(static_cast<std::uint32_t*>(std::calloc(count, sizeof(std::uint32_t))), &std::free);
+    if (lone == nullptr) return std::nullopt;
+    return KeyIntents(keys, std::move(lone));
+  }
+
+  // REQUIRES: the key is one of `keys`.
+
+  /// A worker has at most one on a key; a second is the same, not told to be alone.
+  void add(protocol::Key key, const Worker& worker) {
+    if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);
+    nodes_[worker.rank] = worker.node;
+    std::uint32_t& lone = lone_[key - keys_.first];
+    if (lone == kNone) ++keys_with_any_;
+    if (lone == kNone || (lone != kSeveral && rank_of(lone) == worker.rank)) {
+      lone = lone_of(worker.rank);
+      return;
+    }
+    List& list = several_[key];
+    if (lone != kSeveral) list.push_back(std::exchange(lone, kSeveral));
+    const auto own = find(list, worker.rank);
+    if (own == list.end()) {
+      list.push_back(lone_of(worker.rank));
+    } else {
+      *own = lone_of(worker.rank);
+    }
+  }
+
+  /// False if it has none.
+  bool remove(protocol::Key key, std::uint32_t rank) {
+    std::uint32_t& lone = lone_[key - keys_.first];
+    if (lone == kSeveral) {
+      const auto found = several_.find(key);
+      const auto own = find(found->second, rank);
+      if (own == found->second.end()) return false;
+      found->second.erase(own);
+      if (!found->second.empty()) return true;
+      several_.erase(found);
+    } else if (lone == kNone || rank_of(lone) != rank) {
+      return false;
+    }
+    lone = kNone;
+    --keys_with_any_;
+    return true;
+  }
+
+  [[nodiscard]] bool has_any(protocol::Key key) const { return lone_[key - keys_.first] != kNone; }
+
+  [[nodiscard]] bool others_than(std::uint32_t node, protocol::Key key) const {
+    const std::uint32_t lone = lone_[key - keys_.first];
+    if (lone != kSeveral) return lone != kNone && node_of(lone) != node;
+    const List& list = several_.at(key);
+    return std::any_of(list.begin(), list.end(), [&](std::uint32_t one) { return node_of(one) != node; });
+  }
+
+  /// Where all who have intents on the key are of one node, and that is not `node`: the first who has not been told so.
+  /// From now on it has.
+  std::optional<std::uint32_t> tell_alone(protocol::Key key, std::uint32_t node) {
+    std::uint32_t& lone = lone_[key - keys_.first];
+    if (lone == kNone) return std::nullopt;
+    std::uint32_t* first = &lone;
+    std::size_t count = 1;
+    if (lone == kSeveral) {
+      List& list = several_.at(key);
+      first = list.data();
+      count = list.size();
+    }
+    if (node_of(*first) == node || others_than(node_of(*first), key)) return std::nullopt;
+    std::uint32_t* const next =
+        std::find_if(first, first + count, [](std::uint32_t one) { return (one & kTold) == 0; });
+    if (next == first + count) return std::nullopt;
+    *next |= kTold;
+    return rank_of(*next);
+  }
+
+  /// In their order.
+  [[nodiscard]] std::vector<protocol::Key> keys_of(std::uint32_t rank) const {
+    std::vector<protocol::Key> keys;
+    std::uint64_t left = keys_with_any_;
+    for (protocol::Key key = keys_.first; left > 0; ++key) {
+      const std::uint32_t lone = lone_[key - keys_.first];
+      if (lone == kNone) continue;
+      --left;
+      const bool has_one = lone == kSeveral ? contains(several_.at(key), rank) : rank_of(lone) == rank;
+      if (has_one) keys.push_back(key);
+    }
+    return keys;
+  }
+
+  /// Keys that somebody has an intent on.
+  [[nodiscard]] std::uint64_t size() const { return keys_with_any_; }
+
+ private:
+  static constexpr std::uint32_t kNone = 0;
+  static constexpr std::uint32_t kSeveral = 1;
+  static constexpr std::uint32_t kTold = 1;  ///< of one worker, beside its rank
+  static constexpr std::uint32_t lone_of(std::uint32_t rank) { return (rank + 1) * 2; }
+  static constexpr std::uint32_t rank_of(std::uint32_t lone) { return lone / 2 - 1; }
+  using Lone = std::unique_ptr<std::uint32_t[], decltype(&std::free)>;
+  using List = absl::InlinedVector<std::uint32_t, 4>;
+
+  KeyIntents(protocol::KeyRange keys, Lone lone) : keys_(keys), lone_(std::move(lone)) {}
+  template <class AnyList>
+  static auto find(AnyList& list, std::uint32_t rank) -> decltype(list.begin()) {
+    return std::find_if(list.begin(), list.end(), [&](std::uint32_t one) { return rank_of(one) == rank; });
+  }
+  static bool contains(const List& list, std::uint32_t rank) { return find(list, rank) != list.end(); }
+  [[nodiscard]] std::uint32_t node_of(std::uint32_t lone) const { return nodes_[rank_of(lone)]; }
+
+  protocol::KeyRange keys_;
+  Lone lone_;  ///< by key: kNone, kSeveral, or of the only worker
+  absl::flat_hash_map<protocol::Key, List> several_;
+  std::uint64_t keys_with_any_ = 0;
+  std::vector<std::uint32_t> nodes_;  ///< by worker
+};
+
+}  // namespace verbena::server
