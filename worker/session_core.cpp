@@ -223,12 +223,13 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
       fail(status);
       return status;
     }
-    link->has_static_rows |= table->moving() == nullptr && servers.range(link->server).size() > 0;
   }
   tables_.push_back(std::move(table));
   is_opening_ = false;
   // Its updates will name this clock.
-  if (status = tell_clock(clock_, Servers::kCounting); !status.ok()) return status;
+  if (tells_clocks() && told_clock_ < clock_) {
+    if (status = tell_clock(clock_); !status.ok()) return status;
+  }
   return tables_.back().get();
 }
 
@@ -376,15 +377,14 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
 }
 
 bool SessionCore::can_do_without(const ServerLink& link) const {
-  return options_.outlives_servers && link.server != node() && !is_opening_ && !any_counts_clocks();
+  return options_.outlives_servers && link.server != node() && !is_opening_ && !tells_clocks();
 }
 
 /// A server is gone without a goodbye. False if that is the session's end.
 bool SessionCore::lose(ServerLink& link) {
   if (link.is_dead) return true;
   if (!can_do_without(link)) {
-    has_no_node_ |=
-        options_.outlives_servers && link.server == node() && !is_opening_ && !any_counts_clocks();
+    has_no_node_ |= options_.outlives_servers && link.server == node() && !is_opening_ && !tells_clocks();
     return false;
   }
   if (!status_.ok()) return false;
@@ -468,16 +468,18 @@ absl::Status SessionCore::wait_for(PullOperation& operation) {
     // A server's answer comes soon or never; the other workers take their time.
     const ServerLink* const server = operation.awaited;
     const auto changed = [&] { return operation.ended || operation.awaited != server; };
-    const auto of_server = [&] {
-      return fmt::format("{} to answer a {}", server->connection->peer_name(), operation.what);
-    };
-    const auto of_others = [&] {
-      return operation.waits_for_moves ? std::string("other workers to end moves of rows that it needs")
-                                       : fmt::format("other workers in a pull at clock {}: {}", clock_,
-                                                     slowest_lane(Servers::kCounting));
-    };
-    absl::Status status = server != nullptr ? wait_until(changed, options_.timeout_ms, of_server)
-                                            : wait_until(changed, options_.clock_timeout_ms, of_others);
+    absl::Status status =
+        server != nullptr
+            ? wait_until(changed, options_.timeout_ms,
+                         [&] {
+                           return fmt::format("{} to answer a {}", server->connection->peer_name(),
+                                              operation.what);
+                         })
+            : wait_until(changed, options_.clock_timeout_ms, [&] {
+                return operation.waits_for_moves
+                           ? std::string("other workers to end moves of rows that it needs")
+                           : fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane());
+              });
     if (!status.ok() && !operation.ended) return status;
   }
   return operation.status;
@@ -570,16 +572,16 @@ bool SessionCore::any_table(bool consistency::Rules::*rule) const {
   return std::any_of(tables_.begin(), tables_.end(), [&](const auto& table) { return table->rules().*rule; });
 }
 
-absl::Status SessionCore::tell_clock(consistency::Clock clock, Servers which) {
+absl::Status SessionCore::tell_clock(consistency::Clock clock) {
   const bool tell = clock > clock_ && iteration_clock_ == clock_ && examples_.planned > 0 &&
                     any_table(&consistency::Rules::weighs_means);
   const std::array<std::uint64_t, 2> counts = {examples_.processed, examples_.planned};
   static_assert(sizeof counts == sizeof(protocol::ExampleCounts));
   const protocol::BulkHeader header{
       .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock};
+  told_clock_ = clock;
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    if (!is_among(*link, which) || link->told_clock >= clock) continue;
-    link->told_clock = clock;
+    if (link->is_dead) continue;
     absl::Status status =
         send_small(*link, header, std::span<const std::uint64_t>(counts).first(tell ? counts.size() : 0));
     if (!status.ok()) return status;
@@ -616,14 +618,10 @@ absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   }
 }
 
-/// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a message for each
-/// mini-batch would cost more than the mini-batch.
-bool SessionCore::counts_clocks(const ServerLink& link) const {
-  return tables_.empty() || link.has_static_rows;
-}
-
-bool SessionCore::any_counts_clocks() const {
-  return std::any_of(links_.begin(), links_.end(), [&](const auto& link) { return counts_clocks(*link); });
+/// Where rows move no server counts clocks, and a message for each mini-batch would cost more than the mini-batch.
+bool SessionCore::tells_clocks() const {
+  return tables_.empty() || std::any_of(tables_.begin(), tables_.end(),
+                                        [](const auto& table) { return table->moving() == nullptr; });
 }
 
 /// All updates that this worker has made of dynamic tables are applied, and no replica is being read.
@@ -661,7 +659,9 @@ absl::Status SessionCore::advance(bool is_barrier) {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (table->moving() != nullptr) table->moving()->on_clock_ends();
   }
-  if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
+  if (tells_clocks()) {
+    if (status = tell_clock(clock_ + 1); !status.ok()) return status;
+  }
   ++clock_;
   poll();
   if (!status_.ok()) return status_;
@@ -684,7 +684,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
     needed = std::max(needed, consistency::min_clock_needed(table->rules().clock_bound, clock_));
     staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
   }
-  if (status = wait_for_min_clock(needed, Servers::kCounting); !status.ok()) return status;
+  if (status = wait_for_min_clock(needed); !status.ok()) return status;
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (status = table->bound_in_transit(); !status.ok()) return status;
   }
@@ -704,26 +704,27 @@ absl::Status SessionCore::advance(bool is_barrier) {
 absl::Status SessionCore::barrier() {
   if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/false); !status.ok()) return status;
   if (absl::Status status = advance(/*is_barrier=*/true); !status.ok()) return status;
-  if (absl::Status status = tell_clock(clock_, Servers::kAll); !status.ok()) return status;
-  if (absl::Status status = wait_for_min_clock(clock_, Servers::kAll); !status.ok()) return status;
+  if (told_clock_ < clock_) {
+    if (absl::Status status = tell_clock(clock_); !status.ok()) return status;
+  }
+  if (absl::Status status = wait_for_min_clock(clock_); !status.ok()) return status;
   barrier_clock_ = clock_;
   start_epoch();
   return take_lost();
 }
 
-bool SessionCore::all_lanes_at(consistency::Clock clock, Servers which) const {
+bool SessionCore::all_lanes_at(consistency::Clock clock) const {
   return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return !is_among(*link, which) ||
-           std::all_of(link->lanes.begin(), link->lanes.end(),
-                       [&](const LaneView& lane) { return lane.min_clock >= clock; });
+    return link->is_dead || std::all_of(link->lanes.begin(), link->lanes.end(),
+                                        [&](const LaneView& lane) { return lane.min_clock >= clock; });
   });
 }
 
-std::string SessionCore::slowest_lane(Servers which) const {
+std::string SessionCore::slowest_lane() const {
   const ServerLink* slowest = nullptr;
   std::size_t lane = 0;
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    for (std::size_t i = 0; i < link->lanes.size() && is_among(*link, which); ++i) {
+    for (std::size_t i = 0; i < link->lanes.size() && !link->is_dead; ++i) {
       if (slowest != nullptr && link->lanes[i].min_clock >= slowest->lanes[lane].min_clock) continue;
       slowest = link.get();
       lane = i;
@@ -734,10 +735,10 @@ std::string SessionCore::slowest_lane(Servers which) const {
                                           slowest->connection->peer_name(), slowest->lanes[lane].min_clock);
 }
 
-absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers which) {
+absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
   return wait_until(
-      [&] { return all_lanes_at(clock, which); }, options_.clock_timeout_ms,
-      [&] { return fmt::format("all workers to finish clock {}: {}", clock - 1, slowest_lane(which)); });
+      [&] { return all_lanes_at(clock); }, options_.clock_timeout_ms,
+      [&] { return fmt::format("all workers to finish clock {}: {}", clock - 1, slowest_lane()); });
 }
 
 absl::Status SessionCore::leave() {
@@ -752,7 +753,7 @@ absl::Status SessionCore::leave() {
   if (absl::Status status = ship_all(); !status.ok()) return status;
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {
-    if (absl::Status status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
+    if (absl::Status status = tell_clock(clock_ + 1); !status.ok()) return status;
   }
   left_ = true;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <future>
 #include <limits>
-#include <optional>
 #include <thread>
 
 #include "protocol/messages.hpp"
@@ -69,35 +68,6 @@ struct Visitor {
   }
   SessionOptions options;
   Peer peer;
-};
-
-/// What a worker takes for a server, and what it says.
-class Impostor {
- public:
-  Impostor() {
-    static int number = 0;
-    address_ = fmt::format("shm:impostor-{}-{}", ::getpid(), ++number);
-    transport_ = std::move(*transport::make_shm_transport());
-    EXPECT_TRUE(transport_->listen(address_).ok());
-  }
-  [[nodiscard]] const std::string& address() const { return address_; }
-  /// When somebody has connected and said hello.
-  Peer& accept() {
-    std::unique_ptr<transport::Connection> accepted;
-    std::array<transport::Event, 16> events;
-    while (accepted == nullptr) {
-      static_cast<void>(transport_->poll(std::span(events).first(1)));
-      accepted = transport_->take_accepted();
-    }
-    peer_.emplace(*transport_, std::move(accepted));
-    peer_->set_ring(peer_->hear<protocol::Hello>().push_ring);
-    return *peer_;
-  }
-
- private:
-  std::string address_;
-  std::unique_ptr<transport::Transport> transport_;
-  std::optional<Peer> peer_;
 };
 
 /// Worker 0, connected, in a wait for worker 1 that nothing but its end will end.
@@ -308,12 +278,22 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);
-    Impostor server;
+    static int number = 0;
+    const std::string address = fmt::format("shm:hostile-{}-{}", ::getpid(), ++number);
+    auto transport = std::move(*transport::make_shm_transport());
+    ASSERT_TRUE(transport->listen(address).ok());
     auto opening = std::async(std::launch::async, [&]() -> absl::Status {
-      auto session = Session::connect({.servers = {server.address()}, .timeout_ms = 20'000});
+      auto session = Session::connect({.servers = {address}, .timeout_ms = 20'000});
       return session.ok() ? (*session)->table<float>(kSameTable).status() : session.status();
     });
-    Peer& peer = server.accept();
+    std::unique_ptr<transport::Connection> accepted;
+    std::array<transport::Event, 16> events;
+    while (accepted == nullptr) {
+      static_cast<void>(transport->poll(std::span(events).first(1)));
+      accepted = transport->take_accepted();
+    }
+    Peer peer(*transport, std::move(accepted));
+    peer.set_ring(peer.hear<protocol::Hello>().push_ring);
     one.at_hello(peer);
     if (one.at_table) {
       EXPECT_EQ(peer.hear<protocol::OpenTable>().name, "rows");
@@ -325,34 +305,6 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
     EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
     EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
   }
-}
-
-/// A server without rows of static tables is told of clocks at barriers, and not waited for before.
-TEST(ImpostorTest, ClocksAreForServersWithStaticRows) {
-  std::array<Impostor, 2> servers;
-  auto working = std::async(std::launch::async, [&]() -> absl::Status {
-    auto session =
-        Session::connect({.servers = {servers[0].address(), servers[1].address()}, .timeout_ms = 20'000});
-    if (!session.ok()) return session.status();
-    auto table = (*session)->table<float>({.name = "one row", .rows = 1, .width = 1, .consistency = Bsp{}});
-    if (!table.ok()) return table.status();
-    for (int clock = 0; clock < 3; ++clock) {
-      if (absl::Status status = (*session)->clock(); !status.ok()) return status;
-    }
-    (*session)->give_up(absl::CancelledError("that was all"));
-    return absl::OkStatus();
-  });
-  const std::array<Peer*, 2> peers = {&servers[0].accept(), &servers[1].accept()};
-  for (Peer* const peer : peers) peer->say_welcome(1);
-  for (Peer* const peer : peers) peer->hear<protocol::OpenTable>();
-  peers[0]->say(protocol::TableOpened{.shard = peers[0]->any_memory()});
-  peers[1]->say(protocol::TableOpened{});
-  peers[0]->send({.kind = BulkKind::kRows, .clock = 3});
-  for (Peer* const peer : peers) peer->hear<protocol::Failed>();
-  EXPECT_EQ(peers[0]->notifications(), 3);
-  EXPECT_EQ(peers[1]->notifications(), 0);
-  for (Peer* const peer : peers) peer->say(protocol::Failed{.code = 1, .reason = "so be it"});
-  EXPECT_TRUE(working.get().ok());
 }
 
 }  // namespace

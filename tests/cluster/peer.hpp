@@ -74,7 +74,6 @@ class Peer {
       }
       std::array<transport::Event, 16> events;
       for (const transport::Event& event : std::span(events).first(transport_.poll(events))) {
-        notifications_ += event.kind == transport::Event::Kind::kNotification ? 1 : 0;
         if (event.kind != transport::Event::Kind::kMessage) continue;
         auto message = protocol::decode_control(event.message);
         if (message.ok()) heard_.push_back(std::move(*message));
@@ -83,10 +82,6 @@ class Peer {
     ADD_FAILURE() << "nothing of that kind was said";
     return {};
   }
-  /// Of this peer, for whoever only needs to be told of some.
-  [[nodiscard]] protocol::Descriptor any_memory() const { return to_wire(receiver_->descriptor()); }
-  /// That have come with what was heard: one for each message through the ring.
-  [[nodiscard]] int notifications() const { return notifications_; }
   void set_ring(const protocol::Descriptor& ring) { sender_->set_ring(from_wire(ring)); }
   void send(const protocol::BulkHeader& header, std::string_view payload = {}) {
     std::memcpy(memory_->bytes().data(), &header, sizeof header);
@@ -114,7 +109,6 @@ class Peer {
   std::unique_ptr<transport::RingSender> sender_;
   std::unique_ptr<transport::MemoryRegion> memory_;
   std::deque<protocol::ControlMessage> heard_;
-  int notifications_ = 0;
 };
 
 }  // namespace verbena::testing
