@@ -22,6 +22,7 @@ WORD2VEC = ["word2vec", "--data=/data/corpus.tsv", "--dimension=16"]
 LOCALIZE = ("--allocation=localize", "--consistency=sequential")
 INTENT = ("--allocation=intent", "--consistency=asp")
 SHORT = "--iterations=6"
+SLOW_NETWORK = "--network=latency=1ms,bandwidth=1Gb/s,hosts=nodes"  # as the emulated one is
 ENDLESS = "--iterations=1000000"
 JOB_DEADLINE_S = 120
 TRAINING_PACKETS = 500  # of each machine at least, in a short job
@@ -114,14 +115,15 @@ class TrainingTest(case.Case):
         for node, before in zip(self.nodes, sent):
             self.assertGreater(node.sent_packets(), before + TRAINING_PACKETS)
 
-    def check_comes_near(self, objective, within, application, *options):
+    def check_comes_near(self, objective, within, application, *options, here=()):
+        """`here`: further options of the run over shared memory."""
         def values(output):
             return [float(found) for found in re.findall(rf"^ *{objective} +(\S+)$", output, re.MULTILINE)]
 
-        here, files_here = self.trained_here(application, *options)
+        output_here, files_here = self.trained_here(application, *options, *here)
         there, files = self.train(application, *options)
         self.assertEqual(sorted(files), sorted(files_here))
-        expected, = values(here)
+        expected, = values(output_here)
         found = [value for output in there for value in values(output)]  # each of its own part of the data
         self.assertEqual(len(found), NODES, there)
         for value in found:
@@ -156,8 +158,9 @@ class TrainingTest(case.Case):
         for application in (KGE, WORD2VEC):
             for allocation in (LOCALIZE, INTENT):
                 with self.subTest(application=application[0], allocation=allocation):
-                    # Little data, and workers that do not wait: on one host, too, no two runs are alike.
-                    self.check_comes_near("train_loss", 0.3, application, SHORT, *allocation)
+                    # Little data, and workers that do not wait: no two runs are alike. Without a network those on one
+                    # host learn more from each other, by luck up to a quarter more.
+                    self.check_comes_near("train_loss", 0.3, application, SHORT, *allocation, here=[SLOW_NETWORK])
 
     def start_endless(self):
         """A server and a worker on each node, in the middle of it."""
