@@ -573,8 +573,8 @@ bool SessionCore::any_table(bool consistency::Rules::*rule) const {
 }
 
 absl::Status SessionCore::tell_clock(consistency::Clock clock) {
-  const bool tell = clock > clock_ && iteration_clock_ == clock_ && examples_.planned > 0 &&
-                    any_table(&consistency::Rules::weighs_means);
+  const bool tell =
+      iteration_clock_ == clock_ && examples_.planned > 0 && any_table(&consistency::Rules::weighs_means);
   const std::array<std::uint64_t, 2> counts = {examples_.processed, examples_.planned};
   static_assert(sizeof counts == sizeof(protocol::ExampleCounts));
   const protocol::BulkHeader header{
