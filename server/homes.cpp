@@ -31,7 +31,7 @@ KeyAnswers::Kind Homes::kind_of_answer(protocol::Key key, const Waiting& to) con
   if (to.what == Waiting::For::kLocate) return KeyAnswers::Kind::kOwned;
   if (in_doubt_.contains(key)) return KeyAnswers::Kind::kTake;  // who moves it finds out
   if (place(key).node == to.worker.node) return KeyAnswers::Kind::kHere;
-  const bool stays = to.what == Waiting::For::kIntend && intents_.others_than(to.worker.node, key);
+  const bool stays = to.what == Waiting::For::kIntend && intents_.others_than(key, to.worker.node);
   return stays ? KeyAnswers::Kind::kShared : KeyAnswers::Kind::kTake;
 }
 

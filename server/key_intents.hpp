@@ -77,7 +77,7 @@ class KeyIntents {
 
   [[nodiscard]] bool has_any(protocol::Key key) const { return lone_[key - keys_.first] != kNone; }
 
-  [[nodiscard]] bool others_than(std::uint32_t node, protocol::Key key) const {
+  [[nodiscard]] bool others_than(protocol::Key key, std::uint32_t node) const {
     const std::uint32_t lone = lone_[key - keys_.first];
     if (lone != kSeveral) return lone != kNone && node_of(lone) != node;
     const List& list = several_.at(key);
@@ -96,7 +96,7 @@ class KeyIntents {
       first = list.data();
       count = list.size();
     }
-    if (node_of(*first) == node || others_than(node_of(*first), key)) return std::nullopt;
+    if (node_of(*first) == node || others_than(key, node_of(*first))) return std::nullopt;
     std::uint32_t* const next =
         std::find_if(first, first + count, [](std::uint32_t one) { return (one & kTold) == 0; });
     if (next == first + count) return std::nullopt;

@@ -129,7 +129,8 @@ struct SessionStatistics {
   std::uint64_t rows_localized = 0;  ///< moved here by this worker's localize()
   /// Of each localize() and each intent for which rows had to come here: until the last one had.
   DurationHistogram move_times;
-  std::uint64_t locations_asked = 0;  ///< rows that were not, or no longer, where this worker believed them
+  /// Rows that were neither where this worker believed them nor on their way here.
+  std::uint64_t locations_asked = 0;
   /// Because of intents: rows that came here; that got a replica in this worker's memory; how often one was read anew
   /// from its owner; and what was pulled and pushed there. What replicas send to owners counts as pushed, too.
   std::uint64_t rows_moved_by_intent = 0;

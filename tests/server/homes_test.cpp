@@ -358,7 +358,7 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
       }
     }
     EXPECT_EQ(intents.has_any(key), !list.empty());
-    EXPECT_EQ(intents.others_than(node, key), others_than(node));
+    EXPECT_EQ(intents.others_than(key, node), others_than(node));
     std::vector<protocol::Key> keys;
     std::size_t count = 0;
     for (const auto& [one_key, one_list] : lists) {
