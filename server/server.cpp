@@ -120,9 +120,11 @@ bool Server::finished() const {
 }
 
 bool Server::poll() {
+  std::swap(intents_, heeding_);
   const std::size_t count = transport_.poll(events_);
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
-  bool worked = count > 0;
+  bool worked = count > 0 || !heeding_.empty();
+  take_intents();
   if (!push_budgets_.empty()) refill_budgets();
   take_outgoing();
   worked |= try_again();
@@ -211,8 +213,12 @@ void Server::on_message(Peer& peer, std::span<const std::byte> bytes) {
       on_goodbye(peer);
     } else if (const auto* end = std::get_if<protocol::EndIteration>(&*message)) {
       status = on_end_iteration(peer, end->clock);
-    } else if (const auto* requests = std::get_if<protocol::KeyRequests>(&*message)) {
-      status = on_key_requests(peer, *requests);
+    } else if (auto* requests = std::get_if<protocol::KeyRequests>(&*message)) {
+      if (requests->kind == protocol::KeyRequests::Kind::kIntend) {
+        intents_.push_back({peer.worker, std::move(*requests)});
+      } else {
+        status = on_key_requests(peer, *requests);
+      }
     } else if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
       fail(absl::AbortedError(fmt::format("{} gave up: {}", peer.connection->peer_name(), failed->reason)));
     } else {
@@ -423,6 +429,18 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
   }
   give_answers(requests.table);
   return status;
+}
+
+/// Whoever has waited for others' clocks and now intends to use rows comes after them, who have said before that they
+/// have done with these rows: that is here by now, too, but may be on a connection that was looked at earlier in the
+/// same poll(). So intents are heeded one poll() later.
+void Server::take_intents() {
+  for (const auto& [worker, requests] : heeding_) {
+    Peer* const peer = workers_[worker];
+    if (peer == nullptr || peer->left || peer->closed) continue;
+    if (absl::Status status = on_key_requests(*peer, requests); !status.ok()) reject(*peer, status);
+  }
+  heeding_.clear();
 }
 
 absl::Status Server::count_open_requests(Peer& peer, std::size_t more) const {

@@ -70,6 +70,10 @@ class Server {
  private:
   struct Flight;
   struct Peer;  ///< a connection, a worker's once it has said hello
+  struct Intents {
+    std::uint32_t worker = 0;
+    protocol::KeyRequests requests;
+  };
 
   Server(transport::Transport& transport, ServerOptions options);
 
@@ -84,6 +88,7 @@ class Server {
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
   absl::Status on_moving_bulk(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   absl::Status on_key_requests(Peer& peer, const protocol::KeyRequests& requests);
+  void take_intents();
   absl::Status count_open_requests(Peer& peer, std::size_t more) const;
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
@@ -117,9 +122,11 @@ class Server {
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
-  std::vector<Peer*> to_do_;    ///< those for whom there is something to do: of thousands few at a time
-  std::vector<Peer*> doing_;    ///< what to_do_ was when a poll() began
+  std::vector<Peer*> workers_;    ///< by rank; nullptr before hello
+  std::vector<Peer*> to_do_;      ///< those for whom there is something to do: of thousands few at a time
+  std::vector<Peer*> doing_;      ///< what to_do_ was when a poll() began
+  std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
+  std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
   std::array<transport::Event, 64>
       events_;                     ///< of one poll(): to make them anew would cost more than the poll
   bool dropped_ = false;           ///< a peer, in this poll()

@@ -175,8 +175,13 @@ void MovingRows::give_up_rows() {
   send_done();
 }
 
-void MovingRows::send_done() {
-  for (Node& node : nodes_) send_all(node, KeyRequests::Kind::kDone, node.done);
+bool MovingRows::send_done() {
+  bool all = true;
+  for (Node& node : nodes_) {
+    send_all(node, KeyRequests::Kind::kDone, node.done);
+    all &= node.is_dead || (node.done.empty() && node.link->control.empty());
+  }
+  return all;
 }
 
 void MovingRows::stop_intents() {

@@ -136,8 +136,8 @@ class MovingRows {
   void on_clock(bool is_barrier);
   /// Sends the updates of replicas, as far as nothing forbids it now; true if there are none left.
   bool send_updates();
-  /// Tells homes of intents that have ended, as far as it goes now.
-  void send_done();
+  /// Tells homes of intents that have ended, as far as it goes now; true if nothing of it is left here.
+  bool send_done();
   /// The session is about to leave: no more of that.
   void stop_intents();
   /// Pushes return before they are applied, and rows may be replicated.

@@ -223,13 +223,12 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
       fail(status);
       return status;
     }
+    link->has_static_rows |= table->moving() == nullptr && servers.range(link->server).size() > 0;
   }
   tables_.push_back(std::move(table));
   is_opening_ = false;
   // Its updates will name this clock.
-  if (tells_clocks() && told_clock_ < clock_) {
-    if (status = tell_clock(clock_); !status.ok()) return status;
-  }
+  if (status = tell_clock(clock_, Servers::kCounting); !status.ok()) return status;
   return tables_.back().get();
 }
 
@@ -377,14 +376,15 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
 }
 
 bool SessionCore::can_do_without(const ServerLink& link) const {
-  return options_.outlives_servers && link.server != node() && !is_opening_ && !tells_clocks();
+  return options_.outlives_servers && link.server != node() && !is_opening_ && !any_counts_clocks();
 }
 
 /// A server is gone without a goodbye. False if that is the session's end.
 bool SessionCore::lose(ServerLink& link) {
   if (link.is_dead) return true;
   if (!can_do_without(link)) {
-    has_no_node_ |= options_.outlives_servers && link.server == node() && !is_opening_ && !tells_clocks();
+    has_no_node_ |=
+        options_.outlives_servers && link.server == node() && !is_opening_ && !any_counts_clocks();
     return false;
   }
   if (!status_.ok()) return false;
@@ -468,18 +468,16 @@ absl::Status SessionCore::wait_for(PullOperation& operation) {
     // A server's answer comes soon or never; the other workers take their time.
     const ServerLink* const server = operation.awaited;
     const auto changed = [&] { return operation.ended || operation.awaited != server; };
-    absl::Status status =
-        server != nullptr
-            ? wait_until(changed, options_.timeout_ms,
-                         [&] {
-                           return fmt::format("{} to answer a {}", server->connection->peer_name(),
-                                              operation.what);
-                         })
-            : wait_until(changed, options_.clock_timeout_ms, [&] {
-                return operation.waits_for_moves
-                           ? std::string("other workers to end moves of rows that it needs")
-                           : fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane());
-              });
+    const auto of_server = [&] {
+      return fmt::format("{} to answer a {}", server->connection->peer_name(), operation.what);
+    };
+    const auto of_others = [&] {
+      return operation.waits_for_moves ? std::string("other workers to end moves of rows that it needs")
+                                       : fmt::format("other workers in a pull at clock {}: {}", clock_,
+                                                     slowest_lane(Servers::kCounting));
+    };
+    absl::Status status = server != nullptr ? wait_until(changed, options_.timeout_ms, of_server)
+                                            : wait_until(changed, options_.clock_timeout_ms, of_others);
     if (!status.ok() && !operation.ended) return status;
   }
   return operation.status;
@@ -572,16 +570,16 @@ bool SessionCore::any_table(bool consistency::Rules::*rule) const {
   return std::any_of(tables_.begin(), tables_.end(), [&](const auto& table) { return table->rules().*rule; });
 }
 
-absl::Status SessionCore::tell_clock(consistency::Clock clock) {
-  const bool tell =
-      iteration_clock_ == clock_ && examples_.planned > 0 && any_table(&consistency::Rules::weighs_means);
+absl::Status SessionCore::tell_clock(consistency::Clock clock, Servers which) {
+  const bool tell = clock > clock_ && iteration_clock_ == clock_ && examples_.planned > 0 &&
+                    any_table(&consistency::Rules::weighs_means);
   const std::array<std::uint64_t, 2> counts = {examples_.processed, examples_.planned};
   static_assert(sizeof counts == sizeof(protocol::ExampleCounts));
   const protocol::BulkHeader header{
       .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock};
-  told_clock_ = clock;
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    if (link->is_dead) continue;
+    if (!is_among(*link, which) || link->told_clock >= clock) continue;
+    link->told_clock = clock;
     absl::Status status =
         send_small(*link, header, std::span<const std::uint64_t>(counts).first(tell ? counts.size() : 0));
     if (!status.ok()) return status;
@@ -618,10 +616,14 @@ absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   }
 }
 
-/// Where rows move no server counts clocks, and a message for each mini-batch would cost more than the mini-batch.
-bool SessionCore::tells_clocks() const {
-  return tables_.empty() || std::any_of(tables_.begin(), tables_.end(),
-                                        [](const auto& table) { return table->moving() == nullptr; });
+/// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a message for each
+/// mini-batch would cost more than the mini-batch.
+bool SessionCore::counts_clocks(const ServerLink& link) const {
+  return tables_.empty() || link.has_static_rows;
+}
+
+bool SessionCore::any_counts_clocks() const {
+  return std::any_of(links_.begin(), links_.end(), [&](const auto& link) { return counts_clocks(*link); });
 }
 
 /// All updates that this worker has made of dynamic tables are applied, and no replica is being read.
@@ -642,6 +644,17 @@ absl::Status SessionCore::settle_dynamic_tables(bool with_localizes) {
   return absl::OkStatus();
 }
 
+/// What is over has left for the rows' homes: only then may a clock be told, which goes to other servers.
+absl::Status SessionCore::wait_until_homes_are_told() {
+  const auto all_told = [&] {
+    return std::all_of(tables_.begin(), tables_.end(), [](const auto& table) {
+      return table->moving() == nullptr || table->moving()->send_done();
+    });
+  };
+  return wait_until(all_told, options_.timeout_ms,
+                    [] { return std::string("the servers to take word of intents that are over"); });
+}
+
 absl::Status SessionCore::clock() {
   if (absl::Status status = advance(/*is_barrier=*/false); !status.ok()) return status;
   return take_lost();
@@ -659,9 +672,10 @@ absl::Status SessionCore::advance(bool is_barrier) {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (table->moving() != nullptr) table->moving()->on_clock_ends();
   }
-  if (tells_clocks()) {
-    if (status = tell_clock(clock_ + 1); !status.ok()) return status;
+  if (any_counts_clocks()) {
+    if (status = wait_until_homes_are_told(); !status.ok()) return status;
   }
+  if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
   ++clock_;
   poll();
   if (!status_.ok()) return status_;
@@ -684,7 +698,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
     needed = std::max(needed, consistency::min_clock_needed(table->rules().clock_bound, clock_));
     staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
   }
-  if (status = wait_for_min_clock(needed); !status.ok()) return status;
+  if (status = wait_for_min_clock(needed, Servers::kCounting); !status.ok()) return status;
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (status = table->bound_in_transit(); !status.ok()) return status;
   }
@@ -704,27 +718,26 @@ absl::Status SessionCore::advance(bool is_barrier) {
 absl::Status SessionCore::barrier() {
   if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/false); !status.ok()) return status;
   if (absl::Status status = advance(/*is_barrier=*/true); !status.ok()) return status;
-  if (told_clock_ < clock_) {
-    if (absl::Status status = tell_clock(clock_); !status.ok()) return status;
-  }
-  if (absl::Status status = wait_for_min_clock(clock_); !status.ok()) return status;
+  if (absl::Status status = tell_clock(clock_, Servers::kAll); !status.ok()) return status;
+  if (absl::Status status = wait_for_min_clock(clock_, Servers::kAll); !status.ok()) return status;
   barrier_clock_ = clock_;
   start_epoch();
   return take_lost();
 }
 
-bool SessionCore::all_lanes_at(consistency::Clock clock) const {
+bool SessionCore::all_lanes_at(consistency::Clock clock, Servers which) const {
   return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return link->is_dead || std::all_of(link->lanes.begin(), link->lanes.end(),
-                                        [&](const LaneView& lane) { return lane.min_clock >= clock; });
+    return !is_among(*link, which) ||
+           std::all_of(link->lanes.begin(), link->lanes.end(),
+                       [&](const LaneView& lane) { return lane.min_clock >= clock; });
   });
 }
 
-std::string SessionCore::slowest_lane() const {
+std::string SessionCore::slowest_lane(Servers which) const {
   const ServerLink* slowest = nullptr;
   std::size_t lane = 0;
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    for (std::size_t i = 0; i < link->lanes.size() && !link->is_dead; ++i) {
+    for (std::size_t i = 0; i < link->lanes.size() && is_among(*link, which); ++i) {
       if (slowest != nullptr && link->lanes[i].min_clock >= slowest->lanes[lane].min_clock) continue;
       slowest = link.get();
       lane = i;
@@ -735,10 +748,10 @@ std::string SessionCore::slowest_lane() const {
                                           slowest->connection->peer_name(), slowest->lanes[lane].min_clock);
 }
 
-absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock) {
+absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers which) {
   return wait_until(
-      [&] { return all_lanes_at(clock); }, options_.clock_timeout_ms,
-      [&] { return fmt::format("all workers to finish clock {}: {}", clock - 1, slowest_lane()); });
+      [&] { return all_lanes_at(clock, which); }, options_.clock_timeout_ms,
+      [&] { return fmt::format("all workers to finish clock {}: {}", clock - 1, slowest_lane(which)); });
 }
 
 absl::Status SessionCore::leave() {
@@ -753,7 +766,7 @@ absl::Status SessionCore::leave() {
   if (absl::Status status = ship_all(); !status.ok()) return status;
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {
-    if (absl::Status status = tell_clock(clock_ + 1); !status.ok()) return status;
+    if (absl::Status status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
   }
   left_ = true;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});

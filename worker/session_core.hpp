@@ -59,6 +59,8 @@ struct ServerLink {
   bool said_failed = false;       ///< the job has failed there
   bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
   bool is_dead = false;           ///< and the session goes on without it
+  bool has_static_rows = false;
+  consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
 };
 
 class SessionCore {
@@ -159,17 +161,23 @@ class SessionCore {
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_dynamic_tables(bool with_localizes);
   absl::Status advance(bool is_barrier);
+  absl::Status wait_until_homes_are_told();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
-  [[nodiscard]] bool tells_clocks() const;
+  [[nodiscard]] bool counts_clocks(const ServerLink& link) const;
+  [[nodiscard]] bool any_counts_clocks() const;
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;
   bool lose(ServerLink& link);
-  [[nodiscard]] bool all_lanes_at(consistency::Clock clock) const;
-  [[nodiscard]] std::string slowest_lane() const;  ///< for messages
-  absl::Status wait_for_min_clock(consistency::Clock clock);
+  enum class Servers : std::uint8_t { kCounting, kAll };
+  [[nodiscard]] bool is_among(const ServerLink& link, Servers which) const {
+    return !link.is_dead && (which == Servers::kAll || counts_clocks(link));
+  }
+  [[nodiscard]] bool all_lanes_at(consistency::Clock clock, Servers which) const;
+  [[nodiscard]] std::string slowest_lane(Servers which) const;  ///< for messages
+  absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
-  /// Tells all servers that this worker has finished all clocks below `clock`, and of what examples the updates of the last
-  /// one are, where that matters.
-  absl::Status tell_clock(consistency::Clock clock);
+  /// Tells those servers that do not know it that this worker has finished all clocks below `clock`; and, where that is
+  /// the one that ends now and it matters, of what examples its updates are.
+  absl::Status tell_clock(consistency::Clock clock, Servers which);
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
   const SessionOptions options_;
@@ -180,7 +188,6 @@ class SessionCore {
   std::list<Running> running_;
   std::vector<LocalSpan> staging_;
   consistency::Clock clock_ = 0;
-  consistency::Clock told_clock_ = 0;  ///< what servers know of it
   consistency::Clock barrier_clock_ = 0;
   consistency::Clock ended_clock_ = -1;      ///< the newest whose iteration a worker has ended
   consistency::Clock iteration_clock_ = -1;  ///< the newest in which a data cursor has begun

@@ -13,8 +13,8 @@
 
 #include "protocol/messages.hpp"
 #include "tests/cluster/cluster.hpp"
+#include "tests/cluster/impostor.hpp"
 #include "tests/cluster/peer.hpp"
-#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -93,10 +93,10 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
     return session.ok() ? (*session)->table<float>(kSameTable).status() : session.status();
   });
   std::string other_version = protocol::encode(protocol::Goodbye{});
-  other_version[4] = 9;
+  other_version[4] = protocol::kVersion + 1;
   const std::vector<std::pair<std::string, std::string>> all = {
       {"what?", "not Verbena"},
-      {other_version, "protocol version 9"},
+      {other_version, fmt::format("protocol version {}", protocol::kVersion + 1)},
       {protocol::encode(kTable), "before its hello"},
       {protocol::encode(protocol::Goodbye{}), "before its hello"},
       {protocol::encode(protocol::Welcome{.lanes = 1}), "before its hello"},
@@ -278,22 +278,12 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);
-    static int number = 0;
-    const std::string address = fmt::format("shm:hostile-{}-{}", ::getpid(), ++number);
-    auto transport = std::move(*transport::make_shm_transport());
-    ASSERT_TRUE(transport->listen(address).ok());
+    Impostor server;
     auto opening = std::async(std::launch::async, [&]() -> absl::Status {
-      auto session = Session::connect({.servers = {address}, .timeout_ms = 20'000});
+      auto session = Session::connect({.servers = {server.address()}, .timeout_ms = 20'000});
       return session.ok() ? (*session)->table<float>(kSameTable).status() : session.status();
     });
-    std::unique_ptr<transport::Connection> accepted;
-    std::array<transport::Event, 16> events;
-    while (accepted == nullptr) {
-      static_cast<void>(transport->poll(std::span(events).first(1)));
-      accepted = transport->take_accepted();
-    }
-    Peer peer(*transport, std::move(accepted));
-    peer.set_ring(peer.hear<protocol::Hello>().push_ring);
+    Peer& peer = server.accept();
     one.at_hello(peer);
     if (one.at_table) {
       EXPECT_EQ(peer.hear<protocol::OpenTable>().name, "rows");

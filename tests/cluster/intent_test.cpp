@@ -334,7 +334,7 @@ TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
 
 /// Whoever has waited for a clock of others wants rows that they have done with: those come, and are not taken for shared.
 TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
-  const ClusterOptions options = over(GetParam(), 2, 4);
+  const ClusterOptions options = over(GetParam(), 4, 4);
   constexpr int kTurns = 50;
   constexpr std::uint64_t kTurnRows = 10;
   constexpr std::uint64_t kOtherRows = 5'000;  // of each worker: to tell of those takes long
@@ -355,7 +355,9 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
       const std::int64_t clock = session.current_clock();
       const KeyRange own{me * kOtherRows, (me + 1) * kOtherRows};
       RETURN_IF_ERROR((*others)->intent(own, clock, clock + 1));
-      const std::uint64_t group = (me + turn) % options.workers;
+      // At first another node's: of rows that are here the home's answer, without which none is given up, is not
+      // waited for.
+      const std::uint64_t group = (me + turn + 1) % options.workers;
       const KeyRange rows{group * kTurnRows, (group + 1) * kTurnRows};
       RETURN_IF_ERROR((*opened)->intent(rows, clock, clock + 1));
       // What is on its way cannot be given up.
@@ -367,8 +369,9 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
     return session.barrier();
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-  // Clocks and intents go different ways, so that now and then one is overtaken.
-  EXPECT_LT(replicated, options.workers * kTurns * kTurnRows / 50);
+  // Where messages are delayed as chance has it, a clock and what comes of it now and then overtake the end of an intent.
+  const std::uint64_t overtaken = GetParam() == Maps::kNone ? options.workers * kTurns * kTurnRows / 10 : 0;
+  EXPECT_LE(replicated, overtaken);
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory, IntentTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "protocol/messages.hpp"
 #include "transport/message_ring.hpp"
@@ -74,6 +75,7 @@ class Peer {
       }
       std::array<transport::Event, 16> events;
       for (const transport::Event& event : std::span(events).first(transport_.poll(events))) {
+        if (event.kind == transport::Event::Kind::kNotification) note_bulk(event.notification);
         if (event.kind != transport::Event::Kind::kMessage) continue;
         auto message = protocol::decode_control(event.message);
         if (message.ok()) heard_.push_back(std::move(*message));
@@ -82,6 +84,11 @@ class Peer {
     ADD_FAILURE() << "nothing of that kind was said";
     return {};
   }
+  /// Of this peer, for whoever only needs to be told of some.
+  [[nodiscard]] protocol::Descriptor any_memory() const { return to_wire(receiver_->descriptor()); }
+  /// Of the bulk messages that have come with what was heard.
+  [[nodiscard]] const std::vector<protocol::BulkHeader>& bulk_headers() const { return bulk_headers_; }
+  void set_credit(const protocol::Descriptor& credit) { receiver_->set_credit(from_wire(credit)); }
   void set_ring(const protocol::Descriptor& ring) { sender_->set_ring(from_wire(ring)); }
   void send(const protocol::BulkHeader& header, std::string_view payload = {}) {
     std::memcpy(memory_->bytes().data(), &header, sizeof header);
@@ -103,12 +110,20 @@ class Peer {
   }
 
  private:
+  void note_bulk(std::uint32_t notification) {
+    const auto bytes = receiver_->on_notification(notification);
+    if (!bytes.ok() || bytes->empty()) return;
+    if (const auto message = protocol::decode_bulk(*bytes); message.ok())
+      bulk_headers_.push_back(message->header);
+  }
+
   transport::Transport& transport_;
   std::unique_ptr<transport::Connection> connection_;
   std::unique_ptr<transport::RingReceiver> receiver_;
   std::unique_ptr<transport::RingSender> sender_;
   std::unique_ptr<transport::MemoryRegion> memory_;
   std::deque<protocol::ControlMessage> heard_;
+  std::vector<protocol::BulkHeader> bulk_headers_;
 };
 
 }  // namespace verbena::testing
