@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -11,14 +12,12 @@ namespace verbena::server {
 using protocol::KeyAnswers;
 
 absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home) {
-  const std::size_t count = std::max<std::size_t>(keys.size(), 1);
-  Places places(static_cast<std::uint64_t*>(std::calloc(count, sizeof(std::uint64_t))), &std::free);
-  std::optional<KeyIntents> intents = KeyIntents::create(keys);
-  if (places == nullptr || !intents) {
+  try {
+    return Homes(keys, home);
+  } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         fmt::format("no memory to remember the owners of {} rows", keys.size()));
   }
-  return Homes(keys, home, std::move(places), *std::move(intents));
 }
 
 Homes::Answer Homes::answer(protocol::Key key, std::uint32_t worker, KeyAnswers::Kind kind) const {

@@ -19,9 +19,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
-#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -29,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
+#include "protocol/zeroed_array.hpp"
 #include "server/key_intents.hpp"
 
 namespace verbena::server {
@@ -85,10 +84,14 @@ class Homes {
     std::uint64_t epoch = 0;
   };
   /// By key; 0 stands for the home at epoch 0, so that pages of keys that never moved cost nothing.
-  using Places = std::unique_ptr<std::uint64_t[], decltype(&std::free)>;
+  using Places = protocol::ZeroedArray<std::uint64_t>;
 
-  Homes(protocol::KeyRange keys, std::uint32_t home, Places places, KeyIntents intents)
-      : keys_(keys), home_(home), places_(std::move(places)), intents_(std::move(intents)) {}
+  /// Throws std::bad_alloc.
+  Homes(protocol::KeyRange keys, std::uint32_t home)
+      : keys_(keys),
+        home_(home),
+        places_(protocol::make_zeroed_array<std::uint64_t>(keys.size())),
+        intents_(keys) {}
   [[nodiscard]] Place place(protocol::Key key) const {
     const std::uint64_t packed = places_[key - keys_.first];
     if (packed == 0) return {home_, 0};

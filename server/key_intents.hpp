@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "protocol/messages.hpp"
+#include "protocol/zeroed_array.hpp"
 
 namespace verbena::server {
 
@@ -27,13 +26,9 @@ struct Worker {
 
 class KeyIntents {
  public:
-  /// Nothing where memory is short.
-  static std::optional<KeyIntents> create(protocol::KeyRange keys) {
-    const std::size_t count = std::max<std::size_t>(keys.size(), 1);
-    Lone lone(static_cast<std::uint32_t*>(std::calloc(count, sizeof(std::uint32_t))), &std::free);
-    if (lone == nullptr) return std::nullopt;
-    return KeyIntents(keys, std::move(lone));
-  }
+  /// Throws std::bad_alloc.
+  explicit KeyIntents(protocol::KeyRange keys)
+      : keys_(keys), lone_(protocol::make_zeroed_array<std::uint32_t>(keys.size())) {}
 
   // REQUIRES: the key is one of `keys`.
 
@@ -127,10 +122,8 @@ class KeyIntents {
   static constexpr std::uint32_t kTold = 1;  ///< of one worker, beside its rank
   static constexpr std::uint32_t lone_of(std::uint32_t rank) { return (rank + 1) * 2; }
   static constexpr std::uint32_t rank_of(std::uint32_t lone) { return lone / 2 - 1; }
-  using Lone = std::unique_ptr<std::uint32_t[], decltype(&std::free)>;
   using List = absl::InlinedVector<std::uint32_t, 4>;
 
-  KeyIntents(protocol::KeyRange keys, Lone lone) : keys_(keys), lone_(std::move(lone)) {}
   template <class AnyList>
   static auto find(AnyList& list, std::uint32_t rank) -> decltype(list.begin()) {
     return std::find_if(list.begin(), list.end(), [&](std::uint32_t one) { return rank_of(one) == rank; });
@@ -139,7 +132,7 @@ class KeyIntents {
   [[nodiscard]] std::uint32_t node_of(std::uint32_t lone) const { return nodes_[rank_of(lone)]; }
 
   protocol::KeyRange keys_;
-  Lone lone_;  ///< by key: kNone, kSeveral, or of the only worker
+  protocol::ZeroedArray<std::uint32_t> lone_;  ///< by key: kNone, kSeveral, or of the only worker
   absl::flat_hash_map<protocol::Key, List> several_;
   std::uint64_t keys_with_any_ = 0;
   std::vector<std::uint32_t> nodes_;  ///< by worker

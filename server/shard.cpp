@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "consistency/model.hpp"
 #include "server/moving_shard.hpp"
@@ -54,13 +55,13 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
 }
 
 absl::Status Shard::allocate_bits(std::uint32_t workers) {
-  const std::size_t words = std::max<std::size_t>(range.size(), 1) * ((workers + 63) / 64);
-  for (Bits* const bits : {&subscribed, &dirty}) {
-    bits->reset(static_cast<std::uint64_t*>(std::calloc(words, sizeof(std::uint64_t))));
-    if (*bits == nullptr) {
-      return absl::ResourceExhaustedError(fmt::format("table \"{}\": no memory for {} bytes of subscriptions",
-                                                      table.name, words * sizeof(std::uint64_t)));
-    }
+  const std::size_t words = range.size() * ((workers + 63) / 64);
+  try {
+    subscribed = protocol::make_zeroed_array<std::uint64_t>(words);
+    dirty = protocol::make_zeroed_array<std::uint64_t>(words);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(fmt::format("table \"{}\": no memory for {} bytes of subscriptions",
+                                                    table.name, words * sizeof(std::uint64_t)));
   }
   return absl::OkStatus();
 }

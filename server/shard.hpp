@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "absl/status/statusor.h"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/zeroed_array.hpp"
 #include "transport/registered_arena.hpp"
 
 namespace verbena::server {
@@ -35,9 +35,8 @@ struct Shard {
 
   /// Of an eager table: for each row a bit a worker, in whole words of 64. Pages that nobody writes cost
   /// nothing. Each lane reads and writes those of its own rows.
-  using Bits = std::unique_ptr<std::uint64_t[], decltype(&std::free)>;
-  Bits subscribed{nullptr, &std::free};
-  Bits dirty{nullptr, &std::free};
+  protocol::ZeroedArray<std::uint64_t> subscribed;
+  protocol::ZeroedArray<std::uint64_t> dirty;
   /// RESOURCE_EXHAUSTED where memory is short.
   absl::Status allocate_bits(std::uint32_t workers);
 

@@ -9,14 +9,14 @@
 #include <utility>
 
 #include "protocol/partition.hpp"
-#include "worker/zeroed_array.hpp"
+#include "protocol/zeroed_array.hpp"
 
 namespace verbena::worker {
 
 class KeySet {
  public:
   /// For keys below `rows`; throws std::bad_alloc.
-  void allocate(std::uint64_t rows) { bits_ = make_zeroed_array<std::uint64_t>(rows / kBits + 1); }
+  void allocate(std::uint64_t rows) { bits_ = protocol::make_zeroed_array<std::uint64_t>(rows / kBits + 1); }
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] bool contains(protocol::Key key) const {
@@ -39,7 +39,7 @@ class KeySet {
 
  private:
   static constexpr std::uint64_t kBits = 64;
-  ZeroedArray<std::uint64_t> bits_{nullptr, &std::free};
+  protocol::ZeroedArray<std::uint64_t> bits_;
   std::uint64_t size_ = 0;
 };
 
@@ -56,7 +56,7 @@ class KeyMap {
   /// For keys below `rows`; throws std::bad_alloc.
   void allocate(std::uint64_t rows) {
     keys_.allocate(rows);
-    entries_ = make_zeroed_array<Entry>(rows);
+    entries_ = protocol::make_zeroed_array<Entry>(rows);
   }
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
@@ -77,7 +77,7 @@ class KeyMap {
 
  private:
   KeySet keys_;
-  ZeroedArray<Entry> entries_{nullptr, &std::free};
+  protocol::ZeroedArray<Entry> entries_;
 };
 
 }  // namespace verbena::worker

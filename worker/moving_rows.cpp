@@ -59,7 +59,7 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
   }
   if (marks_ == nullptr) {
     try {
-      marks_ = make_zeroed_array<std::uint64_t>(options_.rows / 64 + 1);
+      marks_ = protocol::make_zeroed_array<std::uint64_t>(options_.rows / 64 + 1);
       locations_.allocate(options_.rows);
       moving_.allocate(options_.rows);
       intended_.allocate(options_.rows);

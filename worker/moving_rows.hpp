@@ -14,11 +14,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "protocol/messages.hpp"
+#include "protocol/zeroed_array.hpp"
 #include "worker/intents.hpp"
 #include "worker/key_map.hpp"
 #include "worker/replicas.hpp"
 #include "worker/table_core.hpp"
-#include "worker/zeroed_array.hpp"
 
 namespace verbena::worker {
 
@@ -331,7 +331,7 @@ class MovingRows {
     protocol::SlotHeader header;  ///< that gives it back
   };
   std::vector<HeldRow> held_;
-  ZeroedArray<std::uint64_t> marks_{nullptr, &std::free};  ///< is_marked(), a bit a key
+  protocol::ZeroedArray<std::uint64_t> marks_;  ///< is_marked(), a bit a key
   std::size_t marked_ = 0;
 
   Replicas replicas_;

@@ -8,7 +8,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
-#include "worker/zeroed_array.hpp"
+#include "protocol/zeroed_array.hpp"
 
 namespace verbena::worker {
 
@@ -94,9 +94,9 @@ class RowCache {
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
   /// Either a place for each row, which needs no lookup: where that is little memory, and allowed.
-  ZeroedArray<std::byte> flat_;
+  protocol::ZeroedArray<std::byte> flat_;
   /// Or slabs of the rows that are cached, and an index.
-  ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
+  protocol::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
   struct Slot {

@@ -316,7 +316,7 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
   constexpr std::uint32_t kWorkers = 5;
   constexpr protocol::KeyRange kKeys = {100, 103};
   std::map<protocol::Key, std::vector<Intent>> lists;
-  KeyIntents intents = *KeyIntents::create(kKeys);
+  KeyIntents intents(kKeys);
   std::mt19937 random(7);
   int told_of_lone = 0;
   int told_of_several = 0;

@@ -1,4 +1,4 @@
-// Large arrays of zeros.
+// Large arrays of zeros: of what a server or a worker knows of each key.
 #pragma once
 
 #include <algorithm>
@@ -7,17 +7,22 @@
 #include <memory>
 #include <new>
 
-namespace verbena::worker {
+namespace verbena::protocol {
+
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
 
 /// Zeros whose pages cost nothing until they are written. Value: without a constructor of its own.
 template <class Value>
-using ZeroedArray = std::unique_ptr<Value[], decltype(&std::free)>;
+using ZeroedArray = std::unique_ptr<Value[], FreeMemory>;
 
+/// Throws std::bad_alloc.
 template <class Value>
 [[nodiscard]] ZeroedArray<Value> make_zeroed_array(std::uint64_t count) {
   void* const array = std::calloc(std::max<std::uint64_t>(count, 1), sizeof(Value));
   if (array == nullptr) throw std::bad_alloc();
-  return {static_cast<Value*>(array), &std::free};
+  return ZeroedArray<Value>(static_cast<Value*>(array));
 }
 
-}  // namespace verbena::worker
+}  // namespace verbena::protocol
