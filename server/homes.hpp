@@ -65,6 +65,11 @@ class Homes {
   /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
   absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
 
+  /// What will be asked about soon.
+  void prefetch(protocol::Key key) const {
+    __builtin_prefetch(&places_[key - keys_.first], 1);
+    intents_.prefetch(key);
+  }
   [[nodiscard]] std::size_t moving() const { return moves_.size(); }
   /// Keys that somebody has an intent on.
   [[nodiscard]] std::uint64_t intended() const { return intents_.size(); }

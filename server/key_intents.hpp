@@ -32,6 +32,7 @@ class KeyIntents {
 
   // REQUIRES: the key is one of `keys`.
 
+  void prefetch(protocol::Key key) const { __builtin_prefetch(&lone_[key - keys_.first], 1); }
   /// A worker has at most one on a key; a second is the same, not told to be alone.
   void add(protocol::Key key, const Worker& worker) {
     if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);

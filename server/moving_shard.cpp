@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "consistency/model.hpp"
+#include "protocol/prefetch.hpp"
 #include "protocol/slot.hpp"
 #include "transport/word_copy.hpp"
 
@@ -67,7 +68,17 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
                                       Homes::Answers& answers) {
   const bool for_home = requests.kind != KeyRequests::Kind::kHandOver;
   const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table_.rows};
-  for (const KeyRequests::Row& row : requests.rows) {
+  const bool may_take = requests.kind == KeyRequests::Kind::kHandOver ||
+                        requests.kind == KeyRequests::Kind::kLocalize ||
+                        requests.kind == KeyRequests::Kind::kIntend;
+  for (std::size_t i = 0; i < requests.rows.size(); ++i) {
+    if (i + protocol::kKeysAhead < requests.rows.size()) {
+      const Key ahead = requests.rows[i + protocol::kKeysAhead].key;
+      const bool is_key = ahead - keys.first < keys.size();
+      if (is_key && for_home) homes_.prefetch(ahead);
+      if (is_key && may_take) __builtin_prefetch(slot(ahead), 1);
+    }
+    const KeyRequests::Row& row = requests.rows[i];
     if (row.key - keys.first >= keys.size()) {
       return absl::InvalidArgumentError(
           fmt::format("a request of kind {} about key {}, expected {} to below {}",

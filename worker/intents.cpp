@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "protocol/prefetch.hpp"
+
 namespace verbena::worker {
 
 namespace {
@@ -46,7 +48,9 @@ Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
     auto& [keys, to] = node.mapped();
     if (to <= clock) continue;
     Keys& ends = ends_[to];
-    for (const protocol::Key key : keys) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (i + protocol::kKeysAhead < keys.size()) uses_.prefetch(keys[i + protocol::kKeysAhead]);
+      const protocol::Key key = keys[i];
       const auto [found, is_fresh] = uses_.try_emplace(key, {.from = node.key(), .to = to});
       Use& use = found->second;
       use.from = std::min(use.from, node.key());
@@ -63,7 +67,10 @@ Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
 Intents::Keys Intents::take_ended(Clock clock) {
   Keys ended;
   for (; !ends_.empty() && ends_.begin()->first <= clock; ends_.erase(ends_.begin())) {
-    for (const protocol::Key key : ends_.begin()->second) {
+    const Keys& keys = ends_.begin()->second;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (i + protocol::kKeysAhead < keys.size()) uses_.prefetch(keys[i + protocol::kKeysAhead]);
+      const protocol::Key key = keys[i];
       const auto use = uses_.find(key);
       if (use == uses_.end() || use->second.to > clock) continue;
       uses_.erase(use);

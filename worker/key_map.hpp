@@ -61,6 +61,8 @@ class KeyMap {
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   [[nodiscard]] bool contains(protocol::Key key) const { return keys_.contains(key); }
+  /// Of a key that will be asked for soon.
+  void prefetch(protocol::Key key) const { __builtin_prefetch(&entries_[key], 1); }
   /// Stays where it is as long as the map.
   [[nodiscard]] Entry* find(protocol::Key key) { return contains(key) ? &entries_[key] : end(); }
   [[nodiscard]] const Entry* find(protocol::Key key) const { return contains(key) ? &entries_[key] : end(); }

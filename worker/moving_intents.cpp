@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "consistency/asp.hpp"
+#include "protocol/prefetch.hpp"
 #include "worker/moving_now.hpp"
 #include "worker/moving_rows.hpp"
 #include "worker/session_core.hpp"
@@ -101,27 +102,26 @@ void MovingRows::begin_intents(const std::vector<Key>& keys) {
   auto operation = make_background(session_, MovingOperation::Kind::kLocalize, "intent", {});
   operation->intends = true;
   operation->asked_at = session_.now();
-  for (const Key key : keys) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i + protocol::kKeysAhead < keys.size()) prefetch_move(keys[i + protocol::kKeysAhead]);
+    const Key key = keys[i];
     const auto [mover, begins] = moving_.try_emplace(key, Mover{operation.get(), operation->moves.size()});
     if (begins) {
-      operation->moves.push_back({.key = key});
+      operation->add_move(key);
       intended_[key] = Intended::kAsking;
     } else if (mover->second.operation != operation.get()) {
       to_intend_.push_back(key);
     }
   }
-  operation->moves_left = operation->moves.size();
   if (!operation->moves.empty()) session_.start(std::move(operation), table_);
 }
 
 /// Other nodes use it, too: it stays where it is.
-void MovingRows::end_shared(Move& move, const KeyAnswers::Answer& answer) {
-  move.phase = Phase::kDone;
+void MovingRows::end_shared(MovingOperation& operation, Move& move, const KeyAnswers::Answer& answer) {
+  operation.enter(move, Phase::kDone);
   locations_[move.key] = {.node = answer.node, .epoch = answer.epoch};
   intended_[move.key] = Intended::kShared;
-  const auto mover = moving_.find(move.key);
-  --mover->second.operation->moves_left;
-  moving_.erase(mover);
+  moving_.erase(move.key);
   if (!is_asynchronous_ || is_leaving_) return;
   Replica* const replica = replicas_.make(move.key);
   if (replica == nullptr) return;  // it was one already, and might have come here
@@ -152,7 +152,10 @@ void MovingRows::give_up_rows() {
   if (ending_order_.empty()) return;
   std::vector<Key> left;
   std::vector<Key> dropped;
-  for (const Key key : ending_order_) {
+  for (std::size_t i = 0; i < ending_order_.size(); ++i) {
+    if (i + protocol::kKeysAhead < ending_order_.size())
+      intended_.prefetch(ending_order_[i + protocol::kKeysAhead]);
+    const Key key = ending_order_[i];
     if (!ending_.contains(key)) continue;
     const auto intended = intended_.find(key);
     if (intended == intended_.end()) {

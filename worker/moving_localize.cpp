@@ -31,12 +31,11 @@ void MovingRows::begin_localize(MovingOperation& operation) {
     if (is_here(key) && !lost_.contains(key)) continue;
     const auto [mover, begins] = moving_.try_emplace(key, Mover{&operation, operation.moves.size()});
     if (begins) {
-      operation.moves.push_back({.key = key});
+      operation.add_move(key);
     } else if (mover->second.operation != &operation) {
       (mover->second.operation->intends ? operation.awaited_intents : operation.awaited_moves).push_back(key);
     }
   }
-  operation.moves_left = operation.moves.size();
   if (!operation.moves.empty()) operation.asked_at = session_.now();
 }
 
@@ -66,8 +65,7 @@ bool MovingRows::step_localize(MovingOperation& operation) {
     if (moving_.contains(key)) return false;
     if (!is_near(key)) {
       moving_[key] = {&operation, operation.moves.size()};
-      operation.moves.push_back({.key = key});
-      ++operation.moves_left;
+      operation.add_move(key);
     }
     return true;
   };
@@ -82,7 +80,7 @@ bool MovingRows::step_localize(MovingOperation& operation) {
       operation.status = homeless(key);
     return true;
   });
-  if (operation.moves_left > 0 || !operation.awaited_moves.empty() || !operation.awaited_intents.empty())
+  if (operation.has_moves_left() || !operation.awaited_moves.empty() || !operation.awaited_intents.empty())
     return false;
   // Once this has ended nobody may look at the session for long: the homes must have been told.
   const bool told = std::all_of(nodes_.begin(), nodes_.end(),
@@ -97,6 +95,7 @@ bool MovingRows::step_localize(MovingOperation& operation) {
 
 /// The next rows that have been handed over, as many as go into one message.
 void MovingRows::begin_copying(MovingOperation& operation) {
+  if (!operation.has_moves_in(Phase::kTaken)) return;
   const ServerLink& own_link = *nodes_[node_].link;
   const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
   const std::size_t most = records_a_message(own_link, record_bytes);
@@ -106,7 +105,7 @@ void MovingRows::begin_copying(MovingOperation& operation) {
     if (move.phase != Phase::kTaken) continue;
     const std::byte* const mapped = nodes_[move.from].mapped;
     if (own_ != nullptr && mapped != nullptr) {
-      install(move, protocol::slot_values(mapped + protocol::slot_offset(move.key, slot_bytes_)));
+      install(operation, move, protocol::slot_values(mapped + protocol::slot_offset(move.key, slot_bytes_)));
     } else {
       moves.push_back(i);
     }
@@ -118,7 +117,7 @@ void MovingRows::begin_copying(MovingOperation& operation) {
   std::size_t at = sizeof(protocol::BulkHeader);
   for (const std::size_t index : moves) {
     Move& move = operation.moves[index];
-    move.phase = Phase::kCopying;
+    operation.enter(move, Phase::kCopying);
     const std::span<std::byte> slot = memory->bytes.subspan(at + sizeof(Key), slot_bytes_);
     at += record_bytes;
     add_slot_read(operation, move.from, move.key, slot, *memory);
@@ -138,12 +137,12 @@ void MovingRows::end_copying(MovingOperation& operation) {
     Move& move = operation.moves[index];
     const std::byte* const from = std::exchange(record_read, record_read + record_bytes) + sizeof(Key);
     if (nodes_[move.from].is_dead) {
-      move.phase = Phase::kNotThere;
+      operation.enter(move, Phase::kNotThere);
       ++news_;
       continue;
     }
     if (own_ != nullptr) {
-      install(move, protocol::slot_values(from));
+      install(operation, move, protocol::slot_values(from));
       continue;
     }
     const std::uint64_t header = SlotHeader::owned(move.epoch + 1).bits();
@@ -170,22 +169,23 @@ void MovingRows::end_copying(MovingOperation& operation) {
 }
 
 /// Nobody but this worker changes the slot: it does not own yet, and the home has given this worker the move.
-void MovingRows::install(Move& move, const std::byte* values) {
+void MovingRows::install(MovingOperation& operation, Move& move, const std::byte* values) {
   std::byte* const slot = own_slot(move.key);
   transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot)),
                         reinterpret_cast<const std::uint64_t*>(values),
                         stride_bytes_ / sizeof(std::uint64_t));
   protocol::store_header(slot, SlotHeader::owned(move.epoch + 1));
-  is_installed(move);
+  is_installed(operation, move);
 }
 
-void MovingRows::is_installed(Move& move) {
-  move.phase = Phase::kInstalled;
+void MovingRows::is_installed(MovingOperation& operation, Move& move) {
+  operation.enter(move, Phase::kInstalled);
   locations_[move.key] = {.node = node_, .epoch = move.epoch + 1};
   ++news_;
 }
 
 void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to, KeyRequests::Kind kind) {
+  if (!operation.has_moves_in(from)) return;
   struct Requests {
     std::vector<KeyRequests::Row> rows;
     std::vector<std::size_t> moves;  ///< by row
@@ -217,7 +217,7 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
       }
       for (const std::size_t index : std::span(moves).subspan(sent, some)) {
         Move& move = operation.moves[index];
-        move.phase = to;
+        operation.enter(move, to);
         if (to == Phase::kDone) arrive(operation, move);
       }
       sent += some;
@@ -228,19 +228,17 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
 void MovingRows::arrive(MovingOperation& operation, Move& move) {
   operation.brings = true;
   ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
-  end_move(move, move.epoch + 1);
+  end_move(operation, move, move.epoch + 1);
 }
 
-void MovingRows::end_move(Move& move, std::uint64_t epoch) {
-  move.phase = Phase::kDone;
+void MovingRows::end_move(MovingOperation& operation, Move& move, std::uint64_t epoch) {
+  operation.enter(move, Phase::kDone);
   fetched_.erase(move.key);  // where it was here already, and may be gone again
   locations_[move.key] = {.node = node_, .epoch = epoch};
   if (const auto intended = intended_.find(move.key); intended != intended_.end())
     intended->second = Intended::kHere;
   if (replicas_.find(move.key) != nullptr) arrived_.push_back(move.key);
-  const auto mover = moving_.find(move.key);
-  --mover->second.operation->moves_left;
-  moving_.erase(mover);
+  moving_.erase(move.key);
   ++news_;
 }
 
@@ -248,23 +246,24 @@ absl::Status MovingRows::on_move_answer(const KeyAnswers::Answer& answer) {
   const auto mover = moving_.find(answer.key);
   if (mover == moving_.end())
     return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
-  Move& move = mover->second.operation->moves[mover->second.index];
+  MovingOperation& operation = *mover->second.operation;
+  Move& move = operation.moves[mover->second.index];
   if (answer.kind == KeyAnswers::Kind::kRefused && move.phase == Phase::kTaking) {
-    move.phase = Phase::kNotThere;
+    operation.enter(move, Phase::kNotThere);
     return absl::OkStatus();
   }
   if (answer.kind == KeyAnswers::Kind::kHere && move.phase == Phase::kAsking && answer.node == node_) {
     if (is_not_here(answer)) {
       move.epoch = answer.epoch;
-      move.phase = Phase::kNotThere;
+      operation.enter(move, Phase::kNotThere);
     } else {
-      end_move(move, answer.epoch);
+      end_move(operation, move, answer.epoch);
     }
     return absl::OkStatus();
   }
-  if (answer.kind == KeyAnswers::Kind::kShared && move.phase == Phase::kAsking &&
-      mover->second.operation->intends && answer.node != node_) {
-    end_shared(move, answer);
+  if (answer.kind == KeyAnswers::Kind::kShared && move.phase == Phase::kAsking && operation.intends &&
+      answer.node != node_) {
+    end_shared(operation, move, answer);
     return absl::OkStatus();
   }
   const bool is_granted = move.phase == Phase::kAsking;
@@ -274,11 +273,11 @@ absl::Status MovingRows::on_move_answer(const KeyAnswers::Answer& answer) {
       (answer.kind == KeyAnswers::Kind::kTake || answer.kind == KeyAnswers::Kind::kTaken)) {
     move.from = answer.node;
     move.epoch = answer.epoch;
-    move.phase = answer.kind == KeyAnswers::Kind::kTake ? Phase::kTake : Phase::kTaken;
+    operation.enter(move, answer.kind == KeyAnswers::Kind::kTake ? Phase::kTake : Phase::kTaken);
     return absl::OkStatus();
   }
   if (is_handed_over && answer.kind == KeyAnswers::Kind::kTaken) {
-    move.phase = Phase::kTaken;
+    operation.enter(move, Phase::kTaken);
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(fmt::format("answered out of turn, with kind {} about key {}",

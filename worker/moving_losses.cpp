@@ -41,13 +41,14 @@ bool MovingRows::note_if_lost(MovingOperation& operation, Key key) const {
 
 absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
   const auto mover = moving_.find(answer.key);
-  Move* const move = mover == moving_.end() ? nullptr : &mover->second.operation->moves[mover->second.index];
+  MovingOperation* const operation = mover == moving_.end() ? nullptr : mover->second.operation;
+  Move* const move = operation == nullptr ? nullptr : &operation->moves[mover->second.index];
   const bool was_asked = move != nullptr && move->phase == Phase::kAsking;
   if (!was_asked && locating_.erase(answer.key) == 0)
     return absl::InvalidArgumentError(
         fmt::format("told that key {} is lost, which nobody asked", answer.key));
   lose_row(answer.key, lost_with(answer.key, answer.node));
-  if (was_asked) give_up_move(*move, lost_.at(answer.key));
+  if (was_asked) give_up_move(*operation, *move, lost_.at(answer.key));
   return absl::OkStatus();
 }
 
@@ -98,17 +99,14 @@ void MovingRows::forget_messages(MovingOperation& operation, std::uint32_t serve
   }
 }
 
-void MovingRows::give_up_move(Move& move, const absl::Status& why) {
-  move.phase = Phase::kDone;
+void MovingRows::give_up_move(MovingOperation& operation, Move& move, const absl::Status& why) {
+  operation.enter(move, Phase::kDone);
   fetched_.erase(move.key);
   // The home knows of the intent, and is to be told when it is over.
   if (const auto intended = intended_.find(move.key); intended != intended_.end())
     intended->second = Intended::kShared;
-  const auto mover = moving_.find(move.key);
-  MovingOperation& operation = *mover->second.operation;
   if (!operation.intends && operation.status.ok()) operation.status = why;
-  --operation.moves_left;
-  moving_.erase(mover);
+  moving_.erase(move.key);
   ++news_;
 }
 
@@ -117,7 +115,7 @@ void MovingRows::do_without_dead(MovingOperation& operation) {
   for (Move& move : operation.moves) {
     const bool is_from_owner =
         move.phase == Phase::kTake || move.phase == Phase::kTaking || move.phase == Phase::kTaken;
-    if (is_from_owner && nodes_[move.from].is_dead) move.phase = Phase::kNotThere;
+    if (is_from_owner && nodes_[move.from].is_dead) operation.enter(move, Phase::kNotThere);
     if (!nodes_[home(move.key)].is_dead) continue;
     if (move.phase == Phase::kNotThere) lose_row(move.key, homeless(move.key));
     switch (move.phase) {
@@ -125,7 +123,7 @@ void MovingRows::do_without_dead(MovingOperation& operation) {
       case Phase::kAsking:
       case Phase::kTake:
       case Phase::kNotThere:
-        give_up_move(move, homeless(move.key));
+        give_up_move(operation, move, homeless(move.key));
         break;
       case Phase::kInstalled:
         // Nobody else can be told; the workers of this node see it.

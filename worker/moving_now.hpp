@@ -2,6 +2,7 @@
 // callers.
 #pragma once
 
+#include "protocol/prefetch.hpp"
 #include "worker/moving_rows.hpp"
 #include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
@@ -16,8 +17,8 @@ std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* 
   if (own_ == nullptr) return from;
   std::size_t i = from;
   for (; i < keys.size(); ++i) {
-    if (i + kRowsAhead < keys.size()) {
-      const std::byte* const ahead = own_slot(keys[i + kRowsAhead]);
+    if (i + protocol::kKeysAhead < keys.size()) {
+      const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]);
       __builtin_prefetch(ahead);
       __builtin_prefetch(ahead + 64);
     }
@@ -57,8 +58,8 @@ template <class Keys>
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
-    if (own_ != nullptr && i + kRowsAhead < keys.size()) {
-      const std::byte* const ahead = own_slot(keys[i + kRowsAhead]);
+    if (own_ != nullptr && i + protocol::kKeysAhead < keys.size()) {
+      const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]);
       __builtin_prefetch(ahead);
       __builtin_prefetch(ahead + 64);
     }

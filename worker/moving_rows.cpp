@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "protocol/prefetch.hpp"
 #include "worker/moving_now.hpp"
 #include "worker/session_core.hpp"
 
@@ -120,6 +121,14 @@ void MovingRows::reached(Key key) {
   if (fetched_.erase(key) > 0) ++news_;  // it may leave
 }
 
+/// For what becomes of a move. It may be another's message number, and no key.
+void MovingRows::prefetch_move(Key key) const {
+  if (key >= options_.rows) return;
+  moving_.prefetch(key);
+  locations_.prefetch(key);
+  intended_.prefetch(key);
+}
+
 /// Others move the row again and again, and a read or push of this session always comes too late. It is their turn in
 /// the home's line, once it localizes the row itself.
 void MovingRows::fetch(Key key) {
@@ -128,8 +137,7 @@ void MovingRows::fetch(Key key) {
   if (const auto mover = moving_.find(key); mover != moving_.end() && !mover->second.operation->intends) {
     MovingOperation& other = *mover->second.operation;
     if (Move& move = other.moves[mover->second.index]; move.phase == Phase::kAsk) {
-      move.phase = Phase::kDone;
-      --other.moves_left;
+      other.enter(move, Phase::kDone);
       other.awaited_moves.push_back(key);
       moving_.erase(mover);
     }
@@ -411,8 +419,8 @@ LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
 
 void MovingRows::hold(std::span<const Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (own_ != nullptr && i + kRowsAhead < keys.size())
-      __builtin_prefetch(own_slot(keys[i + kRowsAhead]), 1);
+    if (own_ != nullptr && i + protocol::kKeysAhead < keys.size())
+      __builtin_prefetch(own_slot(keys[i + protocol::kKeysAhead]), 1);
     HeldRow row;
     LockResult result = LockResult::kNotOwned;
     if (own_ != nullptr && !is_marked(keys[i])) {
@@ -576,8 +584,10 @@ void MovingRows::send_message(Message& message) {
 // ---- answers
 
 absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
-  for (const KeyAnswers::Answer& answer : answers.answers) {
-    if (absl::Status status = on_answer(link, answer); !status.ok()) return status;
+  for (std::size_t i = 0; i < answers.answers.size(); ++i) {
+    if (i + protocol::kKeysAhead < answers.answers.size())
+      prefetch_move(answers.answers[i + protocol::kKeysAhead].key);
+    if (absl::Status status = on_answer(link, answers.answers[i]); !status.ok()) return status;
   }
   ++news_;
   if (!alone_.empty()) begin_intents(std::exchange(alone_, {}));
@@ -620,7 +630,7 @@ absl::Status MovingRows::on_message_answer(ServerLink& link, const KeyAnswers::A
         link.server != node_) {
       return wrong();
     }
-    for (const std::size_t index : operation.batch->moves) is_installed(operation.moves[index]);
+    for (const std::size_t index : operation.batch->moves) is_installed(operation, operation.moves[index]);
     session_.give_staging(operation.batch->memory);
     operation.batch.reset();
     --link.open_requests;

@@ -6,6 +6,7 @@
 // Step-driven like all of a session: step() does what can be done of an operation and never waits.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -37,6 +38,7 @@ struct MovingOperation final : PullOperation {
     kDone,
     kNotThere,  ///< the home is to be told that the row is not where it said; then kAsking
   };
+  static constexpr std::size_t kPhases = 9;
 
   struct Reading {
     std::size_t index = 0;  ///< in `keys`
@@ -76,9 +78,9 @@ struct MovingOperation final : PullOperation {
   std::vector<std::size_t> coming;     ///< a pull: of those that wait for a move of this session
   std::vector<Reading> reads;
   std::deque<Message> messages;
-  std::vector<Move> moves;
-  std::size_t moves_left = 0;
-  std::vector<protocol::Key> awaited_moves;  ///< of other localizes of this session
+  std::vector<Move> moves;                      ///< add_move(), enter()
+  std::array<std::size_t, kPhases> moves_in{};  ///< by phase, how many
+  std::vector<protocol::Key> awaited_moves;     ///< of other localizes of this session
   /// Rows on which this session has just told an intent: they come, or they do not.
   std::vector<protocol::Key> awaited_intents;
   std::optional<Batch> batch;
@@ -95,6 +97,21 @@ struct MovingOperation final : PullOperation {
   bool is_background = false;
   consistency::Clock begun_at = 0;             ///< the session's clock
   consistency::Clock begun_after_barrier = 0;  ///< the clock of the session's last barrier
+
+  void add_move(protocol::Key key) {
+    moves.push_back({.key = key});
+    ++moves_in[static_cast<std::size_t>(Phase::kAsk)];
+  }
+  /// REQUIRES: `move` is one of `moves`.
+  void enter(Move& move, Phase phase) {
+    --moves_in[static_cast<std::size_t>(move.phase)];
+    ++moves_in[static_cast<std::size_t>(phase)];
+    move.phase = phase;
+  }
+  [[nodiscard]] bool has_moves_in(Phase phase) const { return moves_in[static_cast<std::size_t>(phase)] > 0; }
+  [[nodiscard]] bool has_moves_left() const {
+    return moves_in[static_cast<std::size_t>(Phase::kDone)] < moves.size();
+  }
 };
 
 class MovingRows {
@@ -158,6 +175,10 @@ class MovingRows {
     const Replica* const replica = replicas_.find(key);
     return replica != nullptr && is_usable(*replica);
   }
+  /// is_cheap() will be asked soon.
+  void prefetch(protocol::Key key) const {
+    if (own_ != nullptr) __builtin_prefetch(own_slot(key));
+  }
   /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere else.
   [[nodiscard]] bool is_here(protocol::Key key) const {
     return own_ != nullptr && (nodes_.size() == 1 || protocol::load_header(own_slot(key)).is_owned());
@@ -208,7 +229,7 @@ class MovingRows {
   void begin_intents(const std::vector<protocol::Key>& keys);
   void end_intents(consistency::Clock clock);
   void give_up_rows();
-  void end_shared(Move& move, const protocol::KeyAnswers::Answer& answer);
+  void end_shared(MovingOperation& operation, Move& move, const protocol::KeyAnswers::Answer& answer);
   void on_alone(protocol::Key key);
   void drop_replicas(const std::vector<protocol::Key>& keys);
   void send_updates_of(const std::vector<protocol::Key>& keys);
@@ -227,6 +248,7 @@ class MovingRows {
   /// This session's request for the row is with its home or its owner, or the row on its way: it will be here, or known
   /// where else, before a home would say where it is.
   [[nodiscard]] bool is_coming(protocol::Key key) const;
+  void prefetch_move(protocol::Key key) const;
   /// The row was where it was believed to be.
   void reached(protocol::Key key);
   void fetch(protocol::Key key);
@@ -237,7 +259,7 @@ class MovingRows {
   [[nodiscard]] absl::Status homeless(protocol::Key key) const;
   /// True if the row is lost, which is how the operation ends then.
   bool note_if_lost(MovingOperation& operation, protocol::Key key) const;
-  void give_up_move(Move& move, const absl::Status& why);
+  void give_up_move(MovingOperation& operation, Move& move, const absl::Status& why);
   void do_without_dead(MovingOperation& operation);
   void arrive(MovingOperation& operation, Move& move);
   void drop_lost_replica(protocol::Key key);
@@ -258,10 +280,10 @@ class MovingRows {
   bool step_localize(MovingOperation& operation);
   void begin_copying(MovingOperation& operation);
   void end_copying(MovingOperation& operation);
-  void install(Move& move, const std::byte* values);
-  void is_installed(Move& move);
+  void install(MovingOperation& operation, Move& move, const std::byte* values);
+  void is_installed(MovingOperation& operation, Move& move);
   void send_requests(MovingOperation& operation, Phase from, Phase to, protocol::KeyRequests::Kind kind);
-  void end_move(Move& move, std::uint64_t epoch);
+  void end_move(MovingOperation& operation, Move& move, std::uint64_t epoch);
   /// The first of `rows`, as many as one message takes. How many have gone: none if it cannot go now.
   std::size_t send_some(const Node& node, protocol::KeyRequests::Kind kind,
                         std::span<const protocol::KeyRequests::Row> rows);

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/prefetch.hpp"
 #include "transport/word_copy.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
-
-/// So many rows ahead the next ones are fetched into the processor's cache.
-inline constexpr std::size_t kRowsAhead = 8;
 
 inline constexpr std::size_t kBlockBytes = 16;
 /// A short row is copied before memcpy() would have been called.
@@ -92,7 +90,7 @@ template <class Keys>
   for (; i < size; ++i) {
     const protocol::Key key = copy[i];
     if (key - range.first >= range.size()) break;
-    if (i + kRowsAhead < size) places.prefetch(copy[i + kRowsAhead]);
+    if (i + protocol::kKeysAhead < size) places.prefetch(copy[i + protocol::kKeysAhead]);
     const RowCache::Row& row = places.at(key);
     if (row.clock() < needed) break;
     copy_row(out + i * row_bytes, row.values(), row_bytes);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
+#include "protocol/prefetch.hpp"
 #include "worker/moving_now.hpp"
 #include "worker/pull_now.hpp"
 #include "worker/session_core.hpp"
@@ -28,6 +30,44 @@ void set_keys(PullOperation& operation, std::span<const Key> keys) {
 void set_keys(PullOperation& operation, KeyRange range) {
   operation.keys = KeySequence(range);
 }
+
+/// Keys in place of others that are not near.
+class Redraws {
+ public:
+  Redraws(const KeyDistribution& distribution, std::mt19937_64& random, const worker::MovingRows& moving)
+      : distribution_(distribution), random_(random), moving_(moving) {}
+
+  /// False if none has been found near.
+  bool replace(Key& key) {
+    for (int redraws = 0; redraws < kMostRedraws; ++redraws) {
+      const Key other = draw();
+      if (!moving_.is_cheap(other)) continue;
+      key = other;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  Key draw() {
+    while (drawn_ < ahead_.size()) draw_into(ahead_[drawn_++]);
+    Key& next = ahead_[taken_++ % ahead_.size()];
+    const Key key = next;
+    draw_into(next);
+    return key;
+  }
+  void draw_into(Key& key) {
+    key = distribution_.draw(random_);
+    moving_.prefetch(key);
+  }
+
+  const KeyDistribution& distribution_;
+  std::mt19937_64& random_;
+  const worker::MovingRows& moving_;
+  std::array<Key, protocol::kKeysAhead> ahead_{};  ///< a ring
+  std::size_t drawn_ = 0;
+  std::size_t taken_ = 0;
+};
 
 /// Of the keys from the index `next` on.
 template <class Keys>
@@ -335,6 +375,10 @@ bool Table<Value>::is_here(Key key) const {
   return core_->moving() != nullptr && core_->moving()->is_free_here(key);
 }
 template <class Value>
+void Table<Value>::prefetch(Key key) const {
+  if (core_->moving() != nullptr) core_->moving()->prefetch(key);
+}
+template <class Value>
 void Table<Value>::release() {
   if (core_->moving() != nullptr) core_->moving()->release();
 }
@@ -363,20 +407,17 @@ absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distr
         fmt::format("table \"{}\" is static: no row is nearer than another", core_->options().name));
   }
   Sample sample;
-  sample.keys_.reserve(count);
-  std::bernoulli_distribution prefers(options.preference);
-  while (sample.keys_.size() < count) {
-    Key key = distribution.draw(random);
-    if (options.preference > 0 && !moving->is_cheap(key) && prefers(random)) {
-      for (int redraws = 0; redraws < kMostRedraws; ++redraws) {
-        const Key other = distribution.draw(random);
-        if (!moving->is_cheap(other)) continue;
-        key = other;
-        ++sample.redrawn_;
-        break;
-      }
+  sample.keys_.resize(count);
+  for (Key& key : sample.keys_) {
+    key = distribution.draw(random);
+    if (options.preference > 0) moving->prefetch(key);
+  }
+  if (options.preference > 0) {
+    std::bernoulli_distribution prefers(options.preference);
+    Redraws redraws(distribution, random, *moving);
+    for (Key& key : sample.keys_) {
+      if (!moving->is_cheap(key) && prefers(random) && redraws.replace(key)) ++sample.redrawn_;
     }
-    sample.keys_.push_back(key);
   }
   if (options.from != options.to) {
     if (absl::Status status = intent(sample.keys(), options.from, options.to); !status.ok()) return status;

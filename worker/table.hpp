@@ -102,6 +102,8 @@ class Table {
 
   /// hold() would take the row now, were it in nobody's hands. REQUIRES: key < rows().
   [[nodiscard]] bool is_here(Key key) const;
+  /// is_here() will be asked soon: fetches what it needs into the processor's cache. REQUIRES: key < rows().
+  void prefetch(Key key) const;
   /// Of a dynamic table: takes rows that lie on this node, to be changed in place until release(), without a copy and
   /// without a push. rows[i] is where the values of keys[i] are (of a row of 256 bytes or more: aligned to 64), or nullptr
   /// where the row is elsewhere, in another's hands, or has updates of this worker under way: pull and push those.

@@ -8,6 +8,7 @@
 
 #include "apps/data/random.hpp"
 #include "protocol/partition.hpp"
+#include "protocol/prefetch.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::apps {
@@ -94,18 +95,27 @@ void FetchedRows::begin() {
   places.keys.clear();
 }
 
-std::uint32_t FetchedRows::place_of(std::uint32_t key) {
+void FetchedRows::find_places(std::span<std::uint32_t> keys) {
   Frame& newest = frame(begun_ - 1);
   Places& places = places_[newest_];
-  std::uint32_t& place = places.by_key[key];
-  if (place == 0) {
-    places.keys.push_back(key);
-    const std::uint32_t before = begun_ > 1 ? places_[1 - newest_].by_key[key] : 0;
-    newest.places_before.push_back(before == 0 ? kNone : before - 1);
-    newest.keys.push_back(key);
-    place = static_cast<std::uint32_t>(newest.keys.size());
+  const Places& places_before = places_[1 - newest_];
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i + protocol::kKeysAhead < keys.size()) {
+      const std::uint32_t ahead = keys[i + protocol::kKeysAhead];
+      __builtin_prefetch(&places.by_key[ahead], 1);
+      __builtin_prefetch(&places_before.by_key[ahead]);
+    }
+    const std::uint32_t key = keys[i];
+    std::uint32_t& place = places.by_key[key];
+    if (place == 0) {
+      places.keys.push_back(key);
+      const std::uint32_t before = begun_ > 1 ? places_before.by_key[key] : 0;
+      newest.places_before.push_back(before == 0 ? kNone : before - 1);
+      newest.keys.push_back(key);
+      place = static_cast<std::uint32_t>(newest.keys.size());
+    }
+    keys[i] = place - 1;
   }
-  return place - 1;
 }
 
 absl::Status FetchedRows::end(std::int64_t clock) {
@@ -173,6 +183,7 @@ void FetchedRows::fetch() {
   next.copied.clear();
   next.keys_ahead.clear();
   for (std::uint32_t place = 0; place < rows; ++place) {
+    if (place + protocol::kKeysAhead < rows) table_.prefetch(next.keys[place + protocol::kKeysAhead]);
     if (next.places_before[place] != kNone || is_here(next.keys[place])) continue;
     next.keys_ahead.push_back(next.keys[place]);
     add_copy(next, place);
@@ -318,10 +329,7 @@ absl::Status TableRows::intend_for_ever() {
 
 void TableRows::request(std::span<const NeededRows> needed) {
   for (FetchedRows& rows : fetched_) rows.begin();
-  for (const auto& [table, keys] : needed) {
-    FetchedRows& rows = fetched_[table];
-    for (std::uint32_t& key : keys) key = rows.place_of(key);
-  }
+  for (const auto& [table, keys] : needed) fetched_[table].find_places(keys);
   for (FetchedRows& rows : fetched_)
     request_status_.Update(rows.end(session_.current_clock() + static_cast<std::int64_t>(requested_)));
   ++requested_;

@@ -97,8 +97,8 @@ class FetchedRows {
   FetchedRows(Table<float>& table, const FetchOptions& options);
 
   void begin();  ///< what a mini-batch needs
-  /// Its place among the rows, which is the same for the same key.
-  std::uint32_t place_of(std::uint32_t key);
+  /// Instead of keys, their places among the rows: the same for the same key.
+  void find_places(std::span<std::uint32_t> keys);
   /// That is all. Lets rows that move set out; `clock` is the one in which the mini-batch will be trained.
   absl::Status end(std::int64_t clock);
   /// Begins to pull the rows of the first mini-batch that has none yet.
