@@ -177,7 +177,7 @@ class MovingRows {
   }
   /// is_cheap() will be asked soon.
   void prefetch(protocol::Key key) const {
-    if (own_ != nullptr) __builtin_prefetch(own_slot(key));
+    if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key));
   }
   /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere else.
   [[nodiscard]] bool is_here(protocol::Key key) const {
