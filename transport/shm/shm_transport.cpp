@@ -287,6 +287,12 @@ bool ShmTransport::spin_until_ready(TimePoint end) {
 
 void ShmTransport::wait_for_work(TimePoint deadline) {
   if (spin_until_ready(std::min(deadline, now() + spin_.now()))) return;
+  if (now() >= deadline) return;
+  // Where more processes than processors are at work, the others come first: what they send meanwhile comes together and
+  // rings no bell. Where none wants the processor this is a look more; and where a stranger to the job computes on it
+  // all the time, an answer may be late by his slice.
+  ::sched_yield();
+  if (ready()) return;
   for (TimePoint time = now(); time < deadline; time = now()) {  // compared first: a difference may overflow
     hub_.doorbell.announce_sleep();
     if (ready()) {

@@ -16,9 +16,9 @@
 namespace verbena::transport {
 
 struct ShmOptions {
-  /// How long wait() may look for work before it blocks, at most; it adapts itself below that. Longer: a peer
-  /// that answers within it costs no system call. Shorter: less processor taken from others. Not used where
-  /// this process has a single processor.
+  /// How long wait() may look for work before it yields its processor once and then blocks, at most; it adapts itself
+  /// below that. Longer: a peer that answers within it costs no system call. Shorter: less processor taken from
+  /// others. Not used where this process has a single processor.
   std::chrono::microseconds spin{20};
 
   /// How often connecting peers and peers that died are looked for, busy or asleep. Shorter: noticed sooner.
