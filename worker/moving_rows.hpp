@@ -38,7 +38,7 @@ struct MovingOperation final : PullOperation {
     kDone,
     kNotThere,  ///< the home is to be told that the row is not where it said; then kAsking
   };
-  static constexpr std::size_t kPhases = 9;
+  static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::kNotThere) + 1;
 
   struct Reading {
     std::size_t index = 0;  ///< in `keys`

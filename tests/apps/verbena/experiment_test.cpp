@@ -308,10 +308,11 @@ class AllocationTest : public ::testing::Test {
     std::vector<RunFigures> runs;
     for (const PlannedRun& plan : make_allocation_experiment()->plan(options())) {
       RunFigures run{.planned = plan, .training_seconds = 10};
-      run.iterations.push_back({.iteration = 1, .seconds = 100});
-      for (std::int64_t iteration = 2; iteration <= 3; ++iteration) {
-        run.iterations.push_back({.iteration = iteration, .seconds = seconds.at(plan.allocation)});
-      }
+      // The slowest worker's: the first of another one, the last alone on the host.
+      const double mean = seconds.at(plan.allocation);
+      run.iterations = {{.iteration = 1, .seconds = 110, .training_seconds = 100},
+                        {.iteration = 2, .seconds = 1.5 * mean, .training_seconds = 100 + 1.5 * mean},
+                        {.iteration = 3, .seconds = 0.5 * mean, .training_seconds = 100 + 2 * mean}};
       if (plan.allocation == "localize") {
         run.share_local = 0.95;
         run.rows_moved = 120;
@@ -392,8 +393,8 @@ TEST_F(AllocationTest, RoundsAreComparedOneByOneAndTheMiddleCounts) {
     const std::uint32_t round = run.planned.round;
     const bool intent = run.planned.allocation == "intent";
     for (IterationRecord& iteration : run.iterations) {
-      if (round == 1) iteration.seconds *= 3;            // the host was busy, for all alike
-      if (round == 2 && intent) iteration.seconds *= 9;  // or for one of them
+      if (round == 1) iteration.training_seconds *= 3;            // the host was busy, for all alike
+      if (round == 2 && intent) iteration.training_seconds *= 9;  // or for one of them
     }
     if (intent && round == 3) run.share_waited = 0.5;
   }
