@@ -28,22 +28,22 @@ struct Pick {
   float rest;  ///< of the threshold, within the lane
 };
 
-/// Sums up to each lane within its group of four.
+/// Sums up to each lane within its group of four: w0, w1 + w0, w2 + (w1 + w0), (w3 + w2) + (w1 + w0). A lane of weight 0
+/// must have the very sum of the one before it, which is how Prefix knows it; with (w2 + w1) + w0 rounding would now
+/// and then make a difference, and draw an entry that there is none.
 HWY_INLINE void store_group_sums(const Vector* weights, float* HWY_RESTRICT lanes) {
   const Tag d;
 #if HWY_TARGET == HWY_SCALAR
   for (std::size_t v = 0; v < kLanes; ++v) hn::Store(weights[v], d, lanes + v);
   for (float* group = lanes; group < lanes + kLanes; group += kGroup) {
-    // As the vectors' two steps.
-    group[3] = (group[3] + group[2]) + (group[1] + group[0]);
-    group[2] = (group[2] + group[1]) + group[0];
-    group[1] = group[1] + group[0];
+    group[1] += group[0];
+    group[3] = (group[3] + group[2]) + group[1];
+    group[2] += group[1];
   }
 #else
   for (std::size_t v = 0; v < kVectors; ++v) {
-    Vector sums = hn::Add(weights[v], hn::ShiftLeftLanes<1>(d, weights[v]));
-    sums = hn::Add(sums, hn::ShiftLeftLanes<2>(d, sums));
-    hn::Store(sums, d, lanes + v * kWidth);
+    const Vector pairs = hn::OddEven(hn::Add(weights[v], hn::ShiftLeftLanes<1>(d, weights[v])), weights[v]);
+    hn::Store(hn::Add(pairs, hn::ShiftLeftLanes<2>(d, hn::DupOdd(pairs))), d, lanes + v * kWidth);
   }
 #endif
 }

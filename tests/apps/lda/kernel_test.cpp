@@ -174,6 +174,39 @@ TEST(SamplerTest, NegativeCountsOfAStaleReadAreZero) {
   EXPECT_EQ(std::accumulate(frequency.begin(), frequency.end(), 0.0), 100);
 }
 
+/// Whose next number is so large that a share of it is only just within a sum.
+Random before_the_largest_share() {
+  for (Random random = random_stream(1, 0);;) {
+    const Random before = random;
+    if (random() >> 40U == 0xffffffU) return before;
+  }
+}
+
+TEST(SamplerTest, RoundingDrawsNoTopicThatThereIsNot) {
+  const Random random = before_the_largest_share();
+  ForEachTarget().run([&] {
+    for (const std::size_t topics : {3U, 7U, 11U}) {
+      for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+        Setting setting = random_setting(topics, seed, 200, 200);
+        setting.priors.alpha = 1e-20F;  // only topics of the document are drawn
+        const std::uint32_t length[] = {201};
+        DocumentTopics documents(length, topics);
+        documents.set(0, setting.document);
+        const std::int32_t total = std::accumulate(setting.totals.begin(), setting.totals.end(), 0);
+        Sampler sampler(topics, kVocabulary, setting.priors, random);
+        sampler.set_totals(setting.totals);
+        // Room for the topic that there is not.
+        setting.row.resize(topics + 1);
+        const std::uint32_t document = 0;
+        sampler.sample(setting.row.data(), {std::span(&document, 1), std::span(&setting.topic, 1)},
+                       documents);
+        ASSERT_LT(setting.topic, topics) << seed;
+        ASSERT_EQ(std::accumulate(setting.totals.begin(), setting.totals.end(), 0), total);
+      }
+    }
+  });
+}
+
 /// Documents of random lengths, all words of a small vocabulary: counts must stay those of the tokens.
 TEST(SamplerTest, KeepsAllCountsInStep) {
   ForEachTarget().run([&] {

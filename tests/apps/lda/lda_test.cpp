@@ -104,6 +104,7 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
       const double tolerance = std::holds_alternative<Bsp>(model) ? 0.02 : 0.05;
       EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, tolerance * std::abs(alone));
       EXPECT_GE(recovered(recorders_[0]), 6U);
+      EXPECT_EQ(recorders_[0].summaries.at("tokens"), recorder.summaries.at("tokens"));
     }
   }
 }
