@@ -97,9 +97,10 @@ class AllocationExperiment final : public Experiment {
            "clock. localize: rows move to the worker's node before they are trained; in mf a block of "
            "items at a time, which goes from worker to worker. intent: workers say what they are about to "
            "train, and the servers move or copy it. near (kge): wrong answers are drawn from the rows that "
-           "are near. The plain loop is one thread without a parameter server. Times are the mean of the "
-           "slowest worker's iterations but the first, which begins with no row where it is used; "
-           "evaluation is not in them. All runs of a task are made in rounds, by turns: a run is shown by "
+           "are near. The plain loop is one thread without a parameter server. Times are of an iteration: "
+           "from when the slowest worker had trained the first, which begins with no row where it is "
+           "used, until the slowest had trained the last; evaluation is not in them. All runs of a task are "
+           "made in rounds, by turns: a run is shown by "
            "the middle one of its rounds, and two are compared within each round, of which the middle "
            "ratio counts. A host with fewer cores than there are workers and servers cannot show how more "
            "nodes are faster, only what each way costs.";
@@ -189,8 +190,9 @@ std::optional<double> median(const std::vector<double>& all) {
   return middle_of(all, std::identity());
 }
 
-/// The mean but the first; nothing where there is no second, or the run failed. Not the median: workers who are done early
-/// leave the host to the slowest one, whose last iterations are short then.
+/// The mean of all but the first; nothing where there is no second, or the run failed. Who is slowest in the first need not
+/// be so in the end. Not the median: workers who are done early leave the host to the slowest one, whose last iterations are
+/// short then.
 std::optional<double> iteration_seconds(const RunFigures* run) {
   if (run == nullptr || run->iterations.size() < 2) return std::nullopt;
   const std::vector<IterationRecord>& all = run->iterations;

@@ -308,9 +308,9 @@ class AllocationTest : public ::testing::Test {
     std::vector<RunFigures> runs;
     for (const PlannedRun& plan : make_allocation_experiment()->plan(options())) {
       RunFigures run{.planned = plan, .training_seconds = 10};
-      // The slowest worker's: the first of another one, the last alone on the host.
+      // The last is short: the slowest worker is alone on the host by then.
       const double mean = seconds.at(plan.allocation);
-      run.iterations = {{.iteration = 1, .seconds = 110, .training_seconds = 100},
+      run.iterations = {{.iteration = 1, .seconds = 100, .training_seconds = 100},
                         {.iteration = 2, .seconds = 1.5 * mean, .training_seconds = 100 + 1.5 * mean},
                         {.iteration = 3, .seconds = 0.5 * mean, .training_seconds = 100 + 2 * mean}};
       if (plan.allocation == "localize") {
