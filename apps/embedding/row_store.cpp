@@ -183,7 +183,8 @@ void FetchedRows::fetch() {
   next.copied.clear();
   next.keys_ahead.clear();
   for (std::uint32_t place = 0; place < rows; ++place) {
-    if (place + protocol::kKeysAhead < rows) table_.prefetch(next.keys[place + protocol::kKeysAhead]);
+    if (holds_ && place + protocol::kKeysAhead < rows)
+      table_.prefetch(next.keys[place + protocol::kKeysAhead]);
     if (next.places_before[place] != kNone || is_here(next.keys[place])) continue;
     next.keys_ahead.push_back(next.keys[place]);
     add_copy(next, place);
