@@ -68,15 +68,15 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
                                       Homes::Answers& answers) {
   const bool for_home = requests.kind != KeyRequests::Kind::kHandOver;
   const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table_.rows};
-  const bool may_take = requests.kind == KeyRequests::Kind::kHandOver ||
-                        requests.kind == KeyRequests::Kind::kLocalize ||
-                        requests.kind == KeyRequests::Kind::kIntend;
+  const bool mostly_takes = requests.kind == KeyRequests::Kind::kHandOver ||
+                            requests.kind == KeyRequests::Kind::kLocalize ||
+                            requests.kind == KeyRequests::Kind::kIntend;
   for (std::size_t i = 0; i < requests.rows.size(); ++i) {
     if (i + protocol::kKeysAhead < requests.rows.size()) {
       const Key ahead = requests.rows[i + protocol::kKeysAhead].key;
       const bool is_key = ahead - keys.first < keys.size();
       if (is_key && for_home) homes_.prefetch(ahead);
-      if (is_key && may_take) __builtin_prefetch(slot(ahead), 1);
+      if (is_key && mostly_takes) __builtin_prefetch(slot(ahead), 1);
     }
     const KeyRequests::Row& row = requests.rows[i];
     if (row.key - keys.first >= keys.size()) {
