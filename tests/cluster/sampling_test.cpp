@@ -75,6 +75,29 @@ TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// Worker 0 of two, which draws from the other node's half.
+TEST(SamplingTest, WhereNothingIsNearTheKeysStayAsDrawn) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {
+        auto opened = session.table<float>(sampled());
+        RETURN_IF_ERROR(opened.status());
+        RETURN_IF_ERROR(session.barrier());
+        if (session.rank() != 0) return session.barrier();
+        std::mt19937_64 random(1);
+        const KeyRange far{kSampledRows / 2, kSampledRows};
+        auto sample =
+            (*opened)->prepare_sample(KeyDistribution::uniform(far), kDraws, random, {.preference = 1});
+        RETURN_IF_ERROR(sample.status());
+        EXPECT_EQ(sample->redrawn(), 0);
+        std::vector<double> drawn(kSampledRows, 0);
+        for (const Key key : sample->keys()) drawn[key] += 1.0 / kDraws;
+        for (Key key = 0; key < kSampledRows; ++key)
+          EXPECT_NEAR(drawn[key], key < far.first ? 0 : 1.0 / static_cast<double>(far.size()), kNoise / 10);
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(SamplingTest, WhatIsSampledForLaterComesNear) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
