@@ -1,7 +1,7 @@
 // A function with a stack of its own that gives up the processor where it says so.
 #pragma once
 
-#include <ucontext.h>
+#include <setjmp.h>
 
 #include <cstddef>
 #include <functional>
@@ -27,12 +27,13 @@ class Fiber {
  private:
   class Stack;
   static void enter(unsigned high, unsigned low);
+  void enter_first();
   void run();
 
   std::function<void()> body_;
   std::unique_ptr<Stack> stack_;
-  ucontext_t context_{};
-  ucontext_t resumer_{};
+  jmp_buf suspended_{};
+  jmp_buf resumer_{};
   bool started_ = false;
   bool ended_ = false;
   // What each sanitizer needs to follow.
