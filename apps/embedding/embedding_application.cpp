@@ -29,7 +29,23 @@ void EmbeddingApplication::add_fetch_options(CLI::App& command) {
       ->type_name("N");
 }
 
-absl::Status EmbeddingApplication::check_fetch_options() const {
+void EmbeddingApplication::add_barrier_option(CLI::App& command) {
+  command
+      .add_option("--barrier-every", barrier_every_,
+                  "under asp, sequential and vap, which let workers drift apart: iterations after which all "
+                  "wait for one another, so that the slowest does not train the last ones alone; 0: never")
+      ->capture_default_str();
+}
+
+std::int64_t EmbeddingApplication::barrier_every(const ConsistencyModel& consistency) const {
+  return rules_of(consistency).lets_workers_drift() ? barrier_every_ : 0;
+}
+
+absl::Status EmbeddingApplication::check_common_options() const {
+  if (barrier_every_ < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("--barrier-every: expected 0 or more, found {}", barrier_every_));
+  }
   const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
   if (!allocation.ok()) return allocation.status();
   const std::int64_t most = *allocation == RowAllocation::kStatic ? 1 : kMostLookahead;
@@ -50,19 +66,19 @@ absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& con
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {
-  if (absl::Status status = check_fetch_options(); !status.ok()) return status;
+  if (absl::Status status = check_common_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory(needs_less_memory(), [&] { return check_data(workers); });
 }
 
 absl::Status EmbeddingApplication::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_fetch_options(); !status.ok()) return status;
+  if (absl::Status status = check_common_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory(needs_less_memory(), [&] { return train_as_worker(context); });
 }
 
 absl::Status EmbeddingApplication::run_baseline(BaselineContext& context) const {
-  if (absl::Status status = check_fetch_options(); !status.ok()) return status;
+  if (absl::Status status = check_common_options(); !status.ok()) return status;
   if (absl::Status status = check_options(); !status.ok()) return status;
   return with_enough_memory(needs_less_memory(), [&] { return train_alone(context); });
 }

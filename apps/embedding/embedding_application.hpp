@@ -23,11 +23,15 @@ class EmbeddingApplication : public Application {
   void add_fetch_options(CLI::App& command);
   /// REQUIRES: they have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
+  /// --barrier-every.
+  void add_barrier_option(CLI::App& command);
+  /// See ScheduleOptions; 0 under models that bound by themselves how far workers drift apart.
+  [[nodiscard]] std::int64_t barrier_every(const ConsistencyModel& consistency) const;
 
  private:
-  /// The application's own; --allocation and --lookahead have been checked.
+  /// The application's own; those from here have been checked.
   virtual absl::Status check_options() const = 0;
-  absl::Status check_fetch_options() const;
+  absl::Status check_common_options() const;
   /// REQUIRES: check_options(). See check().
   virtual absl::Status check_data(std::uint32_t workers) const = 0;
   /// As run_worker() and run_baseline(), the options checked.
@@ -38,6 +42,7 @@ class EmbeddingApplication : public Application {
 
   std::string allocation_ = "static";
   std::optional<std::int64_t> lookahead_;
+  std::int64_t barrier_every_ = 5;
 };
 
 }  // namespace verbena::apps

@@ -42,13 +42,16 @@ absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,
     if (absl::Status status = train_clock(clock, report, stop); !status.ok()) return status;
     if (absl::Status status = rows_.clock(); !status.ok()) return status;
   }
+  const bool last = iteration == options_.iterations;
+  if (!last && options_.barrier_every > 0 && iteration % options_.barrier_every == 0) {
+    if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+  }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!std::isfinite(report.sums[kLoss])) {
     return absl::InvalidArgumentError(
         fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})", iteration,
                     options_.learning_rate));
   }
-  const bool last = iteration == options_.iterations;
   if (last || (options_.evaluate_every > 0 && iteration % options_.evaluate_every == 0)) {
     if (absl::Status status = evaluate(last, reporter, stop, report.sums); !status.ok()) return status;
   }

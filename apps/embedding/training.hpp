@@ -23,6 +23,7 @@ struct ScheduleOptions {
   std::int64_t batch = 1;  ///< examples of a mini-batch
   std::int64_t clocks_per_iteration = 1;
   std::int64_t evaluate_every = 0;  ///< iterations; 0: at the end only
+  std::int64_t barrier_every = 0;   ///< iterations after which workers wait for one another; 0: never
   double learning_rate = 0.1;       ///< at first
 };
 

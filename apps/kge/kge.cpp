@@ -170,6 +170,7 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
           "iterations from one evaluation on the valid triples to the next; 0: none, only the test at "
           "the end")
       ->capture_default_str();
+  add_barrier_option(command);
   command.add_option("--seed", training_.seed, "of the first rows, the order and the wrong answers")
       ->capture_default_str();
   command
@@ -318,7 +319,8 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   TableRows rows(session, std::array{*entities, *relations}, context.slowdown, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
 
-  const TrainingOptions options = training();
+  TrainingOptions options = training();
+  options.barrier_every = barrier_every(context.consistency);
   if (fetch.allocation == RowAllocation::kLocalize) {
     const UsesByOthers uses =
         uses_by_others(job->graph.train, job->workers, session.rank(), mini_batches(options, job->data));

@@ -186,6 +186,7 @@ void Word2Vec::add_options(CLI::App& command) {
       .add_option("--evaluate-every", training_.evaluate_every,
                   "iterations from one evaluation to the next; 0: only at the end")
       ->capture_default_str();
+  add_barrier_option(command);
   command
       .add_option("--neighbours", neighbours_,
                   "words whose nearest ones are printed at the end; default: some of middling frequency")
@@ -413,8 +414,10 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
                                 static_cast<std::uint64_t>(training_.batch));
   }
   const WindowMaker maker(job->subsampling, job->noise, windows());
+  TrainingOptions options = training_;
+  options.barrier_every = barrier_every(context.consistency);
   absl::Status status =
-      Trainer(training_, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);
+      Trainer(options, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);
   // Its last evaluation has waited until all have trained.
   if (!status.ok() || session.rank() != 0) return status;
   return present(*job, rows, context.reporter);

@@ -44,6 +44,11 @@ TEST(RulesTest, WhoWaitsAndWhatIsHeldBack) {
   EXPECT_TRUE(Sequential::rules().acknowledges_at_once());
   EXPECT_TRUE(Vap{2.5}.rules().acknowledges_at_once());
   EXPECT_FALSE(Bsp::rules().acknowledges_at_once());
+  for (const Rules& rules : {Asp::rules(), Sequential::rules(), Vap{2.5}.rules()})
+    EXPECT_TRUE(rules.lets_workers_drift());
+  for (const Rules& rules :
+       {Bsp::rules(), ABsp{}.rules(), Ssp{3}.rules(), Essp{3}.rules(), BoundedDelay{3}.rules()})
+    EXPECT_FALSE(rules.lets_workers_drift());
 }
 
 TEST(RulesTest, InTransitBoundIsShared) {

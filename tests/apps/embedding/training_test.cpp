@@ -36,7 +36,10 @@ class WrittenDown final : public RowStore {
     calls.emplace_back("clock");
     return absl::OkStatus();
   }
-  absl::Status barrier() override { return absl::OkStatus(); }
+  absl::Status barrier() override {
+    calls.emplace_back("barrier");
+    return absl::OkStatus();
+  }
   absl::Status read(std::size_t /*table*/, std::size_t /*numbers*/, float* /*to*/) override {
     return absl::OkStatus();
   }
@@ -144,6 +147,15 @@ TEST(TrainingTest, EvaluatesNowAndThenAndAtTheEnd) {
   Recorder recorder;
   ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
   EXPECT_THAT(training.evaluations, ElementsAre(false, false, true));
+}
+
+TEST(TrainingTest, WorkersMeetNowAndThenButNotAtTheEnd) {
+  WrittenDown rows(1);
+  const ScheduleOptions options{.iterations = 4, .barrier_every = 2};
+  TrainingOfNothing training(options, 0, rows);
+  Recorder recorder;
+  ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
+  EXPECT_THAT(rows.calls, ElementsAre("clock", "clock", "barrier", "clock", "clock"));
 }
 
 TEST(TrainingTest, EndsWhenItDivergesOrIsToStop) {

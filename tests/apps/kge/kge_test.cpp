@@ -214,6 +214,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
+      {{"--barrier-every", "-1"}, "--barrier-every: expected 0 or more, found -1"},
       {{"--near-negatives", "1.5", "--allocation", "intent"}, "--near-negatives: expected 0 to 1, found 1.5"},
       {{"--near-negatives", "1"}, "--near-negatives needs rows that move"},
       {{"--lookahead", "2"}, "--lookahead: expected 0 to 1 with --allocation static, found 2"},

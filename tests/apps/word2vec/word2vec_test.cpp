@@ -404,6 +404,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
       {{"--held-out", "1"}, "--held-out: expected 0 or more and less than 1, found 1"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
+      {{"--barrier-every", "-1"}, "--barrier-every: expected 0 or more, found -1"},
       {{"--lookahead", "2"}, "--lookahead: expected 0 to 1 with --allocation static, found 2"},
       {{"--top-words", "-1"}, "--top-words: expected 0 or more, found -1"},
       {{"--neighbours", "a0,whale"},
