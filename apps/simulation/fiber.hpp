@@ -1,8 +1,7 @@
 // A function with a stack of its own that gives up the processor where it says so.
 #pragma once
 
-#include <setjmp.h>
-
+#include <csetjmp>
 #include <cstddef>
 #include <functional>
 #include <memory>
