@@ -110,6 +110,7 @@ void Fiber::enter_first() {
   ::makecontext(&context, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> 32),
                 static_cast<unsigned>(self));
   ::setcontext(&context);
+  std::abort();  // it returns only if it could not
 }
 
 void Fiber::resume() {

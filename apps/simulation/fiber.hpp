@@ -26,7 +26,7 @@ class Fiber {
  private:
   class Stack;
   static void enter(unsigned high, unsigned low);
-  void enter_first();
+  [[noreturn]] void enter_first();
   void run();
 
   std::function<void()> body_;
