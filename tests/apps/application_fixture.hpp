@@ -24,6 +24,7 @@ class Recorder final : public Reporter {
   void iteration(const IterationReport& report) override {
     reports.push_back(report);
     if (report.iteration == stop_after) stop = true;
+    if (after_iteration) after_iteration(report.iteration);
   }
   void print(std::string_view line) override { lines.emplace_back(line); }
   void progress(std::string_view /*what*/, double done, double total) override { EXPECT_LE(done, total); }
@@ -33,6 +34,7 @@ class Recorder final : public Reporter {
   std::vector<std::string> lines;
   std::map<std::string, nlohmann::json> summaries;
   std::int64_t stop_after = -1;
+  std::function<void(std::int64_t iteration)> after_iteration;  ///< called by the worker
   std::atomic<bool> stop = false;
 };
 

@@ -1,5 +1,8 @@
 #include "tests/apps/job_fixture.hpp"
 
+#include <chrono>
+#include <future>
+
 #include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps {
@@ -17,11 +20,13 @@ std::map<std::string, double> JobTest::train(Application& application, const Job
   statistics_ = std::vector<SessionStatistics>(job.workers);
   const verbena::testing::ClusterResult result = verbena::testing::run_cluster(
       {.servers = job.servers, .workers = job.workers, .read_path = job.read_path}, [&](Session& session) {
-        Recorder& recorder = recorders_[session.rank()];
-        WorkerContext context{session, job.consistency, recorder, recorder.stop,
-                              Slowdown(job.slow, session.rank())};
+        const std::uint32_t rank = session.rank();
+        Recorder& recorder = recorders_[rank];
+        if (job.after_iteration)
+          recorder.after_iteration = [&](std::int64_t iteration) { job.after_iteration(rank, iteration); };
+        WorkerContext context{session, job.consistency, recorder, recorder.stop, Slowdown(job.slow, rank)};
         absl::Status status = application.run_worker(context);
-        statistics_[session.rank()] = session.statistics();
+        statistics_[rank] = session.statistics();
         return status;
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
@@ -63,6 +68,26 @@ void JobTest::expect_to_learn_with_rows_that_move(const Parsed& parsed, const Mo
     if (moving.allocation != "localize") continue;
     EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
     EXPECT_GT(statistics_[1].rows_localized, 0U);
+  }
+}
+
+void JobTest::expect_to_meet(const Parsed& parsed) {
+  for (const bool meets : {true, false}) {
+    // Worker 1 is held up after the first of three iterations; how far does worker 0 come?
+    std::promise<void> reached_second;
+    std::future<void> second = reached_second.get_future();
+    bool is_ahead = false;
+    const Job job{.consistency = Asp{},
+                  .workers = 2,
+                  .after_iteration = [&](std::uint32_t rank, std::int64_t iteration) {
+                    if (rank == 0 && iteration == 2) reached_second.set_value();
+                    if (rank == 1 && iteration == 1) {
+                      const auto patience = meets ? std::chrono::milliseconds(300) : std::chrono::minutes(1);
+                      is_ahead = second.wait_for(patience) == std::future_status::ready;
+                    }
+                  }};
+    train(*parsed({"--iterations", "3", "--evaluate-every", "0", "--barrier-every", meets ? "1" : "0"}), job);
+    EXPECT_EQ(is_ahead, !meets);
   }
 }
 

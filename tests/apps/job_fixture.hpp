@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -21,6 +23,7 @@ class JobTest : public ::testing::Test {
     ReadPath read_path = ReadPath::kAuto;
     std::uint32_t servers = 2;
     std::vector<SlowRule> slow = {};
+    std::function<void(std::uint32_t rank, std::int64_t iteration)> after_iteration = {};
   };
 
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
@@ -42,6 +45,8 @@ class JobTest : public ::testing::Test {
   };
   void expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
                                            const std::string& objective, double least);
+  /// Under a model that lets workers drift apart they wait for one another as --barrier-every says, and only then.
+  void expect_to_meet(const Parsed& parsed);
 
   verbena::testing::TemporaryFolder folder_;
   std::vector<Recorder> recorders_;

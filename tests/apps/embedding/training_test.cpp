@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/apps/application_fixture.hpp"
@@ -38,6 +40,7 @@ class WrittenDown final : public RowStore {
   }
   absl::Status barrier() override {
     calls.emplace_back("barrier");
+    std::this_thread::sleep_for(barrier_takes);
     return absl::OkStatus();
   }
   absl::Status read(std::size_t /*table*/, std::size_t /*numbers*/, float* /*to*/) override {
@@ -45,6 +48,7 @@ class WrittenDown final : public RowStore {
   }
 
   std::vector<std::string> calls;
+  std::chrono::milliseconds barrier_takes{0};
 
  private:
   std::size_t lookahead_;
@@ -151,11 +155,13 @@ TEST(TrainingTest, EvaluatesNowAndThenAndAtTheEnd) {
 
 TEST(TrainingTest, WorkersMeetNowAndThenButNotAtTheEnd) {
   WrittenDown rows(1);
+  rows.barrier_takes = std::chrono::milliseconds(20);
   const ScheduleOptions options{.iterations = 4, .barrier_every = 2};
   TrainingOfNothing training(options, 0, rows);
   Recorder recorder;
   ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
   EXPECT_THAT(rows.calls, ElementsAre("clock", "clock", "barrier", "clock", "clock"));
+  EXPECT_GE(recorder.reports[1].seconds, 0.02) << "who waits is not faster";
 }
 
 TEST(TrainingTest, EndsWhenItDivergesOrIsToStop) {

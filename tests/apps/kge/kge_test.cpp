@@ -141,6 +141,10 @@ TEST_F(KgeTest, TrainsUnderEveryModel) {
   expect_to_learn_under_every_model(parsed_, "test_mrr", 0.3);
 }
 
+TEST_F(KgeTest, WorkersMeetAsOftenAsTheyAreToldTo) {
+  expect_to_meet(parsed_);
+}
+
 TEST_F(KgeTest, LearnsWithRowsThatMove) {
   // Of so few rows each mini-batch needs few, or all nodes want all rows all the time.
   expect_to_learn_with_rows_that_move(

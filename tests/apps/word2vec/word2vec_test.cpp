@@ -327,6 +327,10 @@ TEST_F(Word2VecTest, TrainsUnderEveryModel) {
   expect_to_learn_under_every_model(parsed_, "held_out_mrr", 0.2);
 }
 
+TEST_F(Word2VecTest, WorkersMeetAsOftenAsTheyAreToldTo) {
+  expect_to_meet(parsed_);
+}
+
 TEST_F(Word2VecTest, LearnsWithRowsThatMove) {
   // Of so few words each mini-batch needs few, or all nodes want all rows all the time.
   expect_to_learn_with_rows_that_move(parsed_,
