@@ -245,11 +245,8 @@ struct Field {
 
 constexpr const char* kNoRun = "there is no such run, or it failed, or it had a single iteration";
 
-/// Of something that takes microseconds or minutes.
 std::string time_text(const std::optional<double>& seconds) {
-  if (!seconds) return "–";
-  if (*seconds < 1e-3) return fmt::format("{:.3g} µs", *seconds * 1e6);
-  return *seconds < 1 ? fmt::format("{:.3g} ms", *seconds * 1e3) : fmt::format("{:.2f} s", *seconds);
+  return seconds ? format_short_time(*seconds) : "–";
 }
 
 /// `slow`: what a classic parameter server does, `its`: its name in a sentence.

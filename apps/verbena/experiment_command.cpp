@@ -54,8 +54,7 @@ RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, co
                      .share_waited = record.share_waited(),
                      .reads_by_lag = record.staleness().reads_by_lag,
                      .share_local = record.share_local(),
-                     .rows_moved = record.total(&SessionStatistics::rows_localized) +
-                                   record.total(&SessionStatistics::rows_moved_by_intent),
+                     .rows_moved = record.rows_moved(),
                      .rows_replicated = record.total(&SessionStatistics::rows_replicated),
                      .move_p50_seconds = record.move_times().quantile_seconds(0.5),
                      .move_p99_seconds = record.move_times().quantile_seconds(0.99)};

@@ -11,6 +11,11 @@ std::string format_seconds(double seconds) {
   return seconds < 10 ? fmt::format("{:.2f} s", seconds) : fmt::format("{:.1f} s", seconds);
 }
 
+std::string format_short_time(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.3g} µs", seconds * 1e6);
+  return seconds < 1 ? fmt::format("{:.3g} ms", seconds * 1e3) : fmt::format("{:.2f} s", seconds);
+}
+
 std::string format_clock(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));

@@ -8,6 +8,7 @@
 namespace verbena::apps {
 
 std::string format_seconds(double seconds);                         ///< "0.42 s", "83.1 s"
+std::string format_short_time(double seconds);                      ///< "524 µs", "1.31 ms", "2.78 s"
 std::string format_clock(double seconds);                           ///< "0:42", "1:02:03"; for times to come
 std::string format_rate(double per_second, std::string_view unit);  ///< "2.31 M tokens/s"
 std::string format_count(double count);                             ///< "2.31 M"

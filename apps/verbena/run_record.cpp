@@ -118,6 +118,10 @@ std::uint64_t RunRecord::total(std::uint64_t SessionStatistics::*count) const {
   return sum;
 }
 
+std::uint64_t RunRecord::rows_moved() const {
+  return total(&SessionStatistics::rows_localized) + total(&SessionStatistics::rows_moved_by_intent);
+}
+
 std::optional<double> RunRecord::share_local() const {
   const std::uint64_t near = total(&SessionStatistics::rows_pulled_locally) +
                              total(&SessionStatistics::rows_pushed_locally) +

@@ -50,6 +50,16 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
   rows.emplace_back("share of time waited", format_share(record.share_waited()));
   if (const std::optional<double> share = record.share_local())
     rows.emplace_back("share of rows local", format_share(*share));
+  const DurationHistogram moves = record.move_times();
+  const std::optional<double> median = moves.quantile_seconds(0.5);
+  const std::optional<double> p99 = moves.quantile_seconds(0.99);
+  if (median && p99) {
+    const auto moved = static_cast<double>(record.rows_moved());
+    const double seconds = record.training_seconds();
+    rows.emplace_back("rows moved", format_rate(seconds > 0 ? moved / seconds : 0, "rows"));
+    rows.emplace_back("time of a move", fmt::format("{} (99th percentile {})", format_short_time(*median),
+                                                    format_short_time(*p99)));
+  }
   return rows;
 }
 

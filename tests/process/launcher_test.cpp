@@ -1,5 +1,6 @@
 // The launcher's promises with real processes: what a user sees, and what is left after bad days.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -155,6 +156,25 @@ TEST_F(LauncherTest, MetricsEndWithTheSummaryAsPrinted) {
     EXPECT_THAT(ended.out, ::testing::ContainsRegex(label + " +" + "[^\n]")) << label;
     EXPECT_THAT(ended.out, HasSubstr("  " + value.get<std::string>() + "\n")) << label;
   }
+}
+
+TEST_F(LauncherTest, SaysHowRowsMoved) {
+  std::string ratings;
+  for (int user = 0; user < 40; ++user) ratings += fmt::format("{}\t{}\t{}\n", user, user % 10, user % 5);
+  verbena::testing::write_file(path("ratings"), ratings);
+  const auto printed = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "run", "mf",           "--data", path("ratings"),   "--rank", "4", "--servers", "2", "--workers",
+        "2",   "--iterations", "3",      "--test-fraction", "0"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = run(VERBENA_PROGRAM, arguments, scratch_);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended.out;
+  };
+  EXPECT_THAT(printed({"--allocation", "localize", "--consistency", "sequential"}),
+              AllOf(::testing::ContainsRegex("rows moved +[^0 ].* rows/s\n"),
+                    ::testing::ContainsRegex("time of a move +[0-9].*s \\(99th percentile [0-9].*s\\)\n")));
+  EXPECT_THAT(printed({}), ::testing::Not(HasSubstr("move")));
 }
 
 TEST_F(LauncherTest, ARunCanBeRepeatedFromItsMetrics) {

@@ -16,6 +16,7 @@ import vm
 
 PERFTEST_PORT = 18515  # its default
 ATTEMPTS = 3
+PAIRS = ("--servers=2", "--workers=2")
 
 
 class Case(unittest.TestCase):
@@ -53,6 +54,31 @@ class Case(unittest.TestCase):
         typical = re.search(r"^\s*\d+\s+\d+\s+\S+\s+\S+\s+(\S+)", table, re.MULTILINE)
         self.assertIsNotNone(typical, table)
         return float(typical[1])
+
+
+class PairCase(Case):
+    """Jobs over two machines, a server and a worker on each."""
+
+    @classmethod
+    def open_pair(cls, **what):
+        """As open_lab()."""
+        cls.open_lab(**what)
+        cls.nodes = cls.lab.network(2)
+        cls.port = 7000
+
+    def addresses(self):
+        """Of a new job: a port that no server before has had."""
+        type(self).port += 1
+        return [f"{node.address()}:{self.port}" for node in self.nodes]
+
+    def start(self, application, *options):
+        """A server and a worker on each node; the jobs, servers first."""
+        where = [f"--addresses={','.join(self.addresses())}", *PAIRS]
+        servers = [node.start(["verbena", "server", *where, f"--server-rank={rank}"])
+                   for rank, node in enumerate(self.nodes)]
+        workers = [node.start(["verbena", "worker", *application, *where, f"--worker-rank={rank}", *options])
+                   for rank, node in enumerate(self.nodes)]
+        return servers, workers
 
 
 def main():

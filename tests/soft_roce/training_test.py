@@ -12,7 +12,6 @@ import time
 import case
 import vm
 
-NODES = 2
 MODELS = ("bsp", "ssp:1", "essp:2")
 RING_BYTES = (4096, 1 << 20)  # the smallest there is, and one that all iterations fit into
 MF = ["mf", "--data=/data/ratings.tsv", "--rank=8"]
@@ -31,11 +30,7 @@ PEER = r"(server|worker) [01] \(pid \d+\)"
 CAUSE = r"retry|does not answer|is down|closed or died|gave up"
 
 
-def pairs(count):
-    return [f"--servers={count}", f"--workers={count}"]
-
-
-class TrainingTest(case.Case):
+class TrainingTest(case.PairCase):
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="verbena-")
@@ -46,12 +41,10 @@ class TrainingTest(case.Case):
         cls.verbena("generate", "mf", f"--output={cls.ratings}", "--users=600", "--items=200", "--ratings=12000")
         cls.verbena("generate", "lda", f"--output={cls.corpus}", "--documents=150", "--topics=8", "--mean-length=80")
         cls.write_graph(cls.folder / "graph")
-        cls.open_lab(files={f"/data/{path.relative_to(cls.folder)}": path
-                            for path in cls.folder.rglob("*") if path.is_file()})
-        cls.nodes = cls.lab.network(NODES)
+        cls.open_pair(files={f"/data/{path.relative_to(cls.folder)}": path
+                             for path in cls.folder.rglob("*") if path.is_file()})
         for node in cls.nodes:
             node.run("mkdir /models")
-        cls.port = 7000
 
     @classmethod
     def write_graph(cls, folder):
@@ -76,23 +69,9 @@ class TrainingTest(case.Case):
         """Over shared memory; the output, and the model's files."""
         prefix = tempfile.mkdtemp(dir=cls.folder) + "/model"
         arguments = [word.replace("/data/", f"{cls.folder}/") for word in application]
-        output = cls.verbena("run", *arguments, *pairs(NODES), "--transport=shm", *options, f"--output={prefix}")
+        output = cls.verbena("run", *arguments, *case.PAIRS, "--transport=shm", *options, f"--output={prefix}")
         files = {path.name: path.read_bytes() for path in pathlib.Path(prefix).parent.iterdir()}
         return output, files
-
-    def addresses(self):
-        """Of a new job: a port that no server before has had."""
-        type(self).port += 1
-        return [f"{node.address()}:{self.port}" for node in self.nodes]
-
-    def start(self, application, *options):
-        """A server and a worker on each node; the jobs, servers first."""
-        where = [f"--addresses={','.join(self.addresses())}", *pairs(NODES)]
-        servers = [node.start(["verbena", "server", *where, f"--server-rank={rank}"])
-                   for rank, node in enumerate(self.nodes)]
-        workers = [node.start(["verbena", "worker", *application, *where, f"--worker-rank={rank}", *options])
-                   for rank, node in enumerate(self.nodes)]
-        return servers, workers
 
     def train(self, application, *options):
         """Over both machines; the output of the workers, and the model's files."""
@@ -125,7 +104,7 @@ class TrainingTest(case.Case):
         self.assertEqual(sorted(files), sorted(files_here))
         expected, = values(output_here)
         found = [value for output in there for value in values(output)]  # each of its own part of the data
-        self.assertEqual(len(found), NODES, there)
+        self.assertEqual(len(found), len(self.nodes), there)
         for value in found:
             self.assertAlmostEqual(value, expected, delta=within * expected)
         for output in there:  # of its own machine's server

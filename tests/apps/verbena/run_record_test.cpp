@@ -86,12 +86,16 @@ TEST(RunRecordTest, MovesAreThoseOfAllWorkers) {
   RunRecord record = two_workers();
   FinishedMessage finished;
   finished.statistics.move_times.add(1e-6);
+  finished.statistics.rows_localized = 7;
   ASSERT_TRUE(record.add(finished).ok());
   finished.worker = 1;
+  finished.statistics.rows_localized = 0;
+  finished.statistics.rows_moved_by_intent = 5;
   finished.statistics.move_times.add(1e-3);
   ASSERT_TRUE(record.add(finished).ok());
   EXPECT_NEAR(*record.move_times().quantile_seconds(0.5), 1e-6, 0.3e-6);
   EXPECT_NEAR(*record.move_times().quantile_seconds(0.99), 1.1e-3, 0.15e-3);
+  EXPECT_EQ(record.rows_moved(), 7U + 5);
 }
 
 TEST(ChildMessageTest, ComesBackAsItWas) {
@@ -136,6 +140,9 @@ TEST(ChildMessageTest, RefusesWhatIsNoMessage) {
 TEST(FormatTest, ReadsWell) {
   EXPECT_EQ(format_rate(2'314'000, "tokens"), "2.31 M tokens/s");
   EXPECT_EQ(format_count(42), "42");
+  EXPECT_EQ(format_short_time(0.000'524), "524 µs");
+  EXPECT_EQ(format_short_time(0.001'31), "1.31 ms");
+  EXPECT_EQ(format_short_time(2.784), "2.78 s");
   EXPECT_EQ(format_clock(3723), "1:02:03");
   EXPECT_EQ(format_share(0.1234), "12.3 %");
 }
