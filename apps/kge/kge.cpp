@@ -35,10 +35,16 @@ constexpr double kMatrixRegularization = 0.02;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
 
+/// What --share-out reads.
+constexpr const char* kAuto = "auto";
+constexpr const char* kRelations = "relations";
+constexpr const char* kEntities = "entities";
+
 /// What one process needs of the input, ready for training.
 struct Job {
   KnowledgeGraph graph;
   std::vector<std::uint32_t> workers;  ///< of each triple to be trained
+  bool shares_entities = false;        ///< or relations
   std::optional<Embeddings> loaded;
   TrainingData data;
 };
@@ -92,6 +98,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   absl::Status check_options() const override;
   absl::Status check_data(std::uint32_t workers) const override;
   absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
+  void share_out(Job& job, std::uint32_t workers) const;
   [[nodiscard]] RowSources first_rows(const Job& job) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
   absl::Status train_alone(BaselineContext& context) const override;
@@ -102,6 +109,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   std::string output_;
   std::string model_ = "complex";
   std::string loss_ = "softmax";
+  std::string sharing_ = kAuto;
   std::int64_t dimension_ = 128;
   double near_negatives_ = 0;
   TrainingOptions training_;
@@ -153,6 +161,14 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
                   kMatrixRegularization));
   command.add_option("--batch", training_.batch, "triples whose rows are pulled and trained at a time")
       ->capture_default_str();
+  command
+      .add_option(
+          "--share-out", sharing_,
+          "what each worker gets triples of. relations: of a few relations all triples, or even shares; "
+          "entities: of neighbouring entities, so that fewer entities are used by several workers, and "
+          "more relations; auto: where rows move, what leaves less to move, else relations")
+      ->capture_default_str()
+      ->type_name("auto|relations|entities");
   add_fetch_options(command);
   command
       .add_option("--near-negatives", near_negatives_,
@@ -190,6 +206,8 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
     return invalid("--model: expected complex, distmult or rescal", model_);
   if (loss_ != "softmax" && loss_ != "logistic")
     return invalid("--loss: expected softmax or logistic", loss_);
+  if (sharing_ != kAuto && sharing_ != kRelations && sharing_ != kEntities)
+    return invalid("--share-out: expected auto, relations or entities", sharing_);
   const std::int64_t most = *parse_model(model_) == Model::kRescal ? kMaxRescalDimension : kMaxDimension;
   if (dimension_ < 1 || dimension_ > most) {
     return invalid(fmt::format("--dimension: expected 1 to {}", most), dimension_);
@@ -243,8 +261,8 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
                                               relations * static_cast<double>(shape.relation_width()));
   const auto triples = static_cast<double>(graph->train.size() + graph->valid.size() + graph->test.size());
   // A worker may cache and buffer every row, and has all parameters for an evaluation; triples are kept as read,
-  // as trained, and as known answers.
-  const double bytes = table_bytes * (1 + 2.5 * workers) + triples * workers * 6 * sizeof(Triple);
+  // as trained, and as known answers, and have to be shared out.
+  const double bytes = table_bytes * (1 + 2.5 * workers) + triples * workers * 10 * sizeof(Triple);
   absl::Status enough = check_memory(bytes, "this model and data need", "a smaller --dimension");
   if (!enough.ok()) return enough;
   if (!load_.empty()) {
@@ -267,7 +285,7 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
   if (!graph.ok()) return graph.status();
   Job job{.graph = *std::move(graph), .workers = {}, .loaded = std::nullopt, .data = {}};
   const std::size_t relations = job.graph.relation_names.size();
-  job.workers = workers_of(job.graph.train, relations, workers);
+  share_out(job, workers);
   job.data = {.train = part_of(job.graph.train, job.workers, rank, training_.seed),
               .valid = every(job.graph.valid, rank, workers),
               .test = every(job.graph.test, rank, workers),
@@ -285,11 +303,31 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
     reporter.summary("dimension", dimension_);
     reporter.summary("entities", job.data.entities);
     reporter.summary("relations", relations);
+    reporter.summary("shared_out", job.shares_entities ? kEntities : kRelations);
     reporter.summary("train_triples", job.graph.train.size());
     reporter.summary("valid_triples", job.graph.valid.size());
     reporter.summary("test_triples", job.graph.test.size());
   }
   return job;
+}
+
+void KnowledgeGraphEmbedding::share_out(Job& job, std::uint32_t workers) const {
+  const std::vector<Triple>& triples = job.graph.train;
+  const std::size_t entities = job.graph.entity_names.size();
+  const std::size_t relations = job.graph.relation_names.size();
+  const bool moves = fetch_options().allocation != RowAllocation::kStatic;
+  const bool chooses = sharing_ == kAuto && moves && workers > 1;
+  job.shares_entities = sharing_ == kEntities;
+  if (!job.shares_entities) job.workers = share_out_relations(triples, relations, workers);
+  if (!job.shares_entities && !chooses) return;
+  std::vector<std::uint32_t> by_entity = share_out_entities(triples, entities, workers);
+  if (chooses) {
+    const MiniBatches batches{.triples = static_cast<double>(training_.batch)};
+    const RowWidths widths{.entity = shape().entity_width(), .relation = shape().relation_width()};
+    job.shares_entities = numbers_from_elsewhere(triples, by_entity, batches, widths) <
+                          numbers_from_elsewhere(triples, job.workers, batches, widths);
+  }
+  if (job.shares_entities) job.workers = std::move(by_entity);
 }
 
 RowSources KnowledgeGraphEmbedding::first_rows(const Job& job) const {

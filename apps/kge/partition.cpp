@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <queue>
 #include <random>
 #include <utility>
 
@@ -29,10 +33,130 @@ std::vector<Piece> cut(std::span<const std::uint64_t> sizes, std::uint64_t share
   return pieces;
 }
 
+class NeighbourhoodExpansion {
+ public:
+  NeighbourhoodExpansion(std::span<const Triple> triples, std::size_t entities)
+      : triples_(triples), first_(entities + 1), left_(entities), owners_(triples.size(), kNobody) {
+    for (const Triple& triple : triples) {
+      ++left_[triple.head];
+      ++left_[triple.tail];
+    }
+    std::partial_sum(left_.begin(), left_.end(), first_.begin() + 1);
+    std::vector<std::size_t> next(first_.begin(), first_.end() - 1);
+    triples_of_.resize(first_.back());
+    for (std::size_t n = 0; n < triples.size(); ++n) {
+      triples_of_[next[triples[n].head]++] = n;
+      triples_of_[next[triples[n].tail]++] = n;
+    }
+  }
+
+  std::vector<std::uint32_t> share_out(std::uint32_t workers) && {
+    std::size_t unowned = triples_.size();
+    for (owner_ = 0; owner_ < workers; ++owner_) {
+      wanted_ = unowned / (workers - owner_);
+      unowned -= wanted_;
+      grow();
+    }
+    return std::move(owners_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
+  enum class Reach : std::uint8_t { kOutside, kBorder, kInside };
+  /// How many triples it had left when it was put in line, and which entity it is.
+  using Candidate = std::pair<std::size_t, std::size_t>;
+
+  void grow() {
+    reach_.assign(left_.size(), Reach::kOutside);
+    border_ = {};
+    for (std::size_t start = 0; wanted_ > 0;) {
+      if (border_.empty()) {
+        while (left_[start] == 0) ++start;
+        reach(start);
+        continue;
+      }
+      const auto [left, entity] = border_.top();
+      border_.pop();
+      if (reach_[entity] == Reach::kInside || left != left_[entity]) continue;  // it is in line a second time
+      reach_[entity] = Reach::kInside;
+      for (const std::size_t n : triples_of(entity)) {
+        if (owners_[n] == kNobody) reach(other(n, entity));
+      }
+    }
+  }
+
+  /// Puts an entity on the border, and takes its triples with what has been reached before.
+  void reach(std::size_t entity) {
+    if (reach_[entity] != Reach::kOutside) return;
+    reach_[entity] = Reach::kBorder;
+    for (const std::size_t n : triples_of(entity)) {
+      const std::size_t neighbour = other(n, entity);
+      if (wanted_ == 0) return;
+      if (owners_[n] != kNobody || reach_[neighbour] == Reach::kOutside) continue;
+      owners_[n] = owner_;
+      --wanted_;
+      --left_[entity];
+      --left_[neighbour];
+      if (reach_[neighbour] == Reach::kBorder) border_.emplace(left_[neighbour], neighbour);
+    }
+    border_.emplace(left_[entity], entity);
+  }
+
+  [[nodiscard]] std::span<const std::size_t> triples_of(std::size_t entity) const {
+    return std::span(triples_of_).subspan(first_[entity], first_[entity + 1] - first_[entity]);
+  }
+  [[nodiscard]] std::size_t other(std::size_t n, std::size_t entity) const {
+    return triples_[n].head == entity ? triples_[n].tail : triples_[n].head;
+  }
+
+  std::span<const Triple> triples_;
+  std::vector<std::size_t> first_;       ///< by entity: of its triples in triples_of_
+  std::vector<std::size_t> triples_of_;  ///< entity by entity; of an entity with itself twice
+  std::vector<std::size_t> left_;        ///< by entity: its triples without an owner
+  std::vector<std::uint32_t> owners_;
+  std::uint32_t owner_ = 0;  ///< that grows
+  std::size_t wanted_ = 0;   ///< triples, by it
+  std::vector<Reach> reach_;
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> border_;
+};
+
+/// Of a row in a triple: the row, and the worker that has the triple.
+using Use = std::pair<std::uint32_t, std::uint32_t>;
+
+/// In how many mini-batches rows are used by others than by the worker that uses them in most.
+double batches_elsewhere(std::vector<Use> uses, std::span<const double> batches_of_worker) {
+  std::sort(uses.begin(), uses.end());
+  double elsewhere = 0;
+  for (auto use = uses.begin(); use != uses.end();) {
+    double all = 0;
+    double most = 0;
+    const std::uint32_t row = use->first;
+    while (use != uses.end() && use->first == row) {
+      const auto next = std::upper_bound(use, uses.end(), *use);
+      const double batches = batches_of_worker[use->second];
+      const double with_it = -std::expm1(-static_cast<double>(next - use) / batches) * batches;
+      all += with_it;
+      most = std::max(most, with_it);
+      use = next;
+    }
+    elsewhere += all - most;
+  }
+  return elsewhere;
+}
+
+std::vector<double> triples_of_workers(std::span<const std::uint32_t> workers) {
+  std::vector<double> sizes;
+  for (const std::uint32_t worker : workers) {
+    if (worker >= sizes.size()) sizes.resize(worker + 1);
+    ++sizes[worker];
+  }
+  return sizes;
+}
+
 }  // namespace
 
-std::vector<std::uint32_t> workers_of(std::span<const Triple> triples, std::size_t relations,
-                                      std::uint32_t workers) {
+std::vector<std::uint32_t> share_out_relations(std::span<const Triple> triples, std::size_t relations,
+                                               std::uint32_t workers) {
   std::vector<std::uint64_t> sizes(relations);
   for (const Triple& triple : triples) ++sizes[triple.relation];
   std::vector<std::uint64_t> load(workers);
@@ -58,6 +182,11 @@ std::vector<std::uint32_t> workers_of(std::span<const Triple> triples, std::size
   return result;
 }
 
+std::vector<std::uint32_t> share_out_entities(std::span<const Triple> triples, std::size_t entities,
+                                              std::uint32_t workers) {
+  return NeighbourhoodExpansion(triples, entities).share_out(workers);
+}
+
 std::vector<Triple> part_of(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
                             std::uint32_t rank, std::uint64_t seed) {
   std::vector<Triple> part;
@@ -71,11 +200,7 @@ std::vector<Triple> part_of(std::span<const Triple> triples, std::span<const std
 
 UsesByOthers uses_by_others(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
                             std::uint32_t rank, const MiniBatches& batches) {
-  std::vector<double> sizes;
-  for (const std::uint32_t worker : workers) {
-    if (worker >= sizes.size()) sizes.resize(worker + 1);
-    ++sizes[worker];
-  }
+  const std::vector<double> sizes = triples_of_workers(workers);
   double drawn = 0;
   for (std::uint32_t worker = 0; worker < sizes.size(); ++worker) {
     if (worker != rank && sizes[worker] > 0)
@@ -91,6 +216,21 @@ UsesByOthers uses_by_others(std::span<const Triple> triples, std::span<const std
     uses.relations[triples[n].relation] += of_batch;
   }
   return uses;
+}
+
+double numbers_from_elsewhere(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
+                              const MiniBatches& batches, const RowWidths& widths) {
+  std::vector<double> batches_of_worker = triples_of_workers(workers);
+  for (double& triples_or_batches : batches_of_worker) triples_or_batches /= batches.triples;
+  std::vector<Use> entities;
+  std::vector<Use> relations;
+  for (std::size_t n = 0; n < triples.size(); ++n) {
+    entities.emplace_back(triples[n].head, workers[n]);
+    entities.emplace_back(triples[n].tail, workers[n]);
+    relations.emplace_back(triples[n].relation, workers[n]);
+  }
+  return static_cast<double>(widths.entity) * batches_elsewhere(std::move(entities), batches_of_worker) +
+         static_cast<double>(widths.relation) * batches_elsewhere(std::move(relations), batches_of_worker);
 }
 
 }  // namespace verbena::apps::kge

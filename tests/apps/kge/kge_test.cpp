@@ -159,6 +159,21 @@ TEST_F(KgeTest, LearnsWithRowsThatMove) {
   EXPECT_EQ(statistics_[0].rows_localized, 32U) << "of the second server: 30 entities and 2 relations";
 }
 
+TEST_F(KgeTest, SharesOutWhatLeavesLessToMove) {
+  const auto shared_out = [&](std::vector<std::string> arguments, const ConsistencyModel& model) {
+    arguments.insert(arguments.end(), {"--iterations", "1"});
+    JobTest::train(*parsed(std::move(arguments)), {.consistency = model, .workers = 2});
+    return recorders_[0].summaries.at("shared_out");
+  };
+  EXPECT_EQ(shared_out({"--allocation", "localize"}, Sequential{}), "entities");
+  EXPECT_EQ(shared_out({"--allocation", "intent"}, Asp{}), "entities");
+  // A relation's row is its square.
+  EXPECT_EQ(shared_out({"--allocation", "localize", "--model", "rescal"}, Sequential{}), "relations");
+  EXPECT_EQ(shared_out({}, Asp{}), "relations") << "rows stay";
+  EXPECT_EQ(shared_out({"--allocation", "localize", "--share-out", "relations"}, Sequential{}), "relations");
+  EXPECT_EQ(shared_out({"--share-out", "entities"}, Asp{}), "entities");
+}
+
 TEST_F(KgeTest, LearnsWithIntents) {
   expect_to_learn_with_rows_that_move(
       parsed_, {.allocation = "intent", .consistency = Asp{}, .lookaheads = {"0", "1", "6"}}, "test_mrr",
@@ -211,6 +226,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--model", "rescal", "--dimension", "2000"}, "--dimension: expected 1 to 1024, found 2000"},
       {{"--negatives", "0"}, "--negatives: expected 1 to 65535, found 0"},
       {{"--share-negatives", "0"}, "--share-negatives: expected 1 or more, found 0"},
+      {{"--share-out", "none"}, "--share-out: expected auto, relations or entities, found none"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, found 0"},
       {{"--learning-rate", "nan"}, "--learning-rate: expected a number above 0"},
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace verbena::apps::kge {
 namespace {
@@ -21,7 +23,7 @@ std::vector<Triple> graph(const std::vector<std::uint32_t>& sizes) {
 std::vector<std::vector<Triple>> parts(const std::vector<Triple>& triples, std::size_t relations,
                                        std::uint32_t workers) {
   std::vector<std::vector<Triple>> all;
-  const std::vector<std::uint32_t> owners = workers_of(triples, relations, workers);
+  const std::vector<std::uint32_t> owners = share_out_relations(triples, relations, workers);
   for (std::uint32_t rank = 0; rank < workers; ++rank) all.push_back(part_of(triples, owners, rank, 1));
   return all;
 }
@@ -69,6 +71,73 @@ TEST(PartitionTest, OnlyARelationLargerThanAShareIsCut) {
   for (const std::vector<Triple>& part : four) {
     EXPECT_NEAR(static_cast<double>(part.size()), static_cast<double>(triples.size()) / 4, 40);
   }
+}
+
+/// Villages of 20 entities each, all joined with the next two of their own village, and each village with the next by one
+/// road; in a random order.
+std::vector<Triple> villages(std::uint32_t count) {
+  constexpr std::uint32_t kSize = 20;
+  std::vector<Triple> triples;
+  for (std::uint32_t entity = 0; entity < count * kSize; ++entity) {
+    const std::uint32_t first = entity / kSize * kSize;
+    for (const std::uint32_t step : {1U, 2U})
+      triples.push_back({entity, step, first + (entity - first + step) % kSize});
+    if (entity == first && entity > 0) triples.push_back({entity, 0, entity - 1});
+  }
+  return part_of(triples, std::vector<std::uint32_t>(triples.size()), 0, 1);
+}
+
+/// Over all entities, by how many workers each is used.
+std::size_t uses_by_workers(const std::vector<Triple>& triples, const std::vector<std::uint32_t>& workers) {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> uses;
+  for (std::size_t n = 0; n < triples.size(); ++n) {
+    uses.insert({triples[n].head, workers[n]});
+    uses.insert({triples[n].tail, workers[n]});
+  }
+  return uses.size();
+}
+
+TEST(PartitionTest, SharesOfEntitiesAreEven) {
+  const std::vector<Triple> triples = villages(10);
+  for (const std::uint32_t workers : {1U, 2U, 3U, 7U, 500U}) {
+    std::vector<std::size_t> shares(workers);
+    for (const std::uint32_t worker : share_out_entities(triples, 200, workers)) ++shares.at(worker);
+    const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
+    EXPECT_LE(*most - *least, 1U) << workers;
+  }
+}
+
+TEST(PartitionTest, NeighboursStayTogether) {
+  const std::vector<Triple> triples = villages(16);
+  const auto by_entity = share_out_entities(triples, 320, 4);
+  // Where a share ends in the middle of a village it cuts through two or three of the ring's entities at each side.
+  EXPECT_LE(uses_by_workers(triples, by_entity), 320U + 3 * 6);
+  EXPECT_GE(uses_by_workers(triples, share_out_relations(triples, 3, 4)), 600U);
+}
+
+TEST(PartitionTest, EntitiesThatMeetThemselvesOrNobodyAreSharedOutToo) {
+  const std::vector<Triple> triples = {{0, 0, 0}, {0, 0, 0}, {3, 0, 4}, {3, 1, 4}, {4, 0, 3}, {6, 0, 6}};
+  std::vector<std::uint32_t> workers = share_out_entities(triples, 8, 2);
+  std::sort(workers.begin(), workers.end());
+  EXPECT_THAT(workers, ::testing::ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_THAT(share_out_entities({}, 3, 2), ::testing::IsEmpty());
+}
+
+TEST(PartitionTest, WhatComesFromElsewhereIsWhatMainUsersLack) {
+  const std::vector<Triple> triples = {{0, 0, 1}, {0, 0, 2}, {0, 1, 3}, {0, 1, 3}, {1, 1, 3}, {2, 1, 3}};
+  const std::vector<std::uint32_t> workers = {0, 0, 1, 1, 1, 1};
+  // In mini-batches so large that each row is used in one or none. Entity 0: one batch of each worker, which has one.
+  const MiniBatches batches{.triples = 2, .entities = 4, .relations = 2};
+  const auto with = [](double uses, double of_batches) {
+    return of_batches * (1 - std::exp(-uses / of_batches));
+  };
+  const double entities = with(2, 1) + 2 * std::min(with(1, 1), with(1, 2));
+  EXPECT_NEAR(numbers_from_elsewhere(triples, workers, batches, {.entity = 10, .relation = 1000}),
+              10 * entities, 1e-9);
+  // Shared out the other way, relations have two users each.
+  const std::vector<std::uint32_t> otherwise = {0, 1, 0, 1, 0, 1};
+  EXPECT_GT(numbers_from_elsewhere(triples, otherwise, batches, {.entity = 10, .relation = 1000}), 1000);
+  EXPECT_EQ(numbers_from_elsewhere(triples, std::vector<std::uint32_t>(6), batches, {}), 0);
 }
 
 TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
