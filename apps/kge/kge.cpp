@@ -315,18 +315,16 @@ void KnowledgeGraphEmbedding::share_out(Job& job, std::uint32_t workers) const {
   const std::vector<Triple>& triples = job.graph.train;
   const std::size_t entities = job.graph.entity_names.size();
   const std::size_t relations = job.graph.relation_names.size();
+  if (sharing_ != kEntities) job.workers = share_out_relations(triples, relations, workers);
   const bool moves = fetch_options().allocation != RowAllocation::kStatic;
   const bool chooses = sharing_ == kAuto && moves && workers > 1;
-  job.shares_entities = sharing_ == kEntities;
-  if (!job.shares_entities) job.workers = share_out_relations(triples, relations, workers);
-  if (!job.shares_entities && !chooses) return;
+  if (sharing_ != kEntities && !chooses) return;
   std::vector<std::uint32_t> by_entity = share_out_entities(triples, entities, workers);
-  if (chooses) {
-    const MiniBatches batches{.triples = static_cast<double>(training_.batch)};
-    const RowWidths widths{.entity = shape().entity_width(), .relation = shape().relation_width()};
-    job.shares_entities = numbers_from_elsewhere(triples, by_entity, batches, widths) <
-                          numbers_from_elsewhere(triples, job.workers, batches, widths);
-  }
+  const auto from_elsewhere = [&](std::span<const std::uint32_t> shares) {
+    return numbers_from_elsewhere(triples, shares, {.triples = static_cast<double>(training_.batch)},
+                                  {.entity = shape().entity_width(), .relation = shape().relation_width()});
+  };
+  job.shares_entities = !chooses || from_elsewhere(by_entity) < from_elsewhere(job.workers);
   if (job.shares_entities) job.workers = std::move(by_entity);
 }
 

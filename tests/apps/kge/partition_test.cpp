@@ -126,7 +126,8 @@ TEST(PartitionTest, EntitiesThatMeetThemselvesOrNobodyAreSharedOutToo) {
 TEST(PartitionTest, WhatComesFromElsewhereIsWhatMainUsersLack) {
   const std::vector<Triple> triples = {{0, 0, 1}, {0, 0, 2}, {0, 1, 3}, {0, 1, 3}, {1, 1, 3}, {2, 1, 3}};
   const std::vector<std::uint32_t> workers = {0, 0, 1, 1, 1, 1};
-  // In mini-batches so large that each row is used in one or none. Entity 0: one batch of each worker, which has one.
+  // The first worker has one mini-batch, the second two. Entities 0, 1 and 2 are used by both, and lie with the second one
+  // where that uses them in more.
   const MiniBatches batches{.triples = 2, .entities = 4, .relations = 2};
   const auto with = [](double uses, double of_batches) {
     return of_batches * (1 - std::exp(-uses / of_batches));
