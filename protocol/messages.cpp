@@ -273,7 +273,7 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
 }
 
 absl::Status check(const KeyRequests& requests) {
-  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kMissing) {
+  if (requests.kind < KeyRequests::Kind::kLocate || requests.kind > KeyRequests::Kind::kReleased) {
     return absl::InvalidArgumentError(
         fmt::format("a request of unknown kind {}", static_cast<std::uint32_t>(requests.kind)));
   }
@@ -286,7 +286,7 @@ absl::Status check(const KeyRequests& requests) {
 
 absl::Status check(const KeyAnswers& answers) {
   for (const KeyAnswers::Answer& answer : answers.answers) {
-    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kLost ||
+    if (answer.kind < KeyAnswers::Kind::kOwned || answer.kind > KeyAnswers::Kind::kKept ||
         answer.epoch > SlotHeader::kMaxEpoch) {
       return absl::InvalidArgumentError(fmt::format("an answer of kind {} about epoch {}",
                                                     static_cast<std::uint32_t>(answer.kind), answer.epoch));

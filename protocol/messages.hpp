@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 8;
+constexpr std::uint32_t kVersion = 9;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -115,9 +115,18 @@ struct KeyRequests {
     kDone = 6,      ///< to the home, without an answer: what it said with kIntend has ended
     /// To the home: the row is not where the home has told, at that epoch; where is it to be had, for a localize?
     kMissing = 7,
+    /// To the owner at `epoch`: as kHandOver, unless workers of its node intend to use the row.
+    kYield = 8,
+    /// To the home, without an answer: the owner has kept the row at `epoch`, so that this worker's move of it is over.
+    kKept = 9,
+    /// To the home, without an answer: kArrived, and kDone, since this worker's intent is counted where the row is now.
+    kSettled = 10,
+    /// To the home, without an answer: nobody of this worker's node, which has kept the row from others, intends to use it
+    /// any more.
+    kReleased = 11,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
-    return kind != Kind::kArrived && kind != Kind::kDone;
+    return kind != Kind::kArrived && kind != Kind::kDone && kind < Kind::kKept;
   }
   struct Row {
     Key key = 0;
@@ -135,7 +144,7 @@ struct KeyRequests {
 };
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
-/// Server → worker: one answer to each row of KeyRequests but kArrived and kDone, when it is known; and to pushes.
+/// Server → worker: one answer to each row of KeyRequests that has one, when it is known; and to pushes.
 struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
@@ -156,6 +165,8 @@ struct KeyAnswers {
     /// once after each intend.
     kAlone = 10,
     kLost = 11,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
+    kKept =
+        12,  ///< to a yield: the row stays on server `node`, at `epoch`, whose node's workers intend to use it
   };
   struct Answer {
     Key key = 0;

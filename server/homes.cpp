@@ -11,6 +11,14 @@ namespace verbena::server {
 
 using protocol::KeyAnswers;
 
+namespace {
+
+absl::Status has_no_intent(protocol::Key key) {
+  return absl::InvalidArgumentError(fmt::format("ends an intent on key {}, which it does not have", key));
+}
+
+}  // namespace
+
 absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home) {
   try {
     return Homes(keys, home);
@@ -39,9 +47,15 @@ void Homes::answer_in_turn(protocol::Key key, const Waiting& to, Answers& answer
     move->second.line.push_back(to);
     return;
   }
+  if (answer_now(key, to, answers)) moves_[key].mover = to.worker;
+}
+
+bool Homes::answer_now(protocol::Key key, const Waiting& to, Answers& answers) const {
   const KeyAnswers::Kind kind = kind_of_answer(key, to);
-  if (kind == KeyAnswers::Kind::kTake) moves_[key].mover = to.worker;
   answers.push_back(answer(key, to.worker.rank, kind));
+  const bool moves = kind == KeyAnswers::Kind::kTake;
+  answers.back().yields = moves && to.what == Waiting::For::kIntend && place(key).node != to.worker.node;
+  return moves;
 }
 
 void Homes::locate(protocol::Key key, std::uint32_t worker, Answers& answers) {
@@ -58,9 +72,7 @@ void Homes::intend(protocol::Key key, const Worker& worker, Answers& answers) {
 }
 
 absl::Status Homes::end_intent(protocol::Key key, std::uint32_t worker, Answers& answers) {
-  if (!intents_.remove(key, worker)) {
-    return absl::InvalidArgumentError(fmt::format("ends an intent on key {}, which it does not have", key));
-  }
+  if (!intents_.remove(key, worker)) return has_no_intent(key);
   tell_if_alone(key, answers);
   return absl::OkStatus();
 }
@@ -76,18 +88,46 @@ void Homes::tell_if_alone(protocol::Key key, Answers& answers) {
     answers.push_back(answer(key, *worker, KeyAnswers::Kind::kAlone));
 }
 
-absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+absl::Status Homes::check_mover(protocol::Key key, std::uint32_t worker, std::uint64_t epoch,
+                                std::uint64_t moved) const {
   const auto found = moves_.find(key);
-  const std::uint64_t expected = place(key).epoch + 1;
-  if (found == moves_.end() || found->second.mover.rank != worker || epoch != expected ||
-      epoch > protocol::SlotHeader::kMaxEpoch) {
-    return absl::InvalidArgumentError(
-        fmt::format("says that key {} has arrived, at epoch {}, which is not its to say", key, epoch));
+  if (found != moves_.end() && found->second.mover.rank == worker && epoch == place(key).epoch + moved &&
+      epoch <= protocol::SlotHeader::kMaxEpoch) {
+    return absl::OkStatus();
   }
-  set_place(key, {found->second.mover.node, epoch});
+  return absl::InvalidArgumentError(
+      fmt::format("says that key {} has {}, at epoch {}, which is not its to say", key,
+                  moved > 0 ? "arrived" : "been kept", epoch));
+}
+
+absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+  if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/1); !status.ok()) return status;
+  set_place(key, {moves_.at(key).mover.node, epoch});
   in_doubt_.erase(key);
+  intents_.forget_told(key);  // that it is kept where it was
   answer_line(key, answers);
   return absl::OkStatus();
+}
+
+absl::Status Homes::settled(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+  if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/1); !status.ok()) return status;
+  // First: those in line are to find out where the row is that it is kept.
+  if (!intents_.remove(key, worker)) return has_no_intent(key);
+  return arrived(key, worker, epoch, answers);
+}
+
+absl::Status Homes::kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+  if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/0); !status.ok()) return status;
+  if (!moves_.at(key).is_released) intents_.mark_told(key, worker);
+  answer_line(key, answers);
+  return absl::OkStatus();
+}
+
+void Homes::released(protocol::Key key, std::uint32_t node, Answers& answers) {
+  if (place(key).node != node) return;  // it has left since
+  intents_.forget_told(key);
+  if (const auto move = moves_.find(key); move != moves_.end()) move->second.is_released = true;
+  tell_if_alone(key, answers);
 }
 
 void Homes::answer_line(protocol::Key key, Answers& answers) {
@@ -96,10 +136,9 @@ void Homes::answer_line(protocol::Key key, Answers& answers) {
   while (!move.line.empty()) {
     const Waiting next = move.line.front();
     move.line.erase(move.line.begin());
-    const KeyAnswers::Kind kind = kind_of_answer(key, next);
-    answers.push_back(answer(key, next.worker.rank, kind));
-    if (kind == KeyAnswers::Kind::kTake) {
+    if (answer_now(key, next, answers)) {
       move.mover = next.worker;
+      move.is_released = false;
       return;
     }
   }
@@ -109,6 +148,10 @@ void Homes::answer_line(protocol::Key key, Answers& answers) {
 
 void Homes::lose(const Worker& worker, Answers& answers) {
   leave(worker.rank, answers);
+  // What it has kept is so no longer.
+  for (const protocol::Key key : intents_.keys()) {
+    if (place(key).node == worker.node) released(key, worker.node, answers);
+  }
   std::vector<protocol::Key> moved;
   for (auto& [key, move] : moves_) {
     std::erase_if(move.line, [&](const Waiting& waiting) { return waiting.worker.rank == worker.rank; });

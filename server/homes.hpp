@@ -8,7 +8,8 @@
 // An intent is a worker's word that it will use a key until it says otherwise. As long as one node has intents on a
 // key, the key goes there; where several have, it stays where it is, for moving it to and fro would cost more than
 // reaching it, and each is told that it is shared. When all but one are gone, one worker of that node is told so,
-// and may intend again.
+// and may intend again. Of the workers of the node where the row lies the home knows nothing, if they say so where it lies:
+// whoever is to move the row for an intent may find there that it is kept, and is told when it is not any more.
 //
 // A worker that has died moves nothing any more. What it was moving may be with the old owner still, or on its own node
 // already, which the home cannot know. It is in doubt: the next who wants to move the row tries these places, one after
@@ -41,6 +42,7 @@ class Homes {
   struct Answer {
     std::uint32_t worker = 0;
     protocol::KeyAnswers::Answer answer;
+    bool yields = false;  ///< kTake, for an intent
   };
   using Answers = std::vector<Answer>;
 
@@ -64,6 +66,13 @@ class Homes {
   absl::Status missing(protocol::Key key, const Worker& worker, std::uint64_t epoch, Answers& answers);
   /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
   absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  /// As arrived() and end_intent(): the intent goes on where the row is.
+  absl::Status settled(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  /// The row stays where it is, for its node's workers intend to use it, until released(). INVALID_ARGUMENT where the
+  /// worker does not move the key from there.
+  absl::Status kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  /// A worker of `node`, which has kept the row, says that nobody there intends to use it any more.
+  void released(protocol::Key key, std::uint32_t node, Answers& answers);
 
   /// What will be asked about soon.
   void prefetch(protocol::Key key) const {
@@ -82,6 +91,7 @@ class Homes {
   };
   struct Move {
     Worker mover;
+    bool is_released = false;   ///< released() since the mover has been told to take it
     std::vector<Waiting> line;  ///< mostly empty: most moves meet nobody
   };
   struct Place {
@@ -106,6 +116,10 @@ class Homes {
     places_[key - keys_.first] = place.epoch * kMaxNodes + place.node;
   }
   [[nodiscard]] Answer answer(protocol::Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
+  /// Of a key that nobody moves: true if the worker is to.
+  bool answer_now(protocol::Key key, const Waiting& to, Answers& answers) const;
+  absl::Status check_mover(protocol::Key key, std::uint32_t worker, std::uint64_t epoch,
+                           std::uint64_t moved) const;
   /// Of a key that nobody moves.
   [[nodiscard]] protocol::KeyAnswers::Kind kind_of_answer(protocol::Key key, const Waiting& to) const;
   /// Now, or when it has arrived.

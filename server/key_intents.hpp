@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -80,38 +81,46 @@ class KeyIntents {
     return std::any_of(list.begin(), list.end(), [&](std::uint32_t one) { return node_of(one) != node; });
   }
 
+  /// What the worker would be told by tell_alone() it knows, or it does not matter. Nothing if it has no intent.
+  void mark_told(protocol::Key key, std::uint32_t rank) {
+    for (std::uint32_t& one : all_of(key)) {
+      if (rank_of(one) == rank) one |= kTold;
+    }
+  }
+  /// What was told is so no longer.
+  void forget_told(protocol::Key key) {
+    for (std::uint32_t& one : all_of(key)) one &= ~kTold;
+  }
+
   /// Where all who have intents on the key are of one node, and that is not `node`: the first who has not been told so.
   /// From now on it has.
   std::optional<std::uint32_t> tell_alone(protocol::Key key, std::uint32_t node) {
-    std::uint32_t& lone = lone_[key - keys_.first];
-    if (lone == kNone) return std::nullopt;
-    std::uint32_t* first = &lone;
-    std::size_t count = 1;
-    if (lone == kSeveral) {
-      List& list = several_.at(key);
-      first = list.data();
-      count = list.size();
-    }
-    if (node_of(*first) == node || others_than(key, node_of(*first))) return std::nullopt;
-    std::uint32_t* const next =
-        std::find_if(first, first + count, [](std::uint32_t one) { return (one & kTold) == 0; });
-    if (next == first + count) return std::nullopt;
+    const std::span<std::uint32_t> all = all_of(key);
+    if (all.empty() || node_of(all.front()) == node || others_than(key, node_of(all.front())))
+      return std::nullopt;
+    const auto next =
+        std::find_if(all.begin(), all.end(), [](std::uint32_t one) { return (one & kTold) == 0; });
+    if (next == all.end()) return std::nullopt;
     *next |= kTold;
     return rank_of(*next);
   }
 
-  /// In their order.
-  [[nodiscard]] std::vector<protocol::Key> keys_of(std::uint32_t rank) const {
+  /// That somebody has an intent on, in their order.
+  [[nodiscard]] std::vector<protocol::Key> keys() const {
     std::vector<protocol::Key> keys;
-    std::uint64_t left = keys_with_any_;
-    for (protocol::Key key = keys_.first; left > 0; ++key) {
-      const std::uint32_t lone = lone_[key - keys_.first];
-      if (lone == kNone) continue;
-      --left;
-      const bool has_one = lone == kSeveral ? contains(several_.at(key), rank) : rank_of(lone) == rank;
-      if (has_one) keys.push_back(key);
+    for (protocol::Key key = keys_.first; keys.size() < keys_with_any_; ++key) {
+      if (has_any(key)) keys.push_back(key);
     }
     return keys;
+  }
+  /// Of these, those that this worker has one on.
+  [[nodiscard]] std::vector<protocol::Key> keys_of(std::uint32_t rank) const {
+    std::vector<protocol::Key> all = keys();
+    std::erase_if(all, [&](protocol::Key key) {
+      const std::uint32_t lone = lone_[key - keys_.first];
+      return lone == kSeveral ? !contains(several_.at(key), rank) : rank_of(lone) != rank;
+    });
+    return all;
   }
 
   /// Keys that somebody has an intent on.
@@ -125,6 +134,11 @@ class KeyIntents {
   static constexpr std::uint32_t rank_of(std::uint32_t lone) { return lone / 2 - 1; }
   using List = absl::InlinedVector<std::uint32_t, 4>;
 
+  [[nodiscard]] std::span<std::uint32_t> all_of(protocol::Key key) {
+    std::uint32_t& lone = lone_[key - keys_.first];
+    if (lone == kNone) return {};
+    return lone == kSeveral ? std::span<std::uint32_t>(several_.at(key)) : std::span(&lone, 1);
+  }
   template <class AnyList>
   static auto find(AnyList& list, std::uint32_t rank) -> decltype(list.begin()) {
     return std::find_if(list.begin(), list.end(), [&](std::uint32_t one) { return rank_of(one) == rank; });

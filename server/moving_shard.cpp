@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "consistency/model.hpp"
@@ -17,6 +18,7 @@ using protocol::KeyAnswers;
 using protocol::KeyRange;
 using protocol::KeyRequests;
 using protocol::LockResult;
+using protocol::Presence;
 using protocol::SlotHeader;
 
 absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Transport& transport,
@@ -38,7 +40,7 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
   const std::size_t slot_bytes =
       protocol::slot_bytes(protocol::row_stride_bytes(table.value_type, table.width));
   const std::size_t bytes =
-      table.rows > SIZE_MAX / 8 / slot_bytes ? SIZE_MAX : protocol::all_slots_bytes(table.rows, slot_bytes);
+      table.rows > SIZE_MAX / 8 / slot_bytes ? SIZE_MAX : protocol::slot_region_bytes(table.rows, slot_bytes);
   auto region = transport.allocate_region(bytes, transport::Access::kRemoteReadHostWrite);
   if (!region.ok()) {
     return absl::Status(region.status().code(),
@@ -59,17 +61,22 @@ MovingShard::MovingShard(protocol::OpenTable table, std::uint32_t server, std::u
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
       home_keys_(protocol::RangePartition(table_.rows, servers).range(server)),
       homes_(std::move(homes)),
-      region_(std::move(region)) {
-  for (Key key = home_keys_.first; key < home_keys_.last; ++key)
-    protocol::store_header(slot(key), SlotHeader::owned(0));
+      region_(std::move(region)),
+      presence_(region_->bytes().data() + protocol::presence_offset(table_.rows, slot_bytes_)) {
+  for (Key key = home_keys_.first; key < home_keys_.last; ++key) own(key, /*epoch=*/0);
+}
+
+void MovingShard::own(Key key, std::uint64_t epoch) {
+  protocol::store_header(slot(key), SlotHeader::owned(epoch));
+  presence_.store(key, Presence::here(epoch, 0));
 }
 
 absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequests& requests,
                                       Homes::Answers& answers) {
-  const bool for_home = requests.kind != KeyRequests::Kind::kHandOver;
+  const bool for_home =
+      requests.kind != KeyRequests::Kind::kHandOver && requests.kind != KeyRequests::Kind::kYield;
   const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table_.rows};
-  const bool mostly_takes = requests.kind == KeyRequests::Kind::kHandOver ||
-                            requests.kind == KeyRequests::Kind::kLocalize ||
+  const bool mostly_takes = !for_home || requests.kind == KeyRequests::Kind::kLocalize ||
                             requests.kind == KeyRequests::Kind::kIntend;
   for (std::size_t i = 0; i < requests.rows.size(); ++i) {
     if (i + protocol::kKeysAhead < requests.rows.size()) {
@@ -107,10 +114,24 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
         if (absl::Status status = homes_.missing(row.key, worker, row.epoch, answers); !status.ok())
           return status;
         break;
-      case KeyRequests::Kind::kHandOver:
-        if (PutOff request{.worker = worker.rank, .row = row}; !hand_over(request, answers))
-          put_off_.push_back(request);
+      case KeyRequests::Kind::kSettled:
+        if (absl::Status status = homes_.settled(row.key, worker.rank, row.epoch, answers); !status.ok())
+          return status;
         break;
+      case KeyRequests::Kind::kKept:
+        if (absl::Status status = homes_.kept(row.key, worker.rank, row.epoch, answers); !status.ok())
+          return status;
+        break;
+      case KeyRequests::Kind::kReleased:
+        homes_.released(row.key, worker.node, answers);
+        break;
+      case KeyRequests::Kind::kHandOver:
+      case KeyRequests::Kind::kYield: {
+        const PutOff request{
+            .worker = worker.rank, .row = row, .yields = requests.kind == KeyRequests::Kind::kYield};
+        if (!hand_over(request, answers)) put_off_.push_back(request);
+        break;
+      }
     }
     take_here(answers, first);
   }
@@ -127,38 +148,60 @@ void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) 
   std::erase_if(put_off_, [&](const PutOff& request) {
     return request.worker == worker.rank && request.inbox == nullptr;
   });
+  if (worker.node == server_) forget_intents();
   const std::size_t first = answers.size();
   homes_.lose(worker, answers);
   take_here(answers, first);
 }
 
-bool MovingShard::is_given_up(std::byte* slot) const {
+bool MovingShard::is_given_up(Key key) const {
   if (dead_.empty()) return false;
-  const SlotHeader header = protocol::load_header(slot);
-  return header.is_owned() && dead_.contains(header.holder()) &&
-         protocol::change_header(slot, header, SlotHeader::moved(header.epoch()));
+  const SlotHeader header = protocol::load_header(slot(key));
+  if (!header.is_owned() || !dead_.contains(header.holder())) return false;
+  if (!protocol::change_header(slot(key), header, SlotHeader::moved(header.epoch()))) return false;
+  presence_.store(key, Presence());
+  return true;
 }
 
-void MovingShard::take_here(Homes::Answers& answers, std::size_t first) const {
+void MovingShard::forget_intents() {
+  for (Key key = 0; key < table_.rows; ++key) {
+    for (Presence now = presence_.load(key); now != now.without_intents(); now = presence_.load(key))
+      static_cast<void>(presence_.change(key, now, now.without_intents()));
+  }
+}
+
+MovingShard::HandOver MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
+  // Nobody else ends that a slot owns.
+  if (!protocol::load_header(slot(key)).is_owned_at(epoch)) return HandOver::kNotOwned;
+  if (yields && presence_.want(key)) return HandOver::kKept;
+  if (protocol::try_hand_over(slot(key), epoch) != LockResult::kLocked) return HandOver::kBusy;
+  presence_.store(key, Presence());
+  return HandOver::kTaken;
+}
+
+void MovingShard::take_here(Homes::Answers& answers, std::size_t first) {
   for (std::size_t i = first; i < answers.size(); ++i) {
-    KeyAnswers::Answer& answer = answers[i].answer;
-    if (answer.kind == KeyAnswers::Kind::kTake && answer.node == server_ &&
-        protocol::try_hand_over(slot(answer.key), answer.epoch) == LockResult::kLocked) {
-      answer.kind = KeyAnswers::Kind::kTaken;
+    const auto [worker, asked, yields] = answers[i];
+    if (asked.kind != KeyAnswers::Kind::kTake || asked.node != server_) continue;
+    const HandOver result = try_hand_over(asked.key, asked.epoch, yields);
+    if (result == HandOver::kTaken) {
+      answers[i].answer.kind = KeyAnswers::Kind::kTaken;
+    } else if (result == HandOver::kKept) {
+      answers[i].answer.kind = KeyAnswers::Kind::kShared;
+      // It is this worker's to move, so this cannot fail. Adds answers of those in line.
+      static_cast<void>(homes_.kept(asked.key, worker, asked.epoch, answers));
     }
   }
 }
 
 bool MovingShard::hand_over(const PutOff& request, Homes::Answers& answers) const {
   const auto [key, epoch] = request.row;
-  const LockResult result = protocol::try_hand_over(slot(key), epoch);
-  if (result == LockResult::kBusy && !is_given_up(slot(key))) return false;
-  const bool taken = result == LockResult::kLocked;
-  answers.push_back({request.worker,
-                     {.key = key,
-                      .kind = taken ? KeyAnswers::Kind::kTaken : KeyAnswers::Kind::kRefused,
-                      .node = server_,
-                      .epoch = epoch}});
+  const HandOver result = try_hand_over(key, epoch, request.yields);
+  if (result == HandOver::kBusy && !is_given_up(key)) return false;
+  const KeyAnswers::Kind kind = result == HandOver::kTaken  ? KeyAnswers::Kind::kTaken
+                                : result == HandOver::kKept ? KeyAnswers::Kind::kKept
+                                                            : KeyAnswers::Kind::kRefused;
+  answers.push_back({request.worker, {.key = key, .kind = kind, .node = server_, .epoch = epoch}});
   return true;
 }
 
@@ -185,7 +228,7 @@ bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
       continue;
     SlotHeader owned;
     LockResult result = protocol::try_lock(slot(key), SlotHeader::kServer, owned);
-    if (result == LockResult::kBusy && is_given_up(slot(key))) result = LockResult::kNotOwned;
+    if (result == LockResult::kBusy && is_given_up(key)) result = LockResult::kNotOwned;
     if (result == LockResult::kBusy) return false;
     if (result == LockResult::kNotOwned) {
       answers.push_back(
@@ -229,7 +272,7 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
     transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot(key))),
                           reinterpret_cast<const std::uint64_t*>(protocol::slot_values(taken)),
                           stride_bytes_ / sizeof(std::uint64_t));
-    protocol::store_header(slot(key), SlotHeader::owned(epoch));
+    own(key, epoch);
   }
   answers.push_back(
       {worker.rank,

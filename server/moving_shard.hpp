@@ -14,6 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
+#include "protocol/presence.hpp"
+#include "protocol/slot.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "transport/transport.hpp"
@@ -28,7 +30,7 @@ class MovingShard {
                                                              const protocol::OpenTable& table,
                                                              std::uint32_t server, std::uint32_t servers);
 
-  /// All slots, kRemoteReadHostWrite: for this server's own node to change in place, for others to read.
+  /// All slots, and what is known of each key's presence, kRemoteReadHostWrite: for this server's own node to change in place, for others to read.
   [[nodiscard]] const transport::MemoryRegion& region() const { return *region_; }
   [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
@@ -60,6 +62,7 @@ class MovingShard {
   struct PutOff {
     std::uint32_t worker = 0;
     protocol::KeyRequests::Row row;
+    bool yields = false;  ///< hands over only what is not kept
     protocol::BulkMessage push = {};
     std::uint32_t next = 0;
     InboxMessage* inbox = nullptr;  ///< of a push
@@ -70,14 +73,20 @@ class MovingShard {
   [[nodiscard]] std::byte* slot(protocol::Key key) const {
     return region_->bytes().data() + protocol::slot_offset(key, slot_bytes_);
   }
+  /// The row lies here now, its values written.
+  void own(protocol::Key key, std::uint64_t epoch);
   /// The row was in the hands of a worker that has died: from now on it is nobody's.
-  [[nodiscard]] bool is_given_up(std::byte* slot) const;
+  [[nodiscard]] bool is_given_up(protocol::Key key) const;
   /// Does what it can; true if that is all.
   bool hand_over(const PutOff& request, Homes::Answers& answers) const;
+  enum class HandOver : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
+  [[nodiscard]] HandOver try_hand_over(protocol::Key key, std::uint64_t epoch, bool yields) const;
   bool push(PutOff& request, Homes::Answers& answers) const;
   void add(std::byte* row, const std::byte* update) const;
   /// Where this server is the one to hand over, it need not be asked.
-  void take_here(Homes::Answers& answers, std::size_t first) const;
+  void take_here(Homes::Answers& answers, std::size_t first);
+  /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count anew.
+  void forget_intents();
 
   const protocol::OpenTable table_;
   const std::uint32_t server_;
@@ -86,6 +95,7 @@ class MovingShard {
   const protocol::KeyRange home_keys_;
   Homes homes_;
   std::unique_ptr<transport::MemoryRegion> region_;
+  const protocol::PresenceMap presence_;
   std::deque<PutOff> put_off_;
   absl::flat_hash_set<std::uint32_t> dead_;  ///< workers, as holders of locks
 };

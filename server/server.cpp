@@ -452,10 +452,10 @@ absl::Status Server::count_open_requests(Peer& peer, std::size_t more) const {
 
 /// To those to whom they are to go.
 void Server::give_answers(std::uint32_t table) {
-  for (const auto& [rank, answer] : answers_) {
-    Peer* const peer = workers_[rank];
+  for (const Homes::Answer& each : answers_) {
+    Peer* const peer = workers_[each.worker];
     if (peer == nullptr || peer->left || peer->closed) continue;
-    peer->answers.emplace_back(table, answer);
+    peer->answers.emplace_back(table, each.answer);
     list(*peer);
   }
   answers_.clear();

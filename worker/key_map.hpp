@@ -4,9 +4,11 @@
 // As absl::flat_hash_map and flat_hash_set, as far as they go here. Thread safety: none; one owner.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "protocol/partition.hpp"
 #include "protocol/zeroed_array.hpp"
@@ -36,6 +38,15 @@ class KeySet {
     --size_;
     return true;
   }
+  /// In their order.
+  [[nodiscard]] std::vector<protocol::Key> keys() const {
+    std::vector<protocol::Key> keys;
+    for (protocol::Key word = 0; keys.size() < size_; ++word) {
+      for (std::uint64_t left = bits_[word]; left != 0; left &= left - 1)
+        keys.push_back(word * kBits + static_cast<protocol::Key>(std::countr_zero(left)));
+    }
+    return keys;
+  }
 
  private:
   static constexpr std::uint64_t kBits = 64;
@@ -61,6 +72,7 @@ class KeyMap {
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   [[nodiscard]] bool contains(protocol::Key key) const { return keys_.contains(key); }
+  [[nodiscard]] std::vector<protocol::Key> keys() const { return keys_.keys(); }
   /// Of a key that will be asked for soon.
   void prefetch(protocol::Key key) const { __builtin_prefetch(&entries_[key], 1); }
   /// Stays where it is as long as the map.

@@ -72,7 +72,8 @@ bool MovingRows::push_to_replica(Key key, const std::byte* update) {
 
 void MovingRows::intend(const KeySequence& keys, Clock from, Clock to) {
   const Clock clock = session_.current_clock();
-  if (to <= clock) return;
+  const bool is_always_here = own_ != nullptr && nodes_.size() == 1;
+  if (to <= clock || is_always_here) return;
   std::vector<Key> copy(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) copy[i] = keys[i];
   intents_.add(std::move(copy), from, to);
@@ -96,6 +97,23 @@ void MovingRows::act_on_intents(Clock clock) {
   begin_intents(fresh);
 }
 
+/// Of a row that is here nobody else need hear: who would have it finds out here. False: its home is to be told.
+bool MovingRows::begin_counted_intent(Key key) {
+  if (own_ == nullptr) return false;
+  const std::optional<std::uint32_t> since = presence_.begin_intent(key);
+  if (!since) return false;
+  const auto [intended, is_first] = intended_.try_emplace(key, {});
+  if (!is_first && !nodes_[home(key)].is_dead) nodes_[home(key)].done.push_back({.key = key});
+  intended->second = {.state = Intended::State::kCounted, .since = *since};
+  if (replicas_.find(key) != nullptr) arrived_.push_back(key);
+  return true;
+}
+
+void MovingRows::end_counted_intent(Key key, const Intended& intended) {
+  if (presence_.end_intent(key, intended.since) && !nodes_[home(key)].is_dead)
+    nodes_[home(key)].released.push_back({.key = key});
+}
+
 /// Tells the homes; those that no other node wants come here.
 void MovingRows::begin_intents(const std::vector<Key>& keys) {
   if (keys.empty() || is_leaving_) return;
@@ -103,12 +121,21 @@ void MovingRows::begin_intents(const std::vector<Key>& keys) {
   operation->intends = true;
   operation->asked_at = session_.now();
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + protocol::kKeysAhead < keys.size()) prefetch_move(keys[i + protocol::kKeysAhead]);
+    if (i + protocol::kKeysAhead < keys.size()) {
+      intended_.prefetch(keys[i + protocol::kKeysAhead]);
+      if (own_ != nullptr) presence_.prefetch(keys[i + protocol::kKeysAhead]);
+    }
     const Key key = keys[i];
+    // Said again to be alone, before this has done anything about it.
+    if (const auto intended = intended_.find(key);
+        intended != intended_.end() && intended->second.state != Intended::State::kShared) {
+      continue;
+    }
+    if (begin_counted_intent(key)) continue;
     const auto [mover, begins] = moving_.try_emplace(key, Mover{operation.get(), operation->moves.size()});
     if (begins) {
       operation->add_move(key);
-      intended_[key] = Intended::kAsking;
+      intended_[key] = {};
     } else if (mover->second.operation != operation.get()) {
       to_intend_.push_back(key);
     }
@@ -117,11 +144,12 @@ void MovingRows::begin_intents(const std::vector<Key>& keys) {
 }
 
 /// Other nodes use it, too: it stays where it is.
-void MovingRows::end_shared(MovingOperation& operation, Move& move, const KeyAnswers::Answer& answer) {
+void MovingRows::end_shared(MovingOperation& operation, Move& move) {
   operation.enter(move, Phase::kDone);
-  locations_[move.key] = {.node = answer.node, .epoch = answer.epoch};
-  intended_[move.key] = Intended::kShared;
+  locations_[move.key] = {.node = move.from, .epoch = move.epoch};
+  intended_[move.key] = {.state = Intended::State::kShared};
   moving_.erase(move.key);
+  ++news_;
   if (!is_asynchronous_ || is_leaving_) return;
   Replica* const replica = replicas_.make(move.key);
   if (replica == nullptr) return;  // it was one already, and might have come here
@@ -133,7 +161,7 @@ void MovingRows::end_shared(MovingOperation& operation, Move& move, const KeyAns
 
 void MovingRows::on_alone(Key key) {
   const auto intended = intended_.find(key);
-  if (is_leaving_ || intended == intended_.end() || intended->second != Intended::kShared ||
+  if (is_leaving_ || intended == intended_.end() || intended->second.state != Intended::State::kShared ||
       ending_.contains(key)) {
     return;
   }
@@ -163,14 +191,17 @@ void MovingRows::give_up_rows() {
       continue;
     }
     Replica* const replica = replicas_.find(key);
-    if (intended->second == Intended::kAsking || (replica != nullptr && replica->is_refreshing)) {
+    const bool is_counted = intended->second.state == Intended::State::kCounted;
+    if (intended->second.state == Intended::State::kAsking ||
+        (replica != nullptr && replica->is_refreshing)) {
       left.push_back(key);
       continue;
     }
-    if (replica != nullptr) dropped.push_back(key);
+    if (is_counted) end_counted_intent(key, intended->second);
+    if (replica != nullptr) (replica->is_dirty ? outlived_ : dropped).push_back(key);
     intended_.erase(intended);
     ending_.erase(key);
-    if (nodes_[home(key)].is_dead) continue;
+    if (is_counted || nodes_[home(key)].is_dead) continue;
     nodes_[home(key)].done.push_back({.key = key});
   }
   ending_order_ = std::move(left);  // before what may step an operation, and come back here
@@ -182,13 +213,22 @@ bool MovingRows::send_done() {
   bool all = true;
   for (Node& node : nodes_) {
     send_all(node, KeyRequests::Kind::kDone, node.done);
-    all &= node.is_dead || (node.done.empty() && node.link->control.empty());
+    send_all(node, KeyRequests::Kind::kReleased, node.released);
+    all &= node.is_dead || (node.done.empty() && node.released.empty() && node.link->control.empty());
   }
   return all;
 }
 
 void MovingRows::stop_intents() {
   is_leaving_ = true;
+}
+
+void MovingRows::end_counted_intents() {
+  for (const Key key : intended_.keys()) {
+    if (intended_[key].state != Intended::State::kCounted) continue;
+    end_counted_intent(key, intended_[key]);
+    intended_.erase(key);
+  }
 }
 
 // ---- replicas
@@ -211,6 +251,7 @@ void MovingRows::on_clock(bool is_barrier) {
   const bool is_time_to_send = is_barrier || clock - sent_at_ >= clocks_between_sends();
   // Some may have to wait: then all are looked at again at the next clock.
   if (is_time_to_send && send_updates()) sent_at_ = clock;
+  if (is_time_to_send) drop_outlived_replicas();
   for (const Key key : intents_.take_used(clock + 1)) {
     Replica* const replica = replicas_.find(key);
     if (replica != nullptr && replica->read_at < clock) ask_for_refresh(key, *replica);
@@ -222,6 +263,17 @@ void MovingRows::on_clock(bool is_barrier) {
 /// make more messages. Where a clock is longer than that, it is at each.
 Clock MovingRows::clocks_between_sends() const {
   return std::clamp<Clock>(lead_.clocks() - 1, 1, kMostClocksUnsent);
+}
+
+/// Whose intents are over, and which had updates to be sent first: with the others', not in a message of their own.
+void MovingRows::drop_outlived_replicas() {
+  std::vector<Key> dropped;
+  for (const Key key : std::exchange(outlived_, {})) {
+    const Replica* const replica = replicas_.find(key);
+    if (replica == nullptr || intended_.contains(key)) continue;
+    (replica->is_refreshing ? outlived_ : dropped).push_back(key);
+  }
+  drop_replicas(dropped);
 }
 
 bool MovingRows::send_updates() {

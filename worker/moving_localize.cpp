@@ -59,7 +59,9 @@ bool MovingRows::step_localize(MovingOperation& operation) {
     if (!batch.sent) operation.seen_news = 0;
   }
   if (!operation.batch) begin_copying(operation);
-  send_requests(operation, Phase::kInstalled, Phase::kDone, KeyRequests::Kind::kArrived);
+  send_requests(operation, Phase::kInstalled, Phase::kDone,
+                counts_intents(operation) ? KeyRequests::Kind::kSettled : KeyRequests::Kind::kArrived);
+  send_requests(operation, Phase::kKept, Phase::kDone, KeyRequests::Kind::kKept);
   // Some of what an intent was to bring has not come.
   const auto ended = [&](Key key) {
     if (moving_.contains(key)) return false;
@@ -73,6 +75,7 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   send_requests(operation, Phase::kAsk, Phase::kAsking,
                 operation.intends ? KeyRequests::Kind::kIntend : KeyRequests::Kind::kLocalize);
   send_requests(operation, Phase::kTake, Phase::kTaking, KeyRequests::Kind::kHandOver);
+  send_requests(operation, Phase::kTake, Phase::kTaking, KeyRequests::Kind::kYield);
   send_requests(operation, Phase::kNotThere, Phase::kAsking, KeyRequests::Kind::kMissing);
   std::erase_if(operation.awaited_moves, [&](Key key) {
     if (moving_.contains(key)) return false;
@@ -175,6 +178,7 @@ void MovingRows::install(MovingOperation& operation, Move& move, const std::byte
                         reinterpret_cast<const std::uint64_t*>(values),
                         stride_bytes_ / sizeof(std::uint64_t));
   protocol::store_header(slot, SlotHeader::owned(move.epoch + 1));
+  presence_.store(move.key, protocol::Presence::here(move.epoch + 1, operation.intends ? 1 : 0));
   is_installed(operation, move);
 }
 
@@ -184,6 +188,16 @@ void MovingRows::is_installed(MovingOperation& operation, Move& move) {
   ++news_;
 }
 
+/// Of its rows, that is, when they have come.
+bool MovingRows::counts_intents(const MovingOperation& operation) const {
+  return operation.intends && own_ != nullptr;
+}
+
+/// The owner may keep the row, unless that is this worker's own node: then it is a row in doubt.
+bool MovingRows::yields(const MovingOperation& operation, const Move& move) const {
+  return operation.intends && move.from != node_;
+}
+
 void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to, KeyRequests::Kind kind) {
   if (!operation.has_moves_in(from)) return;
   struct Requests {
@@ -191,14 +205,18 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
     std::vector<std::size_t> moves;  ///< by row
   };
   std::vector<Requests> for_server(nodes_.size());
-  const bool is_of_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kMissing;
+  const bool is_to_owner = kind == KeyRequests::Kind::kHandOver || kind == KeyRequests::Kind::kYield;
+  const bool tells_epoch =
+      is_to_owner || kind == KeyRequests::Kind::kMissing || kind == KeyRequests::Kind::kKept;
+  const bool has_arrived = kind == KeyRequests::Kind::kArrived || kind == KeyRequests::Kind::kSettled;
   for (std::size_t i = 0; i < operation.moves.size(); ++i) {
     const Move& move = operation.moves[i];
-    if (move.phase != from || (from == Phase::kInstalled && fetched_.contains(move.key))) continue;
-    const std::uint64_t epoch = is_of_owner                           ? move.epoch
-                                : kind == KeyRequests::Kind::kArrived ? move.epoch + 1
-                                                                      : 0;
-    Requests& requests = for_server[kind == KeyRequests::Kind::kHandOver ? move.from : home(move.key)];
+    if (move.phase != from || (from == Phase::kInstalled && fetched_.contains(move.key)) ||
+        (from == Phase::kTake && yields(operation, move) != (kind == KeyRequests::Kind::kYield))) {
+      continue;
+    }
+    const std::uint64_t epoch = tells_epoch ? move.epoch : has_arrived ? move.epoch + 1 : 0;
+    Requests& requests = for_server[is_to_owner ? move.from : home(move.key)];
     requests.rows.push_back({.key = move.key, .epoch = epoch});
     requests.moves.push_back(i);
   }
@@ -218,7 +236,8 @@ void MovingRows::send_requests(MovingOperation& operation, Phase from, Phase to,
       for (const std::size_t index : std::span(moves).subspan(sent, some)) {
         Move& move = operation.moves[index];
         operation.enter(move, to);
-        if (to == Phase::kDone) arrive(operation, move);
+        if (from == Phase::kInstalled) arrive(operation, move);
+        if (from == Phase::kKept) end_shared(operation, move);
       }
       sent += some;
     }
@@ -229,14 +248,23 @@ void MovingRows::arrive(MovingOperation& operation, Move& move) {
   operation.brings = true;
   ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
   end_move(operation, move, move.epoch + 1);
+  if (counts_intents(operation))
+    intended_[move.key] = {.state = Intended::State::kCounted,
+                           .since = protocol::Presence::here(move.epoch + 1, 0).since()};
 }
 
 void MovingRows::end_move(MovingOperation& operation, Move& move, std::uint64_t epoch) {
   operation.enter(move, Phase::kDone);
   fetched_.erase(move.key);  // where it was here already, and may be gone again
   locations_[move.key] = {.node = node_, .epoch = epoch};
-  if (const auto intended = intended_.find(move.key); intended != intended_.end())
-    intended->second = Intended::kHere;
+  if (const auto intended = intended_.find(move.key); intended != intended_.end()) {
+    Intended& known = intended->second;
+    if (known.state != Intended::State::kCounted) {
+      known.state = Intended::State::kHere;
+    } else if (known.since != protocol::Presence::here(epoch, 0).since()) {
+      known.since = presence_.begin_intent(move.key).value_or(known.since);  // it had left, and is back
+    }
+  }
   if (replicas_.find(move.key) != nullptr) arrived_.push_back(move.key);
   moving_.erase(move.key);
   ++news_;
@@ -258,12 +286,15 @@ absl::Status MovingRows::on_move_answer(const KeyAnswers::Answer& answer) {
       operation.enter(move, Phase::kNotThere);
     } else {
       end_move(operation, move, answer.epoch);
+      if (operation.intends) begin_counted_intent(move.key);
     }
     return absl::OkStatus();
   }
   if (answer.kind == KeyAnswers::Kind::kShared && move.phase == Phase::kAsking && operation.intends &&
       answer.node != node_) {
-    end_shared(operation, move, answer);
+    move.from = answer.node;
+    move.epoch = answer.epoch;
+    end_shared(operation, move);
     return absl::OkStatus();
   }
   const bool is_granted = move.phase == Phase::kAsking;
@@ -278,6 +309,10 @@ absl::Status MovingRows::on_move_answer(const KeyAnswers::Answer& answer) {
   }
   if (is_handed_over && answer.kind == KeyAnswers::Kind::kTaken) {
     operation.enter(move, Phase::kTaken);
+    return absl::OkStatus();
+  }
+  if (is_handed_over && answer.kind == KeyAnswers::Kind::kKept && yields(operation, move)) {
+    operation.enter(move, Phase::kKept);
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(fmt::format("answered out of turn, with kind {} about key {}",

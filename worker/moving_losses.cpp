@@ -58,6 +58,7 @@ void MovingRows::on_dead_server(std::uint32_t server) {
   node.mapped = nullptr;
   node.to_locate.clear();
   node.done.clear();
+  node.released.clear();
   std::vector<Key> unknown;
   for (const Key key : locating_) {
     if (home(key) == server) unknown.push_back(key);
@@ -103,8 +104,9 @@ void MovingRows::give_up_move(MovingOperation& operation, Move& move, const absl
   operation.enter(move, Phase::kDone);
   fetched_.erase(move.key);
   // The home knows of the intent, and is to be told when it is over.
-  if (const auto intended = intended_.find(move.key); intended != intended_.end())
-    intended->second = Intended::kShared;
+  if (const auto intended = intended_.find(move.key);
+      intended != intended_.end() && intended->second.state != Intended::State::kCounted)
+    intended->second.state = Intended::State::kShared;
   if (!operation.intends && operation.status.ok()) operation.status = why;
   moving_.erase(move.key);
   ++news_;
@@ -123,6 +125,7 @@ void MovingRows::do_without_dead(MovingOperation& operation) {
       case Phase::kAsking:
       case Phase::kTake:
       case Phase::kNotThere:
+      case Phase::kKept:
         give_up_move(operation, move, homeless(move.key));
         break;
       case Phase::kInstalled:

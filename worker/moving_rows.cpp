@@ -53,7 +53,7 @@ MovingRows::MovingRows(SessionCore& session, TableCore& table)
 }
 
 absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDescriptor& slots) {
-  if (slots.length_bytes < protocol::all_slots_bytes(options_.rows, slot_bytes_)) {
+  if (slots.length_bytes < protocol::slot_region_bytes(options_.rows, slot_bytes_)) {
     return absl::InvalidArgumentError(fmt::format(
         "{} opened dynamic table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
         options_.name, slots.length_bytes, options_.rows, slot_bytes_));
@@ -71,9 +71,11 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
           fmt::format("table \"{}\": no memory to know where {} rows are", options_.name, options_.rows));
     }
   }
-  Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}, .done = {}};
+  Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}, .done = {}, .released = {}};
   const ReadPath path = session_.options().read_path;
   if (link.server == node_) own_ = link.connection->mapped_in_place(slots);
+  if (own_ != nullptr)
+    presence_ = protocol::PresenceMap(own_ + protocol::presence_offset(options_.rows, slot_bytes_));
   if (path != ReadPath::kCached) node.mapped = link.connection->mapped(slots);
   if (node.mapped == nullptr && path == ReadPath::kInPlace) {
     return absl::FailedPreconditionError(
@@ -211,6 +213,7 @@ std::size_t MovingRows::send_some(const Node& node, KeyRequests::Kind kind,
 }
 
 void MovingRows::send_all(const Node& node, KeyRequests::Kind kind, std::vector<KeyRequests::Row>& rows) {
+  if (rows.empty()) return;
   std::size_t sent = 0;
   while (sent < rows.size()) {
     const std::size_t some = send_some(node, kind, std::span(rows).subspan(sent));

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "protocol/messages.hpp"
+#include "protocol/presence.hpp"
 #include "protocol/zeroed_array.hpp"
 #include "worker/intents.hpp"
 #include "worker/key_map.hpp"
@@ -26,7 +27,7 @@ namespace verbena::worker {
 /// A pull, push or localize of rows of a dynamic table. What is known to be done is in none of its lists.
 struct MovingOperation final : PullOperation {
   enum class Kind : std::uint8_t { kPull, kPush, kLocalize };
-  /// Of a row's way to this node, in this order but for the last; those in -ing are for others to end.
+  /// Of a row's way to this node, in this order but for the last two; those in -ing are for others to end.
   enum class Phase : std::uint8_t {
     kAsk,
     kAsking,
@@ -37,8 +38,9 @@ struct MovingOperation final : PullOperation {
     kInstalled,
     kDone,
     kNotThere,  ///< the home is to be told that the row is not where it said; then kAsking
+    kKept,      ///< the home is to be told that the row stays where it is; then kDone
   };
-  static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::kNotThere) + 1;
+  static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::kKept) + 1;
 
   struct Reading {
     std::size_t index = 0;  ///< in `keys`
@@ -157,6 +159,8 @@ class MovingRows {
   bool send_done();
   /// The session is about to leave: no more of that.
   void stop_intents();
+  /// Ends those that are counted on this node: nobody else could. After stop_intents(), and what it has begun.
+  void end_counted_intents();
   /// Pushes return before they are applied, and rows may be replicated.
   [[nodiscard]] bool is_asynchronous() const { return is_asynchronous_; }
   /// Pushes that nobody waits for and that may not be applied yet.
@@ -169,13 +173,13 @@ class MovingRows {
   void on_dead_server(std::uint32_t server);
   /// Updates on their way to a dead server may or may not be applied.
   void forget_messages(MovingOperation& operation, std::uint32_t server);
-  /// A pull of the row needs nobody else: it lies here, or has a replica.
+  /// A pull of the row needs nobody else, but for moments: it lies here, or has a replica.
   [[nodiscard]] bool is_cheap(protocol::Key key) const {
-    if (!is_marked(key)) return is_near(key);
+    if (!is_marked(key)) return own_ == nullptr ? is_near(key) : presence_.load(key).is_here();
     const Replica* const replica = replicas_.find(key);
     return replica != nullptr && is_usable(*replica);
   }
-  /// is_cheap() will be asked soon.
+  /// is_here() will be asked soon.
   void prefetch(protocol::Key key) const {
     if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key));
   }
@@ -197,10 +201,23 @@ class MovingRows {
     std::vector<protocol::KeyRequests::Row> to_locate;
     /// Rows on which this worker's intents have ended, which their home does not know yet.
     std::vector<protocol::KeyRequests::Row> done;
+    /// Rows that this node has kept from others, and that nobody here intends to use any more; as above.
+    std::vector<protocol::KeyRequests::Row> released;
   };
   struct Location {
     std::uint32_t node = 0;
     std::uint64_t epoch = 0;
+  };
+  /// What this worker has said of a key that it will use.
+  struct Intended {
+    enum class State : std::uint8_t {
+      kAsking,   ///< to its home, which has not answered
+      kHere,     ///< to its home: the row was here
+      kShared,   ///< to its home: others intend to use it, too
+      kCounted,  ///< on this node, where the row is: the home knows nothing of it
+    };
+    State state = State::kAsking;
+    std::uint32_t since = 0;  ///< when it is counted (protocol::Presence)
   };
 
   [[nodiscard]] std::byte* own_slot(protocol::Key key) const {
@@ -229,9 +246,12 @@ class MovingRows {
   void begin_intents(const std::vector<protocol::Key>& keys);
   void end_intents(consistency::Clock clock);
   void give_up_rows();
-  void end_shared(MovingOperation& operation, Move& move, const protocol::KeyAnswers::Answer& answer);
+  bool begin_counted_intent(protocol::Key key);
+  void end_counted_intent(protocol::Key key, const Intended& intended);
+  void end_shared(MovingOperation& operation, Move& move);
   void on_alone(protocol::Key key);
   void drop_replicas(const std::vector<protocol::Key>& keys);
+  void drop_outlived_replicas();
   void send_updates_of(const std::vector<protocol::Key>& keys);
   void ask_for_refresh(protocol::Key key, Replica& replica);
   void begin_refreshes();
@@ -283,6 +303,8 @@ class MovingRows {
   void install(MovingOperation& operation, Move& move, const std::byte* values);
   void is_installed(MovingOperation& operation, Move& move);
   void send_requests(MovingOperation& operation, Phase from, Phase to, protocol::KeyRequests::Kind kind);
+  [[nodiscard]] bool counts_intents(const MovingOperation& operation) const;
+  [[nodiscard]] bool yields(const MovingOperation& operation, const Move& move) const;
   void end_move(MovingOperation& operation, Move& move, std::uint64_t epoch);
   /// The first of `rows`, as many as one message takes. How many have gone: none if it cannot go now.
   std::size_t send_some(const Node& node, protocol::KeyRequests::Kind kind,
@@ -315,8 +337,9 @@ class MovingRows {
   const std::uint32_t holder_;  ///< this worker, as the holder of a row's lock
   const std::uint32_t node_;    ///< this worker's
   const bool is_asynchronous_;
-  std::vector<Node> nodes_;   ///< by server
-  std::byte* own_ = nullptr;  ///< this node's slots, where this worker can map them
+  std::vector<Node> nodes_;         ///< by server
+  std::byte* own_ = nullptr;        ///< this node's slots, where this worker can map them
+  protocol::PresenceMap presence_;  ///< of this node, where there is own_
   /// What this worker has heard of rows that were not, or not always, where they were at first: at most all.
   KeyMap<Location> locations_;
   absl::flat_hash_set<protocol::Key> locating_;  ///< asked, or about to be
@@ -361,15 +384,15 @@ class MovingRows {
   LeadTime lead_;
   transport::TimePoint clock_began_{};
   consistency::Clock sent_at_ = 0;  ///< the clock in which updates of replicas were sent last
-  enum class Intended : std::uint8_t { kAsking, kHere, kShared };
-  KeyMap<Intended> intended_;             ///< what homes know of, and their answers
+  KeyMap<Intended> intended_;
   std::vector<protocol::Key> to_intend_;  ///< at the next clock: they are being localized
   std::vector<protocol::Key> alone_;      ///< to be asked for once more
   /// Whose intents are over, and that cannot be given up yet; in the order of coming, and those that still are.
   std::vector<protocol::Key> ending_order_;
   KeySet ending_;
   std::vector<protocol::Key> to_refresh_;
-  std::vector<protocol::Key> arrived_;  ///< with a replica that is needed no more
+  std::vector<protocol::Key> arrived_;   ///< with a replica that is needed no more
+  std::vector<protocol::Key> outlived_;  ///< with a replica of which nobody intends to use the row any more
   bool is_leaving_ = false;
   bool has_dead_ = false;   ///< servers
   std::uint64_t news_ = 1;  ///< counts whatever may give an operation something to do

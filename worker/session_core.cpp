@@ -525,9 +525,9 @@ bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   const std::size_t answers = protocol::KeyRequests::is_answered(requests.kind) ? requests.rows.size() : 0;
   // What waits for other workers leaves room for what does not: for them to get on, this worker must be able to
   // end the moves that it has begun.
-  const std::size_t most = requests.kind == Kind::kHandOver || requests.kind == Kind::kMissing
-                               ? protocol::kMaxOpenRequests
-                               : protocol::kMaxOpenRequests / 4;
+  const bool ends_a_move =
+      requests.kind == Kind::kHandOver || requests.kind == Kind::kYield || requests.kind == Kind::kMissing;
+  const std::size_t most = ends_a_move ? protocol::kMaxOpenRequests : protocol::kMaxOpenRequests / 4;
   if (link.is_dead || !link.control.empty() || (answers > 0 && link.open_requests + answers > most))
     return false;
   link.open_requests += answers;
@@ -763,6 +763,10 @@ absl::Status SessionCore::leave() {
   }
   // A row that is on its way here must arrive, or nobody finds it.
   if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/true); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->moving() != nullptr) table->moving()->end_counted_intents();
+  }
+  if (absl::Status status = wait_until_homes_are_told(); !status.ok()) return status;
   if (absl::Status status = ship_all(); !status.ok()) return status;
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {

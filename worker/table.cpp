@@ -31,43 +31,17 @@ void set_keys(PullOperation& operation, KeyRange range) {
   operation.keys = KeySequence(range);
 }
 
-/// Keys in place of others that are not near.
-class Redraws {
- public:
-  Redraws(const KeyDistribution& distribution, std::mt19937_64& random, const worker::MovingRows& moving)
-      : distribution_(distribution), random_(random), moving_(moving) {}
-
-  /// False if none has been found near.
-  bool replace(Key& key) {
-    for (int redraws = 0; redraws < kMostRedraws; ++redraws) {
-      const Key other = draw();
-      if (!moving_.is_cheap(other)) continue;
-      key = other;
-      return true;
-    }
-    return false;
+/// Another key in place of one that is not near. False if none has been found near.
+bool redraw(Key& key, const KeyDistribution& distribution, std::mt19937_64& random,
+            const worker::MovingRows& moving) {
+  for (int redraws = 0; redraws < kMostRedraws; ++redraws) {
+    const Key other = distribution.draw(random);
+    if (!moving.is_cheap(other)) continue;
+    key = other;
+    return true;
   }
-
- private:
-  Key draw() {
-    while (drawn_ < ahead_.size()) draw_into(ahead_[drawn_++]);
-    Key& next = ahead_[taken_++ % ahead_.size()];
-    const Key key = next;
-    draw_into(next);
-    return key;
-  }
-  void draw_into(Key& key) {
-    key = distribution_.draw(random_);
-    moving_.prefetch(key);
-  }
-
-  const KeyDistribution& distribution_;
-  std::mt19937_64& random_;
-  const worker::MovingRows& moving_;
-  std::array<Key, protocol::kKeysAhead> ahead_{};  ///< a ring
-  std::size_t drawn_ = 0;
-  std::size_t taken_ = 0;
-};
+  return false;
+}
 
 /// Of the keys from the index `next` on.
 template <class Keys>
@@ -408,15 +382,12 @@ absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distr
   }
   Sample sample;
   sample.keys_.resize(count);
-  for (Key& key : sample.keys_) {
-    key = distribution.draw(random);
-    if (options.preference > 0) moving->prefetch(key);
-  }
+  for (Key& key : sample.keys_) key = distribution.draw(random);
   if (options.preference > 0) {
     std::bernoulli_distribution prefers(options.preference);
-    Redraws redraws(distribution, random, *moving);
     for (Key& key : sample.keys_) {
-      if (!moving->is_cheap(key) && prefers(random) && redraws.replace(key)) ++sample.redrawn_;
+      if (!moving->is_cheap(key) && prefers(random) && redraw(key, distribution, random, *moving))
+        ++sample.redrawn_;
     }
   }
   if (options.from != options.to) {

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/peer.hpp"
@@ -121,6 +122,13 @@ class Victim {
     auto* const values = reinterpret_cast<float*>(protocol::slot_values(slot(key)));
     for (std::uint32_t i = 0; i < kWidth; ++i) values[i] = value;
     protocol::store_header(slot(key), SlotHeader::owned(epoch));
+    presence().store(key, protocol::Presence::here(epoch, 0));
+  }
+  /// Of its own node.
+  protocol::PresenceMap presence() {
+    return protocol::PresenceMap(
+        slot(0) - protocol::slot_offset(0, protocol::slot_bytes(kWidth * sizeof(float))) +
+        protocol::presence_offset(kMovingRows, protocol::slot_bytes(kWidth * sizeof(float))));
   }
   void die() { peers_.clear(); }
 
@@ -297,6 +305,23 @@ TEST_P(DeathTest, ARowOfItsOwnNodeInItsHandsIsLostThereToo) {
   victim_.die();
   expect_lost(two().push(4, 1), 4);
   expect_a_good_end({4});
+}
+
+/// Nobody else could say that it does not intend to use the row any more.
+TEST_P(DeathTest, ARowThatItKeptIsLetGo) {
+  ASSERT_TRUE(victim_.presence().begin_intent(5));
+  ASSERT_TRUE(zero_->table->intent(std::vector<Key>{5}, 0, 1'000'000).ok());
+  const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
+  const auto poll_until = [&](const auto& is_so) {
+    while (!is_so() && std::chrono::steady_clock::now() < deadline) ASSERT_TRUE(zero_->pull(0).ok());
+    EXPECT_TRUE(is_so());
+  };
+  poll_until([&] { return victim_.presence().load(5).is_wanted(); });
+  EXPECT_EQ(zero_->session->statistics().rows_moved_by_intent, 0U);
+  victim_.die();
+  poll_until([&] { return zero_->session->statistics().rows_moved_by_intent == 1; });
+  EXPECT_TRUE(zero_->table->is_here(5));
+  expect_a_good_end({});
 }
 
 TEST_P(DeathTest, OneAfterAnotherMayDieWithTheSameRow) {

@@ -291,6 +291,39 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// Also of what it would have used for long.
+TEST_P(IntentTest, WhoLeavesLetsItsRowsGo) {
+  constexpr std::uint64_t kRows = 20;
+  const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(dynamic(kRows, 1));
+    RETURN_IF_ERROR(opened.status());
+    Table<float>& table = **opened;
+    const KeyRange all{0, kRows};
+    std::vector<float> values(kRows);
+    const auto until = [&](std::uint64_t SessionStatistics::*count, std::uint64_t expected) -> absl::Status {
+      while (session.statistics().*count < expected) RETURN_IF_ERROR(table.pull(all, values));
+      EXPECT_EQ(session.statistics().*count, expected);
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(session.barrier());
+    const std::int64_t now = session.current_clock();
+    if (session.rank() == 0) {
+      RETURN_IF_ERROR(table.intent(all, now, now + 1'000'000));
+      RETURN_IF_ERROR(until(&SessionStatistics::rows_moved_by_intent, kRows / 2));
+    }
+    RETURN_IF_ERROR(session.barrier());
+    if (session.rank() == 1) {
+      RETURN_IF_ERROR(table.intent(all, now, now + 1'000'000));
+      RETURN_IF_ERROR(until(&SessionStatistics::rows_replicated, kRows));
+      EXPECT_EQ(session.statistics().rows_moved_by_intent, 0U);
+    }
+    RETURN_IF_ERROR(session.barrier());
+    if (session.rank() == 0) return absl::OkStatus();
+    return until(&SessionStatistics::rows_moved_by_intent, kRows);
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 /// Also where clocks are short, and updates of replicas go every few of them: others wait for the rows.
 TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
   constexpr std::uint64_t kGroups = 4;  // over at clocks one after the other

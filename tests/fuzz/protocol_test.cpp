@@ -55,7 +55,7 @@ struct PossibleFields {
   void operator()(const Goodbye& /*goodbye*/) const {}
   void operator()(const EndIteration& end) const { EXPECT_GE(end.clock, 0); }
   void operator()(const KeyRequests& requests) const {
-    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kMissing);
+    EXPECT_TRUE(requests.kind >= KeyRequests::Kind::kLocate && requests.kind <= KeyRequests::Kind::kReleased);
     EXPECT_TRUE(!requests.rows.empty() && requests.rows.size() <= MessageRoom<KeyRequests::Row>::kMaxItems);
     for (const KeyRequests::Row& row : requests.rows) EXPECT_LE(row.epoch, SlotHeader::kMaxEpoch);
   }
@@ -63,7 +63,7 @@ struct PossibleFields {
     EXPECT_TRUE(!answers.answers.empty() &&
                 answers.answers.size() <= MessageRoom<KeyAnswers::Answer>::kMaxItems);
     for (const KeyAnswers::Answer& answer : answers.answers) {
-      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kLost);
+      EXPECT_TRUE(answer.kind >= KeyAnswers::Kind::kOwned && answer.kind <= KeyAnswers::Kind::kKept);
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
     }
   }

@@ -132,6 +132,76 @@ TEST(HomesTest, WhoIsLeftAloneIsToldOnce) {
   EXPECT_EQ(take(answers), (std::vector<Said>{{0, kShared, 1, 2}}));
 }
 
+/// The home knows of no intents of workers of the node where the row is.
+TEST(HomesTest, ARowThatIsKeptStaysUntilItIsReleased) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 0, .node = 0}, answers);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_TRUE(answers[0].yields);
+  EXPECT_FALSE(homes.settled(105, 3, 1, answers).ok()) << "another worker";
+  take(answers);
+  EXPECT_TRUE(homes.settled(105, 0, 1, answers).ok());
+  EXPECT_EQ(homes.intended(), 0U);
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  homes.locate(105, 4, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, 0, 1}}));
+  EXPECT_FALSE(homes.kept(105, 4, 1, answers).ok()) << "another worker";
+  EXPECT_FALSE(homes.kept(105, 3, 2, answers).ok()) << "another epoch";
+  EXPECT_TRUE(homes.kept(105, 3, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, 0, 1}})) << "and nobody is told to be alone";
+  homes.intend(105, {.rank = 4, .node = kHome}, answers);
+  EXPECT_TRUE(homes.end_intent(105, 4, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kShared, 0, 1}}));
+  homes.released(105, 1, answers);
+  EXPECT_TRUE(answers.empty()) << "another node";
+  homes.released(105, 0, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, 0, 1}}));
+  homes.localize(105, {.rank = 4, .node = kHome}, answers);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_FALSE(answers[0].yields) << "a localize takes what it wants";
+}
+
+TEST(HomesTest, AReleaseMayOvertakeThatTheRowWasKept) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  homes.released(105, kHome, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, kHome, 0}}));
+  EXPECT_TRUE(homes.kept(105, 3, 0, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, kHome, 0}}));
+}
+
+/// Those in line come after the move, and find out where the row is that it is kept.
+TEST(HomesTest, WhoIsInLineMovesARowThatHasSettled) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 0, .node = 0}, answers);
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  take(answers);
+  EXPECT_TRUE(homes.settled(105, 0, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, 0, 1}}));
+}
+
+/// Where it is kept no longer, by the doing of a localize or a death.
+TEST(HomesTest, WhoFoundARowKeptIsToldWhenItIsElsewhereOrItsKeeperDead) {
+  Homes homes = make();
+  Homes::Answers answers;
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  EXPECT_TRUE(homes.kept(105, 3, 0, answers).ok());
+  homes.localize(105, {.rank = 0, .node = 0}, answers);
+  take(answers);
+  EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, 0, 1}}));
+  homes.intend(105, {.rank = 3, .node = 1}, answers);
+  EXPECT_TRUE(homes.kept(105, 3, 1, answers).ok());
+  take(answers);
+  homes.lose({.rank = 4, .node = kHome}, answers);
+  EXPECT_TRUE(answers.empty());
+  homes.lose({.rank = 0, .node = 0}, answers);
+  EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, 0, 1}}));
+}
+
 TEST(HomesTest, WhoWasLeftAloneDuringAMoveIsToldAfterIt) {
   Homes homes = make();
   Homes::Answers answers;
@@ -275,10 +345,18 @@ TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
     for (int step = 0; step < 500; ++step) {
       const Key key = 100 + below(3);
       const std::uint32_t worker = below(kWorkers);
+      if (below(10) == 0) homes.released(key, below(3), answers);
+      ASSERT_NO_FATAL_FAILURE(hear());
       if (const auto move = movers.find(key); move != movers.end() && below(3) == 0) {
         const auto [mover, epoch] = move->second;
         movers.erase(move);
-        ASSERT_TRUE(homes.arrived(key, mover, epoch, answers).ok());
+        if (below(3) == 0) {
+          ASSERT_TRUE(homes.kept(key, mover, epoch - 1, answers).ok());
+        } else if (intends[mover].erase(key) > 0) {
+          ASSERT_TRUE(homes.settled(key, mover, epoch, answers).ok());
+        } else {
+          ASSERT_TRUE(homes.arrived(key, mover, epoch, answers).ok());
+        }
       } else if (intends[worker].contains(key) && below(2) == 0) {
         intends[worker].erase(key);
         ASSERT_TRUE(homes.end_intent(key, worker, answers).ok());
@@ -331,7 +409,7 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
       return std::any_of(list.begin(), list.end(),
                          [&](const Intent& one) { return one.worker.node != one_node; });
     };
-    switch (random() % 4) {
+    switch (random() % 8) {
       case 0:
         intents.add(key, {rank, rank % 3});
         if (own == list.end()) {
@@ -344,6 +422,14 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
       case 2:
         EXPECT_EQ(intents.remove(key, rank), own != list.end());
         if (own != list.end()) list.erase(own);
+        break;
+      case 3:
+        intents.mark_told(key, rank);
+        if (own != list.end()) own->told = true;
+        break;
+      case 4:
+        intents.forget_told(key);
+        for (Intent& one : list) one.told = false;
         break;
       default: {
         const auto next = std::find_if(list.begin(), list.end(), [](const Intent& one) { return !one.told; });
@@ -368,6 +454,7 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
       }
     }
     ASSERT_EQ(intents.keys_of(rank), keys);
+    ASSERT_EQ(intents.keys().size(), count);
     ASSERT_EQ(intents.size(), count);
   }
   EXPECT_GT(told_of_lone, 100);

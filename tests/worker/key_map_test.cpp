@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace verbena::worker {
 namespace {
 
@@ -40,6 +42,10 @@ TEST(KeySetTest, CountsEachKeyOnce) {
   EXPECT_FALSE(set.insert(64));
   EXPECT_TRUE(set.contains(64));
   EXPECT_FALSE(set.contains(0));
+  EXPECT_EQ(set.keys(), (std::vector<protocol::Key>{64}));
+  EXPECT_TRUE(set.insert(3));
+  EXPECT_EQ(set.keys(), (std::vector<protocol::Key>{3, 64}));
+  EXPECT_TRUE(set.erase(3));
   EXPECT_TRUE(set.erase(64));
   EXPECT_TRUE(set.empty());
   EXPECT_FALSE(set.erase(64));

@@ -1,0 +1,120 @@
+// Which rows of a dynamic table lie on a node, and which of them its workers intend to use: a word for each key, behind the
+// server's slots, for the server and all workers of its node. What a worker does for each key that it will use is done
+// here: the words of a hundred thousand keys fit into a processor's cache, slots do not.
+//
+//   bit  0      the slot owns the row; what counts is its header
+//   bits 1–6    how many workers of the node have said here that they intend to use the row
+//   bit  7      a worker of another node, which intends to, too, is to be told when there are none left
+//   bits 8–31   the lower bits of the epoch at which the slot came to own the row
+//
+// Who changes what: whoever has made the slot own the row writes "here" next, and the server that has made it own no longer
+// writes "elsewhere" next, before anybody else can bring the row back; in between all count and mark. So the word is
+// right but for moments; a worker that counts its intent in the moment in which the row leaves has it elsewhere, as if
+// it had left a moment later.
+//
+// Thread safety: all of it, in memory that processes share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "protocol/slot.hpp"
+
+namespace verbena::protocol {
+
+class Presence {
+ public:
+  static constexpr std::uint32_t kMaxIntents = 63;
+
+  constexpr Presence() = default;  ///< elsewhere
+  constexpr explicit Presence(std::uint32_t bits) : bits_(bits) {}
+  /// REQUIRES: intents ≤ kMaxIntents.
+  static constexpr Presence here(std::uint64_t epoch, std::uint32_t intents) {
+    return Presence(static_cast<std::uint32_t>(epoch) << 8 | intents * kOneIntent | kHere);
+  }
+
+  [[nodiscard]] constexpr bool is_here() const { return (bits_ & kHere) != 0; }
+  [[nodiscard]] constexpr std::uint32_t intents() const { return (bits_ & kIntents) / kOneIntent; }
+  [[nodiscard]] constexpr bool is_wanted() const { return (bits_ & kWanted) != 0; }
+  /// Tells one stay of the row here from the next 2²⁴ − 1.
+  [[nodiscard]] constexpr std::uint32_t since() const { return bits_ >> 8; }
+  [[nodiscard]] constexpr Presence with_intents(std::uint32_t count) const {
+    return Presence((bits_ & ~kIntents) | count * kOneIntent);
+  }
+  [[nodiscard]] constexpr Presence wanted() const { return Presence(bits_ | kWanted); }
+  [[nodiscard]] constexpr Presence without_intents() const { return Presence(bits_ & ~(kIntents | kWanted)); }
+  [[nodiscard]] constexpr std::uint32_t bits() const { return bits_; }
+  friend constexpr bool operator==(Presence, Presence) = default;
+
+ private:
+  static constexpr std::uint32_t kHere = 1;
+  static constexpr std::uint32_t kOneIntent = 2;
+  static constexpr std::uint32_t kIntents = kMaxIntents * kOneIntent;
+  static constexpr std::uint32_t kWanted = 1U << 7;
+  std::uint32_t bits_ = 0;
+};
+
+/// Where the words begin, behind the slots of all keys.
+constexpr std::size_t presence_offset(std::uint64_t rows, std::size_t slot_bytes) {
+  return (all_slots_bytes(rows, slot_bytes) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
+}
+/// Of the slots and the words.
+constexpr std::size_t slot_region_bytes(std::uint64_t rows, std::size_t slot_bytes) {
+  return presence_offset(rows, slot_bytes) + rows * sizeof(Presence);
+}
+
+/// The words of a node's server, from presence_offset() on.
+class PresenceMap {
+ public:
+  PresenceMap() = default;
+  explicit PresenceMap(std::byte* words) : words_(reinterpret_cast<std::uint32_t*>(words)) {}
+
+  [[nodiscard]] Presence load(std::uint64_t key) const {
+    return Presence(__atomic_load_n(&words_[key], __ATOMIC_ACQUIRE));
+  }
+  /// The row has come, or left.
+  void store(std::uint64_t key, Presence presence) const {
+    __atomic_store_n(&words_[key], presence.bits(), __ATOMIC_RELEASE);
+  }
+  /// From `from` to `to`, unless somebody has changed it meanwhile.
+  [[nodiscard]] bool change(std::uint64_t key, Presence from, Presence to) const {
+    std::uint32_t expected = from.bits();
+    return __atomic_compare_exchange_n(&words_[key], &expected, to.bits(), /*weak=*/false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+  }
+  void prefetch(std::uint64_t key) const { __builtin_prefetch(&words_[key], 1); }
+
+  /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no more are counted.
+  [[nodiscard]] std::optional<std::uint32_t> begin_intent(std::uint64_t key) const {
+    for (;;) {
+      const Presence now = load(key);
+      if (!now.is_here() || now.intents() == Presence::kMaxIntents) return std::nullopt;
+      if (change(key, now, now.with_intents(now.intents() + 1))) return now.since();
+    }
+  }
+  /// What has begun `since`; nothing is left of it if the row has left meanwhile. True if nobody of the node intends to
+  /// use the row any more, and somebody else wants it: its home is to be told.
+  [[nodiscard]] bool end_intent(std::uint64_t key, std::uint32_t since) const {
+    for (;;) {
+      const Presence now = load(key);
+      if (!now.is_here() || now.since() != since || now.intents() == 0) return false;
+      const bool is_last = now.intents() == 1;
+      const Presence left = now.with_intents(now.intents() - 1);
+      if (change(key, now, is_last ? left.without_intents() : left)) return is_last && now.is_wanted();
+    }
+  }
+  /// Somebody else intends to use the row. True if workers of the node do: the last of them will find that it is wanted.
+  [[nodiscard]] bool want(std::uint64_t key) const {
+    for (;;) {
+      const Presence now = load(key);
+      if (now.intents() == 0) return false;
+      if (now.is_wanted() || change(key, now, now.wanted())) return true;
+    }
+  }
+
+ private:
+  std::uint32_t* words_ = nullptr;
+};
+
+}  // namespace verbena::protocol
