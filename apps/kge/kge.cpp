@@ -292,6 +292,10 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
               .entities = job.graph.entity_names.size(),
               .relations = relations,
               .rank = rank};
+  if (job.shares_entities) {
+    job.data.train =
+        bring_together(job.data.train, shared_entities(job.graph.train, job.workers, job.data.entities));
+  }
   if (!load_.empty()) {
     absl::StatusOr<Embeddings> loaded =
         kge::load(load_, shape(), {job.graph.entity_names, job.graph.relation_names});

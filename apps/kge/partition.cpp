@@ -4,7 +4,9 @@
 #include <cassert>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <random>
 #include <utility>
@@ -196,6 +198,56 @@ std::vector<Triple> part_of(std::span<const Triple> triples, std::span<const std
   std::mt19937_64 random(seed);
   for (std::size_t n = part.size(); n > 1; --n) std::swap(part[n - 1], part[random_below(random, n)]);
   return part;
+}
+
+std::vector<bool> shared_entities(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
+                                  std::size_t entities) {
+  constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
+  std::vector<std::uint32_t> users(entities, kNobody);
+  std::vector<bool> shared(entities);
+  for (std::size_t n = 0; n < triples.size(); ++n) {
+    for (const std::uint32_t entity : {triples[n].head, triples[n].tail}) {
+      if (users[entity] == kNobody) users[entity] = workers[n];
+      if (users[entity] != workers[n]) shared[entity] = true;
+    }
+  }
+  return shared;
+}
+
+std::vector<Triple> bring_together(std::span<const Triple> part, const std::vector<bool>& shared) {
+  std::vector<std::size_t> uses(shared.size());
+  for (const Triple& triple : part) {
+    ++uses[triple.head];
+    ++uses[triple.tail];
+  }
+  // Of two, the one that the triple has in common with more others.
+  const auto common = [&](const Triple& triple) -> std::optional<std::uint32_t> {
+    const bool has_shared_tail = shared[triple.tail];
+    if (shared[triple.head] && (!has_shared_tail || uses[triple.head] >= uses[triple.tail]))
+      return triple.head;
+    if (has_shared_tail) return triple.tail;
+    return std::nullopt;
+  };
+  std::vector<std::vector<std::size_t>> with_entity(shared.size());  // the last first
+  for (std::size_t n = part.size(); n-- > 0;) {
+    if (const auto entity = common(part[n])) with_entity[*entity].push_back(n);
+  }
+  std::vector<Triple> ordered;
+  ordered.reserve(part.size());
+  std::vector<bool> is_placed(part.size());
+  for (std::size_t n = 0; n < part.size(); ++n) {
+    const std::optional<std::uint32_t> entity = common(part[n]);
+    if (!entity) ordered.push_back(part[n]);
+    if (!entity || is_placed[n]) continue;
+    // Those before it are placed: it is the first of those that are left.
+    std::vector<std::size_t>& left = with_entity[*entity];
+    for (std::size_t i = 0; i < kTogether && !left.empty(); ++i) {
+      ordered.push_back(part[left.back()]);
+      is_placed[left.back()] = true;
+      left.pop_back();
+    }
+  }
+  return ordered;
 }
 
 UsesByOthers uses_by_others(std::span<const Triple> triples, std::span<const std::uint32_t> workers,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -148,6 +149,40 @@ TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
   EXPECT_EQ(one, part_of(triples, workers, 0, 1));
   EXPECT_NE(one, part_of(triples, workers, 0, 2));
   EXPECT_NE(one, triples);
+}
+
+TEST(PartitionTest, SharedEntitiesHaveSeveralWorkers) {
+  const std::vector<Triple> triples = {{0, 0, 1}, {1, 0, 2}, {3, 0, 3}, {4, 0, 2}};
+  EXPECT_EQ(shared_entities(triples, std::vector<std::uint32_t>{0, 1, 0, 1}, 6),
+            (std::vector<bool>{false, true, false, false, false, false}));
+}
+
+TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
+  std::vector<bool> shared(40);
+  shared[0] = shared[1] = true;
+  // Ten with entity 0, of which one has 1, too; one more with 1; between all of them one with neither.
+  std::vector<Triple> part;
+  for (std::uint32_t n = 0; n < 10; ++n) {
+    part.push_back({n == 5 ? 1 : 10 + n, 0, 0});
+    part.push_back({20 + n, 0, 30 + n});
+  }
+  part.push_back({1, 1, 2});
+  const std::vector<Triple> ordered = bring_together(part, shared);
+  EXPECT_EQ(sorted(ordered), sorted(part));
+  std::vector<std::size_t> runs;  // of those with entity 0, and of the others
+  std::vector<Triple> others;
+  for (std::size_t n = 0; n < ordered.size(); ++n) {
+    if (ordered[n].tail != 0) others.push_back(ordered[n]);
+    if (n == 0 || (ordered[n].tail == 0) != (ordered[n - 1].tail == 0)) runs.push_back(0);
+    ++runs.back();
+  }
+  // As the first of each four stood: with one other before the next, for the others stay where they were.
+  EXPECT_EQ(runs, (std::vector<std::size_t>{kTogether, 4, kTogether, 4, 2, 3}));
+  std::vector<Triple> others_before;
+  std::copy_if(part.begin(), part.end(), std::back_inserter(others_before),
+               [](const Triple& triple) { return triple.tail != 0; });
+  EXPECT_EQ(others, others_before);
+  EXPECT_EQ(bring_together(part, std::vector<bool>(40)), part) << "nothing is shared";
 }
 
 TEST(PartitionTest, UsesByOthersAreTheirs) {
