@@ -161,12 +161,12 @@ struct KeyAnswers {
     kApplied = 7,
     kInstalled = 8,  ///< the install with number `key`: the slots own
     kShared = 9,     ///< to an intend: other nodes will use it, too; it stays on server `node`, at `epoch`
-    /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`. Said at most
-    /// once after each intend.
+    /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`. Said once after
+    /// each intend, and after what may have changed it.
     kAlone = 10,
     kLost = 11,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
-    kKept =
-        12,  ///< to a yield: the row stays on server `node`, at `epoch`, whose node's workers intend to use it
+    /// To a yield: the row stays on server `node`, at `epoch`, since workers of that node intend to use it.
+    kKept = 12,
   };
   struct Answer {
     Key key = 0;

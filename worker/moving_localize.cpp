@@ -248,9 +248,10 @@ void MovingRows::arrive(MovingOperation& operation, Move& move) {
   operation.brings = true;
   ++(operation.intends ? session_.counters().rows_moved_by_intent : session_.counters().rows_localized);
   end_move(operation, move, move.epoch + 1);
-  if (counts_intents(operation))
+  if (counts_intents(operation)) {
     intended_[move.key] = {.state = Intended::State::kCounted,
                            .since = protocol::Presence::here(move.epoch + 1, 0).since()};
+  }
 }
 
 void MovingRows::end_move(MovingOperation& operation, Move& move, std::uint64_t epoch) {

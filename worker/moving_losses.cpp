@@ -105,8 +105,9 @@ void MovingRows::give_up_move(MovingOperation& operation, Move& move, const absl
   fetched_.erase(move.key);
   // The home knows of the intent, and is to be told when it is over.
   if (const auto intended = intended_.find(move.key);
-      intended != intended_.end() && intended->second.state != Intended::State::kCounted)
+      intended != intended_.end() && intended->second.state != Intended::State::kCounted) {
     intended->second.state = Intended::State::kShared;
+  }
   if (!operation.intends && operation.status.ok()) operation.status = why;
   moving_.erase(move.key);
   ++news_;

@@ -292,7 +292,8 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
               .entities = job.graph.entity_names.size(),
               .relations = relations,
               .rank = rank};
-  if (job.shares_entities) {
+  // Else most of what a mini-batch has come are wrong answers, and this would save little.
+  if (job.shares_entities && near_negatives_ > 0) {
     job.data.train =
         bring_together(job.data.train, shared_entities(job.graph.train, job.workers, job.data.entities));
   }

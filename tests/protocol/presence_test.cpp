@@ -78,6 +78,7 @@ TEST_F(PresenceTest, ManyCountAtTheSameTime) {
   map_.store(1, Presence::here(5, 0));
   std::array<int, kThreads> released{};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
       for (int round = 0; round < kRounds; ++round) {
