@@ -111,7 +111,7 @@ struct KeyRequests {
     kLocalize = 2,  ///< to the home: this worker's node wants to own it
     kHandOver = 3,  ///< to the owner at `epoch`: the home has given this worker the row's move
     kArrived = 4,   ///< to the home, without an answer: this worker's node owns the row, at `epoch`
-    kIntend = 5,    ///< to the home: this worker will use it, until it says kDone
+    kIntend = 5,    ///< to the home: this worker will use it, until it says kDone or kSettled
     kDone = 6,      ///< to the home, without an answer: what it said with kIntend has ended
     /// To the home: the row is not where the home has told, at that epoch; where is it to be had, for a localize?
     kMissing = 7,
@@ -126,7 +126,7 @@ struct KeyRequests {
     kReleased = 11,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
-    return kind != Kind::kArrived && kind != Kind::kDone && kind < Kind::kKept;
+    return kind <= Kind::kYield && kind != Kind::kArrived && kind != Kind::kDone;
   }
   struct Row {
     Key key = 0;

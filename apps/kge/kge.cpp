@@ -294,8 +294,9 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
               .rank = rank};
   // Else most of what a mini-batch has come are wrong answers, and this would save little.
   if (job.shares_entities && near_negatives_ > 0) {
+    const MiniBatches batches{.entities = job.data.entities, .relations = relations};
     job.data.train =
-        bring_together(job.data.train, shared_entities(job.graph.train, job.workers, job.data.entities));
+        bring_together(job.data.train, uses_by_others(job.graph.train, job.workers, rank, batches).entities);
   }
   if (!load_.empty()) {
     absl::StatusOr<Embeddings> loaded =

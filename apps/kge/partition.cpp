@@ -4,7 +4,6 @@
 #include <cassert>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -200,35 +199,21 @@ std::vector<Triple> part_of(std::span<const Triple> triples, std::span<const std
   return part;
 }
 
-std::vector<bool> shared_entities(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
-                                  std::size_t entities) {
-  constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
-  std::vector<std::uint32_t> users(entities, kNobody);
-  std::vector<bool> shared(entities);
-  for (std::size_t n = 0; n < triples.size(); ++n) {
-    for (const std::uint32_t entity : {triples[n].head, triples[n].tail}) {
-      if (users[entity] == kNobody) users[entity] = workers[n];
-      if (users[entity] != workers[n]) shared[entity] = true;
-    }
-  }
-  return shared;
-}
-
-std::vector<Triple> bring_together(std::span<const Triple> part, const std::vector<bool>& shared) {
-  std::vector<std::size_t> uses(shared.size());
+std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const double> uses_by_others) {
+  std::vector<std::size_t> uses(uses_by_others.size());
   for (const Triple& triple : part) {
     ++uses[triple.head];
     ++uses[triple.tail];
   }
   // Of two, the one that the triple has in common with more others.
   const auto common = [&](const Triple& triple) -> std::optional<std::uint32_t> {
-    const bool has_shared_tail = shared[triple.tail];
-    if (shared[triple.head] && (!has_shared_tail || uses[triple.head] >= uses[triple.tail]))
+    const bool has_shared_tail = uses_by_others[triple.tail] > 0;
+    if (uses_by_others[triple.head] > 0 && (!has_shared_tail || uses[triple.head] >= uses[triple.tail]))
       return triple.head;
     if (has_shared_tail) return triple.tail;
     return std::nullopt;
   };
-  std::vector<std::vector<std::size_t>> with_entity(shared.size());  // the last first
+  std::vector<std::vector<std::size_t>> with_entity(uses.size());  // the last first
   for (std::size_t n = part.size(); n-- > 0;) {
     if (const auto entity = common(part[n])) with_entity[*entity].push_back(n);
   }

@@ -27,16 +27,6 @@ std::vector<std::uint32_t> share_out_entities(std::span<const Triple> triples, s
 std::vector<Triple> part_of(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
                             std::uint32_t rank, std::uint64_t seed);
 
-/// Which entities are in triples of several workers.
-std::vector<bool> shared_entities(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
-                                  std::size_t entities);
-
-/// Triples that come one after the other because they have a shared entity in common. More would take an entity's row
-/// to and fro still less, but train it by what is always the same few wrong answers, which costs quality.
-inline constexpr std::size_t kTogether = 4;
-/// The same triples; those that have an entity that is `shared` follow the first of them, kTogether at a time.
-std::vector<Triple> bring_together(std::span<const Triple> part, const std::vector<bool>& shared);
-
 struct MiniBatches {
   double triples = 1;
   double negatives = 0;  ///< drawn for one, from all entities
@@ -50,6 +40,13 @@ struct UsesByOthers {
 };
 UsesByOthers uses_by_others(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
                             std::uint32_t rank, const MiniBatches& batches);
+
+/// Triples that come one after the other because they have an entity in common. More would take its row to and fro still
+/// less, but all have the same few wrong answers, which costs quality.
+inline constexpr std::size_t kTogether = 4;
+/// The same triples; those that have an entity that others use, too (its number of uses_by_others() is not 0), follow the
+/// first of them, kTogether at a time.
+std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const double> uses_by_others);
 
 struct RowWidths {
   std::size_t entity = 1;

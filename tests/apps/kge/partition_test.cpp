@@ -151,15 +151,9 @@ TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
   EXPECT_NE(one, triples);
 }
 
-TEST(PartitionTest, SharedEntitiesHaveSeveralWorkers) {
-  const std::vector<Triple> triples = {{0, 0, 1}, {1, 0, 2}, {3, 0, 3}, {4, 0, 2}};
-  EXPECT_EQ(shared_entities(triples, std::vector<std::uint32_t>{0, 1, 0, 1}, 6),
-            (std::vector<bool>{false, true, false, false, false, false}));
-}
-
 TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
-  std::vector<bool> shared(40);
-  shared[0] = shared[1] = true;
+  std::vector<double> uses_by_others(40);
+  uses_by_others[0] = uses_by_others[1] = 0.5;
   // Ten with entity 0, of which one has 1, too; one more with 1; between all of them one with neither.
   std::vector<Triple> part;
   for (std::uint32_t n = 0; n < 10; ++n) {
@@ -167,7 +161,7 @@ TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
     part.push_back({20 + n, 0, 30 + n});
   }
   part.push_back({1, 1, 2});
-  const std::vector<Triple> ordered = bring_together(part, shared);
+  const std::vector<Triple> ordered = bring_together(part, uses_by_others);
   EXPECT_EQ(sorted(ordered), sorted(part));
   std::vector<std::size_t> runs;  // of those with entity 0, and of the others
   std::vector<Triple> others;
@@ -182,7 +176,7 @@ TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
   std::copy_if(part.begin(), part.end(), std::back_inserter(others_before),
                [](const Triple& triple) { return triple.tail != 0; });
   EXPECT_EQ(others, others_before);
-  EXPECT_EQ(bring_together(part, std::vector<bool>(40)), part) << "nothing is shared";
+  EXPECT_EQ(bring_together(part, std::vector<double>(40)), part) << "nothing is shared";
 }
 
 TEST(PartitionTest, UsesByOthersAreTheirs) {
