@@ -18,7 +18,6 @@ namespace verbena::worker {
 
 using consistency::Clock;
 using protocol::Key;
-using protocol::KeyAnswers;
 using protocol::KeyRequests;
 
 namespace {
