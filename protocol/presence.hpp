@@ -83,7 +83,7 @@ class PresenceMap {
     return __atomic_compare_exchange_n(&words_[key], &expected, to.bits(), /*weak=*/false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
   }
-  void prefetch(std::uint64_t key) const { __builtin_prefetch(&words_[key], 1); }
+  void prefetch(std::uint64_t key) const { __builtin_prefetch(&words_[key]); }
 
   /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no more are counted.
   [[nodiscard]] std::optional<std::uint32_t> begin_intent(std::uint64_t key) const {

@@ -122,7 +122,7 @@ void MovingRows::begin_intents(const std::vector<Key>& keys) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + protocol::kKeysAhead < keys.size()) {
       intended_.prefetch(keys[i + protocol::kKeysAhead]);
-      if (own_ != nullptr) presence_.prefetch(keys[i + protocol::kKeysAhead]);
+      prefetch_presence(keys[i + protocol::kKeysAhead]);
     }
     const Key key = keys[i];
     // Said again to be alone, before this has done anything about it.
@@ -180,8 +180,10 @@ void MovingRows::give_up_rows() {
   std::vector<Key> left;
   std::vector<Key> dropped;
   for (std::size_t i = 0; i < ending_order_.size(); ++i) {
-    if (i + protocol::kKeysAhead < ending_order_.size())
+    if (i + protocol::kKeysAhead < ending_order_.size()) {
       intended_.prefetch(ending_order_[i + protocol::kKeysAhead]);
+      prefetch_presence(ending_order_[i + protocol::kKeysAhead]);
+    }
     const Key key = ending_order_[i];
     if (!ending_.contains(key)) continue;
     const auto intended = intended_.find(key);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "protocol/prefetch.hpp"
 #include "transport/word_copy.hpp"
 #include "worker/moving_rows.hpp"
 #include "worker/session_core.hpp"
@@ -27,8 +28,10 @@ double seconds_between(transport::TimePoint from, transport::TimePoint to) {
 
 void MovingRows::begin_localize(MovingOperation& operation) {
   for (std::size_t i = 0; i < operation.keys.size(); ++i) {
+    if (i + protocol::kKeysAhead < operation.keys.size())
+      prefetch_presence(operation.keys[i + protocol::kKeysAhead]);
     const Key key = operation.keys[i];
-    if (is_here(key) && !lost_.contains(key)) continue;
+    if (own_ != nullptr && seems_near(key) && !lost_.contains(key)) continue;
     const auto [mover, begins] = moving_.try_emplace(key, Mover{&operation, operation.moves.size()});
     if (begins) {
       operation.add_move(key);

@@ -175,9 +175,13 @@ class MovingRows {
   void forget_messages(MovingOperation& operation, std::uint32_t server);
   /// A pull of the row needs nobody else, but for moments: it lies here, or has a replica.
   [[nodiscard]] bool is_cheap(protocol::Key key) const {
-    if (!is_marked(key)) return own_ == nullptr ? is_near(key) : presence_.load(key).is_here();
+    if (!is_marked(key)) return seems_near(key);
     const Replica* const replica = replicas_.find(key);
     return replica != nullptr && is_usable(*replica);
+  }
+  /// is_cheap() will be asked soon. REQUIRES: the key is one of the table's.
+  void prefetch_presence(protocol::Key key) const {
+    if (own_ != nullptr) presence_.prefetch(key);
   }
   /// is_here() will be asked soon.
   void prefetch(protocol::Key key) const {
@@ -227,6 +231,10 @@ class MovingRows {
   /// The row lies on this node, as far as this worker can know.
   [[nodiscard]] bool is_near(protocol::Key key) const {
     return own_ != nullptr ? is_here(key) : location(key).node == node_;
+  }
+  /// The same but for moments, without a look at the slot, which is in no cache where it has not been used lately.
+  [[nodiscard]] bool seems_near(protocol::Key key) const {
+    return own_ != nullptr ? presence_.load(key).is_here() : is_near(key);
   }
   /// There is a replica, or there are updates that are not known to be applied, or it is lost: not as any row.
   [[nodiscard]] bool is_marked(protocol::Key key) const { return (marks_[key / 64] >> (key % 64) & 1) != 0; }

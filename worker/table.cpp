@@ -31,16 +31,33 @@ void set_keys(PullOperation& operation, KeyRange range) {
   operation.keys = KeySequence(range);
 }
 
-/// Another key in place of one that is not near. False if none has been found near.
-bool redraw(Key& key, const KeyDistribution& distribution, std::mt19937_64& random,
-            const worker::MovingRows& moving) {
-  for (int redraws = 0; redraws < kMostRedraws; ++redraws) {
-    const Key other = distribution.draw(random);
-    if (!moving.is_cheap(other)) continue;
-    key = other;
-    return true;
+/// Others that are near in place of those of `keys` that are not, each with probability `preference`, as far as any are found.
+/// Returns how many. All draw before one looks, so that what they look at is on its way to the processor's cache.
+std::size_t redraw(std::span<Key> keys, double preference, const KeyDistribution& distribution,
+                   std::mt19937_64& random, const worker::MovingRows& moving) {
+  struct Candidate {
+    std::size_t index;
+    Key key;
+  };
+  std::bernoulli_distribution prefers(preference);
+  std::vector<Candidate> far;
+  for (const Key key : keys) moving.prefetch_presence(key);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!moving.is_cheap(keys[i]) && prefers(random)) far.push_back({i, keys[i]});
   }
-  return false;
+  std::size_t redrawn = 0;
+  for (int redraws = 0; redraws < kMostRedraws && !far.empty(); ++redraws) {
+    for (Candidate& candidate : far) {
+      candidate.key = distribution.draw(random);
+      moving.prefetch_presence(candidate.key);
+    }
+    redrawn += std::erase_if(far, [&](const Candidate& candidate) {
+      if (!moving.is_cheap(candidate.key)) return false;
+      keys[candidate.index] = candidate.key;
+      return true;
+    });
+  }
+  return redrawn;
 }
 
 /// Of the keys from the index `next` on.
@@ -383,13 +400,8 @@ absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distr
   Sample sample;
   sample.keys_.resize(count);
   for (Key& key : sample.keys_) key = distribution.draw(random);
-  if (options.preference > 0) {
-    std::bernoulli_distribution prefers(options.preference);
-    for (Key& key : sample.keys_) {
-      if (!moving->is_cheap(key) && prefers(random) && redraw(key, distribution, random, *moving))
-        ++sample.redrawn_;
-    }
-  }
+  if (options.preference > 0)
+    sample.redrawn_ = redraw(sample.keys_, options.preference, distribution, random, *moving);
   if (options.from != options.to) {
     if (absl::Status status = intent(sample.keys(), options.from, options.to); !status.ok()) return status;
   }
