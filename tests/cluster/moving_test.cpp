@@ -177,6 +177,26 @@ TEST(MovingTablesTest, APullOfARowThatComesHereAsksNobody) {
   }
 }
 
+/// So it has ended when it returns, without an answer of anybody.
+TEST(MovingTablesTest, ALocalizeOfRowsThatAreHereAsksNobody) {
+  for (const Maps maps : {Maps::kAll, Maps::kOwnNode}) {
+    SCOPED_TRACE(to_string(maps));
+    const ClusterResult result = run_cluster(over(maps, 2, 2), [&](Session& session) -> absl::Status {
+      auto opened = session.table<float>(moving(2, 1));
+      RETURN_IF_ERROR(opened.status());
+      Table<float>& table = **opened;
+      RETURN_IF_ERROR(session.barrier());
+      if (session.rank() == 0) {
+        const std::vector<Key> keys = {0, 1};  // at home here, and on node 1
+        RETURN_IF_ERROR(table.localize(keys).wait());
+        EXPECT_TRUE(table.localize(keys).done());
+      }
+      return session.barrier();
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
 TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
   // So wide that most of a push's time is the lock's, and whoever is interrupted is interrupted there.
   constexpr std::uint32_t kWidth = 2000;
