@@ -1,7 +1,8 @@
 // Pulling and pushing rows of one table.
 //
 // Shapes: `values` and `updates` are row-major [keys.size(), width] or [range.size(), width]. Keys need not
-// be sorted; a key may come twice. A push is additive. A worker sees its own pushes in its next pull
+// be sorted; a key may come twice. A pull reads its rows one by one in any order, also where a key comes twice: the two
+// may differ, and the first be the newer. A push is additive. A worker sees its own pushes in its next pull
 // (read-my-writes), others' by the table's consistency model.
 //
 // Pushes are added up in this worker's update buffer and travel when it calls Session::clock(); under Sequential

@@ -24,7 +24,8 @@ Iterations::Options iteration_options(const Scenario& scenario) {
 }  // namespace
 
 History::History(const Scenario& scenario)
-    : ledger_(scenario.tables, scenario.workers),
+    : virtual_time_(scenario.virtual_time),
+      ledger_(scenario.tables, scenario.workers),
       iterations_(scenario.examples, iteration_options(scenario)) {
   for (const TableShape& table : scenario.tables) {
     auto& numbers = shared_.emplace_back();
@@ -72,7 +73,8 @@ History::Wrong History::hear_one(const PullEnded& event, TimePoint /*now*/) {
                     .barrier_clock = event.barrier_clock,
                     .claimed = event.claimed,
                     .floor = begun.mapped().floors[i],
-                    .monotone = event.monotone};
+                    .monotone = event.monotone,
+                    .in_order = virtual_time_};
     const std::span row = std::span(event.rows).subspan(i * width, width);
     if (auto wrong = ledger_.check(read, event.keys[i], row)) return wrong;
     if (!shared_[event.table].empty())

@@ -126,6 +126,7 @@ class History {
     std::vector<Floor> floors;  ///< what it must hold, by key
   };
 
+  const bool virtual_time_;
   Ledger ledger_;
   Iterations iterations_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, BegunPull> pulls_;  ///< under way, by worker and pull

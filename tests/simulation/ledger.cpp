@@ -78,7 +78,10 @@ Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key
   const Table& of = tables_[table];
   const TableShape& shape = shapes_[table];
   const consistency::Rules rules = consistency::rules_of(shape.model);
-  Floor floor{.own = of.histories[key * workers_ + reader].size(), .pushes = {}, .sums = {}};
+  Floor floor{.own = of.histories[key * workers_ + reader].size(), .seen = {}, .pushes = {}, .sums = {}};
+  const std::size_t columns = std::size_t{workers_} * shape.copies;
+  const auto seen = of.seen.begin() + static_cast<std::ptrdiff_t>((key * workers_ + reader) * columns);
+  floor.seen.assign(seen, seen + static_cast<std::ptrdiff_t>(columns));
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     const std::size_t at = key * workers_ + worker;
     const std::size_t ended = of.ended[at];
@@ -163,9 +166,6 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
   }
   const std::size_t held = number == 0 ? 0 : static_cast<std::size_t>(found - history.begin()) + 1;
   // Each number by itself: others of the row may be older or newer.
-  std::size_t& seen =
-      tables_[read.table]
-          .seen[((key * workers_ + read.reader) * workers_ + worker) * shapes_[read.table].copies + copy];
   const std::uint32_t copies = shapes_[read.table].copies;
   std::size_t& seen_by_anybody =
       tables_[read.table].seen_by_anybody[(key * workers_ + worker) * copies + copy];
@@ -207,8 +207,11 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
     return fmt::format("holds {} updates of worker {}, only {} were made at clocks below {}", held, worker,
                        count_below(history, allowed), allowed);
   }
-  if (read.monotone && held < seen)
-    return fmt::format("holds {} updates of worker {}, an earlier read {}", held, worker, seen);
+  std::size_t& seen =
+      tables_[read.table].seen[((key * workers_ + read.reader) * workers_ + worker) * copies + copy];
+  const std::size_t earlier = read.in_order ? seen : read.floor.seen[worker * copies + copy];
+  if (read.monotone && held < earlier)
+    return fmt::format("holds {} updates of worker {}, an earlier read {}", held, worker, earlier);
   seen = std::max(seen, held);
   return std::nullopt;
 }

@@ -46,6 +46,8 @@ struct TableShape {
 /// What a row must hold when it is read from now on.
 struct Floor {
   std::size_t own = 0;  ///< pushes of the reader
+  /// What reads before the pull have seen: pushes, [worker · copies + copy].
+  std::vector<std::size_t> seen;
   /// Where the model promises something of it: pushes, [worker · copies + copy].
   std::vector<std::size_t> pushes;
   /// Where the model bounds what is not seen: sums and how much of them may be missing, by worker.
@@ -65,6 +67,9 @@ struct Read {
   std::optional<consistency::Clock> claimed;
   Floor floor = {};      ///< when the pull began
   bool monotone = true;  ///< nothing that an earlier read has seen is missing
+  /// The reads of one pull are earlier and later, too, in the order of its keys. Not so in real time: while one that comes
+  /// twice is looked for, it may arrive, be read in its second place at once, and later, newer, in its first.
+  bool in_order = true;
 };
 
 class Ledger {

@@ -50,6 +50,7 @@ struct Scenario {
   Disaster disaster = Disaster::kNone;
   std::uint32_t victim = 0;
   Duration disaster_delay{0};
+  bool virtual_time = true;  ///< nothing happens while a session takes a step; real threads go on meanwhile
   NetworkOptions network;
   SchedulerOptions scheduler;
 };

@@ -309,7 +309,8 @@ TEST_F(LedgerTest, AClockIsSeenAsAWhole) {
 TEST_F(LedgerTest, ReadersSeeTheirOwnUpdates) {
   Ledger ledger = make(consistency::Ssp{3});
   ledger.push(0, 0, 0, 5, 0);
-  const Read read{.reader = 0, .table = 0, .clock = 0, .floor = {.own = 1, .pushes = {}, .sums = {}}};
+  const Read read{
+      .reader = 0, .table = 0, .clock = 0, .floor = {.own = 1, .seen = {}, .pushes = {}, .sums = {}}};
   EXPECT_TRUE(ledger.check(read, 0, std::vector<double>{0, 0}).has_value());
   EXPECT_FALSE(ledger.check(read, 0, std::vector<double>{5, 0}).has_value());
 }
@@ -320,6 +321,20 @@ TEST_F(LedgerTest, ReadsDoNotGoBack) {
   EXPECT_TRUE(fine(ledger, 2, {0, 3}));
   EXPECT_FALSE(fine(ledger, 2, {0, 1}));
   EXPECT_TRUE(fine(ledger, 2, {0, 7}));
+}
+
+TEST_F(LedgerTest, WithinAPullReadsMayComeInAnyOrder) {
+  Ledger ledger = make(consistency::Ssp{3});
+  push_clocks(ledger, 3);
+  const auto fine_in_pull = [&](const Floor& floor, double seen) {
+    const Read read{.reader = 0, .clock = 2, .floor = floor, .in_order = false};
+    return !ledger.check(read, 0, std::vector{0, seen}).has_value();
+  };
+  const Floor first = ledger.floor(0, 0, 0);
+  EXPECT_TRUE(fine_in_pull(first, 7));
+  EXPECT_TRUE(fine_in_pull(first, 3));
+  EXPECT_FALSE(fine_in_pull(ledger.floor(0, 0, 0), 3));
+  EXPECT_FALSE(fine(ledger, 2, {0, 3}));
 }
 
 TEST_F(LedgerTest, AClaimBinds) {
@@ -343,7 +358,7 @@ TEST_F(LedgerTest, BspSumsInTheOrderOfClocksAndWorkers) {
   ledger.push(0, 0, 0, 1, 1);
   ledger.finish_clock(0);
   ledger.finish_clock(1);
-  const Read read{.reader = 0, .clock = 2, .floor = {.own = 2, .pushes = {}, .sums = {}}};
+  const Read read{.reader = 0, .clock = 2, .floor = {.own = 2, .seen = {}, .pushes = {}, .sums = {}}};
   EXPECT_FALSE(ledger.check(read, 0, std::vector<double>{2, 1, 1}).has_value());
   EXPECT_TRUE(ledger.check(read, 0, std::vector<double>{2, 1, 0}).has_value());
 }
@@ -360,7 +375,7 @@ TEST_F(LedgerTest, MeansAreWeighted) {
   EXPECT_FALSE(ledger.check_final(0, 0, {}, std::vector<double>{0, 4}).has_value());
   EXPECT_TRUE(ledger.check_final(0, 0, {}, std::vector<double>{0, 8}).has_value());
   ledger.push(0, 0, 0, 3, 0);
-  const Read own{.reader = 0, .clock = 1, .floor = {.own = 1, .pushes = {}, .sums = {}}};
+  const Read own{.reader = 0, .clock = 1, .floor = {.own = 1, .seen = {}, .pushes = {}, .sums = {}}};
   EXPECT_FALSE(ledger.check(own, 0, std::vector<double>{3, 4}).has_value());
   EXPECT_TRUE(ledger.check(own, 0, std::vector<double>{0, 4}).has_value());
 }
