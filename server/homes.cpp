@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <new>
 #include <optional>
 #include <utility>
@@ -28,6 +27,14 @@ absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home)
   }
 }
 
+void Homes::set_mover(protocol::Key key, const Worker& worker) {
+  if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);
+  nodes_[worker.rank] = worker.node;
+  std::uint32_t& mover = movers_[key - keys_.first];
+  if (mover == kNobody) ++moving_;
+  mover = (worker.rank + 1) * 4 + (mover & kWaitedFor);
+}
+
 Homes::Answer Homes::answer(protocol::Key key, std::uint32_t worker, KeyAnswers::Kind kind) const {
   const Place at = place(key);
   return {worker, {.key = key, .kind = kind, .node = at.node, .epoch = at.epoch}};
@@ -43,11 +50,12 @@ KeyAnswers::Kind Homes::kind_of_answer(protocol::Key key, const Waiting& to) con
 }
 
 void Homes::answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers) {
-  if (const auto move = moves_.find(key); move != moves_.end()) {
-    move->second.line.push_back(to);
+  if (is_moving(key)) {
+    lines_[key].push_back(to);
+    movers_[key - keys_.first] |= kWaitedFor;
     return;
   }
-  if (answer_now(key, to, answers)) moves_[key].mover = to.worker;
+  if (answer_now(key, to, answers)) set_mover(key, to.worker);
 }
 
 bool Homes::answer_now(protocol::Key key, const Waiting& to, Answers& answers) const {
@@ -83,15 +91,14 @@ void Homes::leave(std::uint32_t worker, Answers& answers) {
 }
 
 void Homes::tell_if_alone(protocol::Key key, Answers& answers) {
-  if (!intents_.has_any(key) || moves_.contains(key)) return;
+  if (!intents_.has_any(key) || is_moving(key)) return;
   if (const std::optional<std::uint32_t> worker = intents_.tell_alone(key, place(key).node))
     answers.push_back(answer(key, *worker, KeyAnswers::Kind::kAlone));
 }
 
 absl::Status Homes::check_mover(protocol::Key key, std::uint32_t worker, std::uint64_t epoch,
                                 std::uint64_t moved) const {
-  const auto found = moves_.find(key);
-  if (found != moves_.end() && found->second.mover.rank == worker && epoch == place(key).epoch + moved &&
+  if (is_mover(key, worker) && epoch == place(key).epoch + moved &&
       epoch <= protocol::SlotHeader::kMaxEpoch) {
     return absl::OkStatus();
   }
@@ -102,7 +109,7 @@ absl::Status Homes::check_mover(protocol::Key key, std::uint32_t worker, std::ui
 
 absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
   if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/1); !status.ok()) return status;
-  set_place(key, {moves_.at(key).mover.node, epoch});
+  set_place(key, {nodes_[worker], epoch});
   in_doubt_.erase(key);
   intents_.forget_told(key);  // that it is kept where it was
   answer_line(key, answers);
@@ -118,7 +125,7 @@ absl::Status Homes::settled(protocol::Key key, std::uint32_t worker, std::uint64
 
 absl::Status Homes::kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
   if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/0); !status.ok()) return status;
-  if (!moves_.at(key).is_released) intents_.mark_told(key, worker);
+  if ((movers_[key - keys_.first] & kReleased) == 0) intents_.mark_told(key, worker);
   answer_line(key, answers);
   return absl::OkStatus();
 }
@@ -126,23 +133,27 @@ absl::Status Homes::kept(protocol::Key key, std::uint32_t worker, std::uint64_t 
 void Homes::released(protocol::Key key, std::uint32_t node, Answers& answers) {
   if (place(key).node != node) return;  // it has left since
   intents_.forget_told(key);
-  if (const auto move = moves_.find(key); move != moves_.end()) move->second.is_released = true;
+  if (is_moving(key)) movers_[key - keys_.first] |= kReleased;
   tell_if_alone(key, answers);
 }
 
 void Homes::answer_line(protocol::Key key, Answers& answers) {
-  const auto found = moves_.find(key);
-  Move& move = found->second;
-  while (!move.line.empty()) {
-    const Waiting next = move.line.front();
-    move.line.erase(move.line.begin());
+  std::uint32_t& mover = movers_[key - keys_.first];
+  while ((mover & kWaitedFor) != 0) {
+    const auto line = lines_.find(key);
+    const Waiting next = line->second.front();
+    line->second.pop_front();
+    if (line->second.empty()) {
+      lines_.erase(line);
+      mover &= ~kWaitedFor;
+    }
     if (answer_now(key, next, answers)) {
-      move.mover = next.worker;
-      move.is_released = false;
+      set_mover(key, next.worker);
       return;
     }
   }
-  moves_.erase(found);
+  mover = kNobody;
+  --moving_;
   tell_if_alone(key, answers);
 }
 
@@ -152,12 +163,18 @@ void Homes::lose(const Worker& worker, Answers& answers) {
   for (const protocol::Key key : intents_.keys()) {
     if (place(key).node == worker.node) released(key, worker.node, answers);
   }
+  absl::erase_if(lines_, [&](auto& one) {
+    auto& [key, line] = one;
+    std::erase_if(line, [&](const Waiting& waiting) { return waiting.worker.rank == worker.rank; });
+    if (line.empty()) movers_[key - keys_.first] &= ~kWaitedFor;
+    return line.empty();
+  });
   std::vector<protocol::Key> moved;
-  for (auto& [key, move] : moves_) {
-    std::erase_if(move.line, [&](const Waiting& waiting) { return waiting.worker.rank == worker.rank; });
-    if (move.mover.rank == worker.rank) moved.push_back(key);
+  for (protocol::Key key = keys_.first, left = moving_; left > 0; ++key) {
+    if (!is_moving(key)) continue;
+    --left;
+    if (is_mover(key, worker.rank)) moved.push_back(key);
   }
-  std::sort(moved.begin(), moved.end());
   for (const protocol::Key key : moved) {
     const std::uint64_t epoch = place(key).epoch + 1;
     auto& others = in_doubt_[key];
@@ -167,16 +184,14 @@ void Homes::lose(const Worker& worker, Answers& answers) {
 }
 
 absl::Status Homes::missing(protocol::Key key, const Worker& worker, std::uint64_t epoch, Answers& answers) {
-  const auto move = moves_.find(key);
-  const bool is_moving = move != moves_.end();
-  const bool is_mover = is_moving && move->second.mover.rank == worker.rank;
-  if (is_mover && place(key).epoch != epoch) {
+  const bool moves_it = is_mover(key, worker.rank);
+  if (moves_it && place(key).epoch != epoch) {
     return absl::InvalidArgumentError(
         fmt::format("misses key {} at epoch {}, was told {}", key, epoch, place(key).epoch));
   }
   // Who does not move it knows of its own node only; and the row may have moved since.
   const bool is_told = place(key).node == worker.node && place(key).epoch == epoch;
-  if (!is_mover && (is_moving || !is_told || lost_.contains(key))) {
+  if (!moves_it && (is_moving(key) || !is_told || lost_.contains(key))) {
     localize(key, worker, answers);
     return absl::OkStatus();
   }
@@ -185,12 +200,12 @@ absl::Status Homes::missing(protocol::Key key, const Worker& worker, std::uint64
     if (others != in_doubt_.end()) in_doubt_.erase(others);
     lost_.insert(key);
     answers.push_back(answer(key, worker.rank, KeyAnswers::Kind::kLost));
-    if (is_mover) answer_line(key, answers);
+    if (moves_it) answer_line(key, answers);
     return absl::OkStatus();
   }
   set_place(key, others->second.front());
   others->second.pop_front();
-  moves_[key].mover = worker;
+  set_mover(key, worker);
   answers.push_back(answer(key, worker.rank, KeyAnswers::Kind::kTake));
   return absl::OkStatus();
 }

@@ -77,9 +77,10 @@ class Homes {
   /// What will be asked about soon.
   void prefetch(protocol::Key key) const {
     __builtin_prefetch(&places_[key - keys_.first], 1);
+    __builtin_prefetch(&movers_[key - keys_.first], 1);
     intents_.prefetch(key);
   }
-  [[nodiscard]] std::size_t moving() const { return moves_.size(); }
+  [[nodiscard]] std::uint64_t moving() const { return moving_; }
   /// Keys that somebody has an intent on.
   [[nodiscard]] std::uint64_t intended() const { return intents_.size(); }
 
@@ -89,23 +90,25 @@ class Homes {
     Worker worker;
     For what = For::kLocate;
   };
-  struct Move {
-    Worker mover;
-    bool is_released = false;   ///< released() since the mover has been told to take it
-    std::vector<Waiting> line;  ///< mostly empty: most moves meet nobody
-  };
   struct Place {
     std::uint32_t node = 0;
     std::uint64_t epoch = 0;
   };
   /// By key; 0 stands for the home at epoch 0, so that pages of keys that never moved cost nothing.
   using Places = protocol::ZeroedArray<std::uint64_t>;
+  /// By key: kNobody, or of whoever moves it: (rank + 1) · 4, and what is known besides.
+  using Movers = protocol::ZeroedArray<std::uint32_t>;
+  static constexpr std::uint32_t kNobody = 0;
+  static constexpr std::uint32_t kReleased = 1;   ///< released() since the mover has been told to take it
+  static constexpr std::uint32_t kWaitedFor = 2;  ///< has one of lines_: rarely, for most moves meet nobody
+  static constexpr std::uint32_t rank_of(std::uint32_t mover) { return mover / 4 - 1; }
 
   /// Throws std::bad_alloc.
   Homes(protocol::KeyRange keys, std::uint32_t home)
       : keys_(keys),
         home_(home),
         places_(protocol::make_zeroed_array<std::uint64_t>(keys.size())),
+        movers_(protocol::make_zeroed_array<std::uint32_t>(keys.size())),
         intents_(keys) {}
   [[nodiscard]] Place place(protocol::Key key) const {
     const std::uint64_t packed = places_[key - keys_.first];
@@ -115,6 +118,12 @@ class Homes {
   void set_place(protocol::Key key, const Place& place) {
     places_[key - keys_.first] = place.epoch * kMaxNodes + place.node;
   }
+  [[nodiscard]] bool is_moving(protocol::Key key) const { return movers_[key - keys_.first] != kNobody; }
+  [[nodiscard]] bool is_mover(protocol::Key key, std::uint32_t worker) const {
+    return is_moving(key) && rank_of(movers_[key - keys_.first]) == worker;
+  }
+  /// The first to move it, or the next.
+  void set_mover(protocol::Key key, const Worker& worker);
   [[nodiscard]] Answer answer(protocol::Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
   /// Of a key that nobody moves: true if the worker is to.
   bool answer_now(protocol::Key key, const Waiting& to, Answers& answers) const;
@@ -132,7 +141,11 @@ class Homes {
   protocol::KeyRange keys_;
   std::uint32_t home_;
   Places places_;
-  absl::flat_hash_map<protocol::Key, Move> moves_;
+  Movers movers_;
+  std::uint64_t moving_ = 0;          ///< keys that somebody moves
+  std::vector<std::uint32_t> nodes_;  ///< by worker, of those who ever moved a key
+  /// Whoever waits for moves to end. None is empty.
+  absl::flat_hash_map<protocol::Key, std::deque<Waiting>> lines_;
   /// Where else a row may be than place() says.
   absl::flat_hash_map<protocol::Key, std::deque<Place>> in_doubt_;
   absl::flat_hash_set<protocol::Key> lost_;  ///< with the node that place() says
