@@ -98,7 +98,8 @@ struct WorkRequest {
   std::uint32_t notification = 0;
   std::uint64_t id = 0;  ///< comes back in the completion
   /// Inside `region`; for kSend any memory, copied before post() returns, and region null. For the others it
-  /// must stay untouched until this request, or a later signaled one of the same connection, has completed.
+  /// must stay untouched until this request, or a later signaled one of the same connection, has completed, or the
+  /// connection has failed, and an event has said so.
   std::span<std::byte> local = {};
   const MemoryRegion* region = nullptr;
   /// remote.length_bytes ≥ local.size(); the transfer starts at remote.address.

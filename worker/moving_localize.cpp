@@ -120,17 +120,22 @@ void MovingRows::begin_copying(MovingOperation& operation) {
   const std::optional<LocalSpan> memory =
       take_staging(sizeof(protocol::BulkHeader) + moves.size() * record_bytes);
   if (!memory) return;
-  std::size_t at = sizeof(protocol::BulkHeader);
-  for (const std::size_t index : moves) {
-    Move& move = operation.moves[index];
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    Move& move = operation.moves[moves[i]];
     operation.enter(move, Phase::kCopying);
-    const std::span<std::byte> slot = memory->bytes.subspan(at + sizeof(Key), slot_bytes_);
-    at += record_bytes;
-    add_slot_read(operation, move.from, move.key, slot, *memory);
+    add_slot_read(operation, move.from, move.key, {copied_slot(*memory, i), slot_bytes_}, *memory);
   }
   operation.batch = {.memory = *memory, .moves = std::move(moves), .number = 0, .sent = false};
   operation.awaited = nodes_[operation.moves[operation.batch->moves.front()].from].link;
   operation.post_reads();
+}
+
+/// Where the i-th row of a batch is read to: one after the other, so that one read brings many; or where the message to
+/// this node's server has it.
+std::byte* MovingRows::copied_slot(const LocalSpan& memory, std::size_t i) const {
+  if (own_ != nullptr) return memory.bytes.data() + i * slot_bytes_;
+  return memory.bytes.data() + sizeof(protocol::BulkHeader) + i * protocol::record_bytes(slot_bytes_) +
+         sizeof(Key);
 }
 
 /// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.
@@ -138,10 +143,9 @@ void MovingRows::end_copying(MovingOperation& operation) {
   MovingOperation::Batch& batch = *operation.batch;
   const std::size_t record_bytes = protocol::record_bytes(slot_bytes_);
   std::byte* record = batch.memory.bytes.data() + sizeof(protocol::BulkHeader);
-  const std::byte* record_read = record;
-  for (const std::size_t index : batch.moves) {
-    Move& move = operation.moves[index];
-    const std::byte* const from = std::exchange(record_read, record_read + record_bytes) + sizeof(Key);
+  for (std::size_t i = 0; i < batch.moves.size(); ++i) {
+    Move& move = operation.moves[batch.moves[i]];
+    const std::byte* const from = copied_slot(batch.memory, i);
     if (nodes_[move.from].is_dead) {
       operation.enter(move, Phase::kNotThere);
       ++news_;

@@ -357,15 +357,7 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     if (operation.staging->bytes.size() - staged < slot_bytes_) break;
     const std::span<std::byte> slot = operation.staging->bytes.subspan(staged, slot_bytes_);
     staged += slot_bytes_;
-    const bool goes_on = !operation.unposted.empty() && operation.reads.back().node == at.node &&
-                         operation.keys[operation.reads.back().index] + 1 == key;
     operation.reads.push_back({.index = index, .node = at.node, .epoch = at.epoch, .slot = slot.data()});
-    if (goes_on) {
-      transport::WorkRequest& request = operation.unposted.back().request;
-      request.local = {request.local.data(), request.local.size() + slot_bytes_};
-      request.remote.length_bytes += slot_bytes_;
-      continue;
-    }
     add_slot_read(operation, at.node, key, slot, *operation.staging);
   }
   left.insert(left.end(), operation.todo.begin() + static_cast<std::ptrdiff_t>(next), operation.todo.end());

@@ -307,6 +307,7 @@ class MovingRows {
   void send_message(Message& message);
   bool step_localize(MovingOperation& operation);
   void begin_copying(MovingOperation& operation);
+  [[nodiscard]] std::byte* copied_slot(const LocalSpan& memory, std::size_t i) const;
   void end_copying(MovingOperation& operation);
   void install(MovingOperation& operation, Move& move, const std::byte* values);
   void is_installed(MovingOperation& operation, Move& move);

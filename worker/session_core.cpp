@@ -403,10 +403,12 @@ bool SessionCore::lose(ServerLink& link) {
 void SessionCore::on_completion(const transport::Event& event) {
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   for (const Running& running : running_) {
-    if (event.id != reinterpret_cast<std::uintptr_t>(running.operation.get())) continue;
+    const std::uint64_t flags = event.id - reinterpret_cast<std::uintptr_t>(running.operation.get());
+    if (flags > PullOperation::kIsCounted) continue;
     // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to know.
     const bool is_ok = event.result == transport::OperationResult::kOk;
-    if (is_ok || link.is_dead || lose(link)) --running.operation->reading;
+    const bool goes_on = is_ok || link.is_dead || lose(link);
+    if (goes_on && flags == PullOperation::kIsCounted) --running.operation->reading;
     return;
   }
   link.inbox->on_completion(event);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -356,23 +357,44 @@ absl::Status TableCore::wait_for_value_bound(const std::function<bool()>& is_kep
 
 void PullOperation::add_read(ServerLink& link, const transport::RemoteDescriptor& from,
                              std::span<std::byte> to, const LocalSpan& memory) {
+  if (!unposted.empty() && unposted.back().link == &link) {
+    transport::WorkRequest& last = unposted.back().request;
+    if (last.region == memory.region && last.local.data() + last.local.size() == to.data() &&
+        last.remote.key == from.key && last.remote.address + last.local.size() == from.address) {
+      last.local = {last.local.data(), last.local.size() + to.size()};
+      last.remote.length_bytes = last.local.size();
+      return;
+    }
+  }
   unposted.push_back({.link = &link,
                       .request = {.opcode = transport::Opcode::kRead,
-                                  .signaled = true,
                                   .id = reinterpret_cast<std::uintptr_t>(this),
                                   .local = to,
                                   .region = memory.region,
-                                  .remote = from}});
+                                  .remote = {from.address, to.size(), from.key}}});
 }
 
 bool PullOperation::post_reads() {
+  constexpr std::size_t kMostAtOnce = 16;
   while (!unposted.empty()) {
-    const Read& read = unposted.front();
-    if (!read.link->is_dead) {
-      if (read.link->connection->post({&read.request, 1}) == 0) break;
-      ++reading;
+    const ServerLink& link = *unposted.front().link;
+    if (link.is_dead) {
+      // What was posted to it and not counted needs no end: a connection that has failed brings nothing any more.
+      unposted.pop_front();
+      continue;
     }
-    unposted.pop_front();
+    std::array<transport::WorkRequest, kMostAtOnce> requests;
+    std::size_t count = 0;
+    for (; count < std::min(kMostAtOnce, unposted.size()) && unposted[count].link == &link; ++count) {
+      requests[count] = unposted[count].request;
+    }
+    // A connection's reads end in order. Where it takes fewer, those come with the rest.
+    requests[count - 1].signaled = true;
+    requests[count - 1].id |= kIsCounted;
+    const std::size_t taken = link.connection->post(std::span(requests).first(count));
+    unposted.erase(unposted.begin(), unposted.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (taken < count) break;
+    ++reading;
   }
   return unposted.empty() && reading == 0;
 }

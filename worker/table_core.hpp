@@ -102,7 +102,7 @@ struct PullOperation {
   std::vector<Run> runs;
   std::deque<Read> unposted;
   std::vector<std::shared_ptr<PullOperation>> after;  ///< must have ended before this one begins
-  std::size_t reading = 0;                            ///< requests posted, not completed
+  std::size_t reading = 0;                            ///< counted requests that have not ended
   std::optional<LocalSpan> staging;
   /// Whose answer to a request the pull waits for; nullptr where it waits for other workers' clocks.
   const ServerLink* awaited = nullptr;
@@ -112,7 +112,10 @@ struct PullOperation {
   bool ended = false;
   absl::Status status;
 
-  /// To be posted: a one-sided read into `to`, part of `memory`.
+  /// Of a request's id, which else is the operation's address: its end is that of those before it, too.
+  static constexpr std::uint64_t kIsCounted = 1;
+
+  /// To be posted: a one-sided read into `to`, part of `memory`; with the last one where it goes on at both ends.
   void add_read(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
                 const LocalSpan& memory);
   /// As far as the connections take them; a dead server is asked for nothing. True when all are posted and have ended.

@@ -225,19 +225,19 @@ std::size_t DelayedConnection::post(std::span<const WorkRequest> requests) {
     }
     return taken;
   }
+  const TimePoint now = transport_.now();
   for (const WorkRequest& request : requests) {
     if (is_announced(request.opcode) && !stamped_) stamped_ = post_stamp(request.local.size());
     if (is_announced(request.opcode) && !stamped_) return taken;
     Posted posted{.id = request.id, .signaled = request.signaled};
     const Duration link = transport_.on_the_link(request.local.size());
     if (request.opcode == Opcode::kRead) {
-      posted.due =
-          std::max(transport_.now() + 2 * transport_.cost_.latency, transport_.receiving_until_) + link;
+      posted.due = std::max(now + 2 * transport_.cost_.latency, transport_.receiving_until_) + link;
     }
     if (!post_wrapped(request, posted)) return taken;
     if (request.opcode == Opcode::kRead) transport_.receiving_until_ = posted.due;
     if (request.opcode == Opcode::kWrite) {
-      transport_.sending_until_ = std::max(transport_.now(), transport_.sending_until_) + link;
+      transport_.sending_until_ = std::max(now, transport_.sending_until_) + link;
     }
     if (is_announced(request.opcode)) stamped_ = false;
     ++taken;

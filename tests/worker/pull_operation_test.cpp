@@ -1,0 +1,135 @@
+// How a pull asks for what it reads one-sidedly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "worker/session_core.hpp"
+
+namespace verbena::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using transport::RemoteDescriptor;
+using transport::WorkRequest;
+
+/// Takes as many requests as it is told to.
+class FakeConnection final : public transport::Connection {
+ public:
+  absl::StatusOr<RemoteDescriptor> grant(const transport::MemoryRegion& /*region*/) override {
+    return absl::UnimplementedError("");
+  }
+  std::size_t post(std::span<const WorkRequest> requests) override {
+    const std::size_t posted = std::min(room, requests.size());
+    taken.insert(taken.end(), requests.begin(), requests.begin() + static_cast<std::ptrdiff_t>(posted));
+    room -= posted;
+    ++doorbells;
+    return posted;
+  }
+  const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
+  [[nodiscard]] const absl::Status& status() const override { return status_; }
+
+  std::size_t room = SIZE_MAX;
+  std::size_t doorbells = 0;
+  std::vector<WorkRequest> taken;
+
+ private:
+  absl::Status status_;
+};
+
+class PullOperationTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kRowBytes = 32;
+
+  PullOperationTest() {
+    for (ServerLink& link : links_) link.connection = std::make_unique<FakeConnection>();
+  }
+  FakeConnection& connection(std::size_t server) {
+    return static_cast<FakeConnection&>(*links_[server].connection);
+  }
+  /// Row `row` of a server, to place `place` of the memory.
+  void add(std::size_t server, std::uint64_t row, std::size_t place) {
+    const RemoteDescriptor rows{.address = 4096, .length_bytes = 64 * kRowBytes, .key = 7};
+    operation_.add_read(links_[server], rows.slice(row * kRowBytes, kRowBytes),
+                        std::span(memory_).subspan(place * kRowBytes, kRowBytes), {.bytes = memory_});
+  }
+  /// Rows that a server was asked for, by request; a signaled one is followed by 0.
+  [[nodiscard]] std::vector<std::size_t> rows_asked(std::size_t server) {
+    std::vector<std::size_t> asked;
+    for (const WorkRequest& request : connection(server).taken) {
+      EXPECT_EQ(request.local.size(), request.remote.length_bytes);
+      asked.push_back(request.local.size() / kRowBytes);
+      if (request.signaled) asked.push_back(0);
+    }
+    return asked;
+  }
+  void end_counted(std::size_t server) {
+    for (const WorkRequest& request : connection(server).taken)
+      operation_.reading -= request.signaled ? 1 : 0;
+    connection(server).taken.clear();
+  }
+
+  std::array<ServerLink, 2> links_;
+  std::array<std::byte, 64 * kRowBytes> memory_{};
+  PullOperation operation_;
+};
+
+TEST_F(PullOperationTest, RowsThatFollowEachOtherAreOneRead) {
+  add(0, 3, 0);
+  add(0, 4, 1);
+  add(0, 5, 2);
+  add(0, 7, 3);  // not after row 5
+  add(0, 8, 5);  // not after place 3
+  add(1, 9, 6);  // of another server
+  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_THAT(rows_asked(0), ElementsAre(3, 1, 1, 0));
+  EXPECT_THAT(rows_asked(1), ElementsAre(1, 0));
+  const WorkRequest& first = connection(0).taken.front();
+  EXPECT_EQ(first.remote.address, 4096 + 3 * kRowBytes);
+  EXPECT_EQ(first.local.data(), memory_.data());
+}
+
+TEST_F(PullOperationTest, ManyReadsAreOneDoorbellAndTheLastIsSignaled) {
+  for (std::size_t i = 0; i < 10; ++i) add(0, 2 * i, i);
+  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_EQ(connection(0).doorbells, 1U);
+  EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
+  for (const WorkRequest& request : connection(0).taken)
+    EXPECT_EQ(request.signaled, (request.id & PullOperation::kIsCounted) != 0);
+  EXPECT_FALSE(operation_.post_reads());
+  end_counted(0);
+  EXPECT_TRUE(operation_.post_reads());
+}
+
+TEST_F(PullOperationTest, WhatTheConnectionDidNotTakeIsPostedLaterAndEndsTheRest) {
+  for (std::size_t i = 0; i < 10; ++i) add(0, 2 * i, i);
+  connection(0).room = 4;
+  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1));
+  end_counted(0);
+  EXPECT_FALSE(operation_.post_reads()) << "there are six left";
+  connection(0).room = SIZE_MAX;
+  EXPECT_FALSE(operation_.post_reads()) << "nothing has ended";
+  EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1, 1, 1, 0));
+  end_counted(0);
+  EXPECT_TRUE(operation_.post_reads());
+}
+
+TEST_F(PullOperationTest, TheDeadAreNotWaitedFor) {
+  for (std::size_t i = 0; i < 10; ++i) add(0, 2 * i, i);
+  add(1, 0, 20);
+  connection(0).room = 4;
+  EXPECT_FALSE(operation_.post_reads());
+  links_[0].is_dead = true;
+  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_THAT(rows_asked(1), ElementsAre(1, 0));
+  end_counted(1);
+  EXPECT_TRUE(operation_.post_reads());
+}
+
+}  // namespace
+}  // namespace verbena::worker
