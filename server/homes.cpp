@@ -142,7 +142,7 @@ void Homes::answer_line(protocol::Key key, Answers& answers) {
   while ((mover & kWaitedFor) != 0) {
     const auto line = lines_.find(key);
     const Waiting next = line->second.front();
-    line->second.pop_front();
+    line->second.erase(line->second.begin());
     if (line->second.empty()) {
       lines_.erase(line);
       mover &= ~kWaitedFor;

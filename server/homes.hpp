@@ -145,7 +145,7 @@ class Homes {
   std::uint64_t moving_ = 0;          ///< keys that somebody moves
   std::vector<std::uint32_t> nodes_;  ///< by worker, of those who ever moved a key
   /// Whoever waits for moves to end. None is empty.
-  absl::flat_hash_map<protocol::Key, std::deque<Waiting>> lines_;
+  absl::flat_hash_map<protocol::Key, std::vector<Waiting>> lines_;
   /// Where else a row may be than place() says.
   absl::flat_hash_map<protocol::Key, std::deque<Place>> in_doubt_;
   absl::flat_hash_set<protocol::Key> lost_;  ///< with the node that place() says
