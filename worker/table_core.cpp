@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -383,17 +382,17 @@ bool PullOperation::post_reads() {
       unposted.pop_front();
       continue;
     }
-    std::array<transport::WorkRequest, kMostAtOnce> requests;
-    std::size_t count = 0;
-    for (; count < std::min(kMostAtOnce, unposted.size()) && unposted[count].link == &link; ++count) {
-      requests[count] = unposted[count].request;
+    absl::InlinedVector<transport::WorkRequest, kMostAtOnce> requests;
+    for (const Read& read : unposted) {
+      if (requests.size() == kMostAtOnce || read.link != &link) break;
+      requests.push_back(read.request);
     }
     // A connection's reads end in order. Where it takes fewer, those come with the rest.
-    requests[count - 1].signaled = true;
-    requests[count - 1].id |= kIsCounted;
-    const std::size_t taken = link.connection->post(std::span(requests).first(count));
+    requests.back().signaled = true;
+    requests.back().id |= kIsCounted;
+    const std::size_t taken = link.connection->post(requests);
     unposted.erase(unposted.begin(), unposted.begin() + static_cast<std::ptrdiff_t>(taken));
-    if (taken < count) break;
+    if (taken < requests.size()) break;
     ++reading;
   }
   return unposted.empty() && reading == 0;
