@@ -92,6 +92,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
     options.relation_regularization = relation_regularization_.value_or(share * options.regularization);
     return options;
   }
+  [[nodiscard]] bool rows_move() const { return fetch_options().allocation != RowAllocation::kStatic; }
   [[nodiscard]] std::string_view needs_less_memory() const override {
     return "a smaller --dimension or fewer triples";
   }
@@ -221,7 +222,7 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   if (!(near_negatives_ >= 0 && near_negatives_ <= 1)) {
     return invalid("--near-negatives: expected 0 to 1", near_negatives_);
   }
-  if (near_negatives_ > 0 && fetch_options().allocation == RowAllocation::kStatic) {
+  if (near_negatives_ > 0 && !rows_move()) {
     return absl::InvalidArgumentError(
         "--near-negatives needs rows that move: --allocation localize or intent");
   }
@@ -292,11 +293,10 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
               .entities = job.graph.entity_names.size(),
               .relations = relations,
               .rank = rank};
-  // Else most of what a mini-batch has come are wrong answers, and this would save little.
-  if (job.shares_entities && near_negatives_ > 0) {
+  if (job.shares_entities && rows_move()) {
     const MiniBatches batches{.entities = job.data.entities, .relations = relations};
-    job.data.train =
-        bring_together(job.data.train, uses_by_others(job.graph.train, job.workers, rank, batches).entities);
+    const UsesByOthers uses = uses_by_others(job.graph.train, job.workers, rank, batches);
+    job.data.train = bring_together(job.data.train, uses.entities, training_.seed);
   }
   if (!load_.empty()) {
     absl::StatusOr<Embeddings> loaded =
@@ -322,8 +322,7 @@ void KnowledgeGraphEmbedding::share_out(Job& job, std::uint32_t workers) const {
   const std::size_t entities = job.graph.entity_names.size();
   const std::size_t relations = job.graph.relation_names.size();
   if (sharing_ != kEntities) job.workers = share_out_relations(triples, relations, workers);
-  const bool moves = fetch_options().allocation != RowAllocation::kStatic;
-  const bool chooses = sharing_ == kAuto && moves && workers > 1;
+  const bool chooses = sharing_ == kAuto && rows_move() && workers > 1;
   if (sharing_ != kEntities && !chooses) return;
   std::vector<std::uint32_t> by_entity = share_out_entities(triples, entities, workers);
   const auto from_elsewhere = [&](std::span<const std::uint32_t> shares) {

@@ -154,6 +154,11 @@ std::vector<double> triples_of_workers(std::span<const std::uint32_t> workers) {
   return sizes;
 }
 
+void shuffle(std::span<Triple> triples, std::mt19937_64& random) {
+  for (std::size_t n = triples.size(); n > 1; --n)
+    std::swap(triples[n - 1], triples[random_below(random, n)]);
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> share_out_relations(std::span<const Triple> triples, std::size_t relations,
@@ -195,11 +200,12 @@ std::vector<Triple> part_of(std::span<const Triple> triples, std::span<const std
     if (workers[n] == rank) part.push_back(triples[n]);
   }
   std::mt19937_64 random(seed);
-  for (std::size_t n = part.size(); n > 1; --n) std::swap(part[n - 1], part[random_below(random, n)]);
+  shuffle(part, random);
   return part;
 }
 
-std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const double> uses_by_others) {
+std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const double> uses_by_others,
+                                   std::uint64_t seed) {
   std::vector<std::size_t> uses(uses_by_others.size());
   for (const Triple& triple : part) {
     ++uses[triple.head];
@@ -231,6 +237,10 @@ std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const
       is_placed[left.back()] = true;
       left.pop_back();
     }
+  }
+  std::mt19937_64 random(seed);
+  for (std::size_t first = 0; first < ordered.size(); first += kStretch) {
+    shuffle(std::span(ordered).subspan(first, std::min(kStretch, ordered.size() - first)), random);
   }
   return ordered;
 }

@@ -41,12 +41,16 @@ struct UsesByOthers {
 UsesByOthers uses_by_others(std::span<const Triple> triples, std::span<const std::uint32_t> workers,
                             std::uint32_t rank, const MiniBatches& batches);
 
-/// Triples that come one after the other because they have an entity in common. More would take its row to and fro still
-/// less, but all have the same few wrong answers, which costs quality.
-inline constexpr std::size_t kTogether = 4;
-/// The same triples; those that have an entity that others use, too (its number of uses_by_others() is not 0), follow the
-/// first of them, kTogether at a time.
-std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const double> uses_by_others);
+/// Triples that are brought together because they have an entity in common, and how long the stretches are within which their
+/// order is random again. Right one after the other they would train the same few numbers with the same wrong answers, and
+/// symmetric relations become mere likeness: each entity is then the best answer to its own question. More of them
+/// would take its row to and fro still less.
+inline constexpr std::size_t kTogether = 8;
+inline constexpr std::size_t kStretch = 64;
+/// The same triples; those that have an entity that others use, too (its number of uses_by_others() is not 0), come
+/// where the first of them was, kTogether at a time. Then each stretch of kStretch is put in random order.
+std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const double> uses_by_others,
+                                   std::uint64_t seed);
 
 struct RowWidths {
   std::size_t entity = 1;

@@ -151,32 +151,46 @@ TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
   EXPECT_NE(one, triples);
 }
 
-TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
-  std::vector<double> uses_by_others(40);
-  uses_by_others[0] = uses_by_others[1] = 0.5;
-  // Ten with entity 0, of which one has 1, too; one more with 1; between all of them one with neither.
-  std::vector<Triple> part;
-  for (std::uint32_t n = 0; n < 10; ++n) {
-    part.push_back({n == 5 ? 1 : 10 + n, 0, 0});
-    part.push_back({20 + n, 0, 30 + n});
-  }
-  part.push_back({1, 1, 2});
-  const std::vector<Triple> ordered = bring_together(part, uses_by_others);
-  EXPECT_EQ(sorted(ordered), sorted(part));
-  std::vector<std::size_t> runs;  // of those with entity 0, and of the others
-  std::vector<Triple> others;
+/// By stretch of kStretch, how many of its triples have `entity`; and how often such a triple follows another one.
+std::pair<std::vector<std::size_t>, std::size_t> stretches_with(std::uint32_t entity,
+                                                                std::span<const Triple> ordered) {
+  std::vector<std::size_t> counts((ordered.size() + kStretch - 1) / kStretch);
+  std::size_t followers = 0;
+  bool before = false;
   for (std::size_t n = 0; n < ordered.size(); ++n) {
-    if (ordered[n].tail != 0) others.push_back(ordered[n]);
-    if (n == 0 || (ordered[n].tail == 0) != (ordered[n - 1].tail == 0)) runs.push_back(0);
-    ++runs.back();
+    const bool has = ordered[n].head == entity || ordered[n].tail == entity;
+    if (has) ++counts[n / kStretch];
+    if (has && before) ++followers;
+    before = has;
   }
-  // As the first of each four stood: with one other before the next, for the others stay where they were.
-  EXPECT_EQ(runs, (std::vector<std::size_t>{kTogether, 4, kTogether, 4, 2, 3}));
-  std::vector<Triple> others_before;
-  std::copy_if(part.begin(), part.end(), std::back_inserter(others_before),
-               [](const Triple& triple) { return triple.tail != 0; });
-  EXPECT_EQ(others, others_before);
-  EXPECT_EQ(bring_together(part, std::vector<double>(40)), part) << "nothing is shared";
+  return {counts, followers};
+}
+
+TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
+  constexpr std::size_t kTimes = 40;
+  // Entity 0 begins each stretch, now as head and now as tail, twice beside 1; all others come once.
+  std::vector<Triple> part;
+  std::uint32_t next = 2;
+  for (std::uint32_t n = 0; n < kTimes; ++n) {
+    const std::uint32_t other = n % 20 == 5 ? 1 : next++;
+    part.push_back(n % 2 == 0 ? Triple{0, 0, other} : Triple{other, 0, 0});
+    for (std::size_t i = 1; i < kStretch; ++i, next += 2) part.push_back({next, 1, next + 1});
+  }
+  std::vector<double> uses_by_others(next);
+  uses_by_others[0] = uses_by_others[1] = 0.5;
+  const std::vector<Triple> ordered = bring_together(part, uses_by_others, 1);
+  EXPECT_EQ(sorted(ordered), sorted(part));
+  const auto [counts, followers] = stretches_with(0, ordered);
+  for (std::size_t stretch = 0; stretch < counts.size(); ++stretch) {
+    EXPECT_EQ(counts[stretch], stretch % kTogether == 0 ? kTogether : 0) << stretch;
+  }
+  // In random places few triples follow another with the entity.
+  EXPECT_LE(followers, kTimes / 4) << "one right after the other";
+  EXPECT_EQ(bring_together(part, uses_by_others, 1), ordered);
+  EXPECT_NE(bring_together(part, uses_by_others, 2), ordered);
+  // Nothing is shared: each stays in its stretch.
+  EXPECT_THAT(stretches_with(0, bring_together(part, std::vector<double>(next), 1)).first,
+              ::testing::Each(1U));
 }
 
 TEST(PartitionTest, UsesByOthersAreTheirs) {
