@@ -74,21 +74,21 @@ std::vector<Task> tasks() {
            .iterations = 7,
            .arguments = {},
            .contenders = {{kClassicByTriple, "sequential", {"--batch=1", "--lookahead=0"}, 2},
-                          {kLocalizeByTriple, "sequential", by_triple("localize"), 3},
-                          {kIntentByTriple, "asp", by_triple("intent"), 3},
+                          {kLocalizeByTriple, "sequential", by_triple("localize"), 5},
+                          {kIntentByTriple, "asp", by_triple("intent"), 5},
                           {kClassic, "sequential", {"--lookahead=0"}, 4},
                           {kPrefetch, "sequential", {}, 7},
                           {kLocalize, "sequential", {"--allocation=localize"}, 7},
                           {kIntent, "asp", {"--allocation=intent"}, 7},
-                          {kNearLocalize, "sequential", {"--allocation=localize", "--near-negatives=1"}, 7},
-                          {kNearIntent, "asp", {"--allocation=intent", "--near-negatives=1"}, 7}}},
+                          {kNearLocalize, "sequential", {"--allocation=localize", "--near-negatives=1"}, 15},
+                          {kNearIntent, "asp", {"--allocation=intent", "--near-negatives=1"}, 15}}},
           {.application = kWords,
            .iterations = 5,
            .arguments = {"--batch=1024", "--top-words=0"},
            .contenders = {{kClassic, "sequential", {"--lookahead=0"}, 3},
                           {kPrefetch, "sequential", {}, 3},
-                          {kLocalize, "sequential", {"--allocation=localize"}, 5},
-                          {kIntent, "asp", {"--allocation=intent"}, 5}}}};
+                          {kLocalize, "sequential", {"--allocation=localize"}, 12},
+                          {kIntent, "asp", {"--allocation=intent"}, 12}}}};
 }
 
 class AllocationExperiment final : public Experiment {
