@@ -149,6 +149,8 @@ void MovingRows::end_shared(MovingOperation& operation, Move& move) {
   intended_[move.key] = {.state = Intended::State::kShared};
   moving_.erase(move.key);
   ++news_;
+  // Unless another worker of this node has brought it here meanwhile, and this one changes it in place.
+  if (begin_counted_intent(move.key) || is_here(move.key)) return;
   if (!is_asynchronous_ || is_leaving_) return;
   Replica* const replica = replicas_.make(move.key);
   if (replica == nullptr) return;  // it was one already, and might have come here

@@ -92,6 +92,8 @@ bool MovingRows::step_localize(MovingOperation& operation) {
   const bool told = std::all_of(nodes_.begin(), nodes_.end(),
                                 [](const Node& node) { return node.is_dead || node.link->control.empty(); });
   if (!told) operation.seen_news = 0;
+  // Another has brought it, so that no move's end has said so.
+  if (told && operation.fetches && operation.moves.empty()) fetched_.erase(operation.keys[0]);
   if (!told || operation.moves.empty()) return told;
   const double seconds = seconds_between(operation.asked_at, session_.now());
   if (operation.intends) lead_.add_coming(seconds);
@@ -181,9 +183,11 @@ void MovingRows::end_copying(MovingOperation& operation) {
 /// Nobody but this worker changes the slot: it does not own yet, and the home has given this worker the move.
 void MovingRows::install(MovingOperation& operation, Move& move, const std::byte* values) {
   std::byte* const slot = own_slot(move.key);
-  transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot)),
-                        reinterpret_cast<const std::uint64_t*>(values),
-                        stride_bytes_ / sizeof(std::uint64_t));
+  if (move.from != node_) {  // else a row in doubt, which has been here all the time
+    transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot)),
+                          reinterpret_cast<const std::uint64_t*>(values),
+                          stride_bytes_ / sizeof(std::uint64_t));
+  }
   protocol::store_header(slot, SlotHeader::owned(move.epoch + 1));
   presence_.store(move.key, protocol::Presence::here(move.epoch + 1, operation.intends ? 1 : 0));
   is_installed(operation, move);

@@ -66,7 +66,7 @@ void MovingRows::on_dead_server(std::uint32_t server) {
   std::sort(unknown.begin(), unknown.end());
   for (const Key key : unknown) {
     locating_.erase(key);
-    lose_row(key, homeless(key));
+    if (!is_coming(key)) lose_row(key, homeless(key));
   }
   ++news_;
 }

@@ -92,7 +92,7 @@ MovingRows::Location MovingRows::location(Key key) const {
 
 void MovingRows::ask_where(Key key, bool is_sure) {
   if (nodes_[home(key)].is_dead) {
-    lose_row(key, homeless(key));
+    if (!is_coming(key)) lose_row(key, homeless(key));
     return;
   }
   if (!locating_.insert(key).second) return;
@@ -149,6 +149,7 @@ void MovingRows::fetch(Key key) {
   operation->what = "localize";
   operation->waits_for_moves = true;
   operation->keys = KeySequence(protocol::KeyRange{key, key + 1});
+  operation->fetches = true;
   begin_localize(*operation);
   session_.start(std::move(operation), table_);
 }
@@ -333,6 +334,10 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     const Location at = location(key);
     const Node& node = nodes_[at.node];
     if (node.is_dead) {
+      if (is_coming(key)) {
+        operation.coming.push_back(index);
+        continue;
+      }
       ask_where(key, /*is_sure=*/false);  // the home may know better
       left.push_back(index);
       continue;
@@ -425,12 +430,14 @@ void MovingRows::hold(std::span<const Key> keys, absl::FunctionRef<void(std::siz
     if (result == LockResult::kLocked) held_.push_back(row);
     use(i, result == LockResult::kLocked ? protocol::slot_values(row.slot) : nullptr);
   }
+  session_.rows_held() += held_.size();
   session_.counters().rows_pulled += held_.size();
   session_.counters().rows_pulled_locally += held_.size();
 }
 
 void MovingRows::release() {
   for (const HeldRow& row : held_) protocol::store_header(row.slot, row.header);
+  session_.rows_held() -= held_.size();
   session_.counters().rows_pushed += held_.size();
   session_.counters().rows_pushed_locally += held_.size();
   held_.clear();
@@ -500,8 +507,13 @@ bool MovingRows::step_push(MovingOperation& operation) {
         continue;
       }
       const Location at = location(key);
-      if ((at.node == node_ && own_ != nullptr) || nodes_[at.node].is_dead)
+      if ((at.node == node_ && own_ != nullptr) || nodes_[at.node].is_dead) {
+        if (is_coming(key)) {
+          left.push_back(index);
+          continue;
+        }
         ask_where(key, /*is_sure=*/!nodes_[at.node].is_dead);
+      }
       const bool waits =
           (locating_.contains(key) && !is_held(key)) || nodes_[at.node].is_dead || lost_.contains(key);
       (waits ? left : for_node[at.node]).push_back(index);

@@ -91,6 +91,7 @@ struct MovingOperation final : PullOperation {
   std::optional<transport::TimePoint> busy_since;
 
   bool intends = false;              ///< a localize: because of intents, so that rows may stay where they are
+  bool fetches = false;              ///< a localize: of a row that this session has chased in vain
   transport::TimePoint asked_at{};   ///< when such a one began, or a localize
   bool brings = false;               ///< a row has come
   bool is_of_replicas = false;       ///< a pull: into replicas; a push: of their updates

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 
@@ -447,6 +448,7 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
                                      const std::function<std::string()>& what) {
   if (!status_.ok()) return status_;
   if (ready()) return absl::OkStatus();
+  assert(rows_held_ == 0);
   const transport::TimePoint start = transport_->now();
   const transport::TimePoint deadline = start + std::chrono::milliseconds(timeout_ms);
   transport::TimePoint now = start;

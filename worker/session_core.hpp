@@ -134,6 +134,8 @@ class SessionCore {
   [[nodiscard]] LocalMemory& memory() { return memory_; }
   [[nodiscard]] SessionStatistics statistics() const;
   SessionStatistics& counters() { return counters_; }
+  /// By Table::hold(), of all tables: until there are none, no call may wait.
+  std::size_t& rows_held() { return rows_held_; }
   absl::StatusOr<LocalSpan> take_staging(std::size_t bytes);
   void give_staging(LocalSpan staging) { staging_.push_back(staging); }
 
@@ -203,6 +205,7 @@ class SessionCore {
   absl::Status status_;
   absl::Status lost_updates_;  ///< what the last clocks have not told of
   SessionStatistics counters_;
+  std::size_t rows_held_ = 0;
 };
 
 }  // namespace verbena::worker

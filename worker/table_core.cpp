@@ -201,7 +201,8 @@ Part& TableCore::part(std::uint32_t server, std::uint32_t lane) {
 }
 
 absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const {
-  if (keys.is_range() && keys.size() > options_.rows) {
+  // A range that ends before it begins has any size.
+  if (keys.is_range() && (keys.size() > options_.rows || (keys.size() > 0 && keys[0] >= options_.rows))) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" has {} rows: no range starts at {} and ends at {}", options_.name,
                     options_.rows, keys[0], keys[0] + keys.size()));

@@ -256,7 +256,6 @@ RowPointers FetchedRows::open() {
 }
 
 absl::Status FetchedRows::close() {
-  table_.release();
   Frame& closes = frame(0);
   const std::size_t width = table_.width();
   some_keys_.clear();
@@ -383,7 +382,8 @@ absl::Status TableRows::close(std::uint64_t items) {
   slowdown_.computing_ends(items);
   is_open_ = false;
   --requested_;
-  for (FetchedRows& rows : fetched_) {
+  for (FetchedRows& rows : fetched_) rows.release();
+  for (FetchedRows& rows : fetched_) {  // which may wait
     if (absl::Status status = rows.close(); !status.ok()) return status;
   }
   ++closed_;

@@ -115,7 +115,7 @@ class FetchedRows {
   absl::Status copy_rest() { return copy(left_); }
   /// Its rows, all being held or copied.
   RowPointers open();
-  /// Gives the rows back, and pushes what was added to copies.
+  /// Pushes what was added to copies. REQUIRES: no table's rows are held.
   absl::Status close();
   /// See TableRows.
   void push_shares(std::vector<float> shares) { shares_ = std::move(shares); }

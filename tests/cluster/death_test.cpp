@@ -34,6 +34,7 @@ namespace {
 using protocol::KeyAnswers;
 using protocol::KeyRequests;
 using protocol::SlotHeader;
+using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -605,6 +606,35 @@ TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
   expect_homeless(zero_->session->clock(), 4);  // of the push
   EXPECT_TRUE(two_->session->clock().ok());
   EXPECT_EQ(zero_->pull(0).value_or(-1), 100);
+  expect_a_good_end();
+}
+
+/// Between living nodes, in the hands of neither: it needs its home no more.
+TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
+  ASSERT_TRUE(two_->localize(4).ok());
+  std::vector<float*> held(1);
+  ASSERT_TRUE(two_->table->hold(std::vector<Key>{4}, held).ok());
+  ASSERT_NE(held[0], nullptr);
+  Pending localize = zero_->table->localize(std::vector<Key>{4});
+  std::vector<float> out(kWidth);
+  Pending pull = zero_->table->pull_async(std::vector<Key>{4}, out);
+  // Until the home has given it the move and it has asked the owner, which waits for what is held.
+  for (int times = 0; times < 20; ++times) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int pulls = 0; pulls < 1'000; ++pulls) ASSERT_TRUE(zero_->pull(0).ok());  // which polls now and then
+  }
+  victim_.die();
+  servers_.stop(1);
+  const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
+  while (zero_->push(3, 1).ok() && std::chrono::steady_clock::now() < deadline) {
+  }
+  EXPECT_TRUE(zero_->table->push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
+  two_->table->release();
+  EXPECT_TRUE(localize.wait().ok());
+  EXPECT_TRUE(pull.wait().ok());
+  EXPECT_THAT(out[0], AnyOf(104, 105));  // it ends after the push has begun
+  EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
+  EXPECT_TRUE(zero_->table->is_here(4));
   expect_a_good_end();
 }
 

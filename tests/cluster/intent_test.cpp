@@ -6,9 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
+#include "protocol/partition.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
 
@@ -126,7 +129,8 @@ class RowsOfTheFirst {
  public:
   static constexpr std::uint64_t kRows = 20;
 
-  explicit RowsOfTheFirst(Session& session) : session_(session) {}
+  explicit RowsOfTheFirst(Session& session, std::uint32_t nodes = 2)
+      : session_(session), rows_elsewhere_(kRows - protocol::RangePartition(kRows, nodes).range(0).size()) {}
   /// For each worker to call.
   absl::Status open() {
     auto opened = session_.table<float>(dynamic(kRows, 1));
@@ -142,12 +146,14 @@ class RowsOfTheFirst {
     RETURN_IF_ERROR(session_.barrier());
     if (session_.rank() == 0) {
       RETURN_IF_ERROR(table().intent(all(), session_.current_clock(), 1'000'000));
-      RETURN_IF_ERROR(until([&] { return session_.statistics().rows_moved_by_intent == kRows / 2; }));
+      RETURN_IF_ERROR(until([&] { return session_.statistics().rows_moved_by_intent == rows_elsewhere_; }));
     }
     return session_.barrier();
   }
   [[nodiscard]] Table<float>& table() const { return *table_; }
   [[nodiscard]] static KeyRange all() { return {0, kRows}; }
+  /// until() waits for nobody then.
+  absl::Status localize_others() { return others_->localize(KeyRange{0, 1}).wait(); }
   /// What is under way goes on, and no row of table() is asked for.
   template <class Reached>
   absl::Status until(const Reached& reached) {
@@ -161,6 +167,7 @@ class RowsOfTheFirst {
 
  private:
   Session& session_;
+  const std::uint64_t rows_elsewhere_;  ///< at first
   Table<float>* table_ = nullptr;
   Table<float>* others_ = nullptr;
 };
@@ -285,6 +292,55 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
       const std::uint64_t before = session.statistics().rows_pulled_from_replicas;
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_EQ(session.statistics().rows_pulled_from_replicas, before);
+    }
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// What it changes in place it then reads, though it was told that the rows are shared, and hears of it only now.
+TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
+  std::atomic<int> step = 0;
+  const auto reaches = [&](int next) {
+    while (step < next) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  const ClusterResult result = run_cluster(over(GetParam(), 3, 5), [&](Session& session) -> absl::Status {
+    RowsOfTheFirst rows(session, 3);
+    RETURN_IF_ERROR(rows.open());
+    Table<float>& table = rows.table();
+    const auto intend = [&] { return table.intent(rows.all(), session.current_clock(), 1'000'000); };
+    if (session.rank() == 1) {
+      reaches(1);
+      RETURN_IF_ERROR(intend());
+      step = 2;
+      reaches(3);
+      std::vector<Key> keys(rows.kRows);
+      std::iota(keys.begin(), keys.end(), Key{0});
+      std::vector<float*> held(keys.size());
+      RETURN_IF_ERROR(table.hold(keys, held));
+      int polls = 0;
+      const bool maps_own_node = GetParam() != Maps::kNone;
+      if (maps_own_node) RETURN_IF_ERROR(rows.until([&] { return ++polls == 10'000; }));
+      for (float* const row : held) {
+        EXPECT_EQ(row != nullptr, maps_own_node);
+        if (row != nullptr) std::atomic_ref(*row).store(7, std::memory_order_relaxed);
+      }
+      table.release();
+      std::vector<float> values(keys.size());
+      RETURN_IF_ERROR(table.pull(keys, values));
+      EXPECT_THAT(values, Each(maps_own_node ? 7 : 0));
+    }
+    if (session.rank() == 2) {  // of a third node
+      RETURN_IF_ERROR(intend());
+      RETURN_IF_ERROR(rows.until([&] { return session.statistics().rows_replicated == rows.kRows; }));
+      step = 1;  // the homes know that they are shared
+    }
+    if (session.rank() == 4) {  // of the same node
+      reaches(2);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // they answer
+      RETURN_IF_ERROR(table.localize(rows.all()).wait());
+      RETURN_IF_ERROR(rows.localize_others());
+      step = 3;
     }
     return session.barrier();
   });

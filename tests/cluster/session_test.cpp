@@ -114,7 +114,9 @@ TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
             table.pull_async(outside, values).wait(), table.push_async(outside, values).wait(),
             table.pull(KeyRange{9, 11}, values), table.push(KeyRange{9, 11}, values),
             table.pull(inside, std::span(values).first(3)), table.pull(inside, {}), table.push(inside, {}),
-            table.push(KeyRange{0, 1}, values), table.pull(KeyRange{5, 4}, values)}) {
+            table.push(KeyRange{0, 1}, values), table.pull(KeyRange{5, 4}, values),
+            table.pull(KeyRange{UINT64_MAX, 1}, values),
+            table.pull_async(KeyRange{UINT64_MAX, 1}, values).wait()}) {
         EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
       }
       EXPECT_THAT(message_of(table.pull(outside, values)), HasSubstr("keys below 10, not 10"));
