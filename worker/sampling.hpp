@@ -17,6 +17,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -29,28 +31,48 @@ namespace verbena {
 /// Of a sample that prefers keys that are near: how often a key is drawn again.
 inline constexpr int kMostRedraws = 16;
 
+/// Numbers from 0 on, drawn in proportion to weights, each in constant time (alias method: Walker 1977, Vose 1991).
+/// To within 2⁻³² of each.
+class AliasTable {
+ public:
+  /// REQUIRES: 1 to 2³² weights of 0 or more, finite, as is their sum, which is not 0.
+  explicit AliasTable(std::span<const double> weights);
+  /// `random` is a generator of 64 bits.
+  template <class Generator>
+  [[nodiscard]] std::uint32_t draw(Generator& random) const {
+    static_assert(Generator::min() == 0 && Generator::max() == std::numeric_limits<std::uint64_t>::max());
+    // The upper half of the product is the column, what follows is even within it.
+    const auto scaled = static_cast<unsigned __int128>(random()) * columns_.size();
+    const auto drawn = static_cast<std::uint32_t>(scaled >> 64U);
+    const Column& column = columns_[drawn];
+    return static_cast<std::uint32_t>(scaled >> 32U) < column.limit ? drawn : column.other;
+  }
+
+ private:
+  struct Column {
+    std::uint32_t limit = 0;  ///< · 2⁻³²: the share of this column that is its own number's
+    std::uint32_t other = 0;  ///< has the rest
+  };
+  std::vector<Column> columns_;
+};
+
 class KeyDistribution {
  public:
   /// REQUIRES: the range is not empty.
   static KeyDistribution uniform(protocol::KeyRange range) { return {range.first, range.size()}; }
-  /// Key first + i with probability weights[i] / Σ weights; a draw takes constant time (Walker 1977, Vose 1991).
-  /// INVALID_ARGUMENT for weights that are negative or not finite, or whose sum is not positive.
+  /// Key first + i with probability weights[i] / Σ weights, see AliasTable.
+  /// INVALID_ARGUMENT for weights that are negative or not finite, or whose sum is not positive, and for more than 2³².
   static absl::StatusOr<KeyDistribution> weighted(protocol::Key first, std::span<const double> weights);
 
   [[nodiscard]] protocol::KeyRange range() const { return {first_, first_ + size_}; }
   [[nodiscard]] protocol::Key draw(std::mt19937_64& random) const;
 
  private:
-  /// The alias method: `i` with probability `keep` and `other` else, for an `i` drawn evenly.
-  struct Column {
-    double keep = 1;
-    std::uint64_t other = 0;
-  };
   KeyDistribution(protocol::Key first, std::uint64_t size) : first_(first), size_(size) {}
 
   protocol::Key first_;
   std::uint64_t size_;
-  std::vector<Column> columns_;  ///< empty: all alike
+  std::optional<AliasTable> weighted_;  ///< none: all alike
 };
 
 struct SampleOptions {

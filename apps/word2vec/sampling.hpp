@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "apps/data/random.hpp"
+#include "worker/sampling.hpp"
 
 namespace verbena::apps::word2vec {
 
@@ -26,29 +26,21 @@ class Subsampling {
   std::vector<std::uint64_t> limits_;  ///< shares · 2³²
 };
 
-/// Words drawn in proportion to their count to the power of 3/4, each in constant time (alias method: Walker 1977, Vose
-/// 1991).
+/// Words drawn in proportion to their count to the power of 3/4.
 class NoiseDistribution {
  public:
   /// REQUIRES: at least one count, none of them 0.
   explicit NoiseDistribution(std::span<const std::uint64_t> counts);
   template <class Generator>
   [[nodiscard]] std::uint32_t draw(Generator& random) const {
-    const auto scaled = static_cast<unsigned __int128>(random()) * columns_.size();
-    const auto word = static_cast<std::uint32_t>(scaled >> 64U);
-    const Column& column = columns_[word];
-    return static_cast<std::uint32_t>(scaled >> 32U) < column.limit ? word : column.other;
+    return words_.draw(random);
   }
   /// The probability that it is drawn.
   [[nodiscard]] double share(std::uint32_t word) const { return shares_[word]; }
 
  private:
-  struct Column {
-    std::uint32_t limit = 0;  ///< · 2⁻³²: the share of this column that is its own word's
-    std::uint32_t other = 0;  ///< has the rest
-  };
   std::vector<double> shares_;
-  std::vector<Column> columns_;
+  AliasTable words_;
 };
 
 }  // namespace verbena::apps::word2vec
