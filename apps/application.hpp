@@ -27,7 +27,7 @@ namespace verbena::apps {
 /// What a worker says at the end of an iteration. The launcher adds the reports of all workers of one
 /// iteration up and hands the sums to Application::objectives().
 struct IterationReport {
-  std::int64_t iteration = 0;  ///< from 1
+  std::int64_t iteration = 0;  ///< from 1; 0: a model that was loaded, looked at before it is trained
   double items = 0;            ///< examples really processed, in throughput_unit()
   double seconds = 0;          ///< training time of this iteration, evaluation excluded
   /// Additive parts of the objectives; empty where the iteration was not evaluated.
@@ -72,6 +72,9 @@ class Application {
 
   /// Adds the application's own options (whole words: --data, --iterations, --seed, --output, --rank, …).
   virtual void add_options(CLI::App& command) = 0;
+
+  /// The model for its tables, as --consistency reads it, where none is given. By the options parsed, which may be wrong.
+  [[nodiscard]] virtual std::string default_consistency() const { return "bsp"; }
 
   /// Runs once in the launcher before any process is started: options that fit together, input that can be
   /// read, output that can be written, memory that suffices. `workers` counts all, 1 for the plain loop.

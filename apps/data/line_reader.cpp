@@ -112,8 +112,9 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
 }
 
 absl::Status LineReader::error(std::string_view expected, std::string_view found) const {
-  return absl::InvalidArgumentError(
-      fmt::format("{}:{}: expected {}, found \"{}\"", path_, line_number_, expected, printable(found)));
+  return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found \"{}\"", path_,
+                                                std::max<std::uint64_t>(line_number_, 1), expected,
+                                                printable(found)));
 }
 
 }  // namespace verbena::apps

@@ -12,8 +12,8 @@ void add_allocation_option(CLI::App& command, std::string& text) {
       .add_option(
           "--allocation", text,
           "static: rows stay on their servers; localize: rows move to the node of the worker that is "
-          "about to train them (needs --consistency sequential); intent: workers say which rows they are "
-          "about to train, and rows move or are copied accordingly (needs --consistency asp)")
+          "about to train them (--consistency sequential, which is then the default); intent: workers say "
+          "which rows they are about to train, and rows move or are copied accordingly (likewise asp)")
       ->capture_default_str()
       ->type_name("static|localize|intent");
 }
@@ -26,16 +26,29 @@ absl::StatusOr<RowAllocation> parse_row_allocation(const std::string& text) {
       fmt::format("--allocation: expected static, localize or intent, found {}", text));
 }
 
+std::string default_consistency(RowAllocation allocation) {
+  switch (allocation) {
+    case RowAllocation::kStatic:
+      return consistency::to_string(Bsp{});
+    case RowAllocation::kLocalize:
+      return consistency::to_string(Sequential{});
+    case RowAllocation::kIntent:
+      return consistency::to_string(Asp{});
+  }
+  return "";
+}
+
 absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency) {
-  const auto needs = [&](std::string_view name, std::string_view model) {
+  const auto needs = [&](std::string_view name) {
     return absl::InvalidArgumentError(fmt::format("--allocation {} needs --consistency {}, found {}", name,
-                                                  model, consistency::to_string(consistency)));
+                                                  default_consistency(allocation),
+                                                  consistency::to_string(consistency)));
   };
   if (allocation == RowAllocation::kLocalize && !std::holds_alternative<Sequential>(consistency)) {
-    return needs("localize", "sequential");
+    return needs("localize");
   }
   if (allocation == RowAllocation::kIntent && !std::holds_alternative<Asp>(consistency)) {
-    return needs("intent", "asp");
+    return needs("intent");
   }
   return absl::OkStatus();
 }

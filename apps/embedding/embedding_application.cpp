@@ -8,25 +8,24 @@
 #include "apps/enough_memory.hpp"
 
 namespace verbena::apps {
-namespace {
-
-/// A move takes some messages to and fro, and goes on while mini-batches are trained.
-constexpr std::int64_t kLookaheadOfMoving = 4;
-constexpr std::int64_t kMostLookahead = 1'000;
-
-}  // namespace
+namespace {}  // namespace
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command) {
+  // A move takes some messages to and fro, and goes on while mini-batches are trained.
+  add_fetch_options(
+      command,
+      {.help =
+           "mini-batches whose rows are asked for ahead; 0: each is pulled, trained and pushed before the "
+           "next, one step at a time; 1: its rows are pulled while the one before it is trained; more: "
+           "rows that move set out so much earlier. Default: 1, 4 where rows move",
+       .usual = 4,
+       .most = 1'000});
+}
+
+void EmbeddingApplication::add_fetch_options(CLI::App& command, const Lookahead& of_moving) {
+  of_moving_ = of_moving;
   add_allocation_option(command, allocation_);
-  command
-      .add_option(
-          "--lookahead", lookahead_,
-          fmt::format("mini-batches whose rows are asked for ahead; 0: each is pulled, trained and pushed "
-                      "before the next, one step at a time; 1: its rows are pulled while the one before "
-                      "it is trained; more: rows that move set out so much earlier. Default: 1, {} where "
-                      "rows move",
-                      kLookaheadOfMoving))
-      ->type_name("N");
+  command.add_option("--lookahead", lookahead_, std::string(of_moving.help))->type_name("N");
 }
 
 void EmbeddingApplication::add_barrier_option(CLI::App& command) {
@@ -48,7 +47,7 @@ absl::Status EmbeddingApplication::check_common_options() const {
   }
   const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
   if (!allocation.ok()) return allocation.status();
-  const std::int64_t most = *allocation == RowAllocation::kStatic ? 1 : kMostLookahead;
+  const std::int64_t most = *allocation == RowAllocation::kStatic ? 1 : of_moving_.most;
   if (!lookahead_ || (*lookahead_ >= 0 && *lookahead_ <= most)) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation_, *lookahead_));
@@ -56,13 +55,18 @@ absl::Status EmbeddingApplication::check_common_options() const {
 
 FetchOptions EmbeddingApplication::fetch_options() const {
   const RowAllocation allocation = *parse_row_allocation(allocation_);
-  const std::int64_t usual = allocation == RowAllocation::kStatic ? 1 : kLookaheadOfMoving;
+  const std::int64_t usual = allocation == RowAllocation::kStatic ? 1 : of_moving_.usual;
   return {.allocation = allocation, .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
 }
 
 absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& consistency) const {
   const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
   return allocation.ok() ? apps::check(*allocation, consistency) : allocation.status();
+}
+
+std::string EmbeddingApplication::default_consistency() const {
+  const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
+  return allocation.ok() ? apps::default_consistency(*allocation) : Application::default_consistency();
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

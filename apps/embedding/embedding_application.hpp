@@ -15,12 +15,21 @@ class EmbeddingApplication : public Application {
  public:
   absl::Status check(std::uint32_t workers) final;
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final;
+  /// What --allocation needs.
+  [[nodiscard]] std::string default_consistency() const final;
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
 
  protected:
-  /// --allocation and --lookahead.
+  /// Of --lookahead, where rows move.
+  struct Lookahead {
+    std::string_view help;
+    std::int64_t usual = 1;
+    std::int64_t most = 1;
+  };
+  /// --allocation and --lookahead, which is in mini-batches.
   void add_fetch_options(CLI::App& command);
+  void add_fetch_options(CLI::App& command, const Lookahead& of_moving);
   /// REQUIRES: they have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
   /// --barrier-every.
@@ -42,6 +51,7 @@ class EmbeddingApplication : public Application {
 
   std::string allocation_ = "static";
   std::optional<std::int64_t> lookahead_;
+  Lookahead of_moving_;
   std::int64_t barrier_every_ = 5;
 };
 

@@ -9,6 +9,8 @@
 
 namespace verbena::apps {
 
+inline constexpr std::int64_t kMostClocksPerIteration = 100'000;
+
 /// Part `part` of `parts` of the positions 0 … size − 1: a clock's examples.
 ExampleRange part_of_iteration(std::size_t size, std::size_t part, std::size_t parts);
 

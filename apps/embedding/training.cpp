@@ -11,6 +11,40 @@
 #include "apps/embedding/schedule.hpp"
 
 namespace verbena::apps {
+namespace {
+
+absl::Status invalid(std::string_view expected, const auto& found) {
+  return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
+}
+
+}  // namespace
+
+absl::Status check_schedule(const ScheduleOptions& options, std::int64_t most_batch) {
+  if (!(options.learning_rate > 0) || !std::isfinite(options.learning_rate)) {
+    return invalid("--learning-rate: expected a number above 0", options.learning_rate);
+  }
+  if (options.batch < 1 || options.batch > most_batch) {
+    return invalid(fmt::format("--batch: expected 1 to {}", most_batch), options.batch);
+  }
+  if (options.clocks_per_iteration < 1 || options.clocks_per_iteration > kMostClocksPerIteration) {
+    return invalid(fmt::format("--clocks-per-iteration: expected 1 to {}", kMostClocksPerIteration),
+                   options.clocks_per_iteration);
+  }
+  if (options.evaluate_every < 0) {
+    return invalid("--evaluate-every: expected 0 or more", options.evaluate_every);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_iterations(std::int64_t iterations, const ModelFiles& files) {
+  if (iterations < 0 || (iterations == 0 && files.load.empty())) {
+    return invalid("--iterations: expected 1 or more, or with --load 0", iterations);
+  }
+  if (iterations == 0 && !files.output.empty()) {
+    return invalid("--output: expected none with --iterations 0, which trains nothing", files.output);
+  }
+  return absl::OkStatus();
+}
 
 std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples) {
   const auto clocks = static_cast<std::size_t>(options.clocks_per_iteration);
@@ -27,10 +61,18 @@ Training::Training(const ScheduleOptions& options, std::size_t examples, RowStor
     : options_(options), examples_(examples), rows_(rows), cursors_(std::move(cursors)) {}
 
 absl::Status Training::run(Reporter& reporter, const std::atomic<bool>& stop) {
+  if (options_.iterations == 0) return evaluate_untrained(reporter, stop);
   for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
     if (absl::Status status = run_iteration(iteration, reporter, stop); !status.ok()) return status;
   }
   return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
+}
+
+absl::Status Training::evaluate_untrained(Reporter& reporter, const std::atomic<bool>& stop) {
+  IterationReport report;
+  if (absl::Status status = evaluate(true, reporter, stop, report.sums); !status.ok()) return status;
+  reporter.iteration(report);
+  return absl::OkStatus();
 }
 
 absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,

@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +28,17 @@ struct ScheduleOptions {
   double learning_rate = 0.1;       ///< at first
 };
 
+/// INVALID_ARGUMENT in one line, which names the option. `most_batch`: of --batch.
+absl::Status check_schedule(const ScheduleOptions& options, std::int64_t most_batch);
+
+/// What --load and --output name; empty: they were not given.
+struct ModelFiles {
+  std::string_view load;
+  std::string_view output;
+};
+/// INVALID_ARGUMENT likewise: --iterations may be 0 where a model is loaded, to be looked at, and none is saved.
+absl::Status check_iterations(std::int64_t iterations, const ModelFiles& files);
+
 /// In a clock, of so many examples in an iteration.
 std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples);
 
@@ -39,7 +51,8 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// All iterations. CANCELLED when `stop` is set; INVALID_ARGUMENT when the model has diverged.
+  /// All iterations; without any, the rows are evaluated as they are, which is reported as iteration 0. CANCELLED when
+  /// `stop` is set; INVALID_ARGUMENT when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  protected:
@@ -63,6 +76,7 @@ class Training {
   virtual absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                                 std::map<std::string, double>& sums) = 0;
 
+  absl::Status evaluate_untrained(Reporter& reporter, const std::atomic<bool>& stop);
   absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
   /// Adds what was trained to `report`.
   absl::Status train_clock(std::size_t clock, IterationReport& report, const std::atomic<bool>& stop);

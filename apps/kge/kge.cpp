@@ -56,6 +56,13 @@ std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, s
   return result;
 }
 
+/// Of no triple that is trained: their rows only move away from right answers, as wrong ones.
+std::size_t untrained_entities(const KnowledgeGraph& graph) {
+  std::vector<bool> trained(graph.entity_names.size());
+  for (const Triple& triple : graph.train) trained[triple.head] = trained[triple.tail] = true;
+  return static_cast<std::size_t>(std::count(trained.begin(), trained.end(), false));
+}
+
 MiniBatches mini_batches(const TrainingOptions& options, const TrainingData& data) {
   const std::int64_t draws = (options.batch + options.share_negatives - 1) / options.share_negatives;
   return {.triples = static_cast<double>(options.batch),
@@ -98,7 +105,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   }
   absl::Status check_options() const override;
   absl::Status check_data(std::uint32_t workers) const override;
-  absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
+  absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   void share_out(Job& job, std::uint32_t workers) const;
   [[nodiscard]] RowSources first_rows(const Job& job) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
@@ -149,7 +156,10 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
           "--share-negatives", training_.share_negatives,
           "so many triples of a mini-batch share their wrong answers: there are fewer rows to pull and push")
       ->capture_default_str();
-  command.add_option("--iterations", training_.iterations, "passes over the triples")->capture_default_str();
+  command
+      .add_option("--iterations", training_.iterations,
+                  "passes over the triples; 0, with --load: nothing is trained, only evaluated")
+      ->capture_default_str();
   command.add_option("--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
   command
       .add_option("--regularization", training_.regularization,
@@ -191,8 +201,10 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
   command.add_option("--seed", training_.seed, "of the first rows, the order and the wrong answers")
       ->capture_default_str();
   command
-      .add_option("--load", load_,
-                  "begin with the embeddings of an --output, of the same data, model and dimension")
+      .add_option(
+          "--load", load_,
+          "begin with the embeddings of an --output, of the same data, model and dimension; what Adagrad "
+          "had summed up begins anew")
       ->type_name("PREFIX");
   command
       .add_option("--output", output_, "save the embeddings as PREFIX.entities.tsv and PREFIX.relations.tsv")
@@ -229,10 +241,6 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   if (training_.share_negatives < 1) {
     return invalid("--share-negatives: expected 1 or more", training_.share_negatives);
   }
-  if (training_.iterations < 1) return invalid("--iterations: expected 1 or more", training_.iterations);
-  if (!(training_.learning_rate > 0) || !std::isfinite(training_.learning_rate)) {
-    return invalid("--learning-rate: expected a number above 0", training_.learning_rate);
-  }
   if (!(training_.regularization >= 0) || !std::isfinite(training_.regularization)) {
     return invalid("--regularization: expected 0 or more", training_.regularization);
   }
@@ -240,16 +248,8 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   if (!(of_relations >= 0) || !std::isfinite(of_relations)) {
     return invalid("--relation-regularization: expected 0 or more", of_relations);
   }
-  if (training_.batch < 1 || training_.batch > kMaxBatch) {
-    return invalid(fmt::format("--batch: expected 1 to {}", kMaxBatch), training_.batch);
-  }
-  if (training_.clocks_per_iteration < 1) {
-    return invalid("--clocks-per-iteration: expected 1 or more", training_.clocks_per_iteration);
-  }
-  if (training_.evaluate_every < 0) {
-    return invalid("--evaluate-every: expected 0 or more", training_.evaluate_every);
-  }
-  return absl::OkStatus();
+  if (absl::Status status = check_schedule(training_, kMaxBatch); !status.ok()) return status;
+  return check_iterations(training_.iterations, {.load = load_, .output = output_});
 }
 
 absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
@@ -268,7 +268,7 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
   if (!enough.ok()) return enough;
   if (!load_.empty()) {
     const absl::StatusOr<Embeddings> loaded =
-        kge::load(load_, shape, {graph->entity_names, graph->relation_names});
+        load(load_, shape, {graph->entity_names, graph->relation_names});
     if (!loaded.ok()) return loaded.status();
   }
   if (output_.empty()) return absl::OkStatus();
@@ -279,8 +279,8 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
                            relations_file_bytes(shape, graph->relation_names.size()));
 }
 
-absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint32_t workers,
-                                                  Reporter& reporter) const {
+absl::StatusOr<Job> KnowledgeGraphEmbedding::load_job(std::uint32_t rank, std::uint32_t workers,
+                                                      Reporter& reporter) const {
   absl::StatusOr<KnowledgeGraph> graph = read_triples(
       data_, [&](double done, double total) { reporter.progress("reading triples", done, total); });
   if (!graph.ok()) return graph.status();
@@ -300,7 +300,7 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
   }
   if (!load_.empty()) {
     absl::StatusOr<Embeddings> loaded =
-        kge::load(load_, shape(), {job.graph.entity_names, job.graph.relation_names});
+        load(load_, shape(), {job.graph.entity_names, job.graph.relation_names});
     if (!loaded.ok()) return loaded.status();
     job.loaded = *std::move(loaded);
   }
@@ -308,6 +308,7 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load(std::uint32_t rank, std::uint3
     reporter.summary("model", model_);
     reporter.summary("dimension", dimension_);
     reporter.summary("entities", job.data.entities);
+    reporter.summary("untrained_entities", untrained_entities(job.graph));
     reporter.summary("relations", relations);
     reporter.summary("shared_out", job.shares_entities ? kEntities : kRelations);
     reporter.summary("train_triples", job.graph.train.size());
@@ -340,7 +341,7 @@ RowSources KnowledgeGraphEmbedding::first_rows(const Job& job) const {
 
 absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
-  const absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
+  const absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), context.reporter);
   if (!job.ok()) return job.status();
   FetchOptions fetch = fetch_options();
   fetch.near_draws = near_negatives_;
@@ -387,7 +388,7 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
 }
 
 absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) const {
-  const absl::StatusOr<Job> job = load(0, 1, context.reporter);
+  const absl::StatusOr<Job> job = load_job(0, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalRows rows(first_rows(*job));
   const TrainingOptions options = training();

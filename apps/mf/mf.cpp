@@ -15,6 +15,7 @@
 #include "apps/embedding/allocation.hpp"
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
+#include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/mf/trainer.hpp"
 #include "protocol/partition.hpp"
@@ -140,8 +141,8 @@ class MatrixFactorization final : public EmbeddingApplication {
   absl::Status check_blocks(std::uint32_t workers) const;
   [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
   [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t staleness) const;
-  absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, std::uint32_t staleness,
-                           Reporter& reporter) const;
+  absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, std::uint32_t staleness,
+                               Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
   absl::Status train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
                               Table<float>& items) const;
@@ -184,7 +185,13 @@ void MatrixFactorization::add_options(CLI::App& command) {
           "train the same items at a time and what they learn is added up: that needs a smaller "
           "--learning-rate")
       ->capture_default_str();
-  add_fetch_options(command);
+  add_fetch_options(
+      command,
+      {.help = "0: a block's items are asked for when its turn comes; 1: while the block before it is "
+               "trained. Where rows stay, that is by --batch, and only with --consistency "
+               "sequential. Default: 1",
+       .usual = 1,
+       .most = 1});
   command
       .add_option(
           "--batch", training_.batch,
@@ -229,8 +236,9 @@ absl::Status MatrixFactorization::check_options() const {
   if (training_.evaluate_every < 1) {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
-  if (clocks_per_iteration_ < 0) {
-    return invalid("--clocks-per-iteration: expected 0 or more", clocks_per_iteration_);
+  if (clocks_per_iteration_ < 0 || clocks_per_iteration_ > kMostClocksPerIteration) {
+    return invalid(fmt::format("--clocks-per-iteration: expected 0 to {}", kMostClocksPerIteration),
+                   clocks_per_iteration_);
   }
   return absl::OkStatus();
 }
@@ -299,8 +307,8 @@ std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t sta
          (fetch_options().allocation == RowAllocation::kStatic ? std::size_t{staleness} + 1 : kBlocksAWorker);
 }
 
-absl::StatusOr<Job> MatrixFactorization::load(std::uint32_t rank, std::uint32_t workers,
-                                              std::uint32_t staleness, Reporter& reporter) const {
+absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint32_t workers,
+                                                  std::uint32_t staleness, Reporter& reporter) const {
   absl::StatusOr<Ratings> ratings =
       read_ratings(ratings_options(rank, workers),
                    [&](double done, double total) { reporter.progress("reading ratings", done, total); });
@@ -333,8 +341,8 @@ absl::StatusOr<Job> MatrixFactorization::load(std::uint32_t rank, std::uint32_t 
 absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   const RowFormat format = this->format();
-  absl::StatusOr<Job> job =
-      load(session.rank(), session.workers(), consistency::staleness(context.consistency), context.reporter);
+  absl::StatusOr<Job> job = load_job(session.rank(), session.workers(),
+                                     consistency::staleness(context.consistency), context.reporter);
   if (!job.ok()) return job.status();
   const std::size_t items = job->ratings.item_names.size();
   absl::StatusOr<Table<float>*> table =
@@ -417,7 +425,7 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
 
 absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
   const RowFormat format = this->format();
-  absl::StatusOr<Job> job = load(0, 1, 0, context.reporter);
+  absl::StatusOr<Job> job = load_job(0, 1, 0, context.reporter);
   if (!job.ok()) return job.status();
   FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), 0, 1);
   FactorRows items(job->ratings.item_names.size(), format);

@@ -94,7 +94,7 @@ std::string figures(const RunSettings& settings, const RunRecord& record) {
   const auto main = record.objectives().find(settings.main_objective);
   if (main != record.objectives().end()) out += html_figure(format_objective(main->second), main->first);
   out += html_figure(format_seconds(record.training_seconds()),
-                     fmt::format("training, {} iterations", record.iterations().size()));
+                     fmt::format("training, {} iterations", record.iterations_trained()));
   out += html_figure(format_rate(record.throughput(), settings.throughput_unit), "throughput");
   if (!settings.baseline)
     out += html_figure(format_share(record.share_waited()), "of the workers' time waited");

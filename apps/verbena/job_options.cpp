@@ -72,11 +72,11 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "bounded-delay:S: as ssp:S, but the wait is at the end of an iteration. asp: nobody waits, nothing "
           "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
           "at most V / sqrt(iteration) in every number. docs/consistency.md explains and draws them. On one "
-          "host reads miss less than these allow, unless --read-path is cached.")
+          "host reads miss less than these allow, unless --read-path is cached. Default: bsp, or what "
+          "--allocation needs.")
       ->type_name("MODEL")
       ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
-      ->group(kConsistency)
-      ->capture_default_str();
+      ->group(kConsistency);
   command
       .add_option(
           "--read-path", options.read_path,
@@ -89,6 +89,10 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
       ->group(kConsistency)
       ->capture_default_str();
   add_budget_option(command, options);
+}
+
+void decide_consistency(JobOptions& options, const Application& application) {
+  if (options.consistency.empty()) options.consistency = application.default_consistency();
 }
 
 void add_budget_option(CLI::App& command, JobOptions& options) {

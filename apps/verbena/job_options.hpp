@@ -25,7 +25,7 @@ struct JobOptions {
   std::uint32_t servers = 1;
   std::uint32_t workers = 1;  ///< processes
   std::uint32_t threads = 1;  ///< workers in each of them
-  std::string consistency = "bsp";
+  std::string consistency;    ///< empty: not given; decide_consistency()
   TransportOptions transport;
   std::string read_path = "auto";
   double budget_mb_per_s = 0;  ///< managed communication; 0: none
@@ -48,12 +48,14 @@ struct JobOptions {
 /// --servers and --workers, --consistency and so on, in groups; `command` must not outlive `options`.
 void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
-void add_budget_option(CLI::App& command, JobOptions& options);        // server; the others have it, too
-void add_server_options(CLI::App& command, JobOptions& options);       // run, server
-void add_address_options(CLI::App& command, JobOptions& options);      // worker, server
-void add_condition_options(CLI::App& command, JobOptions& options);    // run, worker
-void add_network_option(CLI::App& command, JobOptions& options);       // server; the others have it, too
-void add_verbose_option(CLI::App& command, JobOptions& options);       // all
+/// Where --consistency was not given, the application's default. To be called when all options are parsed.
+void decide_consistency(JobOptions& options, const Application& application);
+void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
+void add_server_options(CLI::App& command, JobOptions& options);     // run, server
+void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
+void add_condition_options(CLI::App& command, JobOptions& options);  // run, worker
+void add_network_option(CLI::App& command, JobOptions& options);     // server; the others have it, too
+void add_verbose_option(CLI::App& command, JobOptions& options);     // all
 
 inline constexpr const char* kProcessOptions = "Processes";  ///< their group in --help
 

@@ -87,6 +87,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
        fmt::format("verbena run {} --data FILE --workers 2 --consistency essp:2 --report run.html", name),
        fmt::format("verbena run {} --data FILE --baseline", name)}));
   app->callback([app, options, arguments, run, carry_out, &application] {
+    decide_consistency(options->job, application);
     options->servers_given = app->count("--servers") > 0;
     options->workers_given = app->count("--workers") > 0;
     *run = [options, arguments, carry_out, &application] {

@@ -69,6 +69,11 @@ absl::Status RunRecord::add(const FinishedMessage& message) {
   return absl::OkStatus();
 }
 
+std::int64_t RunRecord::iterations_trained() const {
+  return std::count_if(iterations_.begin(), iterations_.end(),
+                       [](const IterationRecord& record) { return record.iteration > 0; });
+}
+
 double RunRecord::items() const {
   return std::accumulate(workers_.begin(), workers_.end(), 0.0,
                          [](double sum, const WorkerRecord& worker) { return sum + worker.items; });

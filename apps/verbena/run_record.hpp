@@ -28,7 +28,7 @@ struct IterationRecord {
 struct WorkerRecord {
   double items = 0;
   double training_seconds = 0;
-  std::int64_t last_iteration = 0;
+  std::int64_t last_iteration = -1;  ///< none yet
   std::optional<FinishedMessage> finished;
 
   [[nodiscard]] double throughput() const;
@@ -51,6 +51,8 @@ class RunRecord {
   absl::Status add(const FinishedMessage& message);
 
   [[nodiscard]] const std::vector<IterationRecord>& iterations() const { return iterations_; }
+  /// Those that trained, by all workers.
+  [[nodiscard]] std::int64_t iterations_trained() const;
   [[nodiscard]] const std::vector<WorkerRecord>& workers() const { return workers_; }
 
   /// The newest of each.

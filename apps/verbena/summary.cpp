@@ -37,7 +37,7 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
       if ((name == settings.main_objective) == main) rows.emplace_back(name, format_objective(value));
     }
   }
-  rows.emplace_back("iterations", std::to_string(record.iterations().size()));
+  rows.emplace_back("iterations", std::to_string(record.iterations_trained()));
   rows.emplace_back("training time", format_seconds(record.training_seconds()));
   rows.emplace_back("total time", format_seconds(elapsed_seconds));
   rows.emplace_back("throughput", format_rate(record.throughput(), settings.throughput_unit));
@@ -96,7 +96,7 @@ nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record
   summary["kind"] = "summary";
   summary["seconds"] = record.training_seconds();
   summary["elapsed_seconds"] = elapsed_seconds;
-  summary["iterations"] = record.iterations().size();
+  summary["iterations"] = record.iterations_trained();
   summary["objectives"] = record.objectives();
   summary["items"] = record.items();
   summary["throughput"] = record.throughput();

@@ -86,6 +86,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
         ->group(kProcessOptions);
     app->callback([options, arguments, run, &application] {
+      decide_consistency(options->child.job, *application);
       *run = [options, arguments, &application] { return run_worker(*options, *application, *arguments); };
     });
   }

@@ -60,6 +60,12 @@ WordIds ids_of(const std::vector<std::string>& words) {
   return ids;
 }
 
+/// How many of the vectors are of such words.
+std::int64_t known_words(const Vectors& vectors, const WordIds& ids) {
+  return std::count_if(vectors.words().begin(), vectors.words().end(),
+                       [&](const std::string& word) { return ids.contains(word); });
+}
+
 /// "king,sea" as ids. Without any: a few words, some frequent, some rare, none very much so.
 absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
                                                        const std::vector<std::string>& words) {
@@ -119,10 +125,11 @@ class Word2Vec final : public EmbeddingApplication {
   }
   absl::Status check_options() const override;
   absl::Status check_data(std::uint32_t workers) const override;
+  absl::Status check_text(Corpus& corpus) const;
   absl::Status check_vectors(const std::vector<std::string>& words) const;
   [[nodiscard]] absl::StatusOr<Corpus> read(std::uint32_t rank, std::uint32_t workers,
                                             const ReadProgress& progress = {}) const;
-  absl::StatusOr<Job> load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
+  absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   [[nodiscard]] std::array<RowSource, 2> first_rows(const Job& job) const;
   double unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
                       std::uint32_t workers) const;
@@ -198,7 +205,7 @@ void Word2Vec::add_options(CLI::App& command) {
   command
       .add_option("--load", load_,
                   "begin with the vectors of a text file in word2vec's format, of the same dimension; words "
-                  "that it lacks begin as without it")
+                  "that it lacks begin as without it, and so do all words' second vectors, as of neighbours")
       ->type_name("FILE");
   command.add_option("--output", output_, "save the vectors as text, in word2vec's format")
       ->type_name("FILE");
@@ -219,26 +226,12 @@ absl::Status Word2Vec::check_options() const {
     return invalid(fmt::format("--negatives: expected 1 to {}", kMaxNegatives), negatives_);
   }
   if (!(subsample_ >= 0 && subsample_ <= 1)) return invalid("--subsample: expected 0 to 1", subsample_);
-  if (training_.iterations < 0 || (training_.iterations == 0 && load_.empty())) {
-    return invalid("--iterations: expected 1 or more, or with --load 0", training_.iterations);
-  }
-  if (!(training_.learning_rate > 0) || !std::isfinite(training_.learning_rate)) {
-    return invalid("--learning-rate: expected a number above 0", training_.learning_rate);
-  }
-  if (training_.batch < 1 || training_.batch > kMaxBatch) {
-    return invalid(fmt::format("--batch: expected 1 to {}", kMaxBatch), training_.batch);
-  }
-  if (training_.clocks_per_iteration < 1) {
-    return invalid("--clocks-per-iteration: expected 1 or more", training_.clocks_per_iteration);
-  }
   if (!(held_out_ >= 0 && held_out_ < 1)) {
     return invalid("--held-out: expected 0 or more and less than 1", held_out_);
   }
-  if (training_.evaluate_every < 0) {
-    return invalid("--evaluate-every: expected 0 or more", training_.evaluate_every);
-  }
   if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
-  return absl::OkStatus();
+  if (absl::Status status = check_schedule(training_, kMaxBatch); !status.ok()) return status;
+  return check_iterations(training_.iterations, {.load = load_, .output = output_});
 }
 
 absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
@@ -253,7 +246,7 @@ absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
 }
 
 absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) const {
-  const absl::StatusOr<Vectors> loaded = word2vec::load(load_);
+  const absl::StatusOr<Vectors> loaded = load(load_);
   if (!loaded.ok()) return loaded.status();
   if (only_shows()) return shown_words(neighbours_, loaded->words()).status();
   if (loaded->dimension() != dimension()) {
@@ -261,28 +254,52 @@ absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) cons
         fmt::format("{}:1: expected vectors of {} numbers, as --dimension says, found {}", load_, dimension_,
                     loaded->dimension()));
   }
-  const WordIds ids = ids_of(words);
-  const bool any = std::any_of(loaded->words().begin(), loaded->words().end(),
-                               [&](const std::string& word) { return ids.contains(word); });
-  if (any) return absl::OkStatus();
+  if (known_words(*loaded, ids_of(words)) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{}: expected vectors of words that are in {}, found none", load_, data_));
 }
 
+/// Takes the corpus's words.
+absl::Status Word2Vec::check_text(Corpus& corpus) const {
+  const auto none = [&](std::string_view expected) {
+    return absl::InvalidArgumentError(fmt::format("{}: expected {}, found {} documents with {} such words",
+                                                  data_, expected, corpus.total_documents,
+                                                  corpus.vocabulary.size()));
+  };
+  const auto has_window = [](const HeldOutDocument& document) { return document.words.size() >= 2; };
+  bool all_lack_windows = true;
+  for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
+    all_lack_windows = all_lack_windows && corpus.begin[d + 1] - corpus.begin[d] < 2;
+  }
+  if (all_lack_windows || corpus.vocabulary.size() < 2) {
+    return none(
+        fmt::format("text of two words or more that come at least {} times (--min-count)", min_count_));
+  }
+  const SplitText text = split(corpus, held_out_, training_.seed);
+  bool trains = false;
+  for (std::size_t d = 0; d + 1 < text.train.begin.size(); ++d) {
+    trains = trains || text.train.begin[d + 1] - text.train.begin[d] >= 2;
+  }
+  if (!trains) return none("documents of two words or more besides those held out (a smaller --held-out)");
+  if (held_out_ > 0 && std::none_of(text.held_out.begin(), text.held_out.end(), has_window)) {
+    return none("documents enough for some to be held out (a larger --held-out, or 0 for no test)");
+  }
+  const Subsampling subsampling(corpus.counts, subsample_);
+  double kept = 0;
+  for (std::uint32_t word = 0; word < corpus.counts.size(); ++word) {
+    kept += static_cast<double>(corpus.counts[word]) * subsampling.share_kept(word);
+  }
+  if (kept >= 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--subsample: expected a share that leaves some of the {} words, found {}",
+                  corpus.total_tokens, subsample_));
+}
+
 absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   if (only_shows()) return check_vectors({});
-  const absl::StatusOr<Corpus> corpus = read(0, 1);
+  absl::StatusOr<Corpus> corpus = read(0, 1);
   if (!corpus.ok()) return corpus.status();
-  bool any_window = false;
-  for (std::size_t d = 0; d < corpus->documents.size(); ++d) {
-    any_window = any_window || corpus->begin[d + 1] - corpus->begin[d] >= 2;
-  }
-  if (!any_window || corpus->vocabulary.size() < 2) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: expected text of two words or more that come at least {} times (--min-count), found {} "
-        "documents with {} such words",
-        data_, min_count_, corpus->total_documents, corpus->vocabulary.size()));
-  }
+  if (absl::Status status = check_text(*corpus); !status.ok()) return status;
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const double table_bytes = 2.0 * sizeof(float) * words * static_cast<double>(padded(dimension()));
   // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read and as trained.
@@ -299,7 +316,7 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   return OutputFile::check(output_, file_bytes(corpus->vocabulary.size(), dimension()));
 }
 
-absl::StatusOr<Job> Word2Vec::load(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const {
+absl::StatusOr<Job> Word2Vec::load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const {
   absl::StatusOr<Corpus> corpus =
       read(rank, workers, [&](double done, double total) { reporter.progress("reading text", done, total); });
   if (!corpus.ok()) return corpus.status();
@@ -317,7 +334,7 @@ absl::StatusOr<Job> Word2Vec::load(std::uint32_t rank, std::uint32_t workers, Re
               .dimension = dimension(),
               .rank = rank};
   if (!load_.empty()) {
-    absl::StatusOr<Vectors> loaded = word2vec::load(load_);
+    absl::StatusOr<Vectors> loaded = load(load_);
     if (!loaded.ok()) return loaded.status();
     job.loaded = *std::move(loaded);
   }
@@ -326,6 +343,11 @@ absl::StatusOr<Job> Word2Vec::load(std::uint32_t rank, std::uint32_t workers, Re
     reporter.summary("documents", documents);
     reporter.summary("vocabulary", job.words.size());
     reporter.summary("words", words_of_text);
+    if (job.loaded.has_value()) reporter.summary("loaded_words", known_words(*job.loaded, ids_of(job.words)));
+    if (documents < workers) {
+      reporter.print(fmt::format("{} has {} documents for {} workers: the others train nothing", data_,
+                                 documents, workers));
+    }
   }
   return job;
 }
@@ -369,7 +391,7 @@ double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistenc
 absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   if (only_shows()) return session.rank() == 0 ? show_loaded(context.reporter) : absl::OkStatus();
-  absl::StatusOr<Job> job = load(session.rank(), session.workers(), context.reporter);
+  absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), context.reporter);
   if (!job.ok()) return job.status();
   const FetchOptions fetch = fetch_options();
   const auto open = [&](const char* table) {
@@ -425,7 +447,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
 
 absl::Status Word2Vec::train_alone(BaselineContext& context) const {
   if (only_shows()) return show_loaded(context.reporter);
-  absl::StatusOr<Job> job = load(0, 1, context.reporter);
+  absl::StatusOr<Job> job = load_job(0, 1, context.reporter);
   if (!job.ok()) return job.status();
   LocalRows rows(first_rows(*job));
   const WindowMaker maker(job->subsampling, job->noise, windows());
@@ -466,7 +488,7 @@ absl::Status Word2Vec::show(const Vectors& vectors, Reporter& reporter) const {
 }
 
 absl::Status Word2Vec::show_loaded(Reporter& reporter) const {
-  const absl::StatusOr<Vectors> vectors = word2vec::load(load_);
+  const absl::StatusOr<Vectors> vectors = load(load_);
   if (!vectors.ok()) return vectors.status();
   reporter.summary("dimension", vectors->dimension());
   reporter.summary("vocabulary", vectors->words().size());

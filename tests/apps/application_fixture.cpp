@@ -109,6 +109,13 @@ void expect_allocations_to_need_their_model(const Parsed& parsed) {
     EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kOk, absl::StatusCode::kInvalidArgument));
     return std::string(status.message());
   };
+  const auto by_default = [&](const std::string& allocation) {
+    return parsed({"--allocation", allocation})->default_consistency();
+  };
+  EXPECT_EQ(by_default("static"), "bsp");
+  EXPECT_EQ(by_default("localize"), "sequential");
+  EXPECT_EQ(by_default("intent"), "asp");
+  EXPECT_EQ(by_default("none"), "bsp");
   EXPECT_EQ(error("static", Bsp{}), "");
   EXPECT_EQ(error("localize", Sequential{}), "");
   EXPECT_EQ(error("intent", Asp{}), "");

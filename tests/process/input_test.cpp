@@ -100,7 +100,7 @@ TEST_F(InputTest, RowsThatMove) {
   };
   expect_refused(with({"--allocation", "dynamic"}),
                  "--allocation: expected static, localize or intent, found dynamic");
-  expect_refused(with({"--allocation", "localize"}),
+  expect_refused(with({"--allocation", "localize", "--consistency", "bsp"}),
                  "--allocation localize needs --consistency sequential, found bsp");
   expect_refused(with({"--allocation", "intent", "--consistency", "essp:2"}),
                  "--allocation intent needs --consistency asp, found essp:2");
@@ -115,7 +115,7 @@ TEST_F(InputTest, WordVectors) {
   verbena::testing::write_file(
       text, "in the beginning the earth was the lord's the the the the lord's lord's lord's lord's\n");
   const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"run", "word2vec", "--data", text});
+    more.insert(more.begin(), {"run", "word2vec", "--data", text, "--held-out", "0", "--subsample", "0"});
     return more;
   };
   expect_refused(with({"--dimension", "0", "--baseline"}), "--dimension: expected 1 to 65535, found 0");
@@ -129,7 +129,7 @@ TEST_F(InputTest, WordVectors) {
   expect_refused(with({"--load", vectors, "--dimension", "3"}),
                  vectors + ":3: expected 3 numbers after the word");
   expect_refused({"run", "word2vec", "--load", vectors, "--iterations", "0"},
-                 vectors + ":3: expected 3 numbers");
+                 "--output: expected none with --iterations 0");
 }
 
 TEST_F(InputTest, WordVectorsAreSavedAndLookedAt) {

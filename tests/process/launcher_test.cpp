@@ -171,7 +171,7 @@ TEST_F(LauncherTest, SaysHowRowsMoved) {
     EXPECT_EQ(ended.status, 0) << ended.err;
     return ended.out;
   };
-  EXPECT_THAT(printed({"--allocation", "localize", "--consistency", "sequential"}),
+  EXPECT_THAT(printed({"--allocation", "localize"}),
               AllOf(::testing::ContainsRegex("rows moved +[^0 ].* rows/s\n"),
                     ::testing::ContainsRegex("time of a move +[0-9].*s \\(99th percentile [0-9].*s\\)\n")));
   EXPECT_THAT(printed({}), ::testing::Not(HasSubstr("move")));

@@ -111,6 +111,7 @@ TEST_F(KgeTest, GoesOnFromWhatWasSaved) {
   std::vector<std::string> loaded = little;
   loaded.insert(loaded.end(), {"--load", path("model")});
   EXPECT_NEAR(objectives(loaded).at("test_mrr"), mrr, 1e-3);
+  EXPECT_EQ(objectives({"--iterations", "0", "--load", path("model")}).at("test_mrr"), mrr);
   ASSERT_TRUE(parsed(loaded)->check(2).ok());
   loaded.insert(loaded.end(), {"--dimension", "30"});  // not that of the file
   EXPECT_THAT(std::string(parsed(loaded)->check(2).message()), HasSubstr("model.entities.tsv:1: expected"));
@@ -227,12 +228,13 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--negatives", "0"}, "--negatives: expected 1 to 65535, found 0"},
       {{"--share-negatives", "0"}, "--share-negatives: expected 1 or more, found 0"},
       {{"--share-out", "none"}, "--share-out: expected auto, relations or entities, found none"},
-      {{"--iterations", "0"}, "--iterations: expected 1 or more, found 0"},
+      {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
+      {{"--iterations", "0", "--load", "any", "--output", path("model")}, "--output: expected none with"},
       {{"--learning-rate", "nan"}, "--learning-rate: expected a number above 0"},
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},
       {{"--relation-regularization", "inf"}, "--relation-regularization: expected 0 or more, found inf"},
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
-      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
+      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
       {{"--barrier-every", "-1"}, "--barrier-every: expected 0 or more, found -1"},
       {{"--near-negatives", "1.5", "--allocation", "intent"}, "--near-negatives: expected 0 to 1, found 1.5"},

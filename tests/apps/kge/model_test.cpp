@@ -131,7 +131,7 @@ TEST_F(ModelFilesTest, WhatDoesNotFitIsRefused) {
   const std::string path = entities_path(prefix_);
   const std::string head = "# verbena kge 1\tmodel=distmult\tdimension=2\tentities=3\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", ":0: expected \"# verbena kge 1"},
+      {"", ":1: expected \"# verbena kge 1"},
       {"# verbena kge 1\tmodel=distmult\tdimension=4\tentities=3\n",
        ":1: expected \"# verbena kge 1\tmodel=distmult\tdimension=2\tentities=3\", found \"# verbena kge 1"},
       {head + "a\t1\t2\nb\t3\t4\n", ":4: expected 1 more entities, found the end of the file"},

@@ -80,7 +80,7 @@ TEST_F(VectorsTest, LoadsWhatOtherProgramsWrite) {
 
 TEST_F(VectorsTest, WhatDoesNotFitIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", ":0: expected the number of words and of numbers each, found \"the end of the file\""},
+      {"", ":1: expected the number of words and of numbers each, found \"the end of the file\""},
       {"ark 1 2\n", ":1: expected the number of words and of numbers each, found \"ark 1 2\""},
       {"2\nark 1 2\n", ":1: expected the number of words and of numbers each, found \"2\""},
       {"1 2 3\nark 1 2\n", ":1: expected the number of words and of numbers each, found \"1 2 3\""},

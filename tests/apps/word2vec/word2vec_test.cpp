@@ -386,6 +386,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
   verbena::testing::write_file(path("bag.ldac"), "2 0:7 1:8\n");
   verbena::testing::write_file(path("one"), "alone alone alone alone alone\n");
   verbena::testing::write_file(path("apart"), "ark\nark\nark\nark\nark\ndove\ndove\ndove\ndove\ndove\n");
+  verbena::testing::write_file(path("line"), "ark dove ark dove ark dove ark dove ark dove\n");
   verbena::testing::write_file(path("damaged"), "1 2\nark 1\n");
   const Refusals refusals = {
       {{"--data", path("none")}, "none: cannot be read"},
@@ -403,9 +404,16 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--subsample", "nan"}, "--subsample: expected 0 to 1"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
       {{"--iterations", "-1", "--load", path("damaged")}, "--iterations: expected 1 or more"},
+      {{"--iterations", "0", "--load", path("damaged"), "--output", path("model")},
+       "--output: expected none with"},
       {{"--learning-rate", "0"}, "--learning-rate: expected a number above 0, found 0"},
       {{"--batch", "0"}, "--batch: expected 1 to"},
-      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 or more, found 0"},
+      {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},
+      {{"--clocks-per-iteration", "100001"}, "--clocks-per-iteration: expected 1 to 100000, found 100001"},
+      {{"--data", path("line"), "--held-out", "1e-9"},
+       "line: expected documents enough for some to be held out"},
+      {{"--data", path("line"), "--held-out", "0.9999"}, "besides those held out"},
+      {{"--subsample", "1e-30"}, "--subsample: expected a share that leaves some of the"},
       {{"--held-out", "1"}, "--held-out: expected 0 or more and less than 1, found 1"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
       {{"--barrier-every", "-1"}, "--barrier-every: expected 0 or more, found -1"},
