@@ -8,7 +8,6 @@
 #include "apps/enough_memory.hpp"
 
 namespace verbena::apps {
-namespace {}  // namespace
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command) {
   // A move takes some messages to and fro, and goes on while mini-batches are trained.
