@@ -333,27 +333,18 @@ void MovingRows::begin_reads(MovingOperation& operation) {
     }
     const Location at = location(key);
     const Node& node = nodes_[at.node];
-    if (node.is_dead) {
-      if (is_coming(key)) {
-        operation.coming.push_back(index);
-        continue;
-      }
-      ask_where(key, /*is_sure=*/false);  // the home may know better
-      left.push_back(index);
-      continue;
-    }
     if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
       is_read(operation, index, out, counters.rows_pulled_remotely);
       continue;
     }
-    if (node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) {
+    if (node.is_dead || node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) {
       if (is_coming(key)) {
         operation.coming.push_back(index);
         continue;
       }
-      ask_where(key, /*is_sure=*/true);
+      ask_where(key, /*is_sure=*/!node.is_dead);  // of a dead node the home may know better
     }
-    if ((locating_.contains(key) && !is_held(key)) || lost_.contains(key)) {
+    if (node.is_dead || (locating_.contains(key) && !is_held(key)) || lost_.contains(key)) {
       left.push_back(index);
       continue;
     }
@@ -507,15 +498,12 @@ bool MovingRows::step_push(MovingOperation& operation) {
         continue;
       }
       const Location at = location(key);
-      if ((at.node == node_ && own_ != nullptr) || nodes_[at.node].is_dead) {
-        if (is_coming(key)) {
-          left.push_back(index);
-          continue;
-        }
+      if ((at.node == node_ && own_ != nullptr) || nodes_[at.node].is_dead)
         ask_where(key, /*is_sure=*/!nodes_[at.node].is_dead);
-      }
-      const bool waits =
-          (locating_.contains(key) && !is_held(key)) || nodes_[at.node].is_dead || lost_.contains(key);
+      // Where else it may be only its home could say.
+      const bool waits_for_move = nodes_[home(key)].is_dead && is_coming(key);
+      const bool waits = waits_for_move || (locating_.contains(key) && !is_held(key)) ||
+                         nodes_[at.node].is_dead || lost_.contains(key);
       (waits ? left : for_node[at.node]).push_back(index);
     }
     operation.todo = std::move(left);
