@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <variant>
 
 namespace verbena::apps {
 
@@ -26,31 +25,19 @@ absl::StatusOr<RowAllocation> parse_row_allocation(const std::string& text) {
       fmt::format("--allocation: expected static, localize or intent, found {}", text));
 }
 
-std::string default_consistency(RowAllocation allocation) {
-  switch (allocation) {
-    case RowAllocation::kStatic:
-      return consistency::to_string(Bsp{});
-    case RowAllocation::kLocalize:
-      return consistency::to_string(Sequential{});
-    case RowAllocation::kIntent:
-      return consistency::to_string(Asp{});
-  }
-  return "";
+std::optional<ConsistencyModel> needed_consistency(RowAllocation allocation) {
+  if (allocation == RowAllocation::kLocalize) return Sequential{};
+  if (allocation == RowAllocation::kIntent) return Asp{};
+  return std::nullopt;
 }
 
 absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency) {
-  const auto needs = [&](std::string_view name) {
-    return absl::InvalidArgumentError(fmt::format("--allocation {} needs --consistency {}, found {}", name,
-                                                  default_consistency(allocation),
-                                                  consistency::to_string(consistency)));
-  };
-  if (allocation == RowAllocation::kLocalize && !std::holds_alternative<Sequential>(consistency)) {
-    return needs("localize");
-  }
-  if (allocation == RowAllocation::kIntent && !std::holds_alternative<Asp>(consistency)) {
-    return needs("intent");
-  }
-  return absl::OkStatus();
+  const std::optional<ConsistencyModel> needed = needed_consistency(allocation);
+  if (!needed || needed->index() == consistency.index()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("--allocation {} needs --consistency {}, found {}",
+                  allocation == RowAllocation::kLocalize ? "localize" : "intent",
+                  consistency::to_string(*needed), consistency::to_string(consistency)));
 }
 
 Allocation table_allocation(RowAllocation allocation) {

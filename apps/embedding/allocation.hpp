@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,8 +25,8 @@ enum class RowAllocation : std::uint8_t {
 void add_allocation_option(CLI::App& command, std::string& text);
 /// "static", "localize" or "intent"; INVALID_ARGUMENT says so.
 absl::StatusOr<RowAllocation> parse_row_allocation(const std::string& text);
-/// The model that it needs; where it needs none, the one to begin with.
-std::string default_consistency(RowAllocation allocation);
+/// The only model that it works with; nothing if that is any.
+std::optional<ConsistencyModel> needed_consistency(RowAllocation allocation);
 /// INVALID_ARGUMENT, in one line, where rows cannot move so under that model.
 absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency);
 /// What the tables are made with.

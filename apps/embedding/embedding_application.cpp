@@ -8,6 +8,11 @@
 #include "apps/enough_memory.hpp"
 
 namespace verbena::apps {
+namespace {
+
+constexpr std::int64_t kMostOfStatic = 1;  ///< of --lookahead; and what it is by default
+
+}  // namespace
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command) {
   // A move takes some messages to and fro, and goes on while mini-batches are trained.
@@ -16,7 +21,7 @@ void EmbeddingApplication::add_fetch_options(CLI::App& command) {
       {.help =
            "mini-batches whose rows are asked for ahead; 0: each is pulled, trained and pushed before the "
            "next, one step at a time; 1: its rows are pulled while the one before it is trained; more: "
-           "rows that move set out so much earlier. Default: 1, 4 where rows move",
+           "rows that move set out so much earlier",
        .usual = 4,
        .most = 1'000});
 }
@@ -24,7 +29,9 @@ void EmbeddingApplication::add_fetch_options(CLI::App& command) {
 void EmbeddingApplication::add_fetch_options(CLI::App& command, const Lookahead& of_moving) {
   of_moving_ = of_moving;
   add_allocation_option(command, allocation_);
-  command.add_option("--lookahead", lookahead_, std::string(of_moving.help))->type_name("N");
+  std::string help = fmt::format("{}. Default: {}", of_moving.help, kMostOfStatic);
+  if (of_moving.usual != kMostOfStatic) help += fmt::format(", {} where rows move", of_moving.usual);
+  command.add_option("--lookahead", lookahead_, help)->type_name("N");
 }
 
 void EmbeddingApplication::add_barrier_option(CLI::App& command) {
@@ -46,7 +53,7 @@ absl::Status EmbeddingApplication::check_common_options() const {
   }
   const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
   if (!allocation.ok()) return allocation.status();
-  const std::int64_t most = *allocation == RowAllocation::kStatic ? 1 : of_moving_.most;
+  const std::int64_t most = *allocation == RowAllocation::kStatic ? kMostOfStatic : of_moving_.most;
   if (!lookahead_ || (*lookahead_ >= 0 && *lookahead_ <= most)) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation_, *lookahead_));
@@ -54,7 +61,7 @@ absl::Status EmbeddingApplication::check_common_options() const {
 
 FetchOptions EmbeddingApplication::fetch_options() const {
   const RowAllocation allocation = *parse_row_allocation(allocation_);
-  const std::int64_t usual = allocation == RowAllocation::kStatic ? 1 : of_moving_.usual;
+  const std::int64_t usual = allocation == RowAllocation::kStatic ? kMostOfStatic : of_moving_.usual;
   return {.allocation = allocation, .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
 }
 
@@ -65,7 +72,9 @@ absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& con
 
 std::string EmbeddingApplication::default_consistency() const {
   const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
-  return allocation.ok() ? apps::default_consistency(*allocation) : Application::default_consistency();
+  if (!allocation.ok()) return Application::default_consistency();
+  const std::optional<ConsistencyModel> needed = needed_consistency(*allocation);
+  return needed ? consistency::to_string(*needed) : Application::default_consistency();
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

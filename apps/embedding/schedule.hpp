@@ -9,6 +9,7 @@
 
 namespace verbena::apps {
 
+/// Each has a cursor.
 inline constexpr std::int64_t kMostClocksPerIteration = 100'000;
 
 /// Part `part` of `parts` of the positions 0 … size − 1: a clock's examples.

@@ -189,7 +189,7 @@ void MatrixFactorization::add_options(CLI::App& command) {
       command,
       {.help = "0: a block's items are asked for when its turn comes; 1: while the block before it is "
                "trained. Where rows stay, that is by --batch, and only with --consistency "
-               "sequential. Default: 1",
+               "sequential",
        .usual = 1,
        .most = 1});
   command
