@@ -4,13 +4,10 @@
 #include <span>
 
 namespace verbena::apps::word2vec {
-namespace {
 
 bool is_held_out(std::uint64_t document, double share, std::uint64_t seed) {
   return to_unit_interval(mix(seed ^ mix(document))) < share;
 }
-
-}  // namespace
 
 SplitText split(Corpus& corpus, double share, std::uint64_t seed) {
   SplitText result;

@@ -28,8 +28,11 @@ struct SplitText {
   std::vector<HeldOutDocument> held_out;
 };
 
-/// Takes the corpus's words and leaves the rest of it. The same documents are held out whatever the parts: a `share` of
-/// them, chosen by hashing `seed` and the document.
+/// Whether a document, by its index in the whole corpus, is one of the `share` that are not trained: by hashing it and
+/// `seed`, so that it does not depend on the parts.
+bool is_held_out(std::uint64_t document, double share, std::uint64_t seed);
+
+/// Takes the corpus's words and leaves the rest of it.
 SplitText split(Corpus& corpus, double share, std::uint64_t seed);
 
 struct WindowOptions {

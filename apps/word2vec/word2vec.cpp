@@ -125,7 +125,7 @@ class Word2Vec final : public EmbeddingApplication {
   }
   absl::Status check_options() const override;
   absl::Status check_data(std::uint32_t workers) const override;
-  absl::Status check_text(Corpus& corpus) const;
+  absl::Status check_text(const Corpus& corpus) const;
   absl::Status check_vectors(const std::vector<std::string>& words) const;
   [[nodiscard]] absl::StatusOr<Corpus> read(std::uint32_t rank, std::uint32_t workers,
                                             const ReadProgress& progress = {}) const;
@@ -259,30 +259,26 @@ absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) cons
       fmt::format("{}: expected vectors of words that are in {}, found none", load_, data_));
 }
 
-/// Takes the corpus's words.
-absl::Status Word2Vec::check_text(Corpus& corpus) const {
-  const auto none = [&](std::string_view expected) {
+/// Something is left to be trained and, where that is asked for, to be evaluated.
+absl::Status Word2Vec::check_text(const Corpus& corpus) const {
+  const auto lacks = [&](std::string_view expected) {
     return absl::InvalidArgumentError(fmt::format("{}: expected {}, found {} documents with {} such words",
                                                   data_, expected, corpus.total_documents,
                                                   corpus.vocabulary.size()));
   };
-  const auto has_window = [](const HeldOutDocument& document) { return document.words.size() >= 2; };
-  bool all_lack_windows = true;
+  bool trains = false;
+  bool tests = false;
   for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
-    all_lack_windows = all_lack_windows && corpus.begin[d + 1] - corpus.begin[d] < 2;
+    if (corpus.begin[d + 1] - corpus.begin[d] < 2) continue;
+    (is_held_out(corpus.documents[d], held_out_, training_.seed) ? tests : trains) = true;
   }
-  if (all_lack_windows || corpus.vocabulary.size() < 2) {
-    return none(
+  if ((!trains && !tests) || corpus.vocabulary.size() < 2) {
+    return lacks(
         fmt::format("text of two words or more that come at least {} times (--min-count)", min_count_));
   }
-  const SplitText text = split(corpus, held_out_, training_.seed);
-  bool trains = false;
-  for (std::size_t d = 0; d + 1 < text.train.begin.size(); ++d) {
-    trains = trains || text.train.begin[d + 1] - text.train.begin[d] >= 2;
-  }
-  if (!trains) return none("documents of two words or more besides those held out (a smaller --held-out)");
-  if (held_out_ > 0 && std::none_of(text.held_out.begin(), text.held_out.end(), has_window)) {
-    return none("documents enough for some to be held out (a larger --held-out, or 0 for no test)");
+  if (!trains) return lacks("documents of two words or more besides those held out (a smaller --held-out)");
+  if (!tests && held_out_ > 0) {
+    return lacks("documents enough for some to be held out (a larger --held-out, or 0 for no test)");
   }
   const Subsampling subsampling(corpus.counts, subsample_);
   double kept = 0;
@@ -297,7 +293,7 @@ absl::Status Word2Vec::check_text(Corpus& corpus) const {
 
 absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   if (only_shows()) return check_vectors({});
-  absl::StatusOr<Corpus> corpus = read(0, 1);
+  const absl::StatusOr<Corpus> corpus = read(0, 1);
   if (!corpus.ok()) return corpus.status();
   if (absl::Status status = check_text(*corpus); !status.ok()) return status;
   const auto words = static_cast<double>(corpus->vocabulary.size());

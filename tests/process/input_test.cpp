@@ -130,6 +130,10 @@ TEST_F(InputTest, WordVectors) {
                  vectors + ":3: expected 3 numbers after the word");
   expect_refused({"run", "word2vec", "--load", vectors, "--iterations", "0"},
                  "--output: expected none with --iterations 0");
+  const Ended shown =
+      run(VERBENA_PROGRAM, {"run", "word2vec", "--load", vectors, "--iterations", "0"}, folder_.path());
+  EXPECT_EQ(shown.status, 2);
+  EXPECT_THAT(shown.err, HasSubstr("verbena: error: " + vectors + ":3: expected 3 numbers"));
 }
 
 TEST_F(InputTest, WordVectorsAreSavedAndLookedAt) {

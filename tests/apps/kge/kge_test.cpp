@@ -112,9 +112,22 @@ TEST_F(KgeTest, GoesOnFromWhatWasSaved) {
   loaded.insert(loaded.end(), {"--load", path("model")});
   EXPECT_NEAR(objectives(loaded).at("test_mrr"), mrr, 1e-3);
   EXPECT_EQ(objectives({"--iterations", "0", "--load", path("model")}).at("test_mrr"), mrr);
+  // Workers rank each their share of it, as iteration 0.
+  EXPECT_DOUBLE_EQ(
+      JobTest::train(*parsed({"--iterations", "0", "--load", path("model")}), {.workers = 2}).at("test_mrr"),
+      mrr);
+  EXPECT_EQ(recorders_[1].reports.at(0).iteration, 0);
   ASSERT_TRUE(parsed(loaded)->check(2).ok());
   loaded.insert(loaded.end(), {"--dimension", "30"});  // not that of the file
   EXPECT_THAT(std::string(parsed(loaded)->check(2).message()), HasSubstr("model.entities.tsv:1: expected"));
+}
+
+TEST_F(KgeTest, CountsEntitiesThatNothingTrains) {
+  std::ofstream(path("test.txt"), std::ios::app) << "n0\t+1\tstranger\nstranger\t+1\tn1\n";
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*parsed({"--iterations", "1"}), recorder).ok());
+  EXPECT_EQ(recorder.summaries.at("entities"), kEntities + 1);
+  EXPECT_EQ(recorder.summaries.at("untrained_entities"), 1);
 }
 
 TEST_F(KgeTest, TwoRunsGiveTheSameFiles) {
@@ -235,6 +248,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--relation-regularization", "inf"}, "--relation-regularization: expected 0 or more, found inf"},
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},
+      {{"--clocks-per-iteration", "100001"}, "--clocks-per-iteration: expected 1 to 100000, found 100001"},
       {{"--evaluate-every", "-1"}, "--evaluate-every: expected 0 or more, found -1"},
       {{"--barrier-every", "-1"}, "--barrier-every: expected 0 or more, found -1"},
       {{"--near-negatives", "1.5", "--allocation", "intent"}, "--near-negatives: expected 0 to 1, found 1.5"},

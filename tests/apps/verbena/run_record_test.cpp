@@ -27,6 +27,16 @@ RunRecord two_workers() {
   });
 }
 
+TEST(RunRecordTest, WhatWasOnlyEvaluatedIsNoIterationTrained) {
+  RunRecord record = two_workers();
+  EXPECT_TRUE(record.add(report(0, 0, 0, 4), 1).ok());
+  EXPECT_TRUE(record.add(report(1, 0, 0, 5), 1).ok());
+  EXPECT_EQ(record.iterations().size(), 1U);
+  EXPECT_EQ(record.iterations_trained(), 0);
+  EXPECT_EQ(record.objectives().at("rmse"), 3.0);
+  EXPECT_FALSE(record.add(report(0, 0, 0, 4), 2).ok()) << "it comes once";
+}
+
 TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
   RunRecord record = two_workers();
   EXPECT_FALSE(record.add(report(0, 1, 1.0, 4), 1)->has_value());

@@ -169,6 +169,9 @@ TEST_F(Word2VecTest, WordsThatTheFileLacksBeginAsWithoutIt) {
     EXPECT_NEAR(loaded->row(id)[0], known ? 5 : random->row(id)[0], 1e-5);
     EXPECT_NEAR(loaded->row(id)[1], known ? 6 : random->row(id)[1], 1e-5);
   }
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*parsed(with), recorder).ok());
+  EXPECT_EQ(recorder.summaries.at("loaded_words"), 1);
   verbena::testing::write_file(path("few"), "1 2\nunknown 7 8\n");
   EXPECT_THAT(std::string(parsed(with)->check(1).message()),
               HasSubstr("few: expected vectors of words that are in"));
@@ -188,6 +191,17 @@ TEST_F(Word2VecTest, OnlyShowsWhatWasLoaded) {
   JobTest::train(*application, {.workers = 2});
   EXPECT_EQ(recorders_[0].lines, recorder.lines);
   EXPECT_THAT(recorders_[1].lines, SizeIs(0));
+}
+
+TEST_F(Word2VecTest, SaysThatSomeWorkersHaveNoDocument) {
+  verbena::testing::write_file(path("two"), "ark dove ark dove ark dove\nark dove ark dove ark dove\n");
+  const auto application = parsed({"--data", path("two"), "--held-out", "0", "--iterations", "1",
+                                   "--neighbours", "ark", "--subsample", "0"});
+  const std::string line = path("two") + " has 2 documents for 3 workers: the others train nothing";
+  JobTest::train(*application, {.workers = 3});
+  EXPECT_THAT(recorders_[0].lines, ::testing::Contains(line));
+  JobTest::train(*application, {.workers = 2});
+  EXPECT_THAT(recorders_[0].lines, ::testing::Not(::testing::Contains(line)));
 }
 
 TEST_F(Word2VecTest, ChoosesWordsToShow) {
