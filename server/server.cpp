@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "protocol/printable.hpp"
 #include "server/moving_shard.hpp"
 #include "transport/message_outbox.hpp"
 
@@ -595,7 +596,8 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
   }
 }
 
-void Server::reject(Peer& peer, const absl::Status& why) {
+void Server::reject(Peer& peer, const absl::Status& because) {
+  const absl::Status why = protocol::printable(because);  // it may tell what the peer has said
   if (peer.is_worker() && workers_[peer.worker] == &peer) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
@@ -604,8 +606,9 @@ void Server::reject(Peer& peer, const absl::Status& why) {
   reply(peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
 }
 
-void Server::fail(const absl::Status& why) {
+void Server::fail(const absl::Status& because) {
   if (!status_.ok()) return;
+  const absl::Status why = protocol::printable(because);  // it may tell what a peer has said
   status_ = why;
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (!peer->closed && peer->connection)

@@ -99,8 +99,8 @@ class Server {
   absl::StatusOr<const Shard*> open_shard(const protocol::OpenTable& open);
   void enqueue(std::uint32_t lane, const LaneTask& task);
   void reply(Peer& peer, const protocol::ControlMessage& message);
-  void reject(Peer& peer, const absl::Status& why);
-  void fail(const absl::Status& why);
+  void reject(Peer& peer, const absl::Status& because);
+  void fail(const absl::Status& because);
   void refill_budgets();
   bool try_again();
   void give_answers(std::uint32_t table);

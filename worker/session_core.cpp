@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "protocol/printable.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "worker/moving_rows.hpp"
 
@@ -301,12 +302,13 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   }
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
     link.said_failed = true;
+    const std::string reason = protocol::printable(failed->reason);
     // A job that fails at its start, for a wrong option say, keeps its kind of error.
     const auto code = static_cast<absl::StatusCode>(failed->code);
     if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted) {
-      fail(absl::AbortedError(failed->reason));
+      fail(absl::AbortedError(reason));
     } else {
-      fail(absl::Status(code, fmt::format("{}: {}", link.connection->peer_name(), failed->reason)));
+      fail(absl::Status(code, fmt::format("{}: {}", link.connection->peer_name(), reason)));
     }
     return absl::OkStatus();
   }

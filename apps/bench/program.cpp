@@ -38,7 +38,8 @@ absl::StatusOr<std::unique_ptr<Program>> Program::start(const std::vector<std::s
   const std::string& name = arguments.front();
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return absl::ResourceExhaustedError(fmt::format("cannot start {}: {}", name, std::strerror(errno)));
+    const int error = errno;
+    return absl::ResourceExhaustedError(fmt::format("cannot start {}: {}", name, std::strerror(error)));
   }
   std::vector<std::string> copies = arguments;
   std::vector<char*> pointers;

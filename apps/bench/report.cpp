@@ -32,7 +32,7 @@ std::string figures_table(const std::vector<Result>& results) {
   return table;
 }
 
-std::string yardsticks_table(const std::vector<Result>& results) {
+std::string yardsticks_table(const Circumstances& circumstances, const std::vector<Result>& results) {
   std::string table = fmt::format("{:<16}{:>8} {:<10}{:>14}{:>14}{:>9}  {:<15} {}\n", "operation", "size",
                                   "figure", "ours", "yardstick", "ratio", "budget", "the yardstick");
   for (const Result& result : results) {
@@ -42,7 +42,7 @@ std::string yardsticks_table(const std::vector<Result>& results) {
                            size_text(result.bytes), figure_name(yardstick),
                            figure_text(yardstick, result.figure(yardstick)),
                            figure_text(yardstick, yardstick.value), result.ratio(yardstick),
-                           budget_text(result, yardstick), yardstick.name);
+                           budget_text(circumstances, result, yardstick), yardstick.name);
     }
   }
   return table;
@@ -56,7 +56,8 @@ nlohmann::json histogram_json(const Samples& samples) {
   return buckets;
 }
 
-nlohmann::json yardstick_json(const Result& result, const Yardstick& yardstick) {
+nlohmann::json yardstick_json(const Circumstances& circumstances, const Result& result,
+                              const Yardstick& yardstick) {
   const bool median = yardstick.figure == Yardstick::Figure::kMedian;
   nlohmann::json json{{"name", yardstick.name},
                       {"figure", median ? "p50_ns" : "megabytes_per_second"},
@@ -65,12 +66,13 @@ nlohmann::json yardstick_json(const Result& result, const Yardstick& yardstick) 
                       {"ratio", result.ratio(yardstick)}};
   if (yardstick.budget) {
     json["budget"] = *yardstick.budget;
-    json["kept"] = result.keeps(yardstick);
+    const bool judged = circumstances.shared_cores.empty();
+    json["kept"] = judged ? nlohmann::json(result.keeps(yardstick)) : nlohmann::json();
   }
   return json;
 }
 
-nlohmann::json result_json(const Result& result) {
+nlohmann::json result_json(const Circumstances& circumstances, const Result& result) {
   const Samples& samples = result.samples;
   nlohmann::json json{{"operation", result.operation},
                       {"what", result.what},
@@ -95,7 +97,7 @@ nlohmann::json result_json(const Result& result) {
   }
   json["yardsticks"] = nlohmann::json::array();
   for (const Yardstick& yardstick : result.yardsticks) {
-    json["yardsticks"].push_back(yardstick_json(result, yardstick));
+    json["yardsticks"].push_back(yardstick_json(circumstances, result, yardstick));
   }
   return json;
 }
@@ -121,10 +123,23 @@ std::string figure_text(const Yardstick& yardstick, double value) {
                                                         : fmt::format("{:.4g} MB/s", value / 1e6);
 }
 
-std::string budget_text(const Result& result, const Yardstick& yardstick) {
+std::string budget_text(const Circumstances& circumstances, const Result& result,
+                        const Yardstick& yardstick) {
   if (!yardstick.budget) return "";
+  const char* const verdict = !circumstances.shared_cores.empty() ? "not judged"
+                              : result.keeps(yardstick)           ? "kept"
+                                                                  : "MISSED";
   return fmt::format("{} {:.4g}: {}", yardstick.figure == Yardstick::Figure::kMedian ? "≤" : "≥",
-                     *yardstick.budget, result.keeps(yardstick) ? "kept" : "MISSED");
+                     *yardstick.budget, verdict);
+}
+
+std::vector<std::string> all_notes(const Circumstances& circumstances) {
+  std::vector<std::string> notes = circumstances.notes;
+  if (!circumstances.shared_cores.empty()) {
+    notes.push_back(fmt::format("cores are shared: {}; times are the scheduler's, and no budget is judged",
+                                circumstances.shared_cores));
+  }
+  return notes;
 }
 
 double Result::per_second() const {
@@ -154,14 +169,15 @@ std::string to_table(const Circumstances& circumstances, const std::vector<Resul
   const bool compared = std::any_of(results.begin(), results.end(),
                                     [](const Result& result) { return !result.yardsticks.empty(); });
   if (compared)
-    text += fmt::format("\nBeside what was measured in the same run\n{}", yardsticks_table(results));
+    text += fmt::format("\nBeside what was measured in the same run\n{}",
+                        yardsticks_table(circumstances, results));
   text += "\nWhat is timed\n";
   std::set<std::string> said;
   for (const Result& result : results) {
     if (said.insert(result.operation).second)
       text += fmt::format("  {:<16}{}\n", result.operation, result.what);
   }
-  for (const std::string& note : circumstances.notes) text += fmt::format("\nNote: {}\n", note);
+  for (const std::string& note : all_notes(circumstances)) text += fmt::format("\nNote: {}\n", note);
   return text;
 }
 
@@ -170,13 +186,14 @@ nlohmann::json to_json(const Circumstances& circumstances, const std::vector<Res
                       {"schema", 2},
                       {"transport", circumstances.transport},
                       {"other_side", circumstances.other_side},
-                      {"notes", circumstances.notes},
+                      {"notes", all_notes(circumstances)},
+                      {"cores_shared", !circumstances.shared_cores.empty()},
                       {"results", nlohmann::json::array()}};
   if (!circumstances.device.empty()) {
     json["device"] = circumstances.device;
     json["mtu_bytes"] = circumstances.mtu_bytes;
   }
-  for (const Result& result : results) json["results"].push_back(result_json(result));
+  for (const Result& result : results) json["results"].push_back(result_json(circumstances, result));
   return json;
 }
 

@@ -58,14 +58,18 @@ struct Circumstances {
   std::uint32_t mtu_bytes = 0;  ///< of the path; 0 for shared memory
   std::string other_side = {};  ///< where it ran
   std::vector<std::string> notes = {};
+  std::string shared_cores = {};  ///< why no budget is judged (cores.hpp); empty: they are
 };
 
 /// A time, a size, a rate, for people.
 [[nodiscard]] std::string time_text(double nanoseconds);
 [[nodiscard]] std::string size_text(std::size_t bytes);
 [[nodiscard]] std::string figure_text(const Yardstick& yardstick, double value);
-/// "≤ 1.1: kept"; empty where there is no budget.
-[[nodiscard]] std::string budget_text(const Result& result, const Yardstick& yardstick);
+/// "≤ 1.1: kept", "≤ 1.1: not judged"; empty where there is no budget.
+[[nodiscard]] std::string budget_text(const Circumstances& circumstances, const Result& result,
+                                      const Yardstick& yardstick);
+/// What did not go as it should, and whether budgets are judged.
+[[nodiscard]] std::vector<std::string> all_notes(const Circumstances& circumstances);
 
 [[nodiscard]] std::string to_table(const Circumstances& circumstances, const std::vector<Result>& results);
 /// {"kind": "bench", "schema": 2, …}: see docs/benchmarks.md.

@@ -49,10 +49,11 @@ absl::StatusOr<std::unique_ptr<Competitors>> Competitors::start(const std::vecto
 }
 
 absl::Status Competitors::pin(const std::vector<SlowRule>& rules, std::uint32_t worker) {
-  const auto cannot = [&](const std::string& what) {
-    return absl::ErrnoToStatus(errno, fmt::format("--slow: worker {}: {}", worker, what));
+  const auto cannot = [&](int error, const std::string& what) {
+    return absl::ErrnoToStatus(error, fmt::format("--slow: worker {}: {}", worker, what));
   };
-  if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return cannot("cannot ask for its cores");
+  if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0)
+    return cannot(errno, "cannot ask for its cores");
   const std::vector<std::uint32_t> cores = cores_of(allowed_);
   std::optional<std::uint32_t> chosen;
   for (const SlowRule& rule : rules) {
@@ -71,8 +72,10 @@ absl::Status Competitors::pin(const std::vector<SlowRule>& rules, std::uint32_t 
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(core_, &one);
-  if (::sched_setaffinity(0, sizeof one, &one) != 0)
-    return cannot(fmt::format("cannot be pinned to core {}", core_));
+  if (::sched_setaffinity(0, sizeof one, &one) != 0) {
+    const int error = errno;
+    return cannot(error, fmt::format("cannot be pinned to core {}", core_));
+  }
   pinned_ = true;
   return absl::OkStatus();
 }

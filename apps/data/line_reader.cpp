@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "protocol/printable.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -18,14 +20,12 @@ constexpr unsigned kInflateBytes = 1U << 17;
 constexpr std::size_t kShownBytes = 60;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-std::string printable(std::string_view text) {
-  std::string shown(text.substr(0, kShownBytes));
-  // Control characters could end the line or drive the terminal; bytes of UTF-8 may stay.
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
-      '?');
-  if (text.size() > kShownBytes) shown += "…";
-  return shown;
+/// The beginning, of whole letters.
+std::string shown(std::string_view text) {
+  if (text.size() <= kShownBytes) return protocol::printable(text);
+  std::size_t end = kShownBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return protocol::printable(text.substr(0, end)) + "…";
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
 absl::Status LineReader::error(std::string_view expected, std::string_view found) const {
   return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found \"{}\"", path_,
                                                 std::max<std::uint64_t>(line_number_, 1), expected,
-                                                printable(found)));
+                                                shown(found)));
 }
 
 }  // namespace verbena::apps

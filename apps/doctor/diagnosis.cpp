@@ -279,6 +279,10 @@ class Examination {
 
   /// Known to the kernel, not to libibverbs.
   void unlisted_device(const KernelDevice& device) {
+    if (!device.other_kind.empty()) {
+      other_kind(device.name, device.other_kind);
+      return;
+    }
     Finding& finding = add(device.name, Level::kProblem, "");
     if (device.node.empty()) {
       finding.text = "the kernel module ib_uverbs, which lets programs use the device, is not loaded";
@@ -298,6 +302,18 @@ class Examination {
     }
   }
 
+  /// What mends nothing, and what soft-RoCE takes the place of.
+  void other_kind(const std::string& name, const std::string& what) {
+    add(name, not_chosen_level(), fmt::format("{}; not used: it has no reliable connections", what));
+  }
+
+  /// Whether something is there that verbs could use, if not now.
+  [[nodiscard]] bool has_candidate() const {
+    return std::ranges::any_of(host_.devices,
+                               [](const KernelDevice& each) { return each.other_kind.empty(); }) ||
+           (host_.devices.empty() && std::ranges::any_of(verbs_.devices, &VerbsDevice::reliable_connections));
+  }
+
   void closed_node(Finding& finding, const KernelDevice& device) const {
     finding.text = fmt::format("this user may not open /dev/infiniband/{}", device.node);
     if (in_container() && host_.root) {
@@ -312,6 +328,10 @@ class Examination {
   // ---- ports
 
   void ports(const VerbsDevice& device) {
+    if (!device.reliable_connections) {
+      other_kind(device.name, device.transport);
+      return;
+    }
     if (!device.obstacle.empty()) {
       Finding& finding = add(device.name, not_chosen_level(), device.obstacle);
       const KernelDevice* kernel = in_kernel(device.name);
@@ -421,7 +441,7 @@ class Examination {
   }
 
   void soft_roce() {
-    const bool useful = !result_.choice && host_.devices.empty() && verbs_.devices.empty();
+    const bool useful = !result_.choice && !has_candidate();
     const Level level = useful ? Level::kProblem : Level::kOk;
     if (host_.rdma_rxe.loaded || host_.rdma_rxe.available) {
       Finding& finding = add(

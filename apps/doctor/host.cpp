@@ -11,15 +11,18 @@
 #include <sstream>
 #include <utility>
 
+#include "transport/verbs/adapter_kind.hpp"
+
 namespace verbena::apps::doctor {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kEthernet = 1;          // ARPHRD_ETHER
-constexpr int kInfiniBand = 32;       // ARPHRD_INFINIBAND
-constexpr unsigned kInterfaceUp = 1;  // IFF_UP
-constexpr unsigned kIpcLock = 14;     // CAP_IPC_LOCK
+constexpr int kEthernet = 1;            // ARPHRD_ETHER
+constexpr int kInfiniBand = 32;         // ARPHRD_INFINIBAND
+constexpr int kFirstOtherNodeType = 5;  // after channel adapters, switches, routers and iWARP
+constexpr unsigned kInterfaceUp = 1;    // IFF_UP
+constexpr unsigned kIpcLock = 14;       // CAP_IPC_LOCK
 
 /// Whole adapters of which a network driver may be there without its RDMA part.
 constexpr std::array<std::pair<const char*, const char*>, 7> kDriverPairs{{{"mlx5_core", "mlx5_ib"},
@@ -251,6 +254,11 @@ void look_at_devices(const fs::path& root, Host& host) {
     if (!device.node.empty()) {
       device.node_there = is_there(nodes / device.node);
       device.node_open = ::access((nodes / device.node).c_str(), R_OK | W_OK) == 0;
+    }
+    const std::string node_type =
+        line_of(devices / name / "node_type");  // "1: CA", "4: RNIC", "7: unspecified"
+    if (!node_type.empty() && number<int>(node_type) >= kFirstOtherNodeType) {
+      device.other_kind = transport::verbs::other_adapter(transport::verbs::kernel_driver(devices / name));
     }
     for (const std::string& port : names_in(devices / name / "ports")) {
       const auto rate = number<double>(line_of(devices / name / "ports" / port / "rate"));  // "100 Gb/sec (…"

@@ -33,6 +33,7 @@ struct KernelDevice {
   std::string node;    ///< in /dev/infiniband, such as "uverbs0"; empty if ib_uverbs has none for it
   bool node_there = false;
   bool node_open = false;          ///< to this user
+  std::string other_kind;          ///< what it is if neither InfiniBand, RoCE nor iWARP; empty: one of them
   double gigabits_per_second = 0;  ///< of the fastest port; 0: unknown
 };
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <utility>
 
+#include "apps/divergence.hpp"
 #include "apps/embedding/schedule.hpp"
 
 namespace verbena::apps {
@@ -90,9 +91,8 @@ absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!std::isfinite(report.sums[kLoss])) {
-    return absl::InvalidArgumentError(
-        fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})", iteration,
-                    options_.learning_rate));
+    return diverged(fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})",
+                                iteration, options_.learning_rate));
   }
   if (last || (options_.evaluate_every > 0 && iteration % options_.evaluate_every == 0)) {
     if (absl::Status status = evaluate(last, reporter, stop, report.sums); !status.ok()) return status;

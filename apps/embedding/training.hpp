@@ -52,7 +52,7 @@ class Training {
   Training& operator=(const Training&) = delete;
 
   /// All iterations; without any, the rows are evaluated as they are, which is reported as iteration 0. CANCELLED when
-  /// `stop` is set; INVALID_ARGUMENT when the model has diverged.
+  /// `stop` is set; diverged() when the model has.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  protected:

@@ -14,6 +14,7 @@
 #include "apps/data/line_reader.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
+#include "apps/divergence.hpp"
 
 namespace verbena::apps::kge {
 namespace {
@@ -74,6 +75,16 @@ Part entity_part(const std::string& prefix, const Shape& shape, const Names& nam
 }
 Part relation_part(const std::string& prefix, const Shape& shape, const Names& names) {
   return {relations_path(prefix), "relations", names.relations, relation_layout(shape)};
+}
+
+template <class RowOf>
+bool is_finite(const Part& part, const RowOf& row_of) {
+  for (std::size_t id = 0; id < part.names.size(); ++id) {
+    for (std::size_t k = 0; k < part.layout.numbers(); ++k) {
+      if (!std::isfinite(row_of(id)[part.layout.place(k)])) return false;
+    }
+  }
+  return true;
 }
 
 template <class RowOf>
@@ -240,10 +251,14 @@ absl::Status save(const std::string& prefix, const Embeddings& embeddings, const
   if (!entity_file.ok()) return entity_file.status();
   absl::StatusOr<OutputFile> relation_file = OutputFile::create(relations.path);
   if (!relation_file.ok()) return relation_file.status();
-  write_part(*entity_file, entities, embeddings.shape(),
-             [&](std::size_t id) { return embeddings.entity(id); });
-  write_part(*relation_file, relations, embeddings.shape(),
-             [&](std::size_t id) { return embeddings.relation(id); });
+  const auto entity = [&](std::size_t id) { return embeddings.entity(id); };
+  const auto relation = [&](std::size_t id) { return embeddings.relation(id); };
+  for (const auto& [part, finite] :
+       {std::pair(&entities, is_finite(entities, entity)), {&relations, is_finite(relations, relation)}}) {
+    if (!finite) return diverged(fmt::format("{}: not written: {}", part->path, kNoNumbers));
+  }
+  write_part(*entity_file, entities, embeddings.shape(), entity);
+  write_part(*relation_file, relations, embeddings.shape(), relation);
   if (absl::Status status = entity_file->commit(); !status.ok()) return status;
   return relation_file->commit();
 }

@@ -10,6 +10,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
+#include "apps/divergence.hpp"
 
 namespace verbena::apps::mf {
 namespace {
@@ -54,6 +55,7 @@ absl::Status write_rows(OutputFile& file, const RowFormat& format, const Scale& 
     const std::size_t last = std::min(first + kRowsAtOnce, names.size());
     packed.resize((last - first) * format.width());
     if (absl::Status status = read(first, last, packed); !status.ok()) return status;
+    if (!all_finite(packed)) return diverged(fmt::format("the factors are not written: {}", kNoNumbers));
     fmt::memory_buffer text;
     for (std::size_t id = first; id < last; ++id) {
       append_row(text, format, scale, names[id],

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "apps/divergence.hpp"
+
 namespace verbena::apps::mf {
 namespace {
 
@@ -64,9 +66,8 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   if (is_evaluated(iteration)) {
     if (absl::Status status = evaluate(report.sums); !status.ok()) return status;
     if (!std::isfinite(report.sums[kTrainSquaredError]) || !std::isfinite(report.sums[kTestSquaredError])) {
-      return absl::InvalidArgumentError(
-          fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})", iteration,
-                      options_.learning_rate));
+      return diverged(fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})",
+                                  iteration, options_.learning_rate));
     }
   }
   reporter.iteration(report);

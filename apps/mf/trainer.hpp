@@ -49,7 +49,7 @@ class Trainer {
   Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users, ItemStore& items,
           double squared_unit, std::vector<DataCursor> cursors = {}, MiniBatchItems* mini_batches = nullptr);
 
-  /// All iterations. CANCELLED when `stop` is set; INVALID_ARGUMENT when the model has diverged.
+  /// All iterations. CANCELLED when `stop` is set; diverged() when the model has.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  private:

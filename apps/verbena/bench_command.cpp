@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "absl/strings/str_join.h"
+#include "apps/bench/cores.hpp"
 #include "apps/bench/operations.hpp"
 #include "apps/bench/perftest.hpp"
 #include "apps/bench/responder.hpp"
@@ -20,10 +21,15 @@
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/bench_report.hpp"
+#include "apps/verbena/child_message.hpp"
 #include "apps/verbena/child_process.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/job_options.hpp"
 #include "apps/verbena/process_jobs.hpp"
+#include "apps/verbena/provenance.hpp"
+#include "apps/verbena/terminal.hpp"
+#include "protocol/printable.hpp"
 #include "transport/verbs/address.hpp"
 
 namespace verbena::apps {
@@ -108,8 +114,8 @@ int respond(const BenchCommand& options, const bench::Backend& backend, const st
   if (started_by_us) {
     tell(options.report_to, fmt::format("address {}", (*responder)->address()));
   } else {
-    fmt::print("listening at {}; Ctrl-C ends it\n", (*responder)->address());
-    std::fflush(stdout);
+    print_out("listening at {}; Ctrl-C ends it\n", (*responder)->address());
+    flush(stdout);
   }
   std::atomic<bool> stop = false;
   const JobsResult ended = run_jobs({.jobs = {[&] { return (*responder)->run(stop); }},
@@ -175,15 +181,17 @@ class OtherSide {
 // ---- measuring
 
 absl::Status write_outputs(const BenchCommand& options, const bench::Circumstances& circumstances,
-                           const std::vector<bench::Result>& results) {
+                           const Provenance& made, const std::vector<bench::Result>& results) {
   if (!options.report.empty()) {
-    const absl::Status status = write_file(options.report, bench_report(circumstances, results));
+    const absl::Status status = write_file(options.report, bench_report(circumstances, made, results));
     if (!status.ok()) return status;
   }
   if (options.json.empty()) return absl::OkStatus();
-  const std::string json = bench::to_json(circumstances, results).dump(2) + "\n";
+  nlohmann::json numbers = bench::to_json(circumstances, results);
+  add_provenance(made, numbers);
+  const std::string json = to_line(numbers, 2);
   if (options.json != "-") return write_file(options.json, json);
-  fmt::print("{}", json);
+  put(stdout, json);
   return absl::OkStatus();
 }
 
@@ -207,14 +215,16 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
     address = *given;
     other_side = options.connect;
   }
-  const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  if (terminal) {
-    options.bench.progress = [](std::string_view what) {
-      fmt::print(stderr, "\r\033[Kmeasuring {} …", what);
+  StatusLine status_line(stderr);
+  if (terminal_use(stderr).redraws) {
+    options.bench.progress = [&](std::string_view what) {
+      status_line.show(fmt::format("measuring {} …", what));
     };
   }
+  const Provenance made = provenance();
+  const bench::CoreWatch cores(own ? 2 : 1);
   auto report = bench::measure(options.bench, backend, address);
-  if (terminal) fmt::print(stderr, "\r\033[K");
+  status_line.erase();
   if (!report.ok()) {
     report_error(report.status());
     return kExitFailed;  // whatever it was: the options were possible
@@ -223,9 +233,12 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
                                            .device = backend.device,
                                            .mtu_bytes = backend.mtu_bytes,
                                            .other_side = other_side,
-                                           .notes = report->notes};
-  if (options.json != "-") fmt::print("{}", bench::to_table(circumstances, report->results));
-  const absl::Status status = write_outputs(options, circumstances, report->results);
+                                           .notes = report->notes,
+                                           .shared_cores = bench::shared_cores(cores.so_far())};
+  if (options.json != "-") {
+    put(stdout, protocol::printable_lines(bench::to_table(circumstances, report->results)));
+  }
+  const absl::Status status = write_outputs(options, circumstances, made, report->results);
   if (status.ok()) return kExitOk;
   // All was measured: an output that cannot be written is no wrong use any more.
   report_error(status);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/verbena/html_page.hpp"
+#include "apps/verbena/provenance.hpp"
 #include "apps/verbena/svg_chart.hpp"
 
 namespace verbena::apps {
@@ -116,14 +117,15 @@ std::string figures_card(const std::vector<Result>& results) {
   return html_card("All figures", table + "</table></div>\n", "", true);
 }
 
-std::string yardsticks_card(const std::vector<Result>& results) {
+std::string yardsticks_card(const bench::Circumstances& circumstances, const std::vector<Result>& results) {
   std::string rows;
   for (const Result& result : results) {
     for (const Yardstick& yardstick : result.yardsticks) {
-      rows += row({result.operation, bench::size_text(result.bytes), yardstick.name,
-                   bench::figure_text(yardstick, result.figure(yardstick)),
-                   bench::figure_text(yardstick, yardstick.value),
-                   fmt::format("{:.3g}", result.ratio(yardstick)), bench::budget_text(result, yardstick)});
+      rows +=
+          row({result.operation, bench::size_text(result.bytes), yardstick.name,
+               bench::figure_text(yardstick, result.figure(yardstick)),
+               bench::figure_text(yardstick, yardstick.value), fmt::format("{:.3g}", result.ratio(yardstick)),
+               bench::budget_text(circumstances, result, yardstick)});
     }
   }
   if (rows.empty()) return "";
@@ -146,7 +148,8 @@ std::string what_card(const std::vector<Operation>& operations, const std::vecto
 
 }  // namespace
 
-std::string bench_report(const bench::Circumstances& circumstances, const std::vector<Result>& results) {
+std::string bench_report(const bench::Circumstances& circumstances, const Provenance& made,
+                         const std::vector<Result>& results) {
   const std::vector<Operation> operations = by_operation(results);
   std::string cards = "<div class=\"cards\">\n";
   for (const Operation& operation : operations) {
@@ -154,7 +157,8 @@ std::string bench_report(const bench::Circumstances& circumstances, const std::v
     cards += latency_card(operation);
     if (operation.front()->stream) cards += bandwidth_card(operation);
   }
-  cards += figures_card(results) + yardsticks_card(results) + what_card(operations, circumstances.notes);
+  cards += figures_card(results) + yardsticks_card(circumstances, results) +
+           what_card(operations, bench::all_notes(circumstances));
   const std::string device =
       circumstances.device.empty()
           ? std::string()
@@ -162,7 +166,7 @@ std::string bench_report(const bench::Circumstances& circumstances, const std::v
   return html_page(
       "verbena bench", "bench",
       fmt::format("{}{}; the other side: {}", circumstances.transport, device, circumstances.other_side),
-      cards + "</div>\n");
+      made, cards + "</div>\n");
 }
 
 }  // namespace verbena::apps

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "apps/bench/report.hpp"
+#include "apps/verbena/provenance.hpp"
 
 namespace verbena::apps {
 
-std::string bench_report(const bench::Circumstances& circumstances,
+std::string bench_report(const bench::Circumstances& circumstances, const Provenance& made,
                          const std::vector<bench::Result>& results);
 
 }  // namespace verbena::apps

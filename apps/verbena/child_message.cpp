@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "protocol/printable.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -62,7 +64,7 @@ Number whole_number(const json& value) {
       std::in_range<Number>(value.get<std::int64_t>())) {
     return value.get<Number>();
   }
-  throw json::out_of_range::create(0, fmt::format("{} is no whole number of this range", value.dump()),
+  throw json::out_of_range::create(0, fmt::format("{} is no whole number of this range", to_text(value)),
                                    &value);
 }
 
@@ -133,8 +135,12 @@ json statistics_json(const SessionStatistics& statistics) {
   return object;
 }
 
-std::string to_line(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+std::string to_text(const nlohmann::json& json, int indent) {
+  return protocol::printable_lines(json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::string to_line(const nlohmann::json& json, int indent) {
+  return to_text(json, indent) + "\n";
 }
 
 std::string encode(const ChildMessage& message) {

@@ -45,7 +45,10 @@ absl::Status cannot_start(const std::string& name, int error) {
 absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& arguments,
                                                  int rendezvous) {
   std::array<int, 2> ends = {};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return cannot_start(name, errno);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    const int error = errno;
+    return cannot_start(name, error);
+  }
   std::vector<std::string> all = {"verbena"};
   all.insert(all.end(), arguments.begin(), arguments.end());
   all.push_back(fmt::format("--report-to={}", ends[1]));
@@ -63,15 +66,17 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
     }
     become(parent, pointers.data());
   }
-  const int error = errno;
+  int error = errno;
   ::close(ends[1]);
   if (pid < 0) {
     ::close(ends[0]);
     return cannot_start(name, error);
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  ChildProcess child(fmt::format("{} (pid {})", name, pid), pid, ::pidfd_open(pid, 0), ends[0]);
-  if (child.end_ < 0) return cannot_start(child.name_, errno);
+  const int end = ::pidfd_open(pid, 0);
+  error = errno;
+  ChildProcess child(fmt::format("{} (pid {})", name, pid), pid, end, ends[0]);
+  if (end < 0) return cannot_start(child.name_, error);
   return child;
 }
 

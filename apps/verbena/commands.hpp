@@ -31,6 +31,9 @@ int run_application(const RunOptions& run, Application& application, const Appli
 void add_server_command(CLI::App& program, Run* run);
 void add_worker_command(CLI::App& program, const Applications& applications, Run* run);
 
+/// It may be asked for any of the others, whenever they are added.
+void add_help_command(CLI::App& program, Run* run);
+
 /// For subcommands that need no application, such as bench and generate.
 using AddCommand = std::function<void(CLI::App& program, Run* run)>;
 

@@ -1,12 +1,12 @@
 #include "apps/verbena/display.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/format.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -14,16 +14,6 @@ namespace {
 constexpr double kLiveSeconds = 0.1;   // between two drawings
 constexpr double kPlainSeconds = 2.0;  // between two plain lines
 constexpr std::size_t kBarCells = 20;
-
-/// Errors are not ours to handle here: main() looks at the stream's state at the end.
-void put(std::FILE* stream, std::string_view text) {
-  (void)std::fwrite(text.data(), 1, text.size(), stream);
-}
-
-std::size_t columns(std::FILE* terminal) {
-  winsize size = {};
-  return ::ioctl(::fileno(terminal), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 std::string bar(double share) {
   const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * kBarCells);
@@ -34,14 +24,13 @@ std::string bar(double share) {
 
 Display::Mode Display::mode_for(std::FILE* progress, bool quiet) {
   if (quiet) return Mode::kNone;
-  return ::isatty(::fileno(progress)) == 1 ? Mode::kLive : Mode::kPlain;
+  return terminal_use(progress).redraws ? Mode::kLive : Mode::kPlain;
 }
 
-void Display::print(std::string_view line) {
-  erase();
-  put(out_, line);
-  put(out_, "\n");
-  std::fflush(out_);
+void Display::print(std::string_view lines) {
+  status_line_.erase();
+  put(out_, protocol::printable_lines(lines) + "\n");
+  flush(out_);
 }
 
 void Display::iteration(const IterationRecord& record, double now_seconds) {
@@ -79,30 +68,27 @@ void Display::draw(double now_seconds) {
   const std::string line = what_.empty() ? training_line(now_seconds) : progress_line();
   if (what_.empty()) latest_shown_ = true;
   if (mode_ == Mode::kPlain) {
-    put(progress_, line + "\n");
+    put(progress_, protocol::printable(line) + "\n");
+    flush(progress_);
   } else {
-    // One line at most, or it could not be taken back; the last column would wrap on some terminals.
-    put(progress_, "\r\x1b[K" + line.substr(0, columns(progress_) - 1));
-    drawn_ = true;
+    status_line_.show(line);
   }
-  std::fflush(progress_);
-}
-
-void Display::erase() {
-  if (!drawn_) return;
-  put(progress_, "\r\x1b[K");
-  std::fflush(progress_);
-  drawn_ = false;
 }
 
 void Display::finish() {
   if (mode_ == Mode::kPlain && !latest_shown_) draw(latest_->elapsed_seconds);
-  erase();
+  status_line_.erase();
+}
+
+/// Of several processes that share a terminal, each says which it is.
+std::string Display::who() const {
+  return settings_.process.empty() ? settings_.model
+                                   : fmt::format("{}: {}", settings_.process, settings_.model);
 }
 
 std::string Display::training_line(double now_seconds) const {
   const auto iterations = static_cast<double>(std::max<std::int64_t>(settings_.iterations, 1));
-  std::string line = settings_.model;
+  std::string line = who();
   if (mode_ == Mode::kLive) line += " " + bar(static_cast<double>(latest_->iteration) / iterations);
   line += fmt::format(" {}/{}", latest_->iteration, settings_.iterations);
   if (main_objective_) {
@@ -121,7 +107,7 @@ std::string Display::progress_line() const {
   double sum = 0;
   for (const auto& [worker, share] : part_done_) sum += share;
   const double share = sum / static_cast<double>(std::max<std::size_t>(part_done_.size(), 1));
-  std::string line = fmt::format("{}: {}", settings_.model, what_);
+  std::string line = fmt::format("{}: {}", who(), what_);
   if (mode_ == Mode::kLive) line += " " + bar(share);
   return line + fmt::format(" {:.0f} %", 100 * share);
 }

@@ -11,6 +11,7 @@
 #include "apps/verbena/child_message.hpp"
 #include "apps/verbena/run_record.hpp"
 #include "apps/verbena/summary.hpp"
+#include "apps/verbena/terminal.hpp"
 
 namespace verbena::apps {
 
@@ -18,17 +19,18 @@ namespace verbena::apps {
 class Display {
  public:
   enum class Mode { kNone, kPlain, kLive };
-  /// kLive on a terminal, else kPlain; kNone if quiet.
+  /// kLive on a terminal that can redraw, else kPlain; kNone if quiet.
   static Mode mode_for(std::FILE* progress, bool quiet);
 
   /// Words for people go to `out`, progress to `progress`.
   Display(const RunSettings& settings, Mode mode, std::FILE* out, std::FILE* progress)
-      : settings_(settings), mode_(mode), out_(out), progress_(progress) {}
-  ~Display() { erase(); }
+      : settings_(settings), mode_(mode), out_(out), progress_(progress), status_line_(progress) {}
+  ~Display() = default;
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  void print(std::string_view line);
+  /// Without a newline at the end; those between stay.
+  void print(std::string_view lines);
   void iteration(const IterationRecord& record, double now_seconds);
   void progress(const ProgressMessage& message, double now_seconds);
   /// Redraws what changes with time alone.
@@ -39,7 +41,7 @@ class Display {
  private:
   void show(double now_seconds, bool last);
   void draw(double now_seconds);
-  void erase();
+  [[nodiscard]] std::string who() const;
   [[nodiscard]] std::string training_line(double now_seconds) const;
   [[nodiscard]] std::string progress_line() const;
   [[nodiscard]] double seconds_left(double now_seconds) const;
@@ -48,7 +50,7 @@ class Display {
   const Mode mode_;
   std::FILE* const out_;
   std::FILE* const progress_;
-  bool drawn_ = false;
+  StatusLine status_line_;
   double shown_seconds_ = -1e9;  ///< when a line was last shown
   std::optional<IterationRecord> first_;
   std::optional<IterationRecord> latest_;

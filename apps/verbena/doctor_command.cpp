@@ -10,7 +10,10 @@
 #include "apps/doctor/diagnosis.hpp"
 #include "apps/doctor/report.hpp"
 #include "apps/options/validators.hpp"
+#include "apps/verbena/child_message.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
+#include "apps/verbena/terminal.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::apps {
@@ -64,9 +67,9 @@ int run_doctor(const DoctorCommand& options) {
   }
   const doctor::Diagnosis diagnosis = doctor::diagnose(facts);
   if (options.json) {
-    fmt::print("{}\n", doctor::to_json(facts, diagnosis).dump(2));
+    put(stdout, to_line(doctor::to_json(facts, diagnosis), 2));
   } else {
-    fmt::print("{}", doctor::to_text(facts, diagnosis, ::isatty(STDOUT_FILENO) != 0));
+    put(stdout, doctor::to_text(facts, diagnosis, terminal_use(stdout).colours));
   }
   if (diagnosis.verbs) return kExitOk;
   return diagnosis.shared_memory ? kSharedMemoryOnly : kNothingWorks;

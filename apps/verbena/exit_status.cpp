@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <string>
+
+#include "apps/verbena/console.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 
@@ -15,16 +16,17 @@ int exit_status(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:
       return kExitUsage;
+    case absl::StatusCode::kOutOfRange:
+      return kExitDiverged;
     default:
       return kExitFailed;
   }
 }
 
 int report_error(const absl::Status& status) {
-  std::string message(status.message());
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  const std::string line = fmt::format("verbena: error: {}\n", message);
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);
+  const std::string line =
+      fmt::format("verbena: error: {}\n", std::string(protocol::printable(status).message()));
+  put(stderr, line);
   return exit_status(status);
 }
 

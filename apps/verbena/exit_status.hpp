@@ -8,9 +8,10 @@ namespace verbena::apps {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;         ///< impossible options or malformed input
+inline constexpr int kExitDiverged = 3;      ///< training came to numbers that are none (apps/divergence.hpp)
 inline constexpr int kExitSignalBase = 128;  ///< + the signal that ended it: 130 for Ctrl-C
 
-/// kExitUsage for INVALID_ARGUMENT and NOT_FOUND, kExitFailed for other errors.
+/// kExitUsage for INVALID_ARGUMENT and NOT_FOUND, kExitDiverged for diverged(), kExitFailed for other errors.
 int exit_status(const absl::Status& status);
 
 /// One line on standard error, "verbena: error: …"; returns exit_status().

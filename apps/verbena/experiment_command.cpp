@@ -16,6 +16,7 @@
 #include "apps/conditions/slowdown.hpp"
 #include "apps/data/generate_ratings.hpp"
 #include "apps/options/validators.hpp"
+#include "apps/verbena/child_message.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment.hpp"
 #include "apps/verbena/experiment_output.hpp"
@@ -25,6 +26,7 @@
 #include "apps/verbena/scale_command.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -112,7 +114,9 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   if (absl::Status status = make_output_folder(options.output); !status.ok()) return status;
   if (!chosen.ratings.empty()) return absl::OkStatus();
   chosen.ratings = options.output + "/ratings.tsv";
-  if (!options.quiet) fmt::print(stderr, "writing {}, as `verbena generate mf` does\n", chosen.ratings);
+  if (!options.quiet) {
+    fmt::print(stderr, "writing {}, as `verbena generate mf` does\n", protocol::printable(chosen.ratings));
+  }
   return generate_ratings({}, chosen.ratings);
 }
 
@@ -124,7 +128,7 @@ absl::Status write_all(const Experiment& experiment, const ExperimentCommand& op
   const std::string text = experiment_text(experiment, how, judgement, runs);
   return write_experiment(options.output,
                           {.table = text,
-                           .numbers = experiment_json(experiment, how, judgement, runs).dump(1) + "\n",
+                           .numbers = to_line(experiment_json(experiment, how, judgement, runs), 1),
                            .page = experiment_html(experiment, how, judgement, runs)});
 }
 
@@ -153,7 +157,7 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
     if (!end.status.ok()) {
       // The first run shows whether the input is any good; later on, failing is a result.
       if (runs.empty()) return report_error(end.status);
-      figures.failure = std::string(end.status.message());
+      figures.failure = std::string(protocol::printable(end.status).message());
       any_failed = true;
     }
     runs.push_back(std::move(figures));

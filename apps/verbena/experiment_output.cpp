@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "apps/data/output_file.hpp"
+#include "apps/verbena/console.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 
@@ -18,13 +20,14 @@ absl::Status make_output_folder(const std::string& path) {
 }
 
 absl::Status write_experiment(const std::string& folder, const ExperimentFiles& files) {
-  fmt::print("{}", files.table);
+  put(stdout, files.table);
   for (const auto& [name, text] : {std::pair("table.txt", &files.table),
                                    {"numbers.json", &files.numbers},
                                    {"report.html", &files.page}}) {
     if (absl::Status status = write_file(folder + "/" + name, *text); !status.ok()) return status;
   }
-  fmt::print("\n{0}/table.txt, {0}/numbers.json, {0}/report.html\n", folder);
+  put(stdout,
+      protocol::printable_lines(fmt::format("\n{0}/table.txt, {0}/numbers.json, {0}/report.html\n", folder)));
   return absl::OkStatus();
 }
 

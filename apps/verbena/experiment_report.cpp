@@ -11,17 +11,12 @@
 #include "apps/verbena/format.hpp"
 #include "apps/verbena/html_page.hpp"
 #include "apps/verbena/metrics.hpp"
+#include "apps/verbena/provenance.hpp"
 #include "apps/verbena/svg_chart.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
-
-/// Of UTF-8 text on a terminal; what we write has no wide letters and none that combine.
-std::size_t columns_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
-  }));
-}
 
 std::string table_text(const ReportTable& table) {
   std::vector<std::size_t> widths(table.head.size(), 0);
@@ -102,7 +97,7 @@ nlohmann::json optional_json(const std::optional<double>& number) {
 
 ReportSubject subject_of(const Experiment& experiment, const std::string& circumstances) {
   return {std::string(experiment.name()), std::string(experiment.description()),
-          std::string(experiment.method()), circumstances};
+          std::string(experiment.method()), circumstances, provenance()};
 }
 
 std::vector<ReportedRun> reported(const std::vector<RunFigures>& runs) {
@@ -137,6 +132,7 @@ std::string report_text(const ReportSubject& subject, const Judgement& judgement
                         const std::vector<ReportedRun>& runs) {
   std::string out =
       fmt::format("experiment {}: {}\n{}\n", subject.name, subject.description, subject.circumstances);
+  out += fmt::format("{}, on {}: {}\n", subject.made.date, subject.made.host, subject.made.command);
   for (const ReportTable& table : judgement.tables) out += "\n" + table_text(table);
   out += "\n";
   for (const Finding& finding : judgement.findings) {
@@ -144,9 +140,11 @@ std::string report_text(const ReportSubject& subject, const Judgement& judgement
                        finding.expectation, "", finding.found);
   }
   for (const ReportedRun& run : runs) {
-    if (!run.failure.empty()) out += fmt::format("\nfailed: {}: {}\n", run.label, run.failure);
+    if (!run.failure.empty())
+      out += fmt::format("\nfailed: {}: {}\n", run.label, protocol::printable(run.failure));
   }
-  return out + fmt::format("\n{} expectations: {}\n", judgement.findings.size(), tally(judgement.findings));
+  out += fmt::format("\n{} expectations: {}\n", judgement.findings.size(), tally(judgement.findings));
+  return protocol::printable_lines(out);
 }
 
 nlohmann::json report_json(const ReportSubject& subject, const Judgement& judgement, nlohmann::json runs) {
@@ -156,6 +154,7 @@ nlohmann::json report_json(const ReportSubject& subject, const Judgement& judgem
                          {"circumstances", subject.circumstances},
                          {"findings", nlohmann::json::array()},
                          {"runs", std::move(runs)}};
+  add_provenance(subject.made, json);
   for (const Finding& finding : judgement.findings) {
     json["findings"].push_back({{"expected", finding.expectation},
                                 {"found", finding.found},
@@ -176,7 +175,8 @@ std::string report_html(const ReportSubject& subject, const Judgement& judgement
   for (const ReportTable& table : judgement.tables) body += table_card(table);
   body += commands_card(runs);
   return html_page(fmt::format("verbena experiment {}", subject.name), subject.name,
-                   fmt::format("{}; {}", subject.description, subject.circumstances), body + "</div>\n");
+                   fmt::format("{}; {}", subject.description, subject.circumstances), subject.made,
+                   body + "</div>\n");
 }
 
 std::string experiment_text(const Experiment& experiment, const std::string& circumstances,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/verbena/experiment.hpp"
+#include "apps/verbena/provenance.hpp"
 
 namespace verbena::apps {
 
@@ -24,6 +25,7 @@ struct ReportSubject {
   std::string description;
   std::string method;
   std::string circumstances;
+  Provenance made;
 };
 /// A run as a report has it.
 struct ReportedRun {

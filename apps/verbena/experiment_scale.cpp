@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "apps/verbena/format.hpp"
+#include "apps/verbena/provenance.hpp"
 #include "apps/verbena/svg_chart.hpp"
 
 namespace verbena::apps {
@@ -441,7 +442,8 @@ ReportSubject scale_subject(const ScaleOptions& options) {
                               : fmt::format("{} a server", options.workers_per_server),
           cell.rows, cell.width, cell.examples, cell.clocks, cell.warm_up_clocks, format_share(cell.spread),
           cell.straggler > 1 ? fmt::format(", worker 1 {:g} times slower", cell.straggler) : "",
-          options.network, cell.seed, costs_text(cell.costs))};
+          options.network, cell.seed, costs_text(cell.costs)),
+      .made = provenance()};
 }
 
 std::vector<ReportedRun> reported_runs(const ScaleOptions& options, const std::vector<ScaleRun>& runs) {

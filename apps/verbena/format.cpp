@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -45,6 +46,27 @@ std::string format_objective(double value) {
 
 std::string format_share(double share) {
   return fmt::format("{:.1f} %", 100 * share);
+}
+
+namespace {
+
+/// Of its bytes, the first.
+bool begins_letter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+}
+
+}  // namespace
+
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_letter));
+}
+
+std::string first_columns(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (; end < text.size(); ++end) {
+    if (begins_letter(text[end]) && columns-- == 0) break;
+  }
+  return std::string(text.substr(0, end));
 }
 
 }  // namespace verbena::apps

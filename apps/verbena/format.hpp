@@ -1,6 +1,7 @@
 // Numbers as people read them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,5 +15,10 @@ std::string format_rate(double per_second, std::string_view unit);  ///< "2.31 M
 std::string format_count(double count);                             ///< "2.31 M"
 std::string format_objective(double value);                         ///< six digits that count
 std::string format_share(double share);                             ///< "12.3 %"
+
+/// Of UTF-8 text on a terminal, where no letter is wide and none combines.
+std::size_t columns_of(std::string_view text);
+/// Whole letters of it, so many columns at most.
+std::string first_columns(std::string_view text, std::size_t columns);
 
 }  // namespace verbena::apps

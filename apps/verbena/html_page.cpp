@@ -38,7 +38,8 @@ table { border-collapse: collapse; width: 100%; } td, th { padding: 5px 0; borde
 tr:first-child > * { border-top: 0; } th { text-align: left; font-weight: normal; color: var(--soft); }
 td { text-align: right; font-variant-numeric: tabular-nums; }
 pre { margin: 0; overflow-x: auto; font: 13px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
-footer { color: var(--soft); font-size: 13px; margin-top: 24px; }
+footer { color: var(--soft); font-size: 13px; margin-top: 24px; } .command { white-space: pre-wrap; }
+.track { fill: var(--rule); }
 )";
 
 }  // namespace
@@ -56,13 +57,14 @@ std::string html_figure(std::string_view value, std::string_view label) {
 }
 
 std::string html_page(std::string_view title, std::string_view heading, std::string_view how,
-                      std::string_view body) {
+                      const Provenance& made, std::string_view body) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n"
       "<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n<p class=\"how\">{}</p>\n{}"
-      "<footer>Verbena {}</footer>\n</main>\n</body>\n</html>\n",
-      escape_markup(title), kStyle, escape_markup(heading), escape_markup(how), body, VERBENA_VERSION);
+      "<footer><pre class=\"command\">{}</pre>{}, on {}, Verbena {}</footer>\n</main>\n</body>\n</html>\n",
+      escape_markup(title), kStyle, escape_markup(heading), escape_markup(how), body,
+      escape_markup(made.command), escape_markup(made.date), escape_markup(made.host), VERBENA_VERSION);
 }
 
 }  // namespace verbena::apps

@@ -4,11 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "apps/verbena/provenance.hpp"
+
 namespace verbena::apps {
 
 /// `body` is markup; the rest is text.
 std::string html_page(std::string_view title, std::string_view heading, std::string_view how,
-                      std::string_view body);
+                      const Provenance& made, std::string_view body);
 
 /// A part of the page with a heading; `body` is markup, `note` small text below it.
 std::string html_card(std::string_view title, std::string_view body, std::string_view note = "",

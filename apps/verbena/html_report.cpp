@@ -44,7 +44,7 @@ std::string staleness(const RunRecord& record) {
   const std::vector<std::uint64_t> reads = record.staleness().reads_by_lag;
   const double all = static_cast<double>(std::accumulate(reads.begin(), reads.end(), std::uint64_t{0}));
   if (all == 0) return "";
-  BarChart chart{"share of rows read by clock differential", {}};
+  BarChart chart{.title = "share of rows read by clock differential", .bars = {}};
   std::size_t used = reads.size();
   while (used > 0 && reads[used - 1] == 0) --used;
   for (std::size_t lag = 0; lag < std::min(used, kMostBars); ++lag) {
@@ -61,7 +61,8 @@ std::string staleness(const RunRecord& record) {
 }
 
 std::string waits(const RunSettings& settings, const RunRecord& record) {
-  BarChart chart{"share of time each worker waited", {}};
+  BarChart chart{
+      .title = "share of time each worker waited", .bars = {}, .whole = 1, .whole_text = format_share(1)};
   std::string table = "<table><tr><th>worker</th><td>throughput</td><td>waited</td></tr>\n";
   for (const WorkerRow& row : worker_rows(settings, record)) {
     const WorkerRecord& worker = record.workers()[chart.bars.size()];
@@ -80,6 +81,15 @@ std::string summary(const SummaryRows& rows) {
     table += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_markup(label), escape_markup(text));
   }
   return html_card("Summary", table + "</table>\n");
+}
+
+/// With the data, and what was chosen by default.
+std::string options(const RunSettings& settings) {
+  std::string table = "<table>\n";
+  for (const auto& [name, value] : settings.options) {
+    table += fmt::format("<tr><th>--{}</th><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
+  }
+  return html_card("Options of " + settings.model, table + "</table>\n");
 }
 
 std::string words(const std::vector<std::string>& printed) {
@@ -109,10 +119,10 @@ std::string html_report(const RunSettings& settings, const RunRecord& record, do
   std::string page = figures(settings, record);
   page += "<div class=\"cards\">\n" + curves(settings, record) + staleness(record);
   if (!settings.baseline) page += waits(settings, record);
-  page += summary(summary_rows(settings, record, elapsed_seconds)) + words(printed);
+  page += summary(summary_rows(settings, record, elapsed_seconds)) + options(settings) + words(printed);
   return html_page(title, settings.model,
                    title + (settings.seed ? fmt::format(", seed {}", *settings.seed) : std::string()),
-                   page + "</div>\n");
+                   settings.made, page + "</div>\n");
 }
 
 }  // namespace verbena::apps

@@ -55,8 +55,10 @@ void Launcher::wait(const StopSignals& signals) {
     const int events = rendezvous_->wants_to_write(rank) ? POLLIN | POLLOUT : POLLIN;
     wanted.push_back({rendezvous_->descriptor(rank), static_cast<short>(events), 0});
   }
-  if (::poll(wanted.data(), wanted.size(), poll_timeout_ms()) < 0 && errno != EINTR) {
-    fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(errno))));
+  const int timeout_ms = poll_timeout_ms();
+  if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
+    const int error = errno;
+    fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(error))));
   }
 }
 
@@ -97,7 +99,9 @@ void Launcher::on_end(Child& child, int wait_status) {
     const bool by_us = (number == SIGKILL && killed_) || (number == SIGTERM && stopping_);
     if (!by_us) {
       fail(Cause::kKilled,
-           absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
+           absl::AbortedError(fmt::format(
+               "{} {}{}", child.process.name(), describe_end(wait_status),
+               number == SIGKILL ? guess_at_kill(memory_kills_before_, count_memory_kills()) : "")));
     }
   } else if (const int status = WEXITSTATUS(wait_status); status != 0 && !child.reported_failure) {
     // Also while all are stopped: what the others have said of this end may have come first.

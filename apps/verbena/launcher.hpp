@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "apps/rendezvous/embedded_rendezvous.hpp"
 #include "apps/verbena/child_process.hpp"
+#include "apps/verbena/memory_kills.hpp"
 #include "apps/verbena/run_monitor.hpp"
 #include "apps/verbena/stop_signals.hpp"
 
@@ -55,6 +56,7 @@ class Launcher {
   RunMonitor& monitor_;
   std::optional<RendezvousHost> rendezvous_;
   std::deque<Child> children_;
+  const MemoryKills memory_kills_before_ = count_memory_kills();
   bool stopping_ = false;
   bool killed_ = false;                                    ///< by us
   Clock::time_point deadline_ = Clock::time_point::max();  ///< then what still runs is killed

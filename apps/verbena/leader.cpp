@@ -52,8 +52,8 @@ bool same_secret(std::string_view one, std::string_view two) {
   return difference == 0;
 }
 
-absl::Status system_error(std::string_view what) {
-  return absl::UnavailableError(fmt::format("{}: {}", what, std::strerror(errno)));
+absl::Status system_error(int error, std::string_view what) {
+  return absl::UnavailableError(fmt::format("{}: {}", what, std::strerror(error)));
 }
 
 std::string text_of(const sockaddr& address) {
@@ -126,16 +126,16 @@ void tune(int descriptor) {
 absl::StatusOr<std::pair<int, std::uint16_t>> listen_at(const std::string& host) {
   const std::optional<Endpoint> place = endpoint(host, 0);
   const int descriptor = ::socket(place->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (descriptor < 0) return system_error("no TCP socket");
+  if (descriptor < 0) return system_error(errno, "no TCP socket");
   const int no = 0;
   if (place->family() == AF_INET6) ::setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   Endpoint bound;
   bound.length = sizeof bound.storage;
   if (::bind(descriptor, place->address(), place->length) != 0 || ::listen(descriptor, SOMAXCONN) != 0 ||
       ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound.storage), &bound.length) != 0) {
-    absl::Status status = system_error(fmt::format("cannot listen at {}", host));
+    const int error = errno;
     ::close(descriptor);
-    return status;
+    return system_error(error, fmt::format("cannot listen at {}", host));
   }
   const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(bound.storage);
   const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(bound.storage);

@@ -74,6 +74,7 @@ std::string synopsis(const CLI::App* app, const std::string& also_required) {
                                                   : " NAME";
   }
   for (const CLI::Option* option : app->get_options()) {
+    if (option->get_positional()) text += fmt::format(" [{}…]", option->get_name(true, false));
     if (option->get_required() && option->nonpositional()) {
       text += fmt::format(" {} {}", option->get_name(false, false), option->get_type_name());
     }
@@ -144,6 +145,7 @@ std::string ManualFormatter::make_help(const CLI::App* app, std::string /*name*/
   out += fmt::format("\nEXIT STATUS\n{}", verbatim("0      success\n"
                                                    "1      the run failed\n"
                                                    "2      impossible options or malformed input\n"
+                                                   "3      training diverged: a number is infinite or none\n"
                                                    "130    ended by Ctrl-C (128 + the signal's number)",
                                                    kNameIndent));
   return out;

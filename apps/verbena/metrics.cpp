@@ -1,28 +1,32 @@
 #include "apps/verbena/metrics.hpp"
 
 #include "apps/verbena/child_message.hpp"
+#include "apps/verbena/provenance.hpp"
 #include "apps/verbena/summary.hpp"
 
 namespace verbena::apps {
 
 nlohmann::json settings_json(const RunSettings& settings) {
-  return {{"schema", kMetricsSchema},
-          {"model", settings.model},
-          {"consistency", settings.consistency},
-          {"transport", settings.transport},
-          {"read_path", settings.read_path},
-          {"allocation", settings.allocation},
-          {"servers", settings.servers},
-          {"workers", settings.workers},
-          {"threads", settings.threads},
-          {"seed", settings.seed ? nlohmann::json(*settings.seed) : nlohmann::json()},
-          {"options", settings.options},
-          {"baseline", settings.baseline},
-          {"budget_mb_per_s", settings.budget_mb_per_s},
-          {"network", settings.network.empty() ? nlohmann::json() : nlohmann::json(settings.network)},
-          {"slow", settings.slow},
-          {"main_objective", settings.main_objective},
-          {"throughput_unit", settings.throughput_unit}};
+  nlohmann::json json = {
+      {"schema", kMetricsSchema},
+      {"model", settings.model},
+      {"consistency", settings.consistency},
+      {"transport", settings.transport},
+      {"read_path", settings.read_path},
+      {"allocation", settings.allocation},
+      {"servers", settings.servers},
+      {"workers", settings.workers},
+      {"threads", settings.threads},
+      {"seed", settings.seed ? nlohmann::json(*settings.seed) : nlohmann::json()},
+      {"options", settings.options},
+      {"baseline", settings.baseline},
+      {"budget_mb_per_s", settings.budget_mb_per_s},
+      {"network", settings.network.empty() ? nlohmann::json() : nlohmann::json(settings.network)},
+      {"slow", settings.slow},
+      {"main_objective", settings.main_objective},
+      {"throughput_unit", settings.throughput_unit}};
+  add_provenance(settings.made, json);
+  return json;
 }
 
 nlohmann::json start_json(const RunSettings& settings, const std::string& version) {

@@ -36,7 +36,10 @@ class PipeOutlet : public Outlet {
 /// To people: what the workers of this process do. Objectives are those of their part of the data.
 class ConsoleOutlet : public Outlet {
  public:
-  ConsoleOutlet(RunSettings settings, std::uint32_t first_worker, RunRecord::Objectives objectives);
+  /// `settings` have the process that it is.
+  ConsoleOutlet(RunSettings settings, RunRecord::Objectives objectives);
+  /// A line about this process.
+  void note(std::string_view text);
   void send(const ChildMessage& message) override;
   /// The summary's table, to standard output.
   void finish();
@@ -46,7 +49,6 @@ class ConsoleOutlet : public Outlet {
   void handle(const ChildMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RunSettings settings_;
-  const std::uint32_t first_worker_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   absl::Mutex mutex_;
   RunRecord record_ ABSL_GUARDED_BY(mutex_);

@@ -2,13 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <map>
 #include <utility>
+
+#include "apps/divergence.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
 
-bool is_input_error(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+/// Of the user's, which no process is to blame for.
+bool is_of_nobody(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || is_diverged(status);
+}
+
+/// What a worker reports and what comes of it, of whatever application.
+absl::Status check_finite(const IterationMessage& message, const std::optional<IterationRecord>& record) {
+  const auto check = [&](const std::map<std::string, double>& numbers) {
+    for (const auto& [name, value] : numbers) {
+      if (std::isfinite(value)) continue;
+      return diverged(
+          fmt::format("training has diverged in iteration {}: {} is {}; a lower learning rate may help",
+                      message.report.iteration, name, std::isnan(value) ? "no number" : "infinite"));
+    }
+    return absl::OkStatus();
+  };
+  if (absl::Status status = check(message.report.sums); !status.ok() || !record) return status;
+  return check(record->objectives);
 }
 
 }  // namespace
@@ -34,8 +55,8 @@ void RunMonitor::on_message(const std::string& name, const ChildMessage& message
   } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
     display_.progress(*progress, elapsed_seconds());
   } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
-    printed_.push_back(print->line);
-    display_.print(print->line);
+    printed_.push_back(protocol::printable(print->line));
+    display_.print(printed_.back());
   } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
     model_summary_[summary->name] = summary->value;
   } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
@@ -54,7 +75,7 @@ void RunMonitor::on_failed(const std::string& name, const absl::Status& status) 
     cause = Cause::kFollowed;
   }
   const std::string text(status.message());
-  fail(cause, is_input_error(status) ? status : absl::Status(code, fmt::format("{}: {}", name, text)));
+  fail(cause, is_of_nobody(status) ? status : absl::Status(code, fmt::format("{}: {}", name, text)));
 }
 
 void RunMonitor::fail_still_running(std::string_view name) {
@@ -66,6 +87,10 @@ void RunMonitor::on_iteration(const IterationMessage& message) {
   const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
   if (!record.ok()) {
     fail(Cause::kOwnError, record.status());
+    return;
+  }
+  if (absl::Status status = check_finite(message, *record); !status.ok()) {
+    fail(Cause::kOwnError, std::move(status));
     return;
   }
   if (!*record) return;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "apps/verbena/provenance.hpp"
 #include "consistency/model.hpp"
 
 namespace verbena::apps {
@@ -26,6 +27,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.seed = seed_of(options);
   settings.options = options.values();
   settings.baseline = baseline;
+  settings.made = provenance();
   settings.consistency = "none";
   settings.transport = "none";
   settings.read_path = "none";

@@ -10,6 +10,7 @@
 
 #include "apps/options/validators.hpp"
 #include "apps/scale/measure.hpp"
+#include "apps/verbena/child_message.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment_output.hpp"
 #include "apps/verbena/experiment_scale.hpp"
@@ -81,7 +82,7 @@ int run_scale(ScaleCommand options) {
   const std::vector<ReportedRun> reported = reported_runs(chosen, *runs);
   absl::Status status =
       write_experiment(options.output, {.table = report_text(subject, judgement, reported),
-                                        .numbers = scale_json(chosen, judgement, *runs).dump(1) + "\n",
+                                        .numbers = to_line(scale_json(chosen, judgement, *runs), 1),
                                         .page = report_html(subject, judgement, reported)});
   if (!status.ok()) {
     report_error(status);

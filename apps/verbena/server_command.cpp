@@ -1,4 +1,5 @@
 // `verbena server`: one server process.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +28,9 @@ int run_server(ChildOptions options) {
   if (options.launched()) {
     outlet = std::make_unique<PipeOutlet>(options.report_to);
   } else {
-    outlet = std::make_unique<ConsoleOutlet>(RunSettings{}, 0, RunRecord::Objectives());
+    RunSettings settings;
+    settings.process = fmt::format("server {}", options.rank);
+    outlet = std::make_unique<ConsoleOutlet>(std::move(settings), RunRecord::Objectives());
   }
   return run_child(options, *outlet, [](const Role& role, Outlet&, const std::atomic<bool>& stop) {
     return server_jobs(role, stop);

@@ -18,8 +18,9 @@ std::string counted(std::uint32_t count, std::string_view what) {
 
 std::string headline(const RunSettings& settings) {
   if (settings.baseline) return fmt::format("{}, plain loop in one process", settings.model);
-  std::string text = fmt::format("{}, {}, {} × {}", settings.model, settings.consistency,
-                                 counted(settings.servers, "server"), counted(settings.workers, "worker"));
+  std::string text = fmt::format("{}{}, {}, {} × {}", settings.process.empty() ? "" : settings.process + ": ",
+                                 settings.model, settings.consistency, counted(settings.servers, "server"),
+                                 counted(settings.workers, "worker"));
   if (settings.threads > 1) text += fmt::format(" of {} threads", settings.threads);
   if (settings.allocation != kStaticAllocation) text += fmt::format(", {}", settings.allocation);
   text += fmt::format(", {}", settings.transport);
@@ -66,7 +67,8 @@ SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, d
 std::vector<WorkerRow> worker_rows(const RunSettings& settings, const RunRecord& record) {
   std::vector<WorkerRow> rows;
   for (const WorkerRecord& worker : record.workers()) {
-    rows.push_back({std::to_string(rows.size()), format_rate(worker.throughput(), settings.throughput_unit),
+    rows.push_back({std::to_string(settings.first_worker + rows.size()),
+                    format_rate(worker.throughput(), settings.throughput_unit),
                     format_share(worker.share_waited())});
   }
   return rows;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/verbena/provenance.hpp"
 #include "apps/verbena/run_record.hpp"
 
 namespace verbena::apps {
@@ -36,6 +37,9 @@ struct RunSettings {
   double budget_mb_per_s = 0;     ///< managed communication; 0: none
   std::string network;            ///< as on the command line; empty: as it is
   std::vector<std::string> slow;  ///< workers that were slowed down, as on the command line
+  Provenance made;
+  std::string process;             ///< the only one that is shown, such as "worker 1"; empty: all
+  std::uint32_t first_worker = 0;  ///< of those that are shown
 };
 
 /// "lda, bsp, 2 servers × 2 workers"

@@ -7,23 +7,61 @@
 #include <limits>
 #include <set>
 
+#include "apps/verbena/format.hpp"
+#include "protocol/printable.hpp"
+
 namespace verbena::apps {
 namespace {
 
 constexpr double kWidth = 640;
 constexpr double kHeight = 300;
-constexpr double kLeft = 70;
-constexpr double kRight = 16;
+constexpr double kMargin = 8;
 constexpr double kTop = 16;
 constexpr double kBottom = 46;
 constexpr std::size_t kMostDots = 120;  // more would hide the line
 constexpr double kBarHeight = 18;
 constexpr double kBarStep = 26;
-constexpr double kBarLeft = 90;
-constexpr double kBarRight = 150;  // room for the value's text
 
 std::string number_text(double value) {
   return fmt::format("{:.6g}", value);
+}
+
+/// At the size that the page's style sheet gives it, in a font that is wide.
+double text_width(std::string_view text) {
+  constexpr double kColumn = 7.8;
+  return kColumn * static_cast<double>(columns_of(text));
+}
+
+double widest(const std::vector<std::string>& texts) {
+  double most = 0;
+  for (const std::string& text : texts) most = std::max(most, text_width(text));
+  return most;
+}
+
+/// A text at its place on an axis.
+struct Tick {
+  double value;
+  std::string text;
+};
+
+std::vector<Tick> number_ticks(const std::vector<double>& values) {
+  std::vector<Tick> ticks;
+  for (const double value : values) ticks.push_back({value, number_text(value)});
+  return ticks;
+}
+
+/// Where the curves are: what stands beside them has room.
+struct Frame {
+  double left = 0;
+  double right = 0;
+};
+
+Frame frame_beside(const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ticks) {
+  double label = 0;
+  for (const Tick& tick : y_ticks) label = std::max(label, text_width(tick.text));
+  double half = 0;  // of one that stands below a corner
+  for (const Tick& tick : x_ticks) half = std::max(half, text_width(tick.text) / 2);
+  return {std::max(label + 2 * kMargin, half), kWidth - std::max(half, kMargin)};
 }
 
 std::string svg_begin(double height, std::string_view title) {
@@ -44,25 +82,30 @@ struct Scale {
   }
 };
 
-std::string grid(const std::string& x_label, const std::vector<double>& x_ticks,
-                 const std::vector<double>& y_ticks, const Scale& x, const Scale& y) {
+/// Lines, and the texts of both axes; of the lower one those that have room. Its `x` is in the units of its ticks.
+std::string grid(const std::string& x_label, const std::vector<Tick>& x_ticks,
+                 const std::vector<Tick>& y_ticks, const Frame& frame, const Scale& x, const Scale& y) {
   std::string out = "<g class=\"grid\">\n";
-  for (const double tick : y_ticks) {
-    out += fmt::format("<line x1=\"{0:g}\" x2=\"{1:g}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>\n", kLeft,
-                       kWidth - kRight, y(tick));
+  for (const Tick& tick : y_ticks) {
+    out += fmt::format("<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>\n", frame.left,
+                       frame.right, y(tick.value));
   }
   out += "</g>\n<g class=\"axis\">\n";
-  for (const double tick : y_ticks) {
-    out += fmt::format("<text class=\"end\" x=\"{:g}\" y=\"{:.1f}\">{}</text>\n", kLeft - 8, y(tick) + 4,
-                       number_text(tick));
+  for (const Tick& tick : y_ticks) {
+    out += fmt::format("<text class=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", frame.left - kMargin,
+                       y(tick.value) + 4, escape_markup(tick.text));
   }
-  for (const double tick : x_ticks) {
-    if (tick < x.low || tick > x.high) continue;
-    out += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", x(tick),
-                       kHeight - kBottom + 18, number_text(tick));
+  double free_from = 0;
+  for (const Tick& tick : x_ticks) {
+    const double half = text_width(tick.text) / 2;
+    const double place = x(tick.value);
+    if (tick.value < x.low || tick.value > x.high || place - half < free_from) continue;
+    free_from = place + half + kMargin;
+    out += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", place,
+                       kHeight - kBottom + 18, escape_markup(tick.text));
   }
-  out += fmt::format("<text class=\"label middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
-                     (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(x_label));
+  out += fmt::format("<text class=\"label middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n",
+                     (frame.left + frame.right) / 2, kHeight - 8, escape_markup(x_label));
   return out + "</g>\n";
 }
 
@@ -75,11 +118,11 @@ struct Legend {
 Legend legend_of(const std::vector<Series>& series) {
   constexpr double kRowHeight = 22;
   Legend legend{.height = kRowHeight};
-  double left = kLeft;
+  double left = kMargin;
   for (std::size_t index = 0; index < series.size(); ++index) {
-    const double width = 42 + 7.2 * static_cast<double>(series[index].label.size());
-    if (left > kLeft && left + width > kWidth) {
-      left = kLeft;
+    const double width = 42 + text_width(series[index].label);
+    if (left > kMargin && left + width > kWidth) {
+      left = kMargin;
       legend.height += kRowHeight;
     }
     const double middle = kHeight + legend.height - kRowHeight / 2;
@@ -110,7 +153,7 @@ std::string nothing_to_draw(std::string_view why) {
 
 std::string escape_markup(std::string_view text) {
   std::string out;
-  for (const char letter : text) {
+  for (const char letter : protocol::printable(text)) {
     switch (letter) {
       case '&':
         out += "&amp;";
@@ -161,11 +204,12 @@ std::string to_svg(const LineChart& chart) {
   const auto [least, most] =
       std::minmax_element(points.begin(), points.end(),
                           [](const auto& left, const auto& right) { return left.second < right.second; });
-  const std::vector<double> y_ticks = axis_ticks(least->second, most->second, 5);
-  const std::vector<double> x_ticks = axis_ticks(0, points.back().first, 8);
-  const Scale x{0, points.back().first > 0 ? points.back().first : 1, kLeft, kWidth - kRight};
-  const Scale y{y_ticks.front(), y_ticks.back(), kHeight - kBottom, kTop};
-  out += grid(chart.x_label, x_ticks, y_ticks, x, y);
+  const std::vector<Tick> y_ticks = number_ticks(axis_ticks(least->second, most->second, 5));
+  const std::vector<Tick> x_ticks = number_ticks(axis_ticks(0, points.back().first, 8));
+  const Frame frame = frame_beside(x_ticks, y_ticks);
+  const Scale x{0, points.back().first > 0 ? points.back().first : 1, frame.left, frame.right};
+  const Scale y{y_ticks.front().value, y_ticks.back().value, kHeight - kBottom, kTop};
+  out += grid(chart.x_label, x_ticks, y_ticks, frame, x, y);
   out += "<polyline class=\"curve\" points=\"";
   for (const auto& [at, value] : points) out += fmt::format("{:.1f},{:.1f} ", x(at), y(value));
   out += "\"/>\n<g class=\"dots\">\n";
@@ -201,12 +245,14 @@ std::string to_svg(const CurveChart& chart) {
   const Legend legend = legend_of(chart.series);
   std::string out = svg_begin(kHeight + legend.height, fmt::format("{} by {}", chart.y_label, chart.x_label));
   if (all_points == 0) return out + nothing_to_draw("not measured");
-  const std::vector<double> x_ticks = axis_ticks(x_least, x_most, 8);
-  const std::vector<double> y_ticks = axis_ticks(y_least, y_most, 5);
+  const std::vector<Tick> x_ticks = number_ticks(axis_ticks(x_least, x_most, 8));
+  const std::vector<Tick> y_ticks = number_ticks(axis_ticks(y_least, y_most, 5));
+  const Frame frame = frame_beside(x_ticks, y_ticks);
   const bool point = x_least == x_most;
-  const Scale x{point ? x_ticks.front() : x_least, point ? x_ticks.back() : x_most, kLeft, kWidth - kRight};
-  const Scale y{y_ticks.front(), y_ticks.back(), kHeight - kBottom, kTop};
-  out += grid(chart.x_label, x_ticks, y_ticks, x, y);
+  const Scale x{point ? x_ticks.front().value : x_least, point ? x_ticks.back().value : x_most, frame.left,
+                frame.right};
+  const Scale y{y_ticks.front().value, y_ticks.back().value, kHeight - kBottom, kTop};
+  out += grid(chart.x_label, x_ticks, y_ticks, frame, x, y);
   const std::size_t every = (all_points + kMostDotsOfAll - 1) / kMostDotsOfAll;
   for (std::size_t index = 0; index < curves.size(); ++index) {
     const std::size_t colour = index % kSeriesColours;
@@ -239,30 +285,6 @@ std::vector<std::pair<double, double>> logarithms(const LogChart::Series& series
   return points;
 }
 
-std::string log_grid(const LogChart& chart, const std::set<double>& x_values, const Scale& x,
-                     const Scale& y) {
-  std::string lines = "<g class=\"grid\">\n";
-  std::string texts = "<g class=\"axis\">\n";
-  for (double power = y.low; power <= y.high + 1e-9; ++power) {
-    lines += fmt::format("<line x1=\"{0:g}\" x2=\"{1:g}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>\n", kLeft,
-                         kWidth - kRight, y(power));
-    texts += fmt::format("<text class=\"end\" x=\"{:g}\" y=\"{:.1f}\">{}</text>\n", kLeft - 8, y(power) + 4,
-                         escape_markup(chart.y_text(std::pow(10, power))));
-  }
-  constexpr double kTextWidth = 52;  // of one under the axis
-  double free_from = 0;
-  for (const double value : x_values) {
-    const double place = x(std::log10(value));
-    if (place < free_from) continue;
-    free_from = place + kTextWidth;
-    texts += fmt::format("<text class=\"middle\" x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", place,
-                         kHeight - kBottom + 18, escape_markup(chart.x_text(value)));
-  }
-  texts += fmt::format("<text class=\"label middle\" x=\"{:g}\" y=\"{:g}\">{}</text>\n",
-                       (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_markup(chart.x_label));
-  return lines + "</g>\n" + texts + "</g>\n";
-}
-
 }  // namespace
 
 std::string to_svg(const LogChart& chart) {
@@ -281,12 +303,20 @@ std::string to_svg(const LogChart& chart) {
   const Legend legend = legend_of(chart.series);
   std::string out = svg_begin(kHeight + legend.height, fmt::format("{} by {}", chart.y_label, chart.x_label));
   if (y_least > y_most) return out + nothing_to_draw("not measured");
-  const double x_low = std::log10(*x_values.begin());
-  const double x_high = std::log10(*x_values.rbegin());
-  const Scale x{x_low, x_high > x_low ? x_high : x_low + 1, kLeft, kWidth - kRight};
+  std::vector<Tick> x_ticks;
+  for (const double value : x_values) x_ticks.push_back({std::log10(value), chart.x_text(value)});
   const double y_low = std::floor(y_least);
-  const Scale y{y_low, std::max(std::ceil(y_most), y_low + 1), kHeight - kBottom, kTop};
-  out += log_grid(chart, x_values, x, y);
+  const double y_high = std::max(std::ceil(y_most), y_low + 1);
+  std::vector<Tick> y_ticks;
+  for (double power = y_low; power <= y_high + 1e-9; ++power) {
+    y_ticks.push_back({power, chart.y_text(std::pow(10, power))});
+  }
+  const Frame frame = frame_beside(x_ticks, y_ticks);
+  const double x_low = x_ticks.front().value;
+  const double x_high = x_ticks.back().value;
+  const Scale x{x_low, x_high > x_low ? x_high : x_low + 1, frame.left, frame.right};
+  const Scale y{y_low, y_high, kHeight - kBottom, kTop};
+  out += grid(chart.x_label, x_ticks, y_ticks, frame, x, y);
   for (std::size_t index = 0; index < chart.series.size(); ++index) {
     const LogChart::Series& series = chart.series[index];
     const std::size_t colour = index % kSeriesColours;
@@ -307,23 +337,44 @@ std::string to_svg(const LogChart& chart) {
 }
 
 std::string to_svg(const BarChart& chart) {
-  double most = 0;
-  for (const BarChart::Bar& bar : chart.bars) most = std::max(most, bar.value);
-  const Scale x{0, most > 0 ? most : 1, 0, kWidth - kBarLeft - kBarRight};
-  std::string out = svg_begin(kBarStep * static_cast<double>(chart.bars.size()) + 8, chart.title);
+  double most = chart.whole;
+  std::vector<std::string> labels;
+  std::vector<std::string> texts;
+  for (const BarChart::Bar& bar : chart.bars) {
+    most = std::max(most, bar.value);
+    labels.push_back(bar.label);
+    texts.push_back(bar.text);
+  }
+  const bool has_whole = chart.whole > 0;
+  const double left = widest(labels) + 2 * kMargin;
+  const double right = std::max(kWidth - widest(texts) - 2 * kMargin, left + 1);
+  const Scale x{0, most > 0 ? most : 1, 0, right - left};
+  const double bars_height = kBarStep * static_cast<double>(chart.bars.size()) + 8;
+  std::string out = svg_begin(bars_height + (has_whole ? kBarStep : 0), chart.title);
   double top = 4;
   for (const BarChart::Bar& bar : chart.bars) {
-    const double width = x(bar.value);
+    const double width = std::max(x(bar.value), 1.0);
     const double middle = top + kBarHeight / 2 + 4;
-    out += fmt::format("<g><title>{}: {}</title><text class=\"end\" x=\"{:g}\" y=\"{:g}\">{}</text>",
-                       escape_markup(bar.label), escape_markup(bar.text), kBarLeft - 8, middle,
+    out += fmt::format("<g><title>{}: {}</title><text class=\"end\" x=\"{:.1f}\" y=\"{:g}\">{}</text>",
+                       escape_markup(bar.label), escape_markup(bar.text), left - kMargin, middle,
                        escape_markup(bar.label));
-    out +=
-        fmt::format("<rect class=\"bar\" x=\"{:g}\" y=\"{:g}\" width=\"{:.1f}\" height=\"{:g}\" rx=\"3\"/>",
-                    kBarLeft, top, std::max(width, 1.0), kBarHeight);
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:g}\">{}</text></g>\n", kBarLeft + std::max(width, 1.0) + 8,
-                       middle, escape_markup(bar.text));
+    constexpr const char* kRectangle =
+        "<rect class=\"{}\" x=\"{:.1f}\" y=\"{:g}\" width=\"{:.1f}\" height=\"{:g}\" rx=\"3\"/>";
+    if (has_whole) {
+      out += fmt::format(fmt::runtime(kRectangle), "track", left, top, x(chart.whole), kBarHeight);
+    }
+    out += fmt::format(fmt::runtime(kRectangle), "bar", left, top, width, kBarHeight);
+    // Beside the bar, or beside what all could have.
+    const double end = has_whole ? std::max(x(chart.whole), width) : width;
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:g}\">{}</text></g>\n", left + end + kMargin, middle,
+                       escape_markup(bar.text));
     top += kBarStep;
+  }
+  if (has_whole) {
+    out += fmt::format(
+        "<g class=\"axis\"><text x=\"{0:.1f}\" y=\"{2:g}\">0</text><text class=\"end\" x=\"{1:.1f}\" "
+        "y=\"{2:g}\">{3}</text></g>\n",
+        left, left + x(chart.whole), bars_height + 12, escape_markup(chart.whole_text));
   }
   return out + "</svg>\n";
 }

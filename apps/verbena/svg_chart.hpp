@@ -10,7 +10,7 @@
 
 namespace verbena::apps {
 
-/// "&lt;" for "<", and so on: any text, in elements and attributes.
+/// "&lt;" for "<", and so on: any text of one line, in elements and attributes.
 std::string escape_markup(std::string_view text);
 
 /// At least two round numbers (1, 2 or 5 times a power of ten apart) that span [low, high], about `wanted` of
@@ -61,6 +61,8 @@ struct BarChart {
   };
   std::string title;  ///< for those who do not see it
   std::vector<Bar> bars;
+  double whole = 0;  ///< of what each bar is a part: its length is that part; 0: the longest has all the room
+  std::string whole_text = "";  ///< of that
 };
 std::string to_svg(const BarChart& chart);
 

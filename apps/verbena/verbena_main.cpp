@@ -1,59 +1,64 @@
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "apps/verbena/commands.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/manual_formatter.hpp"
+#include "apps/verbena/usage_error.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
+
+/// A log line's text: some of it peers have written.
+class PrintableText : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    const std::string text = protocol::printable({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<PrintableText>();
+  }
+};
+
+void set_up_log(bool verbose) {
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("verbena"));  // without colours, everywhere
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<PrintableText>('*').set_pattern("%H:%M:%S.%e %P %l: %*");
+  spdlog::set_formatter(std::move(formatter));
+  spdlog::set_level(verbose ? spdlog::level::info : spdlog::level::warn);
+}
 
 void set_up_process(int argc, char** argv) {
   // A reader that goes away and a file that may not grow are errors of a write, no reason to die.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  spdlog::set_default_logger(spdlog::stderr_color_mt("verbena"));
-  spdlog::set_pattern("%H:%M:%S.%e %P %l: %v");
-  const bool verbose = std::any_of(argv, argv + argc, [](const char* argument) {
+  set_up_log(std::any_of(argv, argv + argc, [](const char* argument) {
     return std::strcmp(argument, "-v") == 0 || std::strcmp(argument, "--verbose") == 0;
-  });
-  spdlog::set_level(verbose ? spdlog::level::info : spdlog::level::warn);
-}
-
-/// One line for what CLI11 has found; it names the option, we name the help.
-absl::Status usage_error(const CLI::App& program, const CLI::ParseError& error) {
-  const CLI::App* app = &program;
-  std::string command = app->get_name();
-  while (!app->get_subcommands().empty()) {
-    app = app->get_subcommands().front();
-    command += " " + app->get_name();
-  }
-  // CLI11 says only that something is missing where the name of something unknown was given.
-  const std::vector<std::string> unknown = program.remaining(true);
-  if (app->get_require_subcommand_min() > 0 && !unknown.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("there is no {} (see {} --help)", unknown.front(), command));
-  }
-  return absl::InvalidArgumentError(fmt::format("{} (see {} --help)", error.what(), command));
+  }));
 }
 
 int parse_and_run(CLI::App& program, int argc, char** argv, const Run& run) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* app = &program;
-    while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
-    fmt::print("{}", app->help());
+    std::string name;
+    put(stdout, innermost_command(program, &name).help());
     return kExitOk;
   } catch (const CLI::CallForVersion& version) {
-    fmt::print("{}\n", version.what());
+    print_out("{}\n", version.what());
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     return report_error(usage_error(program, error));
@@ -63,9 +68,9 @@ int parse_and_run(CLI::App& program, int argc, char** argv, const Run& run) {
 
 /// What was printed must have arrived, as far as someone wanted to read it.
 int check_output(int status) {
-  if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || errno == EPIPE || status != kExitOk)
-    return status;
-  report_error(absl::UnknownError(fmt::format("standard output: {}", std::strerror(errno))));
+  const absl::Status arrived = flush_output();
+  if (arrived.ok() || status != kExitOk) return status;
+  report_error(arrived);
   return kExitFailed;
 }
 
@@ -89,6 +94,7 @@ int verbena_main(int argc, char** argv, const Applications& applications,
   add_server_command(program, &run);
   add_worker_command(program, applications, &run);
   for (const AddCommand& add : commands) add(program, &run);
+  add_help_command(program, &run);
   return check_output(parse_and_run(program, argc, argv, run));
 }
 

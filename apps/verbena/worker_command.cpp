@@ -37,10 +37,15 @@ int run_worker(WorkerOptions options, Application& application, const Applicatio
   ChildOptions& child = options.child;
   if (!child.launched()) child.job.transport = decided_by_hand(child.job);
   spdlog::info("worker {}: {} {}", child.rank, effective(child.job), arguments.effective());
-  const std::uint32_t first = child.rank * child.job.threads;
   PipeOutlet pipe(child.report_to);
-  ConsoleOutlet console(run_settings(application, arguments, child.job, options.baseline), first,
-                        [&](const auto& sums) { return application.objectives(sums); });
+  RunSettings settings = run_settings(application, arguments, child.job, options.baseline);
+  settings.process = fmt::format("worker {}", child.rank);
+  settings.first_worker = child.rank * child.job.threads;
+  ConsoleOutlet console(std::move(settings), [&](const auto& sums) { return application.objectives(sums); });
+  if (const std::string output = arguments.value("--output");
+      !child.launched() && child.rank > 0 && !output.empty()) {
+    console.note(fmt::format("--output {} is not written here but by worker 0, on its host", output));
+  }
   Outlet& outlet = child.launched() ? static_cast<Outlet&>(pipe) : console;
   const int status = run_child(
       child, outlet,

@@ -252,6 +252,46 @@ TEST(HostilityTest, AWorkerThatIsGoneWithoutAWordIsNamed) {
   EXPECT_EQ(server.code(), absl::StatusCode::kUnavailable) << server;
 }
 
+/// It would paint a terminal and begin a line of its own.
+constexpr const char* kPaint = "\x1b[31m\nverbena: error: done";
+constexpr const char* kPaintShown = "\\u001b[31m\\nverbena: error: done";
+
+TEST(HostilityTest, WhatAWorkerSaysComesEscaped) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto honest = wait_for_the_other(servers);
+  Visitor visitor(servers);
+  visitor.join();
+  visitor.peer.say(protocol::Failed{.code = 10, .reason = kPaint});
+  const absl::Status server = servers.join(Peer::kPatience)[0];
+  for (const absl::Status& status : {server, honest.get()}) {
+    EXPECT_THAT(message_of(status), HasSubstr(std::string("gave up: ") + kPaintShown)) << status;
+  }
+}
+
+TEST(HostilityTest, TheNameOfATableComesEscaped) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto honest = wait_for_the_other(servers);
+  Visitor visitor(servers);
+  say_hello(visitor.peer, 1);
+  visitor.peer.set_ring(visitor.peer.hear<protocol::Welcome>().inbox);
+  protocol::OpenTable other = kTable;
+  other.name = kPaint;
+  visitor.peer.say(other);
+  const absl::Status server = servers.join(Peer::kPatience)[0];
+  for (const absl::Status& status : {server, honest.get()}) {
+    EXPECT_THAT(message_of(status), HasSubstr(kPaintShown)) << status;
+  }
+}
+
+TEST(HostilityTest, WhatAServerSaysComesEscaped) {
+  Impostor server;
+  auto connecting = std::async(std::launch::async, [&] {
+    return Session::connect({.servers = {server.address()}, .timeout_ms = 20'000}).status();
+  });
+  server.accept().say(protocol::Failed{.code = 9, .reason = kPaint});
+  EXPECT_THAT(message_of(connecting.get()), HasSubstr(kPaintShown));
+}
+
 TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
   struct Case {
     std::string error;

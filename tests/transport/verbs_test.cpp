@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <map>
 #include <random>
 
+#include "tests/temporary_folder.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
 #include "transport/verbs/send_queue.hpp"
@@ -17,6 +19,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using verbena::testing::TemporaryFolder;
 using Kind = Event::Kind;
 using Code = absl::StatusCode;
 
@@ -206,6 +210,37 @@ TEST_F(VerbsTest, TakesTheFirstUsableDevice) {
   EXPECT_EQ((*devices)[2].ports.at(0).mtu_bytes, 4096U);
   EXPECT_EQ((*devices)[2].ports.at(0).gids.size(), 4U);
   EXPECT_TRUE((*devices)[2].windows);
+}
+
+TEST_F(VerbsTest, WhatHasNoReliableConnectionsIsNamedAndNeverTaken) {
+  const TemporaryFolder folder;
+  const std::filesystem::path efa = folder.path() / "rdmap0s6";
+  std::filesystem::create_directories(efa / "device");
+  std::filesystem::create_symlink("../../../bus/pci/drivers/efa", efa / "device" / "driver");
+  fabric_->add_device({.name = "rdmap0s6", .connections = false, .folder = efa.string()});
+  fabric_->add_device({.name = "hbl_0", .connections = false});
+  const auto none = make_verbs_transport({}, fabric_->api());
+  EXPECT_EQ(none.status().code(), Code::kUnavailable);
+  EXPECT_THAT(
+      message(none.status()),
+      HasSubstr("rdmap0s6: it is an Elastic Fabric Adapter (EFA), which has no reliable connections"));
+
+  fabric_->add_device({.name = "rxe0", .address = "10.0.0.3"});
+  const auto devices = list_verbs_devices(fabric_->api());
+  ASSERT_TRUE(devices.ok());
+  ASSERT_EQ(devices->size(), 3U);
+  EXPECT_EQ((*devices)[0].transport, "an Elastic Fabric Adapter (EFA)");
+  EXPECT_THAT((*devices)[1].transport, Not(HasSubstr("EFA")));
+  for (std::size_t other = 0; other < 2; ++other) {
+    EXPECT_FALSE((*devices)[other].reliable_connections);
+    EXPECT_THAT((*devices)[other].obstacle, HasSubstr("no reliable connections"));
+    EXPECT_TRUE((*devices)[other].ports.empty());
+  }
+  EXPECT_TRUE((*devices)[2].reliable_connections);
+  auto transport = make_verbs_transport({}, fabric_->api());
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  ASSERT_TRUE((*transport)->listen("verbs::7000").ok());
+  EXPECT_EQ((*transport)->listening_address(), "verbs:10.0.0.3:7000");
 }
 
 TEST_F(VerbsTest, SaysWhyNoDeviceCanBeUsed) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "transport/verbs/adapter_kind.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/network_interface.hpp"
 
@@ -146,7 +147,14 @@ VerbsDevice::Port inspect_port(const VerbsApi& api, ibv_context* context, std::u
 
 VerbsDevice inspect(const VerbsApi& api, ibv_device* device) {
   VerbsDevice report{.name = device->name};
+  if (device->transport_type != IBV_TRANSPORT_IB && device->transport_type != IBV_TRANSPORT_IWARP) {
+    const std::string driver = kernel_driver(device->ibdev_path);
+    report.transport = other_adapter(driver);
+    report.obstacle = no_reliable_connections(driver);
+    return report;
+  }
   report.transport = device->transport_type == IBV_TRANSPORT_IWARP ? "iWARP" : "InfiniBand";
+  report.reliable_connections = true;
   ibv_context* context = api.open_device(device);
   if (context == nullptr) {
     report.obstacle = errno_text(errno, "it cannot be opened");
@@ -206,7 +214,10 @@ absl::StatusOr<std::unique_ptr<Device>> Device::open(const std::shared_ptr<const
     const VerbsDevice::Port* port = usable_port(report, options, obstacles);
     if (port == nullptr) continue;
     ibv_context* context = api->open_device(each);
-    if (context == nullptr) return errno_status(errno, fmt::format("{} cannot be opened", report.name));
+    if (context == nullptr) {
+      const int error = errno;
+      return errno_status(error, fmt::format("{} cannot be opened", report.name));
+    }
     std::unique_ptr<Device> device(new Device(api, context));
     if (absl::Status status = device->set_up(options, port->number, port->address); !status.ok()) {
       return status;
@@ -257,9 +268,15 @@ absl::Status Device::set_up(const VerbsOptions& options, std::uint8_t port, std:
   }
 
   domain_ = api_->alloc_pd(context_);
-  if (domain_ == nullptr) return errno_status(errno, fmt::format("{}: no protection domain", name()));
+  if (domain_ == nullptr) {
+    const int error = errno;
+    return errno_status(error, fmt::format("{}: no protection domain", name()));
+  }
   channel_ = api_->create_comp_channel(context_);
-  if (channel_ == nullptr) return errno_status(errno, fmt::format("{}: no completion channel", name()));
+  if (channel_ == nullptr) {
+    const int error = errno;
+    return errno_status(error, fmt::format("{}: no completion channel", name()));
+  }
   if (absl::Status status = set_non_blocking(channel_->fd); !status.ok()) return status;
   return set_non_blocking(context_->async_fd);
 }
@@ -282,8 +299,9 @@ absl::StatusOr<Pages> create_private(std::size_t bytes) {
   const std::size_t whole = shm::whole_pages(bytes);
   void* place = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) {
+    const int error = errno;
     return absl::ResourceExhaustedError(
-        errno_text(errno, fmt::format("the host has no {} bytes of memory to give", whole)));
+        errno_text(error, fmt::format("the host has no {} bytes of memory to give", whole)));
   }
   shm::Mapping mapping(std::span(static_cast<std::byte*>(place), bytes));
   // A child process would make the kernel move pages that the device goes on using.

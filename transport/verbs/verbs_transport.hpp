@@ -100,9 +100,11 @@ struct VerbsDevice {
     std::string address;   ///< what listen() would take for an empty HOST; empty: any
   };
   std::string name;
-  std::string transport;  ///< "InfiniBand" (RoCE, too) or "iWARP"
-  bool windows = false;   ///< can bind memory windows of type 2
-  std::string obstacle;   ///< why it cannot be opened; empty if it can
+  std::string
+      transport;  ///< "InfiniBand" (RoCE, too), "iWARP", or what else it is: "an Elastic Fabric Adapter (EFA)"
+  bool reliable_connections = false;  ///< has them: is of the first two kinds
+  bool windows = false;               ///< can bind memory windows of type 2
+  std::string obstacle;               ///< why it cannot be used; empty if it can
   std::vector<Port> ports;
 };
 

@@ -52,12 +52,26 @@ TEST(ReportTest, TableHasFiguresYardsticksAndWhatIsTimed) {
   EXPECT_THAT(to_table(noted, {}), HasSubstr("Note: perftest had trouble"));
 }
 
+TEST(ReportTest, OnSharedCoresNothingIsJudged) {
+  Circumstances shared = kPlace;
+  shared.shared_cores = "others ran on the core";
+  const std::string table = to_table(shared, {result()});
+  EXPECT_THAT(table, Not(HasSubstr("MISSED")));
+  EXPECT_THAT(table, Not(HasSubstr("kept")));
+  EXPECT_THAT(table, HasSubstr("≤ 1.1: not judged"));
+  EXPECT_THAT(table, HasSubstr("Note: cores are shared: others ran on the core"));
+  const nlohmann::json json = to_json(shared, {result()});
+  EXPECT_EQ(json.at("cores_shared"), true);
+  EXPECT_TRUE(json.at("results").at(0).at("yardsticks").at(0).at("kept").is_null());
+}
+
 TEST(ReportTest, JsonHasAllOfIt) {
   const nlohmann::json json = to_json(kPlace, {result()});
   EXPECT_EQ(json.at("kind"), "bench");
   EXPECT_EQ(json.at("schema"), 2);
   EXPECT_EQ(json.at("device"), "rxe0 port 1");
   EXPECT_EQ(json.at("mtu_bytes"), 4096);
+  EXPECT_EQ(json.at("cores_shared"), false);
   const nlohmann::json& read = json.at("results").at(0);
   EXPECT_EQ(read.at("operations"), 10);
   EXPECT_EQ(read.at("max_ns"), 900'000);

@@ -115,7 +115,7 @@ TEST_F(LineReaderTest, ErrorsHaveAPlaceAndStayOnOneLine) {
   ASSERT_TRUE(*reader->next(line) && *reader->next(line));
   const absl::Status error = reader->error("a number", "two\n\x1b[31m");
   EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(error.message()), path() + ":2: expected a number, found \"two??[31m\"");
+  EXPECT_EQ(std::string(error.message()), path() + ":2: expected a number, found \"two\\n\\u001b[31m\"");
   EXPECT_LT(reader->error("a number", std::string(10'000, 'x')).message().size(), path().size() + 200);
 }
 

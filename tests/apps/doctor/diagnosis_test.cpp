@@ -303,6 +303,32 @@ TEST(DoctorTest, InfiniBandWithoutIpAddresses) {
   for (const Finding& each : diagnose(facts).findings) EXPECT_NE(each.subject, "IPoIB");
 }
 
+TEST(DoctorTest, AnAdapterWithoutConnectionsIsNamedAndDisplacesNothing) {
+  const std::string efa = "an Elastic Fabric Adapter (EFA)";
+  for (const bool listed : {true, false}) {
+    Facts facts = laptop();
+    add_other_adapter(facts, "rdmap0s6", efa, listed);
+    // Alone it is as good as none: soft-RoCE is what helps.
+    const Diagnosis alone = diagnose(facts);
+    EXPECT_FALSE(alone.verbs);
+    EXPECT_EQ(finding(alone, "rdmap0s6").text, efa + "; not used: it has no reliable connections");
+    EXPECT_TRUE(finding(alone, "rdmap0s6").remedies.empty()) << "nothing gives it any";
+    EXPECT_THAT(commands(finding(alone, "soft-RoCE")),
+                Contains("sudo rdma link add rxe0 type rxe netdev wlp2s0"));
+
+    add_soft_roce(facts, "rxe0", roce_port("10.0.0.2", "wlp2s0"), "wlp2s0");
+    facts.verbs_trial = {.step = "reading", .status = absl::OkStatus()};
+    const Diagnosis beside = diagnose(facts);
+    EXPECT_TRUE(beside.verbs);
+    ASSERT_TRUE(beside.choice.has_value());
+    EXPECT_EQ(facts.verbs.devices[beside.choice->device].name, "rxe0");
+    EXPECT_EQ(beside.choice_reason, "the only one that can be used");
+    EXPECT_EQ(finding(beside, "rdmap0s6").level, Level::kNote);
+    for (const Finding& each : beside.findings)
+      EXPECT_THAT(each.text, Not(HasSubstr("is an adapter, not soft")));
+  }
+}
+
 TEST(DoctorTest, RoceVersion1Only) {
   transport::VerbsDevice::Port port = roce_port("");
   std::erase_if(port.gids, [](const auto& gid) { return gid.type != "RoCEv1"; });

@@ -28,8 +28,22 @@ inline void add_adapter(Facts& facts, const std::string& name, transport::VerbsD
   const std::string node = "uverbs" + std::to_string(facts.host.devices.size());
   facts.host.devices.push_back(
       {.name = name, .node = node, .node_there = true, .node_open = true, .gigabits_per_second = gigabits});
-  facts.verbs.devices.push_back(
-      {.name = name, .transport = "InfiniBand", .windows = true, .ports = {std::move(port)}});
+  facts.verbs.devices.push_back({.name = name,
+                                 .transport = "InfiniBand",
+                                 .reliable_connections = true,
+                                 .windows = true,
+                                 .ports = {std::move(port)}});
+}
+
+/// Neither InfiniBand, RoCE nor iWARP; `listed`: libibverbs has a provider for it.
+inline void add_other_adapter(Facts& facts, const std::string& name, const std::string& kind, bool listed) {
+  const std::string node = "uverbs" + std::to_string(facts.host.devices.size());
+  facts.host.devices.push_back(
+      {.name = name, .node = node, .node_there = true, .node_open = true, .other_kind = kind});
+  if (listed) {
+    facts.verbs.devices.push_back(
+        {.name = name, .transport = kind, .obstacle = "it has no reliable connections"});
+  }
 }
 
 inline void add_soft_roce(Facts& facts, const std::string& name, transport::VerbsDevice::Port port,

@@ -20,6 +20,9 @@ class HostTest : public ::testing::Test {
     verbena::testing::write_file(file, text);
   }
   void put_folder(const std::string& path) { std::filesystem::create_directories(folder_.path() / path); }
+  void put_link(const std::string& path, const std::string& target) {
+    std::filesystem::create_symlink(target, folder_.path() / path);
+  }
   void put_kernel(const std::string& release) { put("proc/sys/kernel/osrelease", release + "\n"); }
   void put_interface(const std::string& name, int type, const char* flags, const char* carrier, int mtu) {
     put("sys/class/net/" + name + "/type", std::to_string(type) + "\n");
@@ -181,6 +184,7 @@ TEST_F(HostTest, Devices) {
   put("sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
   put("sys/class/infiniband/mlx5_0/ports/2/rate", "2.5 Gb/sec (1X SDR)\n");
   put("sys/class/infiniband/rxe0/parent", "eth0\n");
+  put("sys/class/infiniband/rxe0/node_type", "1: CA\n");
   put("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n");
   put("sys/class/infiniband_verbs/uverbs1/ibdev", "rxe0\n");
   put("sys/class/infiniband_verbs/abi_version", "6\n");
@@ -200,6 +204,24 @@ TEST_F(HostTest, Devices) {
   EXPECT_TRUE(host.devices[1].node_open);
   EXPECT_TRUE(host.connection_manager_there);
   EXPECT_TRUE(host.rdma_namespaces);
+  for (const KernelDevice& device : host.devices) EXPECT_EQ(device.other_kind, "") << device.name;
+}
+
+TEST_F(HostTest, WhatIsNeitherInfiniBandNorRoceNorIwarpIsNamedByItsDriver) {
+  for (const auto& [name, driver] :
+       {std::pair("efa_0", "efa"), {"hbl_0", "habanalabs"}, {"new_0", "new_driver"}}) {
+    const std::string device = std::string("sys/class/infiniband/") + name;
+    put(device + "/node_type", "7: unspecified\n");
+    put(device + "/device/vendor", "0x1d0f\n");
+    put_link(device + "/device/driver", std::string("../../drivers/") + driver);
+  }
+  put("sys/class/infiniband/siw0/node_type", "4: RNIC\n");
+  const Host host = look();
+  ASSERT_EQ(host.devices.size(), 4U);
+  EXPECT_EQ(host.devices[0].other_kind, "an Elastic Fabric Adapter (EFA)");
+  EXPECT_EQ(host.devices[1].other_kind, "a port of a Gaudi accelerator");
+  EXPECT_NE(host.devices[2].other_kind.find("new_driver"), std::string::npos);
+  EXPECT_EQ(host.devices[3].other_kind, "");
 }
 
 }  // namespace

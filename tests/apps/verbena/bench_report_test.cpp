@@ -21,6 +21,7 @@ bench::Result result(const std::string& operation, std::size_t bytes) {
 
 TEST(BenchReportTest, CurvesWhereThereAreSizesAndOneFigureWhereNot) {
   const std::string page = bench_report({.transport = "verbs", .other_side = "node2"},
+                                        {.command = "verbena bench", .host = "node1", .date = "today"},
                                         {result("write", 8), result("write", 4096), result("clock", 0)});
   EXPECT_THAT(page, HasSubstr("write: latency"));
   EXPECT_THAT(page, HasSubstr("write: bandwidth"));
@@ -28,6 +29,7 @@ TEST(BenchReportTest, CurvesWhereThereAreSizesAndOneFigureWhereNot) {
   EXPECT_THAT(page, HasSubstr("<th>clock</th>"));
   EXPECT_THAT(page, HasSubstr("≤ 1.2: kept"));
   EXPECT_THAT(page, HasSubstr("a &lt;write&gt;"));
+  EXPECT_THAT(page, HasSubstr("<pre class=\"command\">verbena bench</pre>today, on node1"));
 }
 
 TEST(LogChartTest, LeavesOutWhatHasNoLogarithm) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <regex>
 
 #include "apps/verbena/child_message.hpp"
 #include "apps/verbena/format.hpp"
@@ -162,6 +163,57 @@ TEST(SvgChartTest, TicksAreRoundAndSpan) {
   EXPECT_GE(axis_ticks(5, 5, 2).size(), 2U);
   const std::string empty = to_svg(LineChart{"x", "y", {{1, std::nan("")}}});
   EXPECT_NE(empty.find("not evaluated"), std::string::npos);
+}
+
+/// That every text of a chart lies within it, by a font whose letters are 7.5 wide.
+void expect_texts_to_fit(const std::string& svg) {
+  static const std::regex kText("<text(?: class=\"([^\"]*)\")? x=\"([0-9.-]+)\"[^>]*>([^<]*)</text>");
+  std::size_t texts = 0;
+  for (std::sregex_iterator each(svg.begin(), svg.end(), kText), end; each != end; ++each, ++texts) {
+    const std::string kind = (*each)[1];
+    const double width = 7.5 * static_cast<double>(columns_of((*each)[3].str()));
+    const double left = std::stod((*each)[2]) - (kind.ends_with("end")      ? width
+                                                 : kind.ends_with("middle") ? width / 2
+                                                                            : 0);
+    EXPECT_GE(left, 0) << each->str();
+    EXPECT_LE(left + width, 640) << each->str();
+  }
+  EXPECT_GT(texts, 3U);
+}
+
+TEST(SvgChartTest, LabelsAreNotCutOff) {
+  const std::vector<std::pair<double, double>> points = {{0, -1234567.8}, {123456.75, 7.25e-5}};
+  expect_texts_to_fit(to_svg(LineChart{"iteration", "log_likelihood_per_token", points}));
+  expect_texts_to_fit(
+      to_svg(CurveChart{"seconds", "objective", {{"a rather long name of a curve", points}}}));
+  LogChart log{.x_label = "bytes",
+               .y_label = "bandwidth",
+               .x_text = [](double bytes) { return std::to_string(static_cast<int>(bytes)) + " MiB"; },
+               .y_text = [](double rate) { return std::to_string(static_cast<int>(rate)) + " MB/s"; },
+               .series = {{.label = "read", .points = {{8, 3}, {9, 40}, {1'000'000, 12'345}}}}};
+  expect_texts_to_fit(to_svg(log));
+  expect_texts_to_fit(to_svg(BarChart{
+      .title = "reads",
+      .bars = {{"worker 4095 of very many", 1, "100.0 % (123 M of 124 M)"}, {"worker 1", 0.25, "25.0 %"}}}));
+}
+
+TEST(SvgChartTest, PartsOfAWholeAreDrawnOnItsScale) {
+  BarChart chart{.title = "waits", .bars = {{"worker 0", 0.02, "2 %"}, {"worker 1", 0.01, "1 %"}}};
+  const auto bars = [](const std::string& svg) {
+    static const std::regex kBar("class=\"bar\"[^>]* width=\"([0-9.]+)\"");
+    std::vector<double> widths;
+    for (std::sregex_iterator each(svg.begin(), svg.end(), kBar), end; each != end; ++each) {
+      widths.push_back(std::stod((*each)[1]));
+    }
+    return widths;
+  };
+  EXPECT_GT(bars(to_svg(chart))[0], 300) << "the longest has all the room";
+  chart.whole = 1;
+  chart.whole_text = "100 %";
+  const std::string svg = to_svg(chart);
+  EXPECT_LT(bars(svg)[0], 20) << "two parts of a hundred";
+  EXPECT_NE(svg.find(">100 %</text>"), std::string::npos);
+  expect_texts_to_fit(svg);
 }
 
 }  // namespace

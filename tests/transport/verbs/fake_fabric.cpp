@@ -1195,7 +1195,10 @@ void FakeFabric::add_device(const DeviceOptions& options) {
   auto device = std::make_unique<Device>();
   static_cast<ibv_device&>(*device) = {};
   options.name.copy(device->name, sizeof(device->name) - 1);
-  device->transport_type = options.iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+  options.folder.copy(device->ibdev_path, sizeof(device->ibdev_path) - 1);
+  device->transport_type = !options.connections ? IBV_TRANSPORT_UNSPECIFIED
+                           : options.iwarp      ? IBV_TRANSPORT_IWARP
+                                                : IBV_TRANSPORT_IB;
   device->state = state_.get();
   device->options = options;
   device->manager_context.reset(new_context(*device));

@@ -20,6 +20,8 @@ class FakeFabric {
     std::string name = "fake0";
     std::string address = "10.0.0.1";  ///< IPv4
     bool iwarp = false;                ///< no immediate data
+    bool connections = true;           ///< false: neither InfiniBand, RoCE nor iWARP
+    std::string folder = "";           ///< in /sys/class/infiniband, or instead of it
     bool windows = true;
     bool up = true;
     std::uint32_t max_inline_bytes = 400;  ///< more is refused

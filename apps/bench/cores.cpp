@@ -1,0 +1,102 @@
+#include "apps/bench/cores.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+namespace verbena::apps::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMostKeptWaiting =
+    0.05;  // parts of the time; a core of one's own costs less than a hundredth
+
+/// This process's control group of version 2.
+fs::path group_of(const fs::path& root) {
+  std::ifstream file(root / "proc/self/cgroup");
+  constexpr std::string_view kPrefix = "0::/";
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kPrefix)) return root / "sys/fs/cgroup" / line.substr(kPrefix.size());
+  }
+  return root / "sys/fs/cgroup";
+}
+
+std::uint32_t cores_to_run_on() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<std::uint32_t>(CPU_COUNT(&cores))
+                                                           : 0;
+}
+
+/// The tightest of the group's and those around it.
+std::optional<double> quota_of(const fs::path& root) {
+  std::optional<double> least;
+  const fs::path top = root / "sys/fs/cgroup";
+  for (fs::path group = group_of(root);; group = group.parent_path()) {
+    double quota_us = 0;
+    double period_us = 0;
+    // "max 100000" is none.
+    if (std::ifstream file(group / "cpu.max"); file >> quota_us >> period_us && period_us > 0) {
+      least = std::min(least.value_or(INFINITY), quota_us / period_us);
+    }
+    if (group == top || group.parent_path() == group) return least;
+  }
+}
+
+}  // namespace
+
+std::string shared_cores(const CoreUse& use) {
+  if (use.usable > 0 && use.usable < use.needed) {
+    return fmt::format("both sides poll, and there is one core for them ({} are needed)", use.needed);
+  }
+  if (use.quota_cores && *use.quota_cores < use.needed) {
+    return fmt::format("the control group may use {:.3g} cores, and {} are polled on", *use.quota_cores,
+                       use.needed);
+  }
+  if (use.throttled) return "the control group came to its quota of processor time meanwhile";
+  if (use.kept_waiting && use.seconds > 0 && *use.kept_waiting > kMostKeptWaiting * use.seconds) {
+    return fmt::format("others ran on the core for {:.0f} % of the time",
+                       100 * std::min(1.0, *use.kept_waiting / use.seconds));
+  }
+  return "";
+}
+
+CoreWatch::CoreWatch(std::uint32_t needed, fs::path root)
+    : needed_(needed), root_(std::move(root)), before_(now()) {}
+
+CoreWatch::Counts CoreWatch::now() const {
+  Counts counts;
+  counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  double ran_ns = 0;
+  double waited_ns = 0;
+  if (std::ifstream file(root_ / "proc/thread-self/schedstat"); file >> ran_ns >> waited_ns) {
+    counts.kept_waiting = waited_ns / 1e9;
+  }
+  std::ifstream file(group_of(root_) / "cpu.stat");
+  std::uint64_t count = 0;
+  for (std::string name; file >> name >> count;) {
+    if (name == "nr_throttled") counts.throttled = count;
+  }
+  return counts;
+}
+
+CoreUse CoreWatch::so_far() const {
+  const Counts after = now();
+  CoreUse use{.needed = needed_,
+              .usable = cores_to_run_on(),
+              .quota_cores = quota_of(root_),
+              .throttled = after.throttled > before_.throttled,
+              .seconds = after.seconds - before_.seconds,
+              .kept_waiting = {}};
+  if (after.kept_waiting && before_.kept_waiting)
+    use.kept_waiting = *after.kept_waiting - *before_.kept_waiting;
+  return use;
+}
+
+}  // namespace verbena::apps::bench

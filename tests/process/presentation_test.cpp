@@ -1,0 +1,175 @@
+// What people read on a terminal and in files, of the real program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class PresentationTest : public ::testing::Test {
+ protected:
+  Ended verbena(const std::vector<std::string>& arguments) const {
+    return run(VERBENA_PROGRAM, arguments, folder_.path());
+  }
+  Ended counter(const std::vector<std::string>& arguments) const {
+    return run(COUNTER_PROGRAM, arguments, folder_.path());
+  }
+
+  verbena::testing::TemporaryFolder folder_;
+};
+
+TEST_F(PresentationTest, AFileNameDrivesNoTerminalAndEndsNoLine) {
+  const std::string name = folder_.path("a\x1b[31m\nb\xe2\x80\xae\xff");
+  const Ended missing = verbena({"run", "mf", "--data", name});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, HasSubstr(R"(a\u001b[31m\nb\u202e\xff: cannot be read)"));
+
+  verbena::testing::write_file(name, "1\t2\t3\n2\t1\t4\n1\t1\t5\n2\t2\t1\n");
+  const Ended ended =
+      verbena({"run", "mf", "-v", "--data", name, "--iterations", "1", "--rank", "2", "--test-fraction", "0",
+               "--metrics", folder_.path("metrics"), "--report", folder_.path("report")});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  const std::string metrics = verbena::testing::contents(folder_.path("metrics"));
+  const std::string report = verbena::testing::contents(folder_.path("report"));
+  EXPECT_THAT(ended.err, HasSubstr(R"(a\u001b[31m\nb)")) << "the log has the options";
+  for (const std::string* text : {&missing.err, &ended.err, &ended.out, &metrics, &report}) {
+    EXPECT_THAT(*text, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(*text, Not(HasSubstr("\xe2\x80\xae")));
+    EXPECT_THAT(*text, Not(HasSubstr("\nb")));
+  }
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_FALSE(nlohmann::json::parse(line, nullptr, false).is_discarded()) << line;
+  }
+}
+
+TEST_F(PresentationTest, TheModelsWordsComeEscaped) {
+  const Ended ended =
+      counter({"run", "counter", "--iterations", "1", "--words", "topic\x1b[2J\nverbena: error: x"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr(R"(topic\u001b[2J\nverbena: error: x)"));
+  EXPECT_THAT(ended.out, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(PresentationTest, HelpIsACommandToo) {
+  EXPECT_EQ(verbena({"help"}).out, verbena({"--help"}).out);
+  EXPECT_EQ(verbena({"help", "run"}).out, verbena({"run", "--help"}).out);
+  const Ended help = verbena({"help", "run", "lda"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_EQ(help.out, verbena({"run", "lda", "--help"}).out);
+  EXPECT_THAT(help.out, StartsWith("NAME\n       verbena run lda - "));
+  const Ended unknown = verbena({"help", "run", "nonesuch"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("verbena run has no command nonesuch (see verbena run --help)"));
+}
+
+TEST_F(PresentationTest, WrongUseIsSaidInSentences) {
+  struct Wrong {
+    std::vector<std::string> arguments;
+    std::string sentence;
+  };
+  const std::vector<Wrong> all = {
+      {{"run", "counter", "--workers", "1", "--workers", "2"},
+       "--workers is given 2 times; once is meant (see verbena run counter --help)"},
+      {{"run", "counter", "--workers"}, "--workers needs a value (see verbena run counter --help)"},
+      {{"run", "counter", "--baseline=maybe"}, "--baseline takes no value"},
+      {{"run", "counter", "--nonesuch"}, "there is no option --nonesuch (see"},
+      {{"run", "counter", "one", "two"}, "nothing is known of one two (see"},
+      {{"run"}, "verbena run: the name of what to do is missing (see verbena run --help)"},
+      {{"run", "nonesuch"}, "there is no nonesuch (see verbena run --help)"},
+  };
+  for (const Wrong& wrong : all) {
+    SCOPED_TRACE(wrong.sentence);
+    const Ended ended = counter(wrong.arguments);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.err, StartsWith("verbena: error: " + wrong.sentence));
+  }
+}
+
+TEST_F(PresentationTest, AWorkerStartedByHandSaysWhichItIs) {
+  const std::string output = folder_.path("count");
+  const std::vector<std::string> job = {"--job", folder_.path().filename().string(), "--workers", "2"};
+  const auto with = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), job.begin(), job.end());
+    return arguments;
+  };
+  std::filesystem::create_directories(folder_.path("server"));
+  std::filesystem::create_directories(folder_.path("first"));
+  std::filesystem::create_directories(folder_.path("second"));
+  Program server(COUNTER_PROGRAM, with({"server"}), folder_.path("server"));
+  Program first(COUNTER_PROGRAM, with({"worker", "counter", "--worker-rank", "0", "--output", output}),
+                folder_.path("first"));
+  Program second(COUNTER_PROGRAM, with({"worker", "counter", "--worker-rank", "1", "--output", output}),
+                 folder_.path("second"));
+  const Ended of_first = first.wait();
+  const Ended of_second = second.wait();
+  EXPECT_EQ(server.wait().status, 0);
+  EXPECT_EQ(of_first.status, 0) << of_first.err;
+  EXPECT_EQ(of_second.status, 0) << of_second.err;
+  EXPECT_THAT(of_first.out, AllOf(HasSubstr("worker 0: counter"), Not(HasSubstr("is not written here"))));
+  EXPECT_THAT(of_second.out,
+              AllOf(HasSubstr("worker 1: --output " + output + " is not written here but by worker 0"),
+                    HasSubstr("\nworker 1: counter, "), HasSubstr("\n  1       ")))
+      << "and the table has its number";
+  EXPECT_THAT(of_second.err, HasSubstr("worker 1: counter "));
+  EXPECT_TRUE(std::filesystem::exists(output));
+}
+
+TEST_F(PresentationTest, StandardOutputThatIsFullIsSaidByItsOwnError) {
+  const std::string program = VERBENA_PROGRAM;
+  for (const std::string arguments : {"--help", "help", "help run lda", "--version"}) {
+    const Ended ended = run("/bin/sh", {"-c", program + " " + arguments + " > /dev/full"}, folder_.path());
+    EXPECT_EQ(ended.status, 1) << arguments;
+    EXPECT_THAT(ended.err, HasSubstr("standard output: No space left on device")) << arguments;
+  }
+  const Ended nobody = run("/bin/sh", {"-c", program + " --help | true"}, folder_.path());
+  EXPECT_THAT(nobody.err, IsEmpty());
+}
+
+TEST_F(PresentationTest, DivergenceHasAStatusOfItsOwn) {
+  std::string ratings;
+  for (int user = 0; user < 20; ++user) {
+    for (int item = 0; item < 5; ++item) {
+      ratings +=
+          std::to_string(user) + "\t" + std::to_string(item) + "\t" + std::to_string(user % 5 + 1) + "\n";
+    }
+  }
+  verbena::testing::write_file(folder_.path("ratings.tsv"), ratings);
+  for (const std::vector<std::string>& how : {std::vector<std::string>{"--baseline"}, {"--workers", "2"}}) {
+    std::vector<std::string> arguments = {"run",
+                                          "mf",
+                                          "--data",
+                                          folder_.path("ratings.tsv"),
+                                          "--learning-rate",
+                                          "20",
+                                          "--decay",
+                                          "1",
+                                          "--regularization",
+                                          "0",
+                                          "--rank",
+                                          "4",
+                                          "--test-fraction",
+                                          "0",
+                                          "--output",
+                                          folder_.path("model")};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const Ended ended = verbena(arguments);
+    EXPECT_EQ(ended.status, 3) << ended.err;
+    EXPECT_THAT(ended.err, StartsWith("verbena: error: training has diverged in iteration "));
+    EXPECT_FALSE(std::filesystem::exists(folder_.path("model.users.tsv")));
+  }
+}
+
+}  // namespace
+}  // namespace verbena::process_test
