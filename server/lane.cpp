@@ -99,11 +99,10 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   const Shard& shard = *table.shard;
   const std::size_t stride = shard.stride_bytes;
   for (std::size_t i = 0; i < header.count; ++i) {
-    if (i + kPrefetchRecords < header.count) {
-      __builtin_prefetch(shard.row(protocol::record_key(payload, stride, i + kPrefetchRecords)), 1);
-    }
+    if (i + kPrefetchRecords < header.count)
+      shard.prefetch(protocol::record_key(payload, stride, i + kPrefetchRecords));
     const protocol::Key key = protocol::record_key(payload, stride, i);
-    // Checked when it came, but the worker can still write there.
+    // Checked when it came, but the worker can still write there: what is used is what is checked here.
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;
     const std::byte* const update = protocol::record_values(payload, stride, i);
@@ -157,8 +156,7 @@ void Lane::subscribe(const LaneTask& task) {
   const bool ends = task.message.header.kind == protocol::BulkKind::kUnsubscribe;
   const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
-    protocol::Key key;
-    std::memcpy(&key, task.message.payload.data() + i * sizeof key, sizeof key);
+    const protocol::Key key = protocol::record_key(task.message.payload, 0, i);
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;  // as in apply()
     const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;

@@ -223,7 +223,7 @@ bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
   const protocol::BulkHeader& header = request.push.header;
   for (std::uint32_t& i = request.next; i < header.count; ++i) {
     const Key key = protocol::record_key(request.push.payload, stride_bytes_, i);
-    // Checked when it came, but the worker can still write there.
+    // Checked when it came, but the worker can still write there: what is used is what is checked here.
     if (key >= table_.rows) [[unlikely]]
       continue;
     SlotHeader owned;
@@ -262,9 +262,7 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
     const Key key = protocol::record_key(message.payload, slot_bytes_, i);
     if (key >= table_.rows) continue;  // as in push()
     const std::byte* const taken = protocol::record_values(message.payload, slot_bytes_, i);
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, taken, sizeof bits);
-    const std::uint64_t epoch = SlotHeader(bits).epoch();
+    const std::uint64_t epoch = protocol::load_once<SlotHeader>(taken).epoch();
     if (protocol::load_header(slot(key)).is_owned() || epoch == 0) {
       return absl::InvalidArgumentError(
           fmt::format("installs key {} at epoch {}, which is owned here already", key, epoch));

@@ -43,6 +43,11 @@ struct Shard {
   [[nodiscard]] std::byte* row(protocol::Key key) const {
     return rows.data() + (key - range.first) * stride_bytes;
   }
+  /// The row will be written. Any key will do.
+  void prefetch(protocol::Key key) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
+    __builtin_prefetch(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes), 1);
+  }
   [[nodiscard]] protocol::KeyRange lane_range(std::uint32_t lane) const {
     const protocol::KeyRange local = lanes.range(lane);
     return {range.first + local.first, range.first + local.last};

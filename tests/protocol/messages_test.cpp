@@ -234,6 +234,32 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   }
 }
 
+TEST(OpenTableTest, DifferencesAreNamed) {
+  const OpenTable first{.value_type = ValueType::kFloat,
+                        .rows = 10,
+                        .width = 4,
+                        .name = "rows",
+                        .allocation = Allocation::kStatic,
+                        .consistency = "asp"};
+  EXPECT_EQ(differences(first, first), "");
+  OpenTable other = first;
+  other.table = 7;
+  EXPECT_EQ(differences(first, other), "") << "a number is no difference";
+  other.value_type = ValueType::kDouble;
+  other.rows = 11;
+  EXPECT_EQ(differences(first, other), "10 rows, then 11 rows; float, then double");
+  other = {.value_type = ValueType::kInt64,
+           .rows = 10,
+           .width = 5,
+           .name = "columns",
+           .allocation = Allocation::kDynamic,
+           .consistency = "bsp"};
+  EXPECT_EQ(
+      differences(first, other),
+      "\"rows\", then \"columns\"; width 4, then width 5; float, then int64_t; asp, then bsp; static, then "
+      "dynamic");
+}
+
 TEST(BulkMessageTest, RecordsAreCheckedAgainstTheTable) {
   constexpr std::size_t kStride = 16;
   std::vector<std::byte> bytes(sizeof(BulkHeader) + 2 * record_bytes(kStride));

@@ -512,5 +512,40 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
   }
 }
 
+/// The server has checked the keys; the worker writes others over them before the lane looks.
+class RewrittenTest : public LaneTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr Key kWrong[] = {0, kFirst - 1, kFirst + kRows, Key{1} << 40U, ~Key{0}};
+
+  /// From the second on, of the newest message.
+  void rewrite_keys(std::size_t apart) {
+    std::size_t at = apart;
+    for (const Key wrong : kWrong) {
+      std::memcpy(inbox_.back().data() + at, &wrong, sizeof wrong);
+      at += apart;
+    }
+  }
+};
+
+TEST_P(RewrittenTest, KeysThatChangeAfterTheirCheckAreHarmless) {
+  start(*consistency::parse_model(GetParam()), 1);
+  std::vector<std::pair<Key, float>> rows;
+  std::vector<Key> keys;
+  for (Key key = kFirst; key < kFirst + 7; ++key) {
+    rows.emplace_back(key, 1.0F);
+    keys.push_back(key);
+  }
+  subscribe(0, keys);
+  rewrite_keys(sizeof(Key));
+  updates(0, rows);
+  rewrite_keys(kRecord);
+  clock(0, 1);
+  poll(0);
+  for (const Key key : keys)
+    EXPECT_EQ(row(key), key == keys.front() || key == keys.back() ? 1.0F : 0.0F) << key;
+}
+INSTANTIATE_TEST_SUITE_P(Models, RewrittenTest, ::testing::Values("essp:1", "bsp", "asp"),
+                         [](const auto& info) { return std::string(info.param).substr(0, 3); });
+
 }  // namespace
 }  // namespace verbena::server
