@@ -30,7 +30,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 9;
+constexpr std::uint32_t kVersion = 10;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;

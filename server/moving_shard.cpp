@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -20,6 +21,11 @@ using protocol::KeyRequests;
 using protocol::LockResult;
 using protocol::Presence;
 using protocol::SlotHeader;
+
+namespace {
+/// Some tens of microseconds: others wait for the server meanwhile.
+constexpr Key kKeysForgottenAtOnce = Key{1} << 15U;
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Transport& transport,
                                                                  const protocol::OpenTable& table,
@@ -62,9 +68,8 @@ MovingShard::MovingShard(protocol::OpenTable table, std::uint32_t server, std::u
       home_keys_(protocol::RangePartition(table_.rows, servers).range(server)),
       homes_(std::move(homes)),
       region_(std::move(region)),
-      presence_(region_->bytes().data() + protocol::presence_offset(table_.rows, slot_bytes_)) {
-  for (Key key = home_keys_.first; key < home_keys_.last; ++key) own(key, /*epoch=*/0);
-}
+      presence_(region_->bytes().data() + protocol::presence_offset(table_.rows, slot_bytes_), home_keys_),
+      forgotten_(table_.rows) {}
 
 void MovingShard::own(Key key, std::uint64_t epoch) {
   protocol::store_header(slot(key), SlotHeader::owned(epoch));
@@ -83,7 +88,7 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
       const Key ahead = requests.rows[i + protocol::kKeysAhead].key;
       const bool is_key = ahead - keys.first < keys.size();
       if (is_key && for_home) homes_.prefetch(ahead);
-      if (is_key && mostly_takes) __builtin_prefetch(slot(ahead), 1);
+      if (is_key && mostly_takes) __builtin_prefetch(slot(ahead).bytes, 1);
     }
     const KeyRequests::Row& row = requests.rows[i];
     if (row.key - keys.first >= keys.size()) {
@@ -148,7 +153,10 @@ void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) 
   std::erase_if(put_off_, [&](const PutOff& request) {
     return request.worker == worker.rank && request.inbox == nullptr;
   });
-  if (worker.node == server_) forget_intents();
+  if (worker.node == server_) {
+    forgotten_ = 0;
+    forget_some_intents();
+  }
   const std::size_t first = answers.size();
   homes_.lose(worker, answers);
   take_here(answers, first);
@@ -163,11 +171,14 @@ bool MovingShard::is_given_up(Key key) const {
   return true;
 }
 
-void MovingShard::forget_intents() {
-  for (Key key = 0; key < table_.rows; ++key) {
+bool MovingShard::forget_some_intents() {
+  if (forgotten_ == table_.rows) return false;
+  const Key end = std::min<Key>(table_.rows, forgotten_ + kKeysForgottenAtOnce);
+  for (Key& key = forgotten_; key < end; ++key) {
     for (Presence now = presence_.load(key); now != now.without_intents(); now = presence_.load(key))
       static_cast<void>(presence_.change(key, now, now.without_intents()));
   }
+  return true;
 }
 
 MovingShard::HandOver MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
@@ -279,13 +290,15 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
 }
 
 bool MovingShard::try_again(Homes::Answers& answers) {
-  return std::erase_if(put_off_, [&](PutOff& request) {
-           if (request.inbox == nullptr) return hand_over(request, answers);
-           if (!push(request, answers)) return false;
-           // Release: pairs with the receiver's acquire, as a lane's does.
-           request.inbox->users.store(0, std::memory_order_release);
-           return true;
-         }) > 0;
+  const bool has_forgotten = forget_some_intents();
+  const auto is_done = [&](PutOff& request) {
+    if (request.inbox == nullptr) return hand_over(request, answers);
+    if (!push(request, answers)) return false;
+    // Release: pairs with the receiver's acquire, as a lane's does.
+    request.inbox->users.store(0, std::memory_order_release);
+    return true;
+  };
+  return std::erase_if(put_off_, is_done) > 0 || has_forgotten;
 }
 
 void MovingShard::forget_put_off() {
@@ -293,6 +306,7 @@ void MovingShard::forget_put_off() {
     if (request.inbox != nullptr) request.inbox->users.store(0, std::memory_order_release);
   }
   put_off_.clear();
+  forgotten_ = table_.rows;
 }
 
 }  // namespace verbena::server

@@ -119,16 +119,20 @@ class Victim {
       slots_.push_back(Peer::from_wire(at(server).hear<protocol::TableOpened>().shard));
     }
   }
+  /// Of its own node.
+  [[nodiscard]] protocol::KeyRange home_keys() const {
+    return protocol::RangePartition(kMovingRows, static_cast<std::uint32_t>(slots_.size())).range(node_);
+  }
   Peer& at(std::uint32_t server) { return *peers_[server]; }
   void ask(KeyRequests::Kind kind, Key key, std::uint32_t server, std::uint64_t epoch = 0) {
     at(server).say(KeyRequests{.kind = kind, .table = 0, .rows = {{key, epoch}}});
   }
   KeyAnswers::Answer hear_answer(std::uint32_t server) { return at(server).hear<KeyAnswers>().answers.at(0); }
   /// The slot of its own node, to be changed.
-  std::byte* slot(Key key) {
+  protocol::Slot slot(Key key) {
     std::byte* const slots = at(node_).connection().mapped_in_place(slots_[node_]);
     EXPECT_NE(slots, nullptr);
-    return slots + protocol::slot_offset(key, protocol::slot_bytes(kWidth * sizeof(float)));
+    return protocol::slot_at(slots, protocol::slot_bytes(kWidth * sizeof(float)), key, home_keys());
   }
   /// As the mover does that has read the old owner's slot.
   void install(Key key, std::uint64_t epoch, float value) {
@@ -139,9 +143,10 @@ class Victim {
   }
   /// Of its own node.
   protocol::PresenceMap presence() {
-    return protocol::PresenceMap(
-        slot(0) - protocol::slot_offset(0, protocol::slot_bytes(kWidth * sizeof(float))) +
-        protocol::presence_offset(kMovingRows, protocol::slot_bytes(kWidth * sizeof(float))));
+    std::byte* const slots = at(node_).connection().mapped_in_place(slots_[node_]);
+    EXPECT_NE(slots, nullptr);
+    return {slots + protocol::presence_offset(kMovingRows, protocol::slot_bytes(kWidth * sizeof(float))),
+            home_keys()};
   }
   void die() { peers_.clear(); }
 

@@ -416,7 +416,7 @@ TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
   std::byte* const slots = peer.connection().mapped_in_place(Peer::from_wire(opened.shard));
   ASSERT_NE(slots, nullptr);
   const std::size_t slot_bytes = protocol::slot_bytes(8);
-  std::byte* const slot = slots + protocol::slot_offset(3, slot_bytes);
+  const protocol::Slot slot = protocol::slot_at(slots, slot_bytes, 3, {0, kDynamicTable.rows});
   const protocol::SlotHeader owned = protocol::load_header(slot);
   protocol::store_header(slot, owned.held_by(2));  // as worker 1 does
   const std::string update = key_bytes(3) + std::string("\0\0\x80\x3f\0\0\x80\x3f", 8);

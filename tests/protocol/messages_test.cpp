@@ -67,17 +67,17 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\11\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\12\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\11\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\12\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\11\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\12\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
 }
 
@@ -195,9 +195,9 @@ TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
 
 TEST(ControlMessageTest, AnotherVersionIsNamed) {
   std::string bytes = encode(Goodbye{});
-  bytes[4] = 10;
+  bytes[4] = 11;
   EXPECT_THAT(std::string(decode_control(bytes_of(bytes)).status().message()),
-              HasSubstr("protocol version 10"));
+              HasSubstr("protocol version 11"));
 }
 
 TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
