@@ -344,7 +344,8 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
                         fmt::format("static table \"{}\" would wait for a worker that is gone: {}", open.name,
                                     std::string(lost_.message())));
   }
-  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers);
+  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers,
+                              !push_budgets_.empty());
   if (!shard.ok()) return shard.status();
   shards_.push_back(std::move(*shard));
   const Shard* const opened = shards_.back().get();
@@ -653,6 +654,10 @@ bool Server::release_inbox(Peer& peer) {
 
 void Server::take_outgoing() {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane]->has_no_memory()) {
+      fail(absl::ResourceExhaustedError(fmt::format(
+          "lane {} of server {}: the system has no memory left for updates that wait", lane, options_.rank)));
+    }
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];
