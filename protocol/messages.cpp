@@ -354,12 +354,27 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes) 
   return message;
 }
 
+std::string differences(const OpenTable& first, const OpenTable& then) {
+  std::string all;
+  const auto compare = [&](const auto& a, const auto& b, auto&& text) {
+    if (a != b) all += fmt::format("{}{}, then {}", all.empty() ? "" : "; ", text(a), text(b));
+  };
+  compare(first.name, then.name, [](const std::string& name) { return fmt::format("\"{}\"", name); });
+  compare(first.rows, then.rows, [](std::uint64_t rows) { return fmt::format("{} rows", rows); });
+  compare(first.width, then.width, [](std::uint32_t width) { return fmt::format("width {}", width); });
+  compare(first.value_type, then.value_type, [](ValueType type) { return name_of(type); });
+  compare(first.consistency, then.consistency, [](const std::string& model) { return model; });
+  compare(first.allocation, then.allocation,
+          [](Allocation allocation) { return allocation == Allocation::kDynamic ? "dynamic" : "static"; });
+  return all;
+}
+
 absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   BulkMessage message;
   if (bytes.size() < sizeof message.header) {
     return absl::InvalidArgumentError(fmt::format("bulk message of {} bytes has no header", bytes.size()));
   }
-  std::memcpy(&message.header, bytes.data(), sizeof message.header);
+  message.header = load_once<BulkHeader>(bytes.data());
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
@@ -369,18 +384,25 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   return message;
 }
 
-absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range) {
+absl::Status check_record_count(const BulkMessage& message, std::size_t stride_bytes) {
   const std::size_t bytes = message.header.count * record_bytes(stride_bytes);
   if (message.payload.size() != bytes) {
     return absl::InvalidArgumentError(fmt::format("expected {} records in {} bytes, found {}",
                                                   message.header.count, bytes, message.payload.size()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status wrong_record(Key key, KeyRange range) {
+  return absl::InvalidArgumentError(
+      fmt::format("record of key {}, expected {} to below {}", key, range.first, range.last));
+}
+
+absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range) {
+  if (absl::Status status = check_record_count(message, stride_bytes); !status.ok()) return status;
   for (std::size_t i = 0; i < message.header.count; ++i) {
     const Key key = record_key(message.payload, stride_bytes, i);
-    if (key - range.first >= range.size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("record of key {}, expected {} to below {}", key, range.first, range.last));
-    }
+    if (key - range.first >= range.size()) return wrong_record(key, range);
   }
   return absl::OkStatus();
 }
@@ -391,8 +413,7 @@ absl::Status check_keys(const BulkMessage& message, KeyRange range) {
         fmt::format("expected {} keys, found {} bytes", message.header.count, message.payload.size()));
   }
   for (std::size_t i = 0; i < message.header.count; ++i) {
-    Key key;
-    std::memcpy(&key, message.payload.data() + i * sizeof key, sizeof key);
+    const Key key = record_key(message.payload, 0, i);
     if (key - range.first >= range.size()) {
       return absl::InvalidArgumentError(
           fmt::format("key {}, expected {} to below {}", key, range.first, range.last));
@@ -408,7 +429,7 @@ absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message) 
                                                   message.header.count, message.payload.size()));
   }
   if (message.header.count == 0) return counts;
-  std::memcpy(&counts, message.payload.data(), sizeof counts);
+  counts = load_once<ExampleCounts>(message.payload.data());
   if (counts.processed > counts.planned || counts.planned > kMaxExamples) {
     return absl::InvalidArgumentError(
         fmt::format("{} of {} examples processed", counts.processed, counts.planned));

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "protocol/allocation.hpp"
 #include "protocol/partition.hpp"
+#include "protocol/peer_memory.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
 
@@ -29,7 +30,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 9;
+constexpr std::uint32_t kVersion = 10;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -70,7 +71,7 @@ struct Welcome {
   Descriptor push_credit;  ///< in the server's memory
 };
 
-/// Worker → server. Tables are numbered in the order in which they are opened.
+/// Worker → server. Tables are numbered in the order in which they are opened; each has a name of its own.
 struct OpenTable {
   std::uint32_t table = 0;
   ValueType value_type = ValueType::kFloat;
@@ -81,6 +82,9 @@ struct OpenTable {
   std::string consistency;  ///< as consistency::to_string() writes it
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
+
+/// In what they differ, their numbers aside, for a message: "10 rows, then 20; float, then double".
+[[nodiscard]] std::string differences(const OpenTable& first, const OpenTable& then);
 
 /// Server → worker, the answer.
 struct TableOpened {
@@ -279,22 +283,31 @@ struct BulkMessage {
   std::span<const std::byte> payload;
 };
 
-/// Splits off the header. Lengths are checked by the functions below, once the table is known.
+/// Splits off the header, which is a copy; the payload stays where it is. Lengths are checked by the functions below, once
+/// the table is known.
 absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
 
-/// `count` records whose keys lie all in `range`. REQUIRES: stride_bytes is a multiple of 8.
+// The payload may lie where the peer can still write. So what these find of keys is so at this moment only: it tells
+// whoever made a mistake, and who reads a key later checks what he has read.
+
+/// `count` records. REQUIRES: stride_bytes is a multiple of 8.
+absl::Status check_record_count(const BulkMessage& message, std::size_t stride_bytes);
+
+/// `count` records whose keys lie all in `range`. REQUIRES: as above.
 absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range);
 
 /// `count` keys that lie all in `range`.
 absl::Status check_keys(const BulkMessage& message, KeyRange range);
 
+/// Of the record of a key that is not in `range`.
+[[nodiscard]] absl::Status wrong_record(Key key, KeyRange range);
+
 /// The counts that go with a kClock; zeros where none do.
 absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message);
 
+/// Loaded once: what is checked is what is used.
 inline Key record_key(std::span<const std::byte> payload, std::size_t stride_bytes, std::size_t record) {
-  Key key;
-  __builtin_memcpy(&key, payload.data() + record * record_bytes(stride_bytes), sizeof key);
-  return key;
+  return load_once<Key>(payload.data() + record * record_bytes(stride_bytes));
 }
 inline const std::byte* record_values(std::span<const std::byte> payload, std::size_t stride_bytes,
                                       std::size_t record) {

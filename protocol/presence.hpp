@@ -2,7 +2,7 @@
 // server's slots, for the server and all workers of its node. What a worker does for each key that it will use is done
 // here: the words of a hundred thousand keys fit into a processor's cache, slots do not.
 //
-//   bit  0      the slot owns the row; what counts is its header
+//   bit  0      the slot owns the row; what counts is its header. In memory 1 stands for the contrary of what it was at first
 //   bits 1–6    how many workers of the node have said here that they intend to use the row
 //   bit  7      a worker of another node, which intends to, too, is to be told when there are none left
 //   bits 8–31   the lower bits of the epoch at which the slot came to own the row
@@ -68,20 +68,22 @@ constexpr std::size_t slot_region_bytes(std::uint64_t rows, std::size_t slot_byt
 class PresenceMap {
  public:
   PresenceMap() = default;
-  explicit PresenceMap(std::byte* words) : words_(reinterpret_cast<std::uint32_t*>(words)) {}
+  /// Zeros are how it is at first: `home_keys`, of the server, are here.
+  PresenceMap(std::byte* words, KeyRange home_keys)
+      : words_(reinterpret_cast<std::uint32_t*>(words)), home_keys_(home_keys) {}
 
   [[nodiscard]] Presence load(std::uint64_t key) const {
-    return Presence(__atomic_load_n(&words_[key], __ATOMIC_ACQUIRE));
+    return Presence(__atomic_load_n(&words_[key], __ATOMIC_ACQUIRE) ^ first_bits(key));
   }
   /// The row has come, or left.
   void store(std::uint64_t key, Presence presence) const {
-    __atomic_store_n(&words_[key], presence.bits(), __ATOMIC_RELEASE);
+    __atomic_store_n(&words_[key], presence.bits() ^ first_bits(key), __ATOMIC_RELEASE);
   }
   /// From `from` to `to`, unless somebody has changed it meanwhile.
   [[nodiscard]] bool change(std::uint64_t key, Presence from, Presence to) const {
-    std::uint32_t expected = from.bits();
-    return __atomic_compare_exchange_n(&words_[key], &expected, to.bits(), /*weak=*/false, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_ACQUIRE);
+    std::uint32_t expected = from.bits() ^ first_bits(key);
+    return __atomic_compare_exchange_n(&words_[key], &expected, to.bits() ^ first_bits(key), /*weak=*/false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
   void prefetch(std::uint64_t key) const { __builtin_prefetch(&words_[key]); }
 
@@ -114,7 +116,12 @@ class PresenceMap {
   }
 
  private:
+  [[nodiscard]] std::uint32_t first_bits(std::uint64_t key) const {
+    return key - home_keys_.first < home_keys_.size() ? Presence::here(0, 0).bits() : 0;
+  }
+
   std::uint32_t* words_ = nullptr;
+  KeyRange home_keys_;
 };
 
 }  // namespace verbena::protocol

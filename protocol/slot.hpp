@@ -4,10 +4,11 @@
 //   slot = header, 8 bytes, and the values, one stride; then, of long rows, nothing up to a whole number of cache lines
 //
 //   bits 0–15   who holds the row's lock: 0 nobody, a worker's rank + 1, or kServer
-//   bit  16     this server owns the row
+//   bit  16     this server owns the row; in memory 1 stands for the contrary of what it was at first
 //   bits 24–63  the epoch: how often the row had moved when this server came to own it
 //
-// A slot of zeros has never owned its row. Who changes what: values change only under the lock; the lock is taken
+// At first the home owns each of its keys, at epoch 0, and other servers' slots have never owned theirs. Both are zeros,
+// so that a table costs the pages that are used, and no time where it is opened. Who changes what: values change only under the lock; the lock is taken
 // only in a slot that owns; a slot ceases to own only when its own server says so, while nobody holds the lock;
 // it comes to own by the one worker to which the home has given the move (or by its server on that worker's
 // behalf), which has written the values before. So the values of a slot that has ceased to own stay as they
@@ -19,10 +20,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocol/partition.hpp"
+
 namespace verbena::protocol {
 
 class SlotHeader {
  public:
+  static constexpr std::uint64_t kOwned = std::uint64_t{1} << 16;
   static constexpr std::uint32_t kServer = 0xffff;  ///< as a holder
   static constexpr std::uint64_t kMaxEpoch = (std::uint64_t{1} << 40) - 1;
 
@@ -46,7 +50,6 @@ class SlotHeader {
 
  private:
   static constexpr std::uint64_t kHolder = 0xffff;
-  static constexpr std::uint64_t kOwned = std::uint64_t{1} << 16;
   std::uint64_t bits_ = 0;
 };
 static_assert(sizeof(SlotHeader) == 8);
@@ -72,32 +75,57 @@ constexpr std::size_t all_slots_bytes(std::uint64_t rows, std::size_t slot_bytes
   return slot_offset(rows, slot_bytes);
 }
 
-inline std::byte* slot_values(std::byte* slot) {
-  return slot + sizeof(SlotHeader);
+/// What a slot's header in memory is exclusive-or'ed with: of a key of those whose home the slot's server is, or of another.
+constexpr std::uint64_t first_header_bits(Key key, KeyRange home_keys) {
+  return key - home_keys.first < home_keys.size() ? SlotHeader::kOwned : 0;
 }
+
+/// Where a slot is. Byte: std::byte, or const where it is only read.
+template <class Byte>
+struct SlotAt {
+  Byte* bytes = nullptr;
+  std::uint64_t first_bits = 0;  ///< first_header_bits()
+};
+using Slot = SlotAt<std::byte>;
+
+/// The slot of a key among all of the server whose home keys are `home_keys`.
+template <class Byte>
+constexpr SlotAt<Byte> slot_at(Byte* slots, std::size_t slot_bytes, Key key, KeyRange home_keys) {
+  return {slots + slot_offset(key, slot_bytes), first_header_bits(key, home_keys)};
+}
+
+template <class Byte>
+Byte* slot_values(SlotAt<Byte> slot) {
+  return slot.bytes + sizeof(SlotHeader);
+}
+/// Of one that was copied.
 inline const std::byte* slot_values(const std::byte* slot) {
   return slot + sizeof(SlotHeader);
 }
 
 /// Acquire: what is read of the values afterwards is as new as the header, or newer.
-inline SlotHeader load_header(const std::byte* slot) {
-  return SlotHeader(__atomic_load_n(reinterpret_cast<const std::uint64_t*>(slot), __ATOMIC_ACQUIRE));
+template <class Byte>
+SlotHeader load_header(SlotAt<Byte> slot) {
+  return SlotHeader(__atomic_load_n(reinterpret_cast<const std::uint64_t*>(slot.bytes), __ATOMIC_ACQUIRE) ^
+                    slot.first_bits);
 }
 /// Release: who sees it sees the values as written before. Also gives the lock back.
-inline void store_header(std::byte* slot, SlotHeader header) {
-  __atomic_store_n(reinterpret_cast<std::uint64_t*>(slot), header.bits(), __ATOMIC_RELEASE);
+inline void store_header(Slot slot, SlotHeader header) {
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(slot.bytes), header.bits() ^ slot.first_bits,
+                   __ATOMIC_RELEASE);
 }
 /// From `from` to `to`, unless somebody has changed it meanwhile.
-inline bool change_header(std::byte* slot, SlotHeader from, SlotHeader to) {
-  std::uint64_t expected = from.bits();
-  return __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(slot), &expected, to.bits(),
+inline bool change_header(Slot slot, SlotHeader from, SlotHeader to) {
+  std::uint64_t expected = from.bits() ^ slot.first_bits;
+  return __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(slot.bytes), &expected,
+                                     to.bits() ^ slot.first_bits,
                                      /*weak=*/false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 enum class LockResult : std::uint8_t { kLocked, kBusy, kNotOwned };
 
 /// Tries once. kLocked: `header` is what store_header() gives back.
-inline LockResult try_lock(std::byte* slot, std::uint32_t holder, SlotHeader& header) {
+inline LockResult try_lock(Slot slot, std::uint32_t holder, SlotHeader& header) {
   header = load_header(slot);
   if (!header.is_owned()) return LockResult::kNotOwned;
   if (header.holder() != 0 || !change_header(slot, header, header.held_by(holder))) return LockResult::kBusy;
@@ -105,7 +133,7 @@ inline LockResult try_lock(std::byte* slot, std::uint32_t holder, SlotHeader& he
 }
 
 /// The slot ceases to own its row, if it does at this epoch. Tries once.
-inline LockResult try_hand_over(std::byte* slot, std::uint64_t epoch) {
+inline LockResult try_hand_over(Slot slot, std::uint64_t epoch) {
   const SlotHeader header = load_header(slot);
   if (!header.is_owned_at(epoch)) return LockResult::kNotOwned;
   return header.holder() == 0 && change_header(slot, header, SlotHeader::moved(epoch)) ? LockResult::kLocked

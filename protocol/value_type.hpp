@@ -33,6 +33,21 @@ constexpr std::size_t value_bytes(ValueType type) {
   return 0;
 }
 
+/// As in C++.
+constexpr const char* name_of(ValueType type) {
+  switch (type) {
+    case ValueType::kFloat:
+      return "float";
+    case ValueType::kDouble:
+      return "double";
+    case ValueType::kInt32:
+      return "int32_t";
+    case ValueType::kInt64:
+      return "int64_t";
+  }
+  return "no type";
+}
+
 constexpr bool is_whole(ValueType type) {
   return type == ValueType::kInt32 || type == ValueType::kInt64;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -82,10 +83,8 @@ class LaneThreads {
   std::deque<LaneThread> threads_;
 };
 
-}  // namespace
-
-absl::Status drive(Server& server, transport::Transport& transport, const DriverOptions& options,
-                   const std::atomic<bool>& stop) {
+absl::Status drive_until_finished(Server& server, transport::Transport& transport,
+                                  const DriverOptions& options, const std::atomic<bool>& stop) {
   LaneThreads threads(server, transport, options.threads == 0 ? 0 : options.threads - 1);
   transport::TimePoint give_up = transport::TimePoint::max();
   while (!server.finished()) {
@@ -102,6 +101,17 @@ absl::Status drive(Server& server, transport::Transport& transport, const Driver
       transport.wait(std::min<transport::TimePoint>(transport.now() + kIdleWait, server.next_poll()));
   }
   return server.status();
+}
+
+}  // namespace
+
+absl::Status drive(Server& server, transport::Transport& transport, const DriverOptions& options,
+                   const std::atomic<bool>& stop) {
+  try {
+    return drive_until_finished(server, transport, options, stop);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the system has no memory left for what this server has to do");
+  }
 }
 
 }  // namespace verbena::server

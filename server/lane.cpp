@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "protocol/importance.hpp"
@@ -36,10 +37,34 @@ Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::Toke
 }
 
 bool Lane::poll() {
+  if (has_no_memory()) return drop_tasks();
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    has_no_memory_.store(true, std::memory_order_release);
+    return true;
+  }
+}
+
+/// Whose messages the receiver waits for.
+bool Lane::drop_tasks() {
+  LaneTask task;
+  bool dropped = false;
+  for (; tasks_.try_pop(task); dropped = true) release(task);
+  return dropped;
+}
+
+bool Lane::work() {
   bool worked = false;
   LaneTask task;
   for (int i = 0; i < kTasksPerPoll && tasks_.try_pop(task); ++i) {
-    run(task);
+    try {
+      run(task);
+    } catch (const std::bad_alloc&) {
+      release(task);
+      throw;
+    }
+    release(task);
     worked = true;
   }
   return tell_all() || worked;
@@ -60,6 +85,9 @@ void Lane::run(const LaneTask& task) {
       finish_clock(task.worker, task.clock, task.examples);
       break;
   }
+}
+
+void Lane::release(const LaneTask& task) {
   // Release: the receiver may overwrite the inbox once it sees this.
   if (task.inbox != nullptr) task.inbox->users.fetch_sub(1, std::memory_order_release);
 }
@@ -75,9 +103,9 @@ void Lane::open(const Shard& shard) {
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   if (table.eager) {
     const std::size_t first = (table.range.first - shard.range.first) * words_;
-    table.subscribed = shard.subscribed.get() + first;
-    table.dirty = shard.dirty.get() + first;
-    if (!budgets_.empty()) table.changes.resize(table.range.size());
+    table.subscribed = shard.subscribed + first;
+    table.dirty = shard.dirty + first;
+    if (!budgets_.empty()) table.changes = shard.changes + (table.range.first - shard.range.first);
   }
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
@@ -99,16 +127,15 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   const Shard& shard = *table.shard;
   const std::size_t stride = shard.stride_bytes;
   for (std::size_t i = 0; i < header.count; ++i) {
-    if (i + kPrefetchRecords < header.count) {
-      __builtin_prefetch(shard.row(protocol::record_key(payload, stride, i + kPrefetchRecords)), 1);
-    }
+    if (i + kPrefetchRecords < header.count)
+      shard.prefetch(protocol::record_key(payload, stride, i + kPrefetchRecords));
     const protocol::Key key = protocol::record_key(payload, stride, i);
-    // Checked when it came, but the worker can still write there.
+    // Checked when it came, but the worker can still write there: what is used is what is checked here.
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;
     const std::byte* const update = protocol::record_values(payload, stride, i);
     if (table.eager) mark_dirty(table, key);
-    if (!table.changes.empty()) {
+    if (table.changes != nullptr) {
       table.changes[key - table.range.first] +=
           protocol::relative_change(shard.table.value_type, shard.table.width, shard.row(key), update);
     }
@@ -135,7 +162,7 @@ void Lane::mark_dirty(Table& table, protocol::Key key) {
     table.dirty[at + word] |= fresh;
     for (; fresh != 0; fresh &= fresh - 1) {
       const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
-      const double before = table.changes.empty() ? 0 : table.changes[key - table.range.first];
+      const double before = table.changes == nullptr ? 0 : table.changes[key - table.range.first];
       add_dirty(workers_[worker], {table.shard->table.table, key, before});
     }
   }
@@ -157,8 +184,7 @@ void Lane::subscribe(const LaneTask& task) {
   const bool ends = task.message.header.kind == protocol::BulkKind::kUnsubscribe;
   const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
-    protocol::Key key;
-    std::memcpy(&key, task.message.payload.data() + i * sizeof key, sizeof key);
+    const protocol::Key key = protocol::record_key(task.message.payload, 0, i);
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;  // as in apply()
     const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;

@@ -13,8 +13,9 @@
 //  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
 //     spent, unless its bound on staleness needs them; they go the most important first. Whenever the budget
 //     is full, dirty rows go before their clock is reached, too.
-//  6. Memory: at most one dirty entry for each row and worker; kPushBuffers buffers for each worker;
-//     held-back updates of at most one clock for each worker ahead.
+//  6. Memory: what is there for each row is the shard's, there since it was opened. Else at most one dirty entry for each
+//     row and worker; kPushBuffers buffers for each worker; held-back updates of at most one clock for each worker
+//     ahead. Where the system refuses memory for these the lane stops, and says so: has_no_memory().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -78,6 +79,8 @@ class Lane {
   bool poll();
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
+  /// It had none for what it had to do, applies nothing more, and the job cannot go on. From any thread.
+  [[nodiscard]] bool has_no_memory() const { return has_no_memory_.load(std::memory_order_acquire); }
 
  private:
   struct Table {
@@ -90,8 +93,8 @@ class Lane {
     /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
-    /// By row, under a push budget: the sum of the relative changes by all updates so far.
-    std::vector<double> changes;
+    /// By row, under a push budget, else nullptr: the sum of the relative changes by all updates so far; the shard's.
+    double* changes = nullptr;
   };
   struct DirtyRow {
     std::uint32_t table = 0;
@@ -134,7 +137,10 @@ class Lane {
     tbb::concurrent_queue<PushBuffer*> free;
   };
 
+  bool work();
+  bool drop_tasks();
   void run(const LaneTask& task);
+  static void release(const LaneTask& task);
   void open(const Shard& shard);
   void updates(const LaneTask& task);
   void subscribe(const LaneTask& task);
@@ -166,6 +172,7 @@ class Lane {
   consistency::Clock bound_ = consistency::kNoBound;    ///< the tightest that a table has on its readers
   tbb::concurrent_queue<LaneTask> tasks_;
   tbb::concurrent_queue<PushBuffer*> outgoing_;
+  std::atomic<bool> has_no_memory_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::deque<Worker> workers_;    // a deque: a TBB queue cannot move

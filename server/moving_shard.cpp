@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -20,6 +21,11 @@ using protocol::KeyRequests;
 using protocol::LockResult;
 using protocol::Presence;
 using protocol::SlotHeader;
+
+namespace {
+/// Some tens of microseconds: others wait for the server meanwhile.
+constexpr Key kKeysForgottenAtOnce = Key{1} << 15U;
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Transport& transport,
                                                                  const protocol::OpenTable& table,
@@ -62,9 +68,8 @@ MovingShard::MovingShard(protocol::OpenTable table, std::uint32_t server, std::u
       home_keys_(protocol::RangePartition(table_.rows, servers).range(server)),
       homes_(std::move(homes)),
       region_(std::move(region)),
-      presence_(region_->bytes().data() + protocol::presence_offset(table_.rows, slot_bytes_)) {
-  for (Key key = home_keys_.first; key < home_keys_.last; ++key) own(key, /*epoch=*/0);
-}
+      presence_(region_->bytes().data() + protocol::presence_offset(table_.rows, slot_bytes_), home_keys_),
+      forgotten_(table_.rows) {}
 
 void MovingShard::own(Key key, std::uint64_t epoch) {
   protocol::store_header(slot(key), SlotHeader::owned(epoch));
@@ -83,7 +88,7 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
       const Key ahead = requests.rows[i + protocol::kKeysAhead].key;
       const bool is_key = ahead - keys.first < keys.size();
       if (is_key && for_home) homes_.prefetch(ahead);
-      if (is_key && mostly_takes) __builtin_prefetch(slot(ahead), 1);
+      if (is_key && mostly_takes) __builtin_prefetch(slot(ahead).bytes, 1);
     }
     const KeyRequests::Row& row = requests.rows[i];
     if (row.key - keys.first >= keys.size()) {
@@ -148,7 +153,10 @@ void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) 
   std::erase_if(put_off_, [&](const PutOff& request) {
     return request.worker == worker.rank && request.inbox == nullptr;
   });
-  if (worker.node == server_) forget_intents();
+  if (worker.node == server_) {
+    forgotten_ = 0;
+    forget_some_intents();
+  }
   const std::size_t first = answers.size();
   homes_.lose(worker, answers);
   take_here(answers, first);
@@ -163,11 +171,14 @@ bool MovingShard::is_given_up(Key key) const {
   return true;
 }
 
-void MovingShard::forget_intents() {
-  for (Key key = 0; key < table_.rows; ++key) {
+bool MovingShard::forget_some_intents() {
+  if (forgotten_ == table_.rows) return false;
+  const Key end = std::min<Key>(table_.rows, forgotten_ + kKeysForgottenAtOnce);
+  for (Key& key = forgotten_; key < end; ++key) {
     for (Presence now = presence_.load(key); now != now.without_intents(); now = presence_.load(key))
       static_cast<void>(presence_.change(key, now, now.without_intents()));
   }
+  return true;
 }
 
 MovingShard::HandOver MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
@@ -223,7 +234,7 @@ bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
   const protocol::BulkHeader& header = request.push.header;
   for (std::uint32_t& i = request.next; i < header.count; ++i) {
     const Key key = protocol::record_key(request.push.payload, stride_bytes_, i);
-    // Checked when it came, but the worker can still write there.
+    // Checked when it came, but the worker can still write there: what is used is what is checked here.
     if (key >= table_.rows) [[unlikely]]
       continue;
     SlotHeader owned;
@@ -262,9 +273,7 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
     const Key key = protocol::record_key(message.payload, slot_bytes_, i);
     if (key >= table_.rows) continue;  // as in push()
     const std::byte* const taken = protocol::record_values(message.payload, slot_bytes_, i);
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, taken, sizeof bits);
-    const std::uint64_t epoch = SlotHeader(bits).epoch();
+    const std::uint64_t epoch = protocol::load_once<SlotHeader>(taken).epoch();
     if (protocol::load_header(slot(key)).is_owned() || epoch == 0) {
       return absl::InvalidArgumentError(
           fmt::format("installs key {} at epoch {}, which is owned here already", key, epoch));
@@ -281,13 +290,15 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
 }
 
 bool MovingShard::try_again(Homes::Answers& answers) {
-  return std::erase_if(put_off_, [&](PutOff& request) {
-           if (request.inbox == nullptr) return hand_over(request, answers);
-           if (!push(request, answers)) return false;
-           // Release: pairs with the receiver's acquire, as a lane's does.
-           request.inbox->users.store(0, std::memory_order_release);
-           return true;
-         }) > 0;
+  const bool has_forgotten = forget_some_intents();
+  const auto is_done = [&](PutOff& request) {
+    if (request.inbox == nullptr) return hand_over(request, answers);
+    if (!push(request, answers)) return false;
+    // Release: pairs with the receiver's acquire, as a lane's does.
+    request.inbox->users.store(0, std::memory_order_release);
+    return true;
+  };
+  return std::erase_if(put_off_, is_done) > 0 || has_forgotten;
 }
 
 void MovingShard::forget_put_off() {
@@ -295,6 +306,7 @@ void MovingShard::forget_put_off() {
     if (request.inbox != nullptr) request.inbox->users.store(0, std::memory_order_release);
   }
   put_off_.clear();
+  forgotten_ = table_.rows;
 }
 
 }  // namespace verbena::server

@@ -24,7 +24,7 @@ namespace verbena::server {
 
 class MovingShard {
  public:
-  /// All rows zero, those of this server's keys owned here. INVALID_ARGUMENT for a model that such a table
+  /// All rows zero, those of this server's keys owned here; takes no time and no pages for that. INVALID_ARGUMENT for a model that such a table
   /// cannot have, RESOURCE_EXHAUSTED where memory is short.
   static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
                                                              const protocol::OpenTable& table,
@@ -53,7 +53,7 @@ class MovingShard {
 
   /// Tries again what was put off; true if something of it is done.
   bool try_again(Homes::Answers& answers);
-  [[nodiscard]] bool has_put_off() const { return !put_off_.empty(); }
+  [[nodiscard]] bool has_put_off() const { return !put_off_.empty() || forgotten_ < table_.rows; }
   /// The job has failed.
   void forget_put_off();
 
@@ -70,8 +70,8 @@ class MovingShard {
 
   MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
               std::unique_ptr<transport::MemoryRegion> region);
-  [[nodiscard]] std::byte* slot(protocol::Key key) const {
-    return region_->bytes().data() + protocol::slot_offset(key, slot_bytes_);
+  [[nodiscard]] protocol::Slot slot(protocol::Key key) const {
+    return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
   }
   /// The row lies here now, its values written.
   void own(protocol::Key key, std::uint64_t epoch);
@@ -85,8 +85,9 @@ class MovingShard {
   void add(std::byte* row, const std::byte* update) const;
   /// Where this server is the one to hand over, it need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);
-  /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count anew.
-  void forget_intents();
+  /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count anew. Some keys
+  /// at a time; false if none were left.
+  bool forget_some_intents();
 
   const protocol::OpenTable table_;
   const std::uint32_t server_;
@@ -98,6 +99,7 @@ class MovingShard {
   const protocol::PresenceMap presence_;
   std::deque<PutOff> put_off_;
   absl::flat_hash_set<std::uint32_t> dead_;  ///< workers, as holders of locks
+  protocol::Key forgotten_;                  ///< intents on keys below it are, since the last of these died
 };
 
 }  // namespace verbena::server

@@ -51,6 +51,7 @@ struct Server::Peer {
   std::uint32_t node = 0;            ///< the server that is its own
   bool left = false;                 ///< said goodbye, or was let go
   bool closed = false;               ///< to be dropped
+  bool refused = false;              ///< broke the rules: nothing more that it says or writes is looked at
   transport::MessageOutbox control;
   consistency::Clock clock = 0;
   consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
@@ -175,7 +176,9 @@ void Server::on_event(const transport::Event& event) {
   }
   Peer& peer = *reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(event.connection->user_data));
   list(peer);
-  if (peer.closed) return;
+  const bool is_said =
+      event.kind == transport::Event::Kind::kMessage || event.kind == transport::Event::Kind::kNotification;
+  if (peer.closed || (peer.refused && is_said)) return;
   absl::Status status;
   switch (event.kind) {
     case transport::Event::Kind::kMessage:
@@ -327,17 +330,23 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
   if (open.table < shards_.size()) {
     const protocol::OpenTable& first = shards_[open.table]->table;
     if (first == open) return shards_[open.table].get();
-    return absl::InvalidArgumentError(fmt::format(
-        "workers open table {} differently: \"{}\", {} rows of {} and \"{}\", {} rows of {}, or with "
-        "other values, another consistency or allocation",
-        open.table, first.name, first.rows, first.width, open.name, open.rows, open.width));
+    return absl::InvalidArgumentError(
+        fmt::format("workers open table {} differently: {}", open.table, protocol::differences(first, open)));
+  }
+  const auto same_name =
+      std::find_if(shards_.begin(), shards_.end(),
+                   [&](const std::unique_ptr<Shard>& shard) { return shard->table.name == open.name; });
+  if (same_name != shards_.end()) {
+    return absl::InvalidArgumentError(fmt::format("opens table {} by the name of table {}, \"{}\"",
+                                                  open.table, (*same_name)->table.table, open.name));
   }
   if (!lost_.ok() && open.allocation != protocol::Allocation::kDynamic) {
     return absl::Status(lost_.code(),
                         fmt::format("static table \"{}\" would wait for a worker that is gone: {}", open.name,
                                     std::string(lost_.message())));
   }
-  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers);
+  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers,
+                              !push_budgets_.empty());
   if (!shard.ok()) return shard.status();
   shards_.push_back(std::move(*shard));
   const Shard* const opened = shards_.back().get();
@@ -438,7 +447,7 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
 void Server::take_intents() {
   for (const auto& [worker, requests] : heeding_) {
     Peer* const peer = workers_[worker];
-    if (peer == nullptr || peer->left || peer->closed) continue;
+    if (peer == nullptr || peer->left || peer->closed || peer->refused) continue;
     if (absl::Status status = on_key_requests(*peer, requests); !status.ok()) reject(*peer, status);
   }
   heeding_.clear();
@@ -598,6 +607,7 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 
 void Server::reject(Peer& peer, const absl::Status& because) {
   const absl::Status why = protocol::printable(because);  // it may tell what the peer has said
+  peer.refused = true;
   if (peer.is_worker() && workers_[peer.worker] == &peer) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
@@ -647,6 +657,10 @@ bool Server::release_inbox(Peer& peer) {
 
 void Server::take_outgoing() {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane]->has_no_memory()) {
+      fail(absl::ResourceExhaustedError(fmt::format(
+          "lane {} of server {}: the system has no memory left for updates that wait", lane, options_.rank)));
+    }
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
 
 #include "consistency/model.hpp"
 #include "server/moving_shard.hpp"
@@ -23,7 +22,8 @@ Shard::~Shard() = default;
 
 absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenTable& table,
                                                            std::uint32_t server, std::uint32_t servers,
-                                                           std::uint32_t lanes, std::uint32_t workers) {
+                                                           std::uint32_t lanes, std::uint32_t workers,
+                                                           bool has_push_budget) {
   absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
   if (!model.ok()) {
     return absl::InvalidArgumentError(
@@ -49,21 +49,30 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   if (absl::Status status = allocate(bytes, *shard); !status.ok()) return status;
   if (shard->rules.pushes_eagerly) {
-    if (absl::Status status = shard->allocate_bits(workers); !status.ok()) return status;
+    const std::size_t needed = Shard::books_bytes(shard->range.size(), workers, has_push_budget);
+    auto books = transport_.allocate_region(needed, transport::Access::kLocal);
+    if (!books.ok()) {
+      return absl::Status(books.status().code(),
+                          fmt::format("table \"{}\" needs {} bytes here to know who has which row: {}",
+                                      table.name, needed, std::string(books.status().message())));
+    }
+    shard->books = std::move(*books);
+    shard->keep_books_in(shard->books->bytes(), workers, has_push_budget);
   }
   return shard;
 }
 
-absl::Status Shard::allocate_bits(std::uint32_t workers) {
-  const std::size_t words = range.size() * ((workers + 63) / 64);
-  try {
-    subscribed = protocol::make_zeroed_array<std::uint64_t>(words);
-    dirty = protocol::make_zeroed_array<std::uint64_t>(words);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(fmt::format("table \"{}\": no memory for {} bytes of subscriptions",
-                                                    table.name, words * sizeof(std::uint64_t)));
-  }
-  return absl::OkStatus();
+std::size_t Shard::books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget) {
+  const std::size_t words = 2 * ((std::size_t{workers} + 63) / 64) + (has_budget ? 1 : 0);
+  static_assert(sizeof(double) == sizeof(std::uint64_t));
+  return std::max<std::size_t>(rows, 1) * words * sizeof(std::uint64_t);
+}
+
+void Shard::keep_books_in(std::span<std::byte> memory, std::uint32_t workers, bool has_budget) {
+  const std::size_t words = range.size() * ((std::size_t{workers} + 63) / 64);
+  subscribed = reinterpret_cast<std::uint64_t*>(memory.data());
+  dirty = subscribed + words;
+  if (has_budget) changes = reinterpret_cast<double*>(dirty + words);
 }
 
 absl::Status ShardMemory::allocate(std::size_t bytes, Shard& shard) {

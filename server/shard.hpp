@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/zeroed_array.hpp"
 #include "transport/registered_arena.hpp"
 
 namespace verbena::server {
@@ -33,15 +32,25 @@ struct Shard {
   /// Of a dynamic table, whose rows no lane touches; else nullptr.
   std::unique_ptr<MovingShard> moving;
 
-  /// Of an eager table: for each row a bit a worker, in whole words of 64. Pages that nobody writes cost
-  /// nothing. Each lane reads and writes those of its own rows.
-  protocol::ZeroedArray<std::uint64_t> subscribed;
-  protocol::ZeroedArray<std::uint64_t> dirty;
-  /// RESOURCE_EXHAUSTED where memory is short.
-  absl::Status allocate_bits(std::uint32_t workers);
+  /// Of an eager table: for each row a bit a worker, in whole words of 64; and, under a push budget, how much it has
+  /// changed (lane.hpp). Pages that nobody writes cost nothing. Each lane reads and writes those of its own rows.
+  std::uint64_t* subscribed = nullptr;
+  std::uint64_t* dirty = nullptr;
+  double* changes = nullptr;
+  /// Memory of this server alone, for these.
+  std::unique_ptr<transport::MemoryRegion> books;
+  /// Of all of them, for `rows` rows.
+  static std::size_t books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget);
+  /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and has as many bytes, for range.size() rows.
+  void keep_books_in(std::span<std::byte> memory, std::uint32_t workers, bool has_budget);
 
   [[nodiscard]] std::byte* row(protocol::Key key) const {
     return rows.data() + (key - range.first) * stride_bytes;
+  }
+  /// The row will be written. Any key will do.
+  void prefetch(protocol::Key key) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
+    __builtin_prefetch(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes), 1);
   }
   [[nodiscard]] protocol::KeyRange lane_range(std::uint32_t lane) const {
     const protocol::KeyRange local = lanes.range(lane);
@@ -58,7 +67,7 @@ class ShardMemory {
   /// A zeroed shard. INVALID_ARGUMENT for an unknown model, RESOURCE_EXHAUSTED where memory is short.
   absl::StatusOr<std::unique_ptr<Shard>> create(const protocol::OpenTable& table, std::uint32_t server,
                                                 std::uint32_t servers, std::uint32_t lanes,
-                                                std::uint32_t workers);
+                                                std::uint32_t workers, bool has_push_budget);
 
  private:
   absl::Status allocate(std::size_t bytes, Shard& shard);

@@ -12,6 +12,7 @@ DataCursor::DataCursor(Session& session, const Options& options)
     : session_(session.core_.get()), options_(options) {}
 
 absl::StatusOr<ExampleRange> DataCursor::next() {
+  if (!session_->is_here()) return session_->elsewhere();
   if (options_.mini_batch == 0 || options_.examples > consistency::kMaxExamples) {
     return absl::InvalidArgumentError(
         fmt::format("a data cursor over {} examples in mini-batches of {}: expected at most {} examples, and "

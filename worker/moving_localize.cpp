@@ -113,7 +113,8 @@ void MovingRows::begin_copying(MovingOperation& operation) {
     if (move.phase != Phase::kTaken) continue;
     const std::byte* const mapped = nodes_[move.from].mapped;
     if (own_ != nullptr && mapped != nullptr) {
-      install(operation, move, protocol::slot_values(mapped + protocol::slot_offset(move.key, slot_bytes_)));
+      const std::byte* const slot = mapped + protocol::slot_offset(move.key, slot_bytes_);
+      install(operation, move, protocol::slot_values(slot));
     } else {
       moves.push_back(i);
     }
@@ -182,7 +183,7 @@ void MovingRows::end_copying(MovingOperation& operation) {
 
 /// Nobody but this worker changes the slot: it does not own yet, and the home has given this worker the move.
 void MovingRows::install(MovingOperation& operation, Move& move, const std::byte* values) {
-  std::byte* const slot = own_slot(move.key);
+  const protocol::Slot slot = own_slot(move.key);
   if (move.from != node_) {  // else a row in doubt, which has been here all the time
     transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot)),
                           reinterpret_cast<const std::uint64_t*>(values),

@@ -15,14 +15,18 @@ std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* 
   if (marked_ > 0) [[unlikely]]
     return pull_among_marked(keys, from, out);
   if (own_ == nullptr) return from;
+  // In registers: for all that the compiler knows, a copied row changes these.
+  const auto slot_of = [slots = own_, bytes = slot_bytes_, home = own_home_keys_](protocol::Key key) {
+    return protocol::slot_at(slots, bytes, key, home);
+  };
   std::size_t i = from;
   for (; i < keys.size(); ++i) {
     if (i + protocol::kKeysAhead < keys.size()) {
-      const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]);
+      const std::byte* const ahead = slot_of(keys[i + protocol::kKeysAhead]).bytes;
       __builtin_prefetch(ahead);
       __builtin_prefetch(ahead + 64);
     }
-    const std::byte* const slot = own_slot(keys[i]);
+    const protocol::Slot slot = slot_of(keys[i]);
     if (!protocol::load_header(slot).is_owned()) break;
     copy_shared_row(type_, out + i * row_bytes_, protocol::slot_values(slot), row_bytes_);
   }
@@ -38,7 +42,7 @@ std::size_t MovingRows::push_now(const Keys& keys, const std::byte* updates) {
   std::size_t i = 0;
   for (; i < keys.size(); ++i) {
     const std::byte* const update = updates + i * row_bytes_;
-    std::byte* const slot = own_slot(keys[i]);
+    const protocol::Slot slot = own_slot(keys[i]);
     protocol::SlotHeader owned;
     if (protocol::try_lock(slot, holder_, owned) == protocol::LockResult::kLocked) {
       add_and_unlock(slot, owned, update);
@@ -59,7 +63,7 @@ template <class Keys>
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
     if (own_ != nullptr && i + protocol::kKeysAhead < keys.size()) {
-      const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]);
+      const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]).bytes;
       __builtin_prefetch(ahead);
       __builtin_prefetch(ahead + 64);
     }
@@ -69,7 +73,7 @@ template <class Keys>
       read_replica(*replica, out + i * row_bytes_);
       continue;
     }
-    if (own_ == nullptr || !pull_in_place(own_, key, out + i * row_bytes_)) break;
+    if (own_ == nullptr || !pull_own_in_place(key, out + i * row_bytes_)) break;
     ++here;
   }
   session_.counters().rows_pulled_locally += here;
@@ -94,7 +98,8 @@ template <class Keys>
   return i;
 }
 
-inline void MovingRows::add_and_unlock(std::byte* slot, protocol::SlotHeader owned, const std::byte* update) {
+inline void MovingRows::add_and_unlock(protocol::Slot slot, protocol::SlotHeader owned,
+                                       const std::byte* update) {
   protocol::visit_value_type(type_, [&]<class Value>() {
     transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
                          reinterpret_cast<const Value*>(update), options_.width);

@@ -48,6 +48,7 @@ MovingRows::MovingRows(SessionCore& session, TableCore& table)
       holder_(session.options().rank + 1),
       node_(session.node()),
       is_asynchronous_(!table.rules().pushes_at_once),
+      own_home_keys_(homes_.range(node_)),
       replicas_(type_, options_.width) {
   static_assert(protocol::kMaxWorkers < SlotHeader::kServer);
 }
@@ -71,11 +72,17 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
           fmt::format("table \"{}\": no memory to know where {} rows are", options_.name, options_.rows));
     }
   }
-  Node node{.link = &link, .slots = slots, .mapped = nullptr, .to_locate = {}, .done = {}, .released = {}};
+  Node node{.link = &link,
+            .slots = slots,
+            .mapped = nullptr,
+            .home_keys = homes_.range(link.server),
+            .to_locate = {},
+            .done = {},
+            .released = {}};
   const ReadPath path = session_.options().read_path;
   if (link.server == node_) own_ = link.connection->mapped_in_place(slots);
   if (own_ != nullptr)
-    presence_ = protocol::PresenceMap(own_ + protocol::presence_offset(options_.rows, slot_bytes_));
+    presence_ = {own_ + protocol::presence_offset(options_.rows, slot_bytes_), own_home_keys_};
   if (path != ReadPath::kCached) node.mapped = link.connection->mapped(slots);
   if (node.mapped == nullptr && path == ReadPath::kInPlace) {
     return absl::FailedPreconditionError(
@@ -270,8 +277,7 @@ void MovingRows::copy_out(std::byte* to, const std::byte* values) const {
   copy_shared_row(type_, to, values, row_bytes_);
 }
 
-bool MovingRows::pull_in_place(const std::byte* slots, Key key, std::byte* out) const {
-  const std::byte* const slot = slots + protocol::slot_offset(key, slot_bytes_);
+bool MovingRows::pull_in_place(protocol::SlotAt<const std::byte> slot, std::byte* out) const {
   if (!protocol::load_header(slot).is_owned()) return false;
   copy_out(out, protocol::slot_values(slot));
   return true;
@@ -327,13 +333,14 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       if (operation.is_of_replicas) drop_lost_replica(key);
       continue;
     }
-    if (own_ != nullptr && pull_in_place(own_, key, out)) {
+    if (own_ != nullptr && pull_own_in_place(key, out)) {
       is_read(operation, index, out, counters.rows_pulled_locally);
       continue;
     }
     const Location at = location(key);
     const Node& node = nodes_[at.node];
-    if (node.mapped != nullptr && pull_in_place(node.mapped, key, out)) {
+    if (node.mapped != nullptr &&
+        pull_in_place(protocol::slot_at(node.mapped, slot_bytes_, key, node.home_keys), out)) {
       is_read(operation, index, out, counters.rows_pulled_remotely);
       continue;
     }
@@ -375,6 +382,7 @@ void MovingRows::end_reads(MovingOperation& operation) {
     }
     std::uint64_t bits = 0;
     std::memcpy(&bits, read.slot, sizeof bits);
+    bits ^= protocol::first_header_bits(key, nodes_[read.node].home_keys);
     if (SlotHeader(bits).is_owned_at(read.epoch)) {
       const std::byte* const row = protocol::slot_values(read.slot);
       if (!operation.is_of_replicas) std::memcpy(operation.out + read.index * row_bytes_, row, row_bytes_);
@@ -397,7 +405,7 @@ void MovingRows::end_reads(MovingOperation& operation) {
 // A server answers for each record whether it did; only what it did not apply is sent again, elsewhere.
 
 LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
-  std::byte* const slot = own_slot(key);
+  const protocol::Slot slot = own_slot(key);
   SlotHeader owned;
   LockResult result = LockResult::kBusy;
   for (int tries = 0; tries < kLockTries && result == LockResult::kBusy; ++tries) {
@@ -411,7 +419,7 @@ LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
 void MovingRows::hold(std::span<const Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use) {
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (own_ != nullptr && i + protocol::kKeysAhead < keys.size())
-      __builtin_prefetch(own_slot(keys[i + protocol::kKeysAhead]), 1);
+      __builtin_prefetch(own_slot(keys[i + protocol::kKeysAhead]).bytes, 1);
     HeldRow row;
     LockResult result = LockResult::kNotOwned;
     if (own_ != nullptr && !is_marked(keys[i])) {

@@ -186,7 +186,7 @@ class MovingRows {
   }
   /// is_here() will be asked soon.
   void prefetch(protocol::Key key) const {
-    if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key));
+    if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key).bytes);
   }
   /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere else.
   [[nodiscard]] bool is_here(protocol::Key key) const {
@@ -201,6 +201,7 @@ class MovingRows {
     ServerLink* link = nullptr;
     transport::RemoteDescriptor slots;
     const std::byte* mapped = nullptr;
+    protocol::KeyRange home_keys;
     bool is_dead = false;
     /// Rows that this server is to be asked about, as their home.
     std::vector<protocol::KeyRequests::Row> to_locate;
@@ -225,8 +226,8 @@ class MovingRows {
     std::uint32_t since = 0;  ///< when it is counted (protocol::Presence)
   };
 
-  [[nodiscard]] std::byte* own_slot(protocol::Key key) const {
-    return own_ + protocol::slot_offset(key, slot_bytes_);
+  [[nodiscard]] protocol::Slot own_slot(protocol::Key key) const {
+    return protocol::slot_at(own_, slot_bytes_, key, own_home_keys_);
   }
   [[nodiscard]] std::uint32_t home(protocol::Key key) const { return homes_.part_of(key); }
   /// The row lies on this node, as far as this worker can know.
@@ -296,9 +297,13 @@ class MovingRows {
   [[nodiscard]] bool is_held(protocol::Key key) const;
   /// From shared memory, where others write, to this worker's.
   void copy_out(std::byte* to, const std::byte* values) const;
-  bool pull_in_place(const std::byte* slots, protocol::Key key, std::byte* out) const;
+  bool pull_in_place(protocol::SlotAt<const std::byte> slot, std::byte* out) const;
+  bool pull_own_in_place(protocol::Key key, std::byte* out) const {
+    const protocol::Slot slot = own_slot(key);
+    return pull_in_place({slot.bytes, slot.first_bits}, out);
+  }
   protocol::LockResult push_in_place(protocol::Key key, const std::byte* update);
-  void add_and_unlock(std::byte* slot, protocol::SlotHeader owned, const std::byte* update);
+  void add_and_unlock(protocol::Slot slot, protocol::SlotHeader owned, const std::byte* update);
 
   bool step_pull(MovingOperation& operation);
   void begin_reads(MovingOperation& operation);
@@ -347,8 +352,9 @@ class MovingRows {
   const std::uint32_t holder_;  ///< this worker, as the holder of a row's lock
   const std::uint32_t node_;    ///< this worker's
   const bool is_asynchronous_;
-  std::vector<Node> nodes_;         ///< by server
-  std::byte* own_ = nullptr;        ///< this node's slots, where this worker can map them
+  std::vector<Node> nodes_;   ///< by server
+  std::byte* own_ = nullptr;  ///< this node's slots, where this worker can map them
+  const protocol::KeyRange own_home_keys_;
   protocol::PresenceMap presence_;  ///< of this node, where there is own_
   /// What this worker has heard of rows that were not, or not always, where they were at first: at most all.
   KeyMap<Location> locations_;
@@ -382,7 +388,7 @@ class MovingRows {
   absl::flat_hash_map<protocol::Key, std::vector<Pushed>> pushed_;
   std::size_t pushes_under_way_ = 0;
   struct HeldRow {
-    std::byte* slot = nullptr;
+    protocol::Slot slot;
     protocol::SlotHeader header;  ///< that gives it back
   };
   std::vector<HeldRow> held_;

@@ -74,7 +74,9 @@ std::optional<double> DurationHistogram::quantile_seconds(double quantile) const
 }
 
 Session::Session(std::unique_ptr<worker::SessionCore> core) : core_(std::move(core)) {}
-Session::~Session() = default;
+Session::~Session() {
+  core_->take_over();  // whoever ends it has it alone
+}
 
 absl::StatusOr<std::unique_ptr<Session>> Session::connect(const SessionOptions& options) {
   auto core = worker::SessionCore::connect(options);
@@ -84,10 +86,14 @@ absl::StatusOr<std::unique_ptr<Session>> Session::connect(const SessionOptions& 
 
 template <class Value>
 absl::StatusOr<Table<Value>*> Session::table(const TableOptions& options) {
+  if (!core_->is_here()) return core_->elsewhere();
   absl::StatusOr<worker::TableCore*> core = core_->open_table(options, protocol::value_type_of<Value>());
   if (!core.ok()) return core.status();
+  for (const auto& [known, table] : tables_) {
+    if (known == *core) return static_cast<Table<Value>*>(table.get());
+  }
   std::shared_ptr<Table<Value>> table(new Table<Value>(*core_, **core));
-  tables_.push_back(table);
+  tables_.emplace_back(*core, table);
   return table.get();
 }
 
@@ -97,13 +103,18 @@ template absl::StatusOr<Table<std::int32_t>*> Session::table(const TableOptions&
 template absl::StatusOr<Table<std::int64_t>*> Session::table(const TableOptions&);
 
 absl::Status Session::clock() {
-  return core_->clock();
+  return core_->is_here() ? core_->clock() : core_->elsewhere();
 }
 absl::Status Session::barrier() {
-  return core_->barrier();
+  return core_->is_here() ? core_->barrier() : core_->elsewhere();
 }
-void Session::give_up(const absl::Status& why) {
+absl::Status Session::give_up(const absl::Status& why) {
+  if (!core_->is_here()) return core_->elsewhere();
   core_->give_up(why);
+  return absl::OkStatus();
+}
+void Session::take_over() {
+  core_->take_over();
 }
 std::int64_t Session::current_clock() const {
   return core_->current_clock();

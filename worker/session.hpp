@@ -7,13 +7,17 @@
 //   (*weights)->push(keys, gradients);
 //   (*session)->clock();                  // this worker has finished a clock
 //
-// Thread safety: a session and its tables belong to one thread. A process may hold many; each is a worker.
+// Thread safety: a session and all that comes of it (tables, pending operations, data cursors) belong to one thread, the
+// one that has connected it. A process may hold many; each is a worker. A call by another thread does nothing and returns
+// FAILED_PRECONDITION with both threads' names; Session::take_over() hands a session over. Only what tells a constant
+// (rank(), workers(), Table::rows(), Table::width()) may be asked by any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -145,7 +149,8 @@ class Table;
 
 namespace worker {
 class SessionCore;
-}
+class TableCore;
+}  // namespace worker
 
 class Session {
  public:
@@ -153,13 +158,15 @@ class Session {
   /// INVALID_ARGUMENT for impossible options, DEADLINE_EXCEEDED or UNAVAILABLE with the server's name.
   static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
   /// Says goodbye to the servers; from then on this worker holds nobody back. To leave because of a failure:
-  /// give_up().
+  /// give_up(). In any thread, once the session's own has done with it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   /// Creates or opens a table; collective: every worker of the job opens the same tables in the same order.
-  /// Value: float, double, int32_t, int64_t. The table lives as long as the session.
+  /// Value: float, double, int32_t, int64_t. The table lives as long as the session. Of a name that this session has
+  /// opened before it is the same table, and nobody else need call; INVALID_ARGUMENT, which says what differs and changes
+  /// nothing, where Value or options are not the same.
   template <class Value>
   absl::StatusOr<Table<Value>*> table(const TableOptions& options);
 
@@ -174,7 +181,12 @@ class Session {
   absl::Status barrier();
 
   /// Tells everyone that this worker cannot go on: their calls return ABORTED with its name and `why`.
-  void give_up(const absl::Status& why);
+  /// FAILED_PRECONDITION: nothing, for the session is another thread's.
+  absl::Status give_up(const absl::Status& why);
+
+  /// From now on the session belongs to the calling thread. REQUIRES: the thread that had it has done with it, and this
+  /// one knows by what orders memory: a join, a mutex, a queue.
+  void take_over();
 
   /// How many clocks this worker has finished.
   [[nodiscard]] std::int64_t current_clock() const;
@@ -186,7 +198,8 @@ class Session {
   friend class DataCursor;
   explicit Session(std::unique_ptr<worker::SessionCore> core);
   std::unique_ptr<worker::SessionCore> core_;
-  std::vector<std::shared_ptr<void>> tables_;
+  std::vector<std::pair<const worker::TableCore*, std::shared_ptr<void>>>
+      tables_;  ///< each a Table of its Value
 };
 
 }  // namespace verbena

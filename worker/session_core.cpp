@@ -34,6 +34,29 @@ transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
   return {descriptor.address, descriptor.length_bytes, descriptor.key};
 }
 
+protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, protocol::ValueType type) {
+  return {.table = number,
+          .value_type = type,
+          .rows = options.rows,
+          .width = options.width,
+          .name = options.name,
+          .allocation = options.allocation,
+          .consistency = consistency::to_string(options.consistency)};
+}
+
+/// A table that is open, and what is asked for by its name.
+absl::Status check_same(const TableCore& table, const TableOptions& options, protocol::ValueType type) {
+  std::string differences = protocol::differences(
+      to_wire(table.number(), table.options(), table.value_type()), to_wire(table.number(), options, type));
+  if (table.options().cache_rows != options.cache_rows) {
+    differences += fmt::format("{}{} rows cached, then {}", differences.empty() ? "" : "; ",
+                               table.options().cache_rows, options.cache_rows);
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("table \"{}\" is open already, and differs: {}", options.name, differences));
+}
+
 absl::Status check(const SessionOptions& options) {
   if (options.servers.empty()) return absl::InvalidArgumentError("a session needs at least one server");
   if (options.workers == 0 || options.workers > protocol::kMaxWorkers || options.rank >= options.workers) {
@@ -125,6 +148,10 @@ absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionO
   return session;
 }
 
+absl::Status SessionCore::elsewhere() const {
+  return owner_.refuse(fmt::format("the session of worker {}", options_.rank));
+}
+
 absl::Status SessionCore::join(transport::TimePoint deadline) {
   for (std::uint32_t server = 0; server < options_.servers.size(); ++server) {
     if (absl::Status status = connect_to(server, deadline); !status.ok()) return status;
@@ -193,6 +220,11 @@ void SessionCore::control(ServerLink& link, const protocol::ControlMessage& mess
 absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, protocol::ValueType type) {
   if (!status_.ok()) return status_;
   if (absl::Status status = check(options, type); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) {
+    if (table->options().name != options.name) continue;
+    if (absl::Status status = check_same(*table, options, type); !status.ok()) return status;
+    return table.get();
+  }
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (!link->is_dead) continue;
     return absl::UnavailableError(
@@ -200,15 +232,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   }
   is_opening_ = true;
   const auto number = static_cast<std::uint32_t>(tables_.size());
-  for (const std::unique_ptr<ServerLink>& link : links_) {
-    control(*link, protocol::OpenTable{.table = number,
-                                       .value_type = type,
-                                       .rows = options.rows,
-                                       .width = options.width,
-                                       .name = options.name,
-                                       .allocation = options.allocation,
-                                       .consistency = consistency::to_string(options.consistency)});
-  }
+  for (const std::unique_ptr<ServerLink>& link : links_) control(*link, to_wire(number, options, type));
   const auto opened = [&] {
     return std::all_of(links_.begin(), links_.end(),
                        [&](const auto& link) { return link->shards.size() > number; });
@@ -254,7 +278,8 @@ void SessionCore::on_event(const transport::Event& event) {
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   const bool is_said =
       event.kind == transport::Event::Kind::kMessage || event.kind == transport::Event::Kind::kNotification;
-  if (link.is_dead && is_said) return;  // its last words, which nobody waits for any more
+  // The last words of the dead nobody waits for, and those of one that was refused nobody may heed.
+  if ((link.is_dead || link.is_refused) && is_said) return;
   absl::Status status;
   switch (event.kind) {
     case transport::Event::Kind::kMessage:
@@ -276,6 +301,7 @@ void SessionCore::on_event(const transport::Event& event) {
       break;
   }
   if (status.ok()) return;
+  link.is_refused = true;
   fail(status.code() == absl::StatusCode::kAborted
            ? status
            : absl::Status(status.code(),
@@ -295,7 +321,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     return absl::OkStatus();
   }
   if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
-    if (opened->table != link.shards.size())
+    if (opened->table != link.shards.size() || !is_opening_ || opened->table > tables_.size())
       return absl::InvalidArgumentError("opened a table that nobody asked for");
     link.shards.push_back(from_wire(opened->shard));
     return absl::OkStatus();
@@ -802,7 +828,7 @@ void SessionCore::give_up(const absl::Status& why) {
   // memory for the reason.
   const auto told = [&] {
     return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
-      const bool known = link->lanes.empty() || link->said_failed;
+      const bool known = link->lanes.empty() || link->said_failed || link->is_refused;
       return (link->control.empty() && known) || !link->connection->status().ok();
     });
   };

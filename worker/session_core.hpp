@@ -23,6 +23,7 @@
 #include "worker/local_memory.hpp"
 #include "worker/session.hpp"
 #include "worker/table_core.hpp"
+#include "worker/thread_owner.hpp"
 
 namespace verbena::worker {
 
@@ -59,6 +60,7 @@ struct ServerLink {
   bool said_failed = false;       ///< the job has failed there
   bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
   bool is_dead = false;           ///< and the session goes on without it
+  bool is_refused = false;        ///< it broke the rules: nothing more that it says or writes is looked at
   bool has_static_rows = false;
   consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
 };
@@ -69,6 +71,12 @@ class SessionCore {
   ~SessionCore();
   SessionCore(const SessionCore&) = delete;
   SessionCore& operator=(const SessionCore&) = delete;
+
+  /// Every call of a user asks first: any other thread would meet this one in the middle of its work.
+  [[nodiscard]] bool is_here() const { return owner_.is_this_thread(); }
+  /// What such a call returns where it is not.
+  [[nodiscard]] absl::Status elsewhere() const;
+  void take_over() { owner_.take_over(); }
 
   absl::StatusOr<TableCore*> open_table(const TableOptions& options, protocol::ValueType type);
   absl::Status clock();
@@ -183,6 +191,7 @@ class SessionCore {
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
   const SessionOptions options_;
+  ThreadOwner owner_;
   std::shared_ptr<transport::Transport> transport_;
   LocalMemory memory_;
   std::vector<std::unique_ptr<ServerLink>> links_;

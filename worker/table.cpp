@@ -148,6 +148,8 @@ template <class Keys>
 template <class Keys>
 absl::Status pull_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<std::byte> out, std::size_t values) {
+  if (!session.is_here()) [[unlikely]]
+    return session.elsewhere();
   const auto sequence = sequence_of(keys);
   session.poll_sometimes(sequence.size());
   if (!is_ready(session, table, sequence, values, table.static_width())) [[unlikely]]
@@ -196,6 +198,8 @@ template <class Keys>
 template <class Keys>
 absl::Status push_rows(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                        std::span<const std::byte> updates, std::size_t values, bool wait) {
+  if (!session.is_here()) [[unlikely]]
+    return session.elsewhere();
   const auto sequence = sequence_of(keys);
   session.poll_sometimes(sequence.size());
   if (!is_ready(session, table, sequence, values, table.static_width())) [[unlikely]]
@@ -223,6 +227,7 @@ absl::StatusOr<std::shared_ptr<PullOperation>> start_pull(worker::SessionCore& s
                                                           worker::TableCore& table, Keys keys,
                                                           std::span<std::byte> out, std::size_t values,
                                                           const OperationOptions& options) {
+  if (!session.is_here()) return session.elsewhere();
   if (absl::Status status = ready(session, table, KeySequence(keys), values); !status.ok()) return status;
   session.counters().rows_pulled += keys.size();
   std::shared_ptr<PullOperation> operation = make_pull(table, keys, 0, out.data());
@@ -235,6 +240,7 @@ template <class Keys>
 absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, Keys keys,
                         std::span<const std::byte> updates, std::size_t values,
                         const OperationOptions& options) {
+  if (!session.is_here()) return session.elsewhere();
   for (const std::shared_ptr<PullOperation>& operation : worker::Dependencies::of(options)) {
     static_cast<void>(session.wait_for(*operation));  // how it ends is its own affair
     if (!session.status().ok()) return session.status();
@@ -245,6 +251,7 @@ absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, 
 /// As ready(), of a dynamic table. `distinction`: what only rows of such a one can do.
 absl::Status ready_dynamic(worker::SessionCore& session, const worker::TableCore& table,
                            const KeySequence& keys, std::size_t values, std::string_view distinction) {
+  if (!session.is_here()) return session.elsewhere();
   session.poll_sometimes(keys.size());
   if (absl::Status status = ready(session, table, keys, values); !status.ok()) return status;
   if (table.moving() != nullptr) return absl::OkStatus();
@@ -293,7 +300,8 @@ absl::Status intend(worker::SessionCore& session, worker::TableCore& table, Keys
 }  // namespace
 
 absl::Status Pending::wait() {
-  return operation_ ? session_->wait_for(*operation_) : status_;
+  if (!operation_) return status_;
+  return session_->is_here() ? session_->wait_for(*operation_) : session_->elsewhere();
 }
 
 bool Pending::done() const {
@@ -370,8 +378,10 @@ void Table<Value>::prefetch(Key key) const {
   if (core_->moving() != nullptr) core_->moving()->prefetch(key);
 }
 template <class Value>
-void Table<Value>::release() {
+absl::Status Table<Value>::release() {
+  if (!session_->is_here()) return session_->elsewhere();
   if (core_->moving() != nullptr) core_->moving()->release();
+  return absl::OkStatus();
 }
 
 template <class Value>
@@ -386,6 +396,7 @@ absl::Status Table<Value>::intent(KeyRange range, std::int64_t from, std::int64_
 template <class Value>
 absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distribution, std::size_t count,
                                                     std::mt19937_64& random, const SampleOptions& options) {
+  if (!session_->is_here()) return session_->elsewhere();
   const std::uint64_t rows = core_->options().rows;
   if (!(options.preference >= 0 && options.preference <= 1) || distribution.range().last > rows) {
     return absl::InvalidArgumentError(fmt::format(

@@ -10,9 +10,10 @@
 // dynamic table under Asp a push changes the row in place where it is this node's, goes into a replica and from there
 // with clock() where there is one, and else travels by itself, which push() does not wait for.
 //
-// Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, with nothing done;
+// Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, FAILED_PRECONDITION in a thread
+// that the session does not belong to (session.hpp), both with nothing done;
 // UNAVAILABLE for a dead peer, DEADLINE_EXCEEDED for one that does not answer, both with its name; ABORTED
-// when another worker failed. After any of these but the first the session is broken, and every later call returns the
+// when another worker failed. After any of these but the first two the session is broken, and every later call returns the
 // same status. But in a job that outlives the dead (docs/allocation.md), DATA_LOSS and UNAVAILABLE may be about a row of
 // a dynamic table: it was lost with a worker or server that has died, or nobody can say where it is. The message names
 // the first such row of the call; the others are pulled, pushed or localized, and the session goes on. Where nobody
@@ -113,8 +114,8 @@ class Table {
   /// Readers need each number whole: write them as relaxed atomics, or as vectors do. A change counts as a pull and a
   /// push. REQUIRES: nothing of the table is held. FAILED_PRECONDITION for a static table.
   absl::Status hold(std::span<const Key> keys, std::span<Value*> rows);
-  /// Gives back all that hold() took.
-  void release();
+  /// Gives back all that hold() took. FAILED_PRECONDITION: nothing, for the session is another thread's.
+  absl::Status release();
 
   /// Draws `count` keys, for instance negative samples, and says so as an intent where `options` has clocks. With a
   /// preference keys that are near are drawn more often: see worker/sampling.hpp for the bias. INVALID_ARGUMENT for

@@ -642,13 +642,19 @@ bool TableCore::is_subscribed(Part& part, protocol::Key key, std::uint64_t subsc
 }
 
 absl::Status TableCore::on_rows(Part& part, const protocol::BulkMessage& message) {
-  if (absl::Status status = protocol::check_records(message, stride_bytes_, part.keys); !status.ok())
-    return status;
+  if (absl::Status status = protocol::check_record_count(message, stride_bytes_); !status.ok()) return status;
   for (std::size_t i = 0; i < message.header.count; ++i) {
+    // The server can still write there: the key that is checked is the one that is used. Where one is wrong the rows
+    // before it have been taken, which is of no account, for that is the session's end.
     const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
+    if (key - part.keys.first >= part.keys.size()) [[unlikely]]
+      return protocol::wrong_record(key, part.keys);
     RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;
     if (row == nullptr || !is_subscribed(part, key, message.header.subscriptions)) continue;
-    std::memcpy(row->values(), protocol::record_values(message.payload, stride_bytes_, i), row_bytes_);
+    transport::copy_words(
+        reinterpret_cast<std::uint64_t*>(row->values()),
+        reinterpret_cast<const std::uint64_t*>(protocol::record_values(message.payload, stride_bytes_, i)),
+        stride_bytes_ / sizeof(std::uint64_t));
     // Read-my-writes: what the row does not hold of this worker's updates yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
       const std::byte* const own = buffer->find(key);

@@ -110,7 +110,7 @@ class FetchedRows {
   absl::Status gather();
   /// Holds all others, without waiting. False: some of them cannot be held.
   absl::StatusOr<bool> take();
-  void release() { table_.release(); }
+  void release() { static_cast<void>(table_.release()); }  // can only fail in another thread than take()
   /// Copies those that could not be held.
   absl::Status copy_rest() { return copy(left_); }
   /// Its rows, all being held or copied.

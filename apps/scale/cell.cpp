@@ -255,7 +255,7 @@ void Cell::run_worker(std::uint32_t rank) {
   node.status = session.status();
   if (session.ok()) {
     node.status = work(node, **session);
-    if (!node.status.ok()) (*session)->give_up(node.status);
+    if (!node.status.ok()) static_cast<void>((*session)->give_up(node.status));
     session->reset();
   }
   node.transport = nullptr;

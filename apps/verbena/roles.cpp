@@ -121,7 +121,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   const Stopwatch stopwatch;
   absl::Status status = application.run_worker(context);
   if (!status.ok()) {
-    (*session)->give_up(status);
+    static_cast<void>((*session)->give_up(status));
     return status;
   }
   FinishedMessage finished{worker, stopwatch.seconds(), (*session)->statistics()};

@@ -27,7 +27,7 @@ class ClocksToldTest : public ::testing::Test {
       if (!session.ok()) return session.status();
       if (auto table = (*session)->table<float>(one_row); !table.ok()) return table.status();
       if (absl::Status status = work(**session); !status.ok()) return status;
-      (*session)->give_up(absl::CancelledError("that was all"));
+      EXPECT_TRUE((*session)->give_up(absl::CancelledError("that was all")).ok());
       return absl::OkStatus();
     });
     for (std::size_t i = 0; i < peers_.size(); ++i) peers_[i] = &servers_[i].accept();

@@ -174,7 +174,7 @@ ClusterResult run_cluster(const ClusterOptions& options, const std::function<abs
       status = session.status();
       if (!status.ok()) return;
       status = work(**session);
-      if (!status.ok()) (*session)->give_up(status);
+      if (!status.ok()) static_cast<void>((*session)->give_up(status));
     });
   }
   for (std::thread& worker : workers) worker.join();

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <limits>
 #include <thread>
@@ -151,11 +153,14 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   const std::string slot = key_bytes(3) + key_bytes(std::uint64_t{1} << 24) + key_bytes(0);
   protocol::OpenTable other_table = kTable;
   other_table.table = 7;
+  protocol::OpenTable second_table = kTable;
+  second_table.table = 1;
   const std::vector<Case> cases = {
       {"not Verbena", [](Peer& peer) { peer.say("what?"); }},
       {"hello twice", [](Peer& peer) { say_hello(peer, 1); }},
       {"only a server sends", control(protocol::Welcome{.lanes = 1})},
       {"opens table 7", control(other_table)},
+      {"table 1 by the name of table 0, \"rows\"", control(second_table)},
       {"no header", [](Peer& peer) { peer.notify(8); }},
       {"4294967295 bytes", [](Peer& peer) { peer.notify(std::numeric_limits<std::uint32_t>::max()); }},
       {"unknown kind", bulk({.kind = static_cast<BulkKind>(99)})},
@@ -228,9 +233,11 @@ TEST(HostilityTest, AWorkerThatDoesNotListenIsNamed) {
   visitor.join();
   // Each is answered, and nobody takes the answers.
   protocol::OpenTable next = kTable;
-  next.table = 1;
+  next.table = 0;
   while (honest.wait_for(std::chrono::seconds(0)) != std::future_status::ready && next.table < 100'000) {
-    if (visitor.peer.try_to_say(next)) ++next.table;
+    next.name = fmt::format("rows {}", next.table + 1);
+    ++next.table;
+    if (!visitor.peer.try_to_say(next)) --next.table;
     std::this_thread::yield();
   }
   const absl::Status server = servers.join(Peer::kPatience)[0];
@@ -321,6 +328,12 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"5 updates applied", welcome, bulk({.kind = BulkKind::kRows, .applied = 5})},
       {"heeded 1 messages", welcome, bulk({.kind = BulkKind::kRows, .subscriptions = 1})},
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
+      {"nobody asked for",
+       [](Peer& peer) {
+         peer.say(protocol::TableOpened{.table = 0, .shard = peer.any_memory()});
+         peer.say_welcome(1);
+       },
+       {}},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);
@@ -341,6 +354,126 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
     EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
     EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
   }
+}
+
+const TableOptions kCachedTable = {
+    .name = "rows", .rows = 10, .width = 2, .consistency = Essp{.staleness = 1}};
+
+/// A worker whose only server is an impostor: opens the table and does `work` in a thread of its own.
+std::future<absl::Status> work_for(const Impostor& server,
+                                   std::function<absl::Status(Session&, Table<float>&)> work) {
+  return std::async(std::launch::async, [&server, work = std::move(work)]() -> absl::Status {
+    auto session = Session::connect(
+        {.servers = {server.address()}, .read_path = ReadPath::kCached, .timeout_ms = 20'000});
+    if (!session.ok()) return session.status();
+    auto table = (*session)->table<float>(kCachedTable);
+    return table.ok() ? work(**session, **table) : table.status();
+  });
+}
+Peer& open_for_worker(Impostor& server) {
+  Peer& peer = server.accept();
+  peer.say_welcome(1);
+  EXPECT_EQ(peer.hear<protocol::OpenTable>().name, kCachedTable.name);
+  peer.say(protocol::TableOpened{.table = 0, .shard = peer.make_readable_memory()});
+  return peer;
+}
+
+/// A server that writes other keys over those it has pushed, while the worker takes them: each is right or wrong, and
+/// refused if it is wrong, but never one when it is checked and another when it is used.
+TEST(HostilityTest, KeysThatChangeWhileTheyAreReadAreRefused) {
+  constexpr int kJobs = 20;
+  constexpr int kMessages = 500;  // all have room in the ring
+  constexpr std::uint32_t kRecords = 200;
+  std::string records;
+  for (std::uint32_t i = 0; i < kRecords; ++i) records += record(3);
+  const std::string right = key_bytes(3);
+  const std::string wrong = key_bytes(Key{1} << 42U);
+  for (int job = 0; job < kJobs; ++job) {
+    Impostor server;
+    std::atomic<bool> ended = false;
+    std::promise<void> done;
+    auto worker = work_for(server, [&](Session& session, Table<float>& /*table*/) {
+      absl::Status status = session.barrier();
+      ended = true;
+      done.get_future().wait();
+      return status;
+    });
+    Peer& peer = open_for_worker(server);
+    for (int message = 0; message < kMessages && !ended; ++message) {
+      const std::size_t last =
+          peer.sender().sent_position() + sizeof(BulkHeader) + records.size() - record(3).size();
+      peer.send({.kind = BulkKind::kRows, .count = kRecords}, records);
+      for (int i = 0; i < 100 && !ended; ++i) peer.rewrite(last, i % 2 == 0 ? wrong : right);
+    }
+    if (!ended) peer.send({.kind = BulkKind::kRows, .count = 1}, wrong + std::string(8, '\0'));
+    done.set_value();
+    const absl::Status status = worker.get();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
+    EXPECT_THAT(message_of(status), HasSubstr(fmt::format("record of key {}", Key{1} << 42U))) << status;
+  }
+}
+
+TEST(HostilityTest, NothingMoreOfARefusedServerIsTaken) {
+  Impostor server;
+  std::promise<void> said;
+  std::uint64_t received = 0;
+  auto worker = work_for(server, [&](Session& session, Table<float>& table) -> absl::Status {
+    std::vector<float> values(20);
+    EXPECT_TRUE(table.pull(KeyRange{0, 10}, values).ok());
+    said.get_future().wait();
+    absl::Status status = session.barrier();
+    received = session.statistics().rows_eagerly_received;
+    return status;
+  });
+  Peer& peer = open_for_worker(server);
+  peer.send({.kind = BulkKind::kRows, .count = 1}, record(3));  // is taken
+  peer.send({.kind = BulkKind::kRows, .lane = 9});              // is refused
+  peer.send({.kind = BulkKind::kRows, .count = 2}, record(3) + record(4));
+  peer.say(protocol::Failed{.code = 3, .reason = "another reason"});
+  said.set_value();
+  EXPECT_THAT(message_of(worker.get()), HasSubstr("lane 9"));
+  EXPECT_EQ(received, 1U);
+}
+
+/// A worker's push that waits for a row's lock, and whose keys are others when it goes on.
+TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto honest = std::async(std::launch::async, [&servers]() -> absl::Status {
+    auto session = Session::connect(servers.session_options(0));
+    if (!session.ok()) return session.status();
+    auto table = (*session)->table<float>(kSameTable);
+    return table.ok() ? (*session)->barrier() : table.status();
+  });
+  Visitor visitor(servers);
+  Peer& peer = visitor.peer;
+  say_hello(peer, 1);
+  peer.set_ring(peer.hear<protocol::Welcome>().inbox);
+  peer.say(kTable);
+  EXPECT_EQ(peer.hear<protocol::TableOpened>().table, 0U);
+  peer.say(kDynamicTable);
+  const auto opened = peer.hear<protocol::TableOpened>();
+  std::byte* const slots = peer.connection().mapped_in_place(Peer::from_wire(opened.shard));
+  ASSERT_NE(slots, nullptr);
+  const std::size_t slot_bytes = protocol::slot_bytes(8);
+  const protocol::Slot slot = protocol::slot_at(slots, slot_bytes, 3, {0, kDynamicTable.rows});
+  const protocol::SlotHeader owned = protocol::load_header(slot);
+  protocol::store_header(slot, owned.held_by(2));  // as worker 1 does
+  const std::string update = key_bytes(3) + std::string("\0\0\x80\x3f\0\0\x80\x3f", 8);
+  peer.send({.kind = BulkKind::kPush, .table = 1, .count = 3, .applied = 77}, update + update + update);
+  // Answered after the push has been looked at.
+  peer.say(protocol::KeyRequests{.kind = protocol::KeyRequests::Kind::kLocate, .table = 1, .rows = {{5, 0}}});
+  EXPECT_EQ(peer.hear<protocol::KeyAnswers>().answers.front().key, 5U);
+  peer.rewrite(sizeof(BulkHeader) + update.size(), key_bytes(Key{1} << 42U));
+  protocol::store_header(slot, owned);
+  const auto applied = peer.hear<protocol::KeyAnswers>().answers.front();
+  EXPECT_EQ(applied.kind, protocol::KeyAnswers::Kind::kApplied);
+  EXPECT_EQ(applied.key, 77U);
+  float value = 0;
+  std::memcpy(&value, protocol::slot_values(slot), sizeof value);
+  EXPECT_EQ(value, 2.0F) << "of the records that are right";
+  peer.say(protocol::Goodbye{});
+  EXPECT_TRUE(honest.get().ok());
 }
 
 }  // namespace

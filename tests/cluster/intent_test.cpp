@@ -325,7 +325,7 @@ TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
         EXPECT_EQ(row != nullptr, maps_own_node);
         if (row != nullptr) std::atomic_ref(*row).store(7, std::memory_order_relaxed);
       }
-      table.release();
+      RETURN_IF_ERROR(table.release());
       std::vector<float> values(keys.size());
       RETURN_IF_ERROR(table.pull(keys, values));
       EXPECT_THAT(values, Each(maps_own_node ? 7 : 0));

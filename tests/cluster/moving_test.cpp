@@ -51,7 +51,7 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
       others_updates.insert(others_updates.end(), update.begin(), update.end());
     }
   }
-  table.release();
+  RETURN_IF_ERROR(table.release());
   return table.push(others, others_updates);
 }
 
@@ -246,7 +246,7 @@ TEST(HeldRowsTest, NobodyElseTakesOrChangesThem) {
             is_held = true;
             while (!is_wanted) std::this_thread::yield();
             transport::add_words(rows[0], std::vector<float>(100, 5).data(), 100);
-            table.release();
+            RETURN_IF_ERROR(table.release());
             EXPECT_EQ(session.statistics().rows_pushed_locally, 1U);
             return session.barrier();
           }
@@ -293,7 +293,7 @@ TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
         while (turn == 0) std::this_thread::yield();
         RETURN_IF_ERROR(table.hold(keys, rows));
         EXPECT_THAT(rows, ::testing::Each(nullptr));
-        table.release();
+        RETURN_IF_ERROR(table.release());
         turn = 2;
         return table.push(keys, std::vector<float>(3, 1));
       });

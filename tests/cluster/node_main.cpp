@@ -70,7 +70,7 @@ absl::Status work(const NodeOptions& options) {
     status = check_sequential(**session, kSequentialClocks);
   }
   if (!status.ok()) {
-    (*session)->give_up(status);
+    static_cast<void>((*session)->give_up(status));
     return status;
   }
   const SessionStatistics statistics = (*session)->statistics();

@@ -86,10 +86,28 @@ class Peer {
   }
   /// Of this peer, for whoever only needs to be told of some.
   [[nodiscard]] protocol::Descriptor any_memory() const { return to_wire(receiver_->descriptor()); }
+  /// Zeros that the other side may read.
+  protocol::Descriptor make_readable_memory() {
+    readable_ = *transport_.allocate_region(kRingBytes, transport::Access::kRemoteRead);
+    return to_wire(*connection_->grant(*readable_));
+  }
   /// Of the bulk messages that have come with what was heard.
   [[nodiscard]] const std::vector<protocol::BulkHeader>& bulk_headers() const { return bulk_headers_; }
   void set_credit(const protocol::Descriptor& credit) { receiver_->set_credit(from_wire(credit)); }
-  void set_ring(const protocol::Descriptor& ring) { sender_->set_ring(from_wire(ring)); }
+  void set_ring(const protocol::Descriptor& ring) {
+    ring_ = from_wire(ring);
+    sender_->set_ring(ring_);
+  }
+  /// Writes over what it has sent, `offset` bytes from the ring's beginning, as no honest peer does.
+  void rewrite(std::size_t offset, std::string_view bytes) {
+    std::memcpy(memory_->bytes().data(), bytes.data(), bytes.size());
+    const transport::WorkRequest request{.opcode = transport::Opcode::kWrite,
+                                         .local = memory_->bytes().first(bytes.size()),
+                                         .region = memory_.get(),
+                                         .remote = ring_.slice(offset, bytes.size())};
+    EXPECT_EQ(connection_->post({&request, 1}), 1U);
+  }
+  [[nodiscard]] const transport::RingSender& sender() const { return *sender_; }
   void send(const protocol::BulkHeader& header, std::string_view payload = {}) {
     std::memcpy(memory_->bytes().data(), &header, sizeof header);
     std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), payload.size());
@@ -121,7 +139,9 @@ class Peer {
   std::unique_ptr<transport::Connection> connection_;
   std::unique_ptr<transport::RingReceiver> receiver_;
   std::unique_ptr<transport::RingSender> sender_;
+  transport::RemoteDescriptor ring_;
   std::unique_ptr<transport::MemoryRegion> memory_;
+  std::unique_ptr<transport::MemoryRegion> readable_;
   std::deque<protocol::ControlMessage> heard_;
   std::vector<protocol::BulkHeader> bulk_headers_;
 };

@@ -1,17 +1,25 @@
 // What a user of the library meets: shapes, wrong calls, asynchronous pulls, failures of others.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <random>
 #include <thread>
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
+#include "worker/data_cursor.hpp"
+#include "worker/sampling.hpp"
 
 namespace verbena::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
@@ -259,6 +267,159 @@ TEST(SessionTest, AStalenessWithoutMeaningIsRefused) {
       .name = "rows", .rows = 1, .width = 1, .consistency = Ssp{consistency::kMaxStaleness + 1}};
   EXPECT_EQ((*session)->table<float>(options).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE((*session)->clock().ok()) << "nothing was done";
+}
+
+TEST(SessionTest, ATableOfANameThatIsOpenIsTheSame) {
+  const TableOptions options{.name = "rows", .rows = 10, .width = 2, .consistency = Ssp{1}};
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 1}, [&](Session& session) -> absl::Status {
+        auto first = session.table<float>(options);
+        RETURN_IF_ERROR(first.status());
+        auto other = session.table<float>({.name = "other", .rows = 10, .width = 2});
+        RETURN_IF_ERROR(other.status());
+        const std::vector<float> ones(20, 1);
+        RETURN_IF_ERROR((*first)->push(KeyRange{0, 10}, ones));
+        RETURN_IF_ERROR(session.clock());
+        auto second = session.table<float>(options);
+        RETURN_IF_ERROR(second.status());
+        EXPECT_EQ(*second, *first);
+        EXPECT_NE(*second, *other);
+        std::vector<float> values(20);
+        RETURN_IF_ERROR((*second)->pull(KeyRange{0, 10}, values));
+        EXPECT_EQ(values, ones) << "not a second, zeroed one";
+        return session.barrier();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SessionTest, ATableOfANameThatIsOpenButDiffersIsRefused) {
+  const TableOptions first{.name = "rows", .rows = 10, .width = 2, .consistency = Asp{}};
+  const auto with = [&](const std::function<void(TableOptions&)>& change) {
+    TableOptions options = first;
+    change(options);
+    return options;
+  };
+  const std::vector<std::pair<TableOptions, std::string>> others = {
+      {with([](TableOptions& options) { options.rows = 11; }), "10 rows, then 11 rows"},
+      {with([](TableOptions& options) { options.width = 3; }), "width 2, then width 3"},
+      {with([](TableOptions& options) { options.consistency = Bsp{}; }), "asp, then bsp"},
+      {with([](TableOptions& options) { options.allocation = Allocation::kDynamic; }),
+       "static, then dynamic"},
+      {with([](TableOptions& options) { options.cache_rows = 5; }), "then 5"},
+  };
+  const ClusterResult result = run_cluster({.workers = 1}, [&](Session& session) -> absl::Status {
+    auto opened = session.table<float>(first);
+    RETURN_IF_ERROR(opened.status());
+    for (const auto& [options, difference] : others) {
+      const absl::Status status = session.table<float>(options).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(message_of(status), HasSubstr("\"rows\" is open already"));
+      EXPECT_THAT(message_of(status), HasSubstr(difference));
+    }
+    for (const absl::Status& status :
+         {session.table<double>(first).status(), session.table<std::int32_t>(first).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(message_of(status), HasSubstr("float, then "));
+    }
+    std::vector<float> values(20);
+    RETURN_IF_ERROR((*opened)->pull(KeyRange{0, 10}, values));  // nothing was done
+    return session.barrier();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SessionTest, TablesOfWorkersDifferByName) {
+  const auto job = [](const TableOptions& first, const TableOptions& then) {
+    const ClusterResult result =
+        run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
+          RETURN_IF_ERROR(session.table<float>(session.rank() == 0 ? first : then).status());
+          return session.barrier();
+        });
+    return message_of(result.servers[0]);
+  };
+  const TableOptions rows{.name = "rows", .rows = 10, .width = 1};
+  TableOptions columns = rows;
+  columns.name = "columns";
+  EXPECT_THAT(job(rows, columns), AllOf(HasSubstr("open table 0 differently"), HasSubstr("\"columns\"")));
+  TableOptions wide = rows;
+  wide.width = 2;
+  EXPECT_THAT(job(rows, wide), AllOf(HasSubstr("open table 0 differently"), HasSubstr("width 2")));
+}
+
+/// Nothing of it is done, for it would be lost.
+TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
+  ServerThreads servers({.servers = 1, .workers = 1});
+  auto connected = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  Session& session = **connected;
+  auto opened = session.table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = Asp{}});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  auto moving = session.table<float>(
+      {.name = "moving", .rows = 10, .width = 1, .consistency = Asp{}, .allocation = Allocation::kDynamic});
+  ASSERT_TRUE(moving.ok()) << moving.status();
+  Table<float>& table = **opened;
+  std::vector<float> values(10);
+  const std::vector<float> ones(10, 1);
+  const std::vector<Key> keys{3};
+  std::vector<float*> held(1);
+  const std::vector<float> one{1};
+  std::vector<float> value(1);
+  DataCursor cursor(session, {.examples = 10});
+  Pending pending = table.pull_async(KeyRange{0, 10}, values);
+  const auto calls = [&] {
+    std::mt19937_64 random(1);
+    return std::vector<absl::Status>{
+        table.push(KeyRange{0, 10}, ones),
+        table.push(keys, one),
+        table.pull(KeyRange{0, 10}, values),
+        table.pull(keys, value),
+        table.push_async(KeyRange{0, 10}, ones).wait(),
+        table.pull_async(KeyRange{0, 10}, values).wait(),
+        (*moving)->push(keys, one),
+        (*moving)->pull(keys, value),
+        (*moving)->localize(keys).wait(),
+        (*moving)->intent(keys, 0, 1),
+        (*moving)->hold(keys, held),
+        (*moving)->release(),
+        (*moving)->prepare_sample(KeyDistribution::uniform({0, 10}), 1, random).status(),
+        cursor.next().status(),
+        session.table<float>({.name = "more", .rows = 1, .width = 1, .consistency = Asp{}}).status(),
+        session.clock(),
+        session.barrier(),
+        session.give_up(absl::AbortedError("?"))};
+  };
+  std::vector<absl::Status> refused;
+  std::string other;
+  std::thread([&] {
+    other = fmt::format("thread {} (\"stranger\")", ::gettid());
+    ::pthread_setname_np(::pthread_self(), "stranger");
+    refused = calls();
+    if (!pending.done()) refused.push_back(pending.wait());
+  }).join();
+  ASSERT_GE(refused.size(), 18U);
+  for (std::size_t i = 0; i < refused.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(refused[i].code(), absl::StatusCode::kFailedPrecondition) << refused[i];
+    EXPECT_THAT(message_of(refused[i]), HasSubstr("the session of worker 0"));
+    EXPECT_THAT(message_of(refused[i]), HasSubstr(fmt::format("thread {} (", ::gettid())));
+    EXPECT_THAT(message_of(refused[i]), HasSubstr(other));
+  }
+  EXPECT_TRUE(session.clock().ok());
+  ASSERT_TRUE(table.pull(KeyRange{0, 10}, values).ok());
+  EXPECT_EQ(values, std::vector<float>(10, 0));
+
+  // Handed over, it is the other's, who may also end it.
+  std::thread([&] {
+    session.take_over();
+    EXPECT_TRUE(table.push(KeyRange{0, 10}, ones).ok());
+    EXPECT_TRUE(session.clock().ok());
+  }).join();
+  EXPECT_EQ(session.clock().code(), absl::StatusCode::kFailedPrecondition);
+  session.take_over();
+  ASSERT_TRUE(table.pull(KeyRange{0, 10}, values).ok());
+  EXPECT_EQ(values, ones);
+  std::thread([&] { connected->reset(); }).join();
+  EXPECT_TRUE(servers.join(std::chrono::seconds(20))[0].ok());
 }
 
 TEST(SessionTest, GivingUpIsToldToAll) {

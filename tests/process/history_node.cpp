@@ -100,7 +100,7 @@ absl::Status work(const NodeOptions& options) {
   const std::atomic_ref<std::uint64_t> next(**numbers);
   const auto next_number = [&] { return next.fetch_add(1, std::memory_order_acq_rel); };
   absl::Status status = testing::record_workload(scenario, **session, next_number, recording);
-  if (!status.ok()) (*session)->give_up(status);
+  if (!status.ok()) static_cast<void>((*session)->give_up(status));
   session->reset();
   const absl::Status written =
       testing::write_recording(recording, options.folder / fmt::format("worker-{}", options.rank));

@@ -67,17 +67,17 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\11\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\12\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\11\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\12\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\11\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\12\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
 }
 
@@ -195,9 +195,9 @@ TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
 
 TEST(ControlMessageTest, AnotherVersionIsNamed) {
   std::string bytes = encode(Goodbye{});
-  bytes[4] = 10;
+  bytes[4] = 11;
   EXPECT_THAT(std::string(decode_control(bytes_of(bytes)).status().message()),
-              HasSubstr("protocol version 10"));
+              HasSubstr("protocol version 11"));
 }
 
 TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
@@ -232,6 +232,32 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
     }
     EXPECT_TRUE(refused(open));
   }
+}
+
+TEST(OpenTableTest, DifferencesAreNamed) {
+  const OpenTable first{.value_type = ValueType::kFloat,
+                        .rows = 10,
+                        .width = 4,
+                        .name = "rows",
+                        .allocation = Allocation::kStatic,
+                        .consistency = "asp"};
+  EXPECT_EQ(differences(first, first), "");
+  OpenTable other = first;
+  other.table = 7;
+  EXPECT_EQ(differences(first, other), "") << "a number is no difference";
+  other.value_type = ValueType::kDouble;
+  other.rows = 11;
+  EXPECT_EQ(differences(first, other), "10 rows, then 11 rows; float, then double");
+  other = {.value_type = ValueType::kInt64,
+           .rows = 10,
+           .width = 5,
+           .name = "columns",
+           .allocation = Allocation::kDynamic,
+           .consistency = "bsp"};
+  EXPECT_EQ(
+      differences(first, other),
+      "\"rows\", then \"columns\"; width 4, then width 5; float, then int64_t; asp, then bsp; static, then "
+      "dynamic");
 }
 
 TEST(BulkMessageTest, RecordsAreCheckedAgainstTheTable) {

@@ -13,7 +13,7 @@ namespace {
 class PresenceTest : public ::testing::Test {
  protected:
   alignas(kCacheLineBytes) std::array<std::byte, 3 * sizeof(Presence)> words_{};
-  PresenceMap map_{words_.data()};
+  PresenceMap map_{words_.data(), KeyRange{}};
 };
 
 TEST_F(PresenceTest, AWordIsItsParts) {
@@ -28,6 +28,21 @@ TEST_F(PresenceTest, AWordIsItsParts) {
   EXPECT_EQ(here.wanted().bits(), 0x03040587U);
   EXPECT_EQ(here.wanted().without_intents(), Presence::here(0x0102030405, 0));
   EXPECT_EQ(here.with_intents(Presence::kMaxIntents).intents(), Presence::kMaxIntents);
+}
+
+TEST_F(PresenceTest, ZerosAreHowItIsAtFirst) {
+  EXPECT_EQ(map_.load(1), Presence());
+  const PresenceMap at_home(words_.data(), {1, 3});
+  EXPECT_EQ(at_home.load(0), Presence());
+  EXPECT_EQ(at_home.load(1), Presence::here(0, 0));
+  EXPECT_EQ(at_home.begin_intent(2), std::optional<std::uint32_t>(0));
+  EXPECT_EQ(at_home.load(2), Presence::here(0, 1));
+  EXPECT_TRUE(at_home.want(2));
+  EXPECT_TRUE(at_home.end_intent(2, 0));
+  EXPECT_EQ(at_home.load(2), Presence::here(0, 0));
+  at_home.store(2, Presence());
+  EXPECT_EQ(at_home.load(2), Presence()) << "it has left";
+  EXPECT_EQ(at_home.begin_intent(2), std::nullopt);
 }
 
 TEST_F(PresenceTest, TheWordsFollowTheSlots) {

@@ -7,9 +7,11 @@
 namespace verbena::protocol {
 namespace {
 
-struct Slot {
+/// Of a key whose home is elsewhere, or is here.
+struct Memory {
   alignas(8) std::array<std::byte, slot_bytes(8)> bytes{};
-  std::byte* at() { return bytes.data(); }
+  bool is_at_home = false;
+  Slot at() { return {bytes.data(), is_at_home ? SlotHeader::kOwned : 0}; }
 };
 
 TEST(SlotTest, AHeaderIsItsParts) {
@@ -28,8 +30,29 @@ TEST(SlotTest, AHeaderIsItsParts) {
   EXPECT_EQ(SlotHeader::owned(0x0102030405).bits(), 0x0102030405010000U) << "as docs/protocol.md says";
 }
 
+TEST(SlotTest, ZerosAreHowItIsAtFirst) {
+  constexpr KeyRange kHomeKeys{10, 20};
+  for (const Key key : {Key{9}, Key{20}, Key{0}}) EXPECT_EQ(first_header_bits(key, kHomeKeys), 0U) << key;
+  for (const Key key : {Key{10}, Key{19}})
+    EXPECT_EQ(first_header_bits(key, kHomeKeys), SlotHeader::kOwned) << key;
+  Memory elsewhere;
+  EXPECT_EQ(load_header(elsewhere.at()), SlotHeader());
+  Memory at_home{.is_at_home = true};
+  EXPECT_EQ(load_header(at_home.at()), SlotHeader::owned(0));
+  // It leaves and comes back like any other.
+  SlotHeader header;
+  ASSERT_EQ(try_lock(at_home.at(), 1, header), LockResult::kLocked);
+  EXPECT_EQ(try_hand_over(at_home.at(), 0), LockResult::kBusy);
+  store_header(at_home.at(), header);
+  EXPECT_EQ(try_hand_over(at_home.at(), 0), LockResult::kLocked);
+  EXPECT_EQ(load_header(at_home.at()), SlotHeader::moved(0));
+  EXPECT_EQ(try_lock(at_home.at(), 1, header), LockResult::kNotOwned);
+  store_header(at_home.at(), SlotHeader::owned(2));
+  EXPECT_EQ(load_header(at_home.at()), SlotHeader::owned(2));
+}
+
 TEST(SlotTest, TheLockIsOneHoldersAndOnlyOfARowThatIsOwned) {
-  Slot slot;
+  Memory slot;
   SlotHeader header;
   EXPECT_EQ(try_lock(slot.at(), 1, header), LockResult::kNotOwned);
   store_header(slot.at(), SlotHeader::owned(5));
@@ -41,7 +64,7 @@ TEST(SlotTest, TheLockIsOneHoldersAndOnlyOfARowThatIsOwned) {
 }
 
 TEST(SlotTest, ARowIsHandedOverOnceAtItsEpochAndNotUnderTheLock) {
-  Slot slot;
+  Memory slot;
   store_header(slot.at(), SlotHeader::owned(5));
   EXPECT_EQ(try_hand_over(slot.at(), 4), LockResult::kNotOwned);
   SlotHeader header;

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <list>
@@ -12,6 +15,8 @@
 #include <random>
 
 #include "consistency/model.hpp"
+#include "transport/shm/host_memory.hpp"
+#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::server {
 namespace {
@@ -44,7 +49,8 @@ class LaneTest : public ::testing::Test {
     shard_.range = {kFirst, kFirst + kRows};
     shard_.lanes = protocol::RangePartition(kRows, 1);
     shard_.rows = rows_;
-    ASSERT_TRUE(shard_.allocate_bits(workers).ok());
+    books_.assign(Shard::books_bytes(kRows, workers, budget_bytes.has_value()) / sizeof(std::uint64_t), 0);
+    shard_.keep_books_in(std::as_writable_bytes(std::span(books_)), workers, budget_bytes.has_value());
     std::vector<transport::TokenBucket*> budgets;
     for (std::uint32_t worker = 0; budget_bytes && worker < workers; ++worker)
       budgets.push_back(&budgets_.emplace_back(1e9, *budget_bytes, transport::TimePoint()));
@@ -134,6 +140,7 @@ class LaneTest : public ::testing::Test {
   static constexpr Key kFirst = 100;
   static constexpr std::uint64_t kRows = 20;
   std::vector<std::byte> rows_;
+  std::vector<std::uint64_t> books_;
   Shard shard_;
   std::deque<transport::TokenBucket> budgets_;
   std::optional<Lane> lane_;
@@ -144,18 +151,6 @@ class LaneTest : public ::testing::Test {
   std::map<std::uint32_t, std::vector<Told>> told_;
   std::vector<PushBuffer*> kept_;
 };
-
-TEST(ShardTest, SubscriptionsThatDoNotFitAreAnError) {
-#ifdef VERBENA_SANITIZED
-  GTEST_SKIP() << "skipped: a sanitizer ends a program that asks for too much";
-#endif
-  Shard shard;
-  shard.table.name = "huge";
-  shard.range = {0, protocol::kMaxRows};
-  const absl::Status status = shard.allocate_bits(protocol::kMaxWorkers);
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_NE(std::string(status.message()).find("huge"), std::string::npos) << status;
-}
 
 /// A worker can write into its inbox after the receiver has checked what is there.
 TEST_F(LaneTest, KeysOfOthersAreLeftAlone) {
@@ -511,6 +506,87 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
     }
   }
 }
+
+#ifndef VERBENA_SANITIZED  // which need address space of their own
+/// Updates that wait for others' clocks and for which the system has no room: an error of the job's, not the end of a
+/// thread and its process.
+TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
+  const auto stops_and_says_so = [&] {
+    const std::vector<std::pair<Key, float>> rows(std::size_t{1} << 22, {kFirst, 1.0F});
+    start(consistency::Bsp{}, 2);
+    poll(0);
+    updates(0, rows);
+    updates(1, {{kFirst, 1.0F}});
+    const rlimit none{.rlim_cur = 0, .rlim_max = 0};  // not a byte beyond what it has now
+    if (::setrlimit(RLIMIT_DATA, &none) != 0) return false;
+    while (lane_->poll()) {
+    }
+    return lane_->has_no_memory() && std::all_of(messages_.begin(), messages_.end(),
+                                                 [](const InboxMessage& one) { return one.users == 0; });
+  };
+  EXPECT_EXIT(::_exit(stops_and_says_so() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+}
+#endif
+
+TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
+  auto transport = transport::make_shm_transport();
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  ShardMemory memory(**transport);
+  protocol::OpenTable open{.value_type = protocol::ValueType::kFloat,
+                           .rows = 1000,
+                           .width = 1,
+                           .name = "rows",
+                           .consistency = "essp:1"};
+  for (const bool has_budget : {false, true}) {
+    auto shard = memory.create(open, 0, 1, /*lanes=*/2, /*workers=*/65, has_budget);
+    ASSERT_TRUE(shard.ok()) << shard.status();
+    ASSERT_NE((*shard)->books, nullptr);
+    EXPECT_EQ((*shard)->books->access(), transport::Access::kLocal) << "no worker's to read";
+    EXPECT_GE((*shard)->books->bytes().size(), 1000U * 8 * (has_budget ? 5 : 4));
+    EXPECT_EQ((*shard)->changes != nullptr, has_budget);
+  }
+  // As many workers as there can be need more for each row than the row.
+  const std::uint64_t free = transport::shm::free_memory().bytes;
+  open.rows = free / 256;
+  const absl::Status status = memory.create(open, 0, 1, 1, protocol::kMaxWorkers, true).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("to know who has which row"));
+}
+
+/// The server has checked the keys; the worker writes others over them before the lane looks.
+class RewrittenTest : public LaneTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr Key kWrong[] = {0, kFirst - 1, kFirst + kRows, Key{1} << 40U, ~Key{0}};
+
+  /// From the second on, of the newest message.
+  void rewrite_keys(std::size_t apart) {
+    std::size_t at = apart;
+    for (const Key wrong : kWrong) {
+      std::memcpy(inbox_.back().data() + at, &wrong, sizeof wrong);
+      at += apart;
+    }
+  }
+};
+
+TEST_P(RewrittenTest, KeysThatChangeAfterTheirCheckAreHarmless) {
+  start(*consistency::parse_model(GetParam()), 1);
+  std::vector<std::pair<Key, float>> rows;
+  std::vector<Key> keys;
+  for (Key key = kFirst; key < kFirst + 7; ++key) {
+    rows.emplace_back(key, 1.0F);
+    keys.push_back(key);
+  }
+  subscribe(0, keys);
+  rewrite_keys(sizeof(Key));
+  updates(0, rows);
+  rewrite_keys(kRecord);
+  clock(0, 1);
+  poll(0);
+  for (const Key key : keys)
+    EXPECT_EQ(row(key), key == keys.front() || key == keys.back() ? 1.0F : 0.0F) << key;
+}
+INSTANTIATE_TEST_SUITE_P(Models, RewrittenTest, ::testing::Values("essp:1", "bsp", "asp"),
+                         [](const auto& model) { return std::string(model.param).substr(0, 3); });
 
 }  // namespace
 }  // namespace verbena::server

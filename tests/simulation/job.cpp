@@ -221,7 +221,7 @@ void Job::run_worker(std::uint32_t rank) {
   node.status = session.status();
   if (session.ok()) {
     node.status = run_workload(*this, scenario_, **session);
-    if (!node.status.ok()) (*session)->give_up(node.status);
+    if (!node.status.ok()) static_cast<void>((*session)->give_up(node.status));
     static_cast<void>(note(WorkerLeaves{rank}));
     const SessionStatistics statistics = (*session)->statistics();
     rows_localized_ += statistics.rows_localized;

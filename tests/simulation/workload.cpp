@@ -281,7 +281,7 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
     world_.compute(microseconds(below(later_, scenario_.outlives_nodes ? 1000 : 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
-  table.release();
+  RETURN_IF_ERROR(table.release());
   return table.push(others, others_updates);
 }
 

@@ -1,10 +1,18 @@
 #include "transport/shm/host_memory.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+
+#include "transport/shm/shared_memory.hpp"
+#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::transport::shm {
 namespace {
@@ -64,6 +72,56 @@ TEST_F(HostMemory, WhatIsNotToldSetsNoLimit) {
   put("proc/meminfo", "nonsense\n\n:::");
   put("proc/self/cgroup", "nonsense\n:\n");
   EXPECT_EQ(free().bytes, UINT64_MAX);
+}
+
+/// Of real processes, which only the real /proc shows.
+TEST(PromisedMemoryTest, UntouchedMemoryFilesOfAllProcessesCount) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  const std::string name = fmt::format("verbena-test-{}", ::getpid());
+  EXPECT_EQ(promised_memory(name).promised_bytes, 0U);
+  auto first = create_memory(name.c_str(), kBytes);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(promised_memory(name).promised_bytes, kBytes);
+  const int twice = ::dup(first->get());
+  EXPECT_EQ(promised_memory(name).promised_bytes, kBytes) << "a file counts once";
+  ::close(twice);
+  std::array<int, 2> said{};
+  std::array<int, 2> go{};
+  ASSERT_EQ(::pipe(said.data()), 0);
+  ASSERT_EQ(::pipe(go.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    const int file = ::memfd_create(name.c_str(), 0);
+    const bool is_made = file >= 0 && ::ftruncate(file, 2 * kBytes) == 0 && ::write(said[1], &byte, 1) == 1;
+    ::_exit(is_made && ::read(go[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(said[0], &byte, 1), 1);
+  EXPECT_EQ(promised_memory(name).promised_bytes, 3 * kBytes);
+  ASSERT_EQ(::fallocate(first->get(), 0, 0, kBytes), 0);  // as a touch of each page
+  EXPECT_EQ(promised_memory(name).promised_bytes, 2 * kBytes) << "what is touched is not free any more";
+  ASSERT_EQ(::write(go[1], &byte, 1), 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(promised_memory(name).promised_bytes, 0U) << "and gone with its process, however that ends";
+  for (const int end : {said[0], said[1], go[0], go[1]}) ::close(end);
+}
+
+/// Each would fit by itself.
+TEST(PromisedMemoryTest, TransportsDoNotPromiseTheSameMemoryTwice) {
+  auto one = make_shm_transport();
+  auto other = make_shm_transport();
+  ASSERT_TRUE(one.ok() && other.ok());
+  const std::uint64_t most = free_memory().bytes / 5 * 3;
+  auto first = (*one)->allocate_region(most, Access::kRemoteRead);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = (*other)->allocate_region(most, Access::kRemoteRead).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kResourceExhausted) << second;
+  EXPECT_THAT(std::string(second.message()), ::testing::HasSubstr("promised to processes of this user"));
+  first->reset();
+  EXPECT_TRUE((*other)->allocate_region(most, Access::kRemoteRead).ok());
 }
 
 TEST_F(HostMemory, OvercommitIsForbiddenByTwo) {

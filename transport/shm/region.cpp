@@ -13,6 +13,12 @@ namespace verbena::transport::shm {
 
 namespace {
 
+/// By it processes know of each other's regions (host_memory.hpp).
+constexpr const char* kRegionName = "verbena-region";
+/// A look at all processes takes its time: not for less than one in so many parts of the free memory, with what the transport
+/// has promised already.
+constexpr std::uint64_t kShareWorthALook = 256;
+
 constexpr std::size_t kTableBytes = std::size_t{kMaxRegions} * sizeof(std::uint32_t);
 
 // Pages come at the first touch: filling them beforehand would cost a region's whole size in time and memory,
@@ -68,16 +74,31 @@ absl::StatusOr<std::unique_ptr<Regions>> Regions::create(bool check_free_memory)
   return std::unique_ptr<Regions>(new Regions(std::move(*table), check_free_memory));
 }
 
-absl::Status Regions::check_free_memory(std::size_t bytes) const {
-  if (!check_free_memory_) return absl::OkStatus();
-  std::uint64_t promised = 0;
-  for (const Slot& slot : slots_) promised += slot.region == nullptr ? 0 : slot.region->untouched_bytes();
+absl::StatusOr<bool> Regions::check_free_memory(std::size_t bytes) const {
+  if (!check_free_memory_) return false;
+  const std::uint64_t promised = promised_bytes();
   const FreeMemory free = free_memory();
-  if (promised <= free.bytes && bytes <= free.bytes - promised) return absl::OkStatus();
+  if (promised <= free.bytes && bytes <= free.bytes - promised)
+    return promised + bytes >= free.bytes / kShareWorthALook;
   return absl::ResourceExhaustedError(fmt::format(
       "a region of {} bytes does not fit: {} leaves {} bytes, and {} of them are promised to earlier "
       "regions",
       bytes, free.limit, free.bytes, promised));
+}
+
+std::uint64_t Regions::promised_bytes() const {
+  std::uint64_t promised = 0;
+  for (const Slot& slot : slots_) promised += slot.region == nullptr ? 0 : slot.region->untouched_bytes();
+  return promised;
+}
+
+absl::Status Regions::check_promises(std::size_t bytes) const {
+  const PromisedMemory memory = promised_memory(kRegionName);
+  if (memory.promised_bytes <= memory.free.bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "a region of {} bytes does not fit: {} leaves {} bytes, and with it {} of them would be promised to "
+      "processes of this user that have not used them yet",
+      bytes, memory.free.limit, memory.free.bytes, memory.promised_bytes));
 }
 
 absl::StatusOr<std::uint64_t> Regions::add_key() {
@@ -102,9 +123,13 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> Regions::allocate(std::size_t byte
     return absl::ResourceExhaustedError(fmt::format("a region of {} bytes fits into no machine", bytes));
   }
   const std::size_t size = whole_pages(bytes);
-  if (absl::Status status = check_free_memory(size); !status.ok()) return status;
-  auto file = create_memory("verbena-region", size);
+  const absl::StatusOr<bool> is_worth_a_look = check_free_memory(size);
+  if (!is_worth_a_look.ok()) return is_worth_a_look.status();
+  auto file = create_memory(kRegionName, size);
   if (!file.ok()) return file.status();
+  if (*is_worth_a_look) {
+    if (absl::Status status = check_promises(size); !status.ok()) return status;
+  }
   if (absl::Status status = take_pages_if_needed(*file, size); !status.ok()) return status;
   auto mapping = map_memory(*file, size, Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();

@@ -87,7 +87,12 @@ class Regions {
  private:
   Regions(RegionTable table, bool check_free_memory)
       : table_(std::move(table)), check_free_memory_(check_free_memory) {}
-  [[nodiscard]] absl::Status check_free_memory(std::size_t bytes) const;
+  /// Against what this transport has been promised. True: it is so much that the promises of others are to be looked at.
+  [[nodiscard]] absl::StatusOr<bool> check_free_memory(std::size_t bytes) const;
+  /// The same against what all processes of this user on the host have been promised, `bytes` included, whose file is there
+  /// already: of several that ask at once none overlooks another.
+  [[nodiscard]] absl::Status check_promises(std::size_t bytes) const;
+  [[nodiscard]] std::uint64_t promised_bytes() const;  ///< to regions of this transport
   absl::StatusOr<std::uint64_t> add_key();
 
   struct Slot {

@@ -40,7 +40,8 @@ struct ShmOptions {
   std::uint32_t completion_capacity = 4096;
 
   /// Refuse a region that the host's or the control group's free memory cannot hold, instead of the kernel's
-  /// killing a process when it is filled. Off: for those who know better, such as with swap space to use.
+  /// killing a process when it is filled. What processes of this user have been promised in regions and have not touched
+  /// yet counts as taken. Off: for those who know better, such as with swap space to use.
   bool check_free_memory = true;
 };
 

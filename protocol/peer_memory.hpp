@@ -1,0 +1,26 @@
+// Reading memory that a peer may write at the same time: a ring in which its messages lie, until they are released.
+//
+// What is there is loaded once, into a variable, and the variable is both checked and used: of what is loaded twice the
+// second may be another (docs/decisions/0017-memory-that-a-peer-can-write.md lists all such memory).
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace verbena::protocol {
+
+/// A copy, each 8-byte word of which is loaded exactly once, whatever the compiler knows. REQUIRES: `from` is aligned
+/// to 8 bytes.
+template <class Value>
+[[nodiscard]] inline Value load_once(const std::byte* from) {
+  static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % sizeof(std::uint64_t) == 0);
+  std::array<std::uint64_t, sizeof(Value) / sizeof(std::uint64_t)> words;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(from) + i, __ATOMIC_RELAXED);
+  return std::bit_cast<Value>(words);
+}
+
+}  // namespace verbena::protocol
