@@ -29,7 +29,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 9;
+constexpr std::uint32_t kVersion = 10;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -60,6 +60,7 @@ struct Hello {
   std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
   Descriptor push_ring;           ///< in the worker's memory
   Descriptor inbox_credit;        ///< in the worker's memory
+  Descriptor heartbeat;           ///< likewise
 };
 
 /// Server → worker, the answer.
@@ -68,6 +69,7 @@ struct Welcome {
   std::uint32_t lanes = 0;
   Descriptor inbox;        ///< in the server's memory
   Descriptor push_credit;  ///< in the server's memory
+  Descriptor heartbeat;    ///< likewise
 };
 
 /// Worker → server. Tables are numbered in the order in which they are opened.

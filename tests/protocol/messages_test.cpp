@@ -33,23 +33,26 @@ KeyAnswers answers() {
 }
 
 std::vector<ControlMessage> one_of_each() {
-  return {Hello{.worker = 1,
-                .workers = 4,
-                .pid = 99,
-                .server = 0,
-                .servers = 2,
-                .node = 1,
-                .inbox_bytes = 4096,
-                .push_ring = {1, 2, 3},
-                .inbox_credit = {4, 5, 6}},
-          Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}, .push_credit = {11, 12, 13}},
-          open_table(),
-          TableOpened{.table = 3, .shard = {14, 15, 16}},
-          Goodbye{},
-          Failed{.code = 14, .reason = "worker 2 is gone"},
-          EndIteration{.clock = 77},
-          requests(),
-          answers()};
+  return {
+      Hello{.worker = 1,
+            .workers = 4,
+            .pid = 99,
+            .server = 0,
+            .servers = 2,
+            .node = 1,
+            .inbox_bytes = 4096,
+            .push_ring = {1, 2, 3},
+            .inbox_credit = {4, 5, 6},
+            .heartbeat = {17, 18, 19}},
+      Welcome{
+          .pid = 7, .lanes = 3, .inbox = {8, 9, 10}, .push_credit = {11, 12, 13}, .heartbeat = {20, 21, 22}},
+      open_table(),
+      TableOpened{.table = 3, .shard = {14, 15, 16}},
+      Goodbye{},
+      Failed{.code = 14, .reason = "worker 2 is gone"},
+      EndIteration{.clock = 77},
+      requests(),
+      answers()};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -67,17 +70,17 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\11\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\12\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\11\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\12\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\11\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\12\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
 }
 
@@ -195,9 +198,9 @@ TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
 
 TEST(ControlMessageTest, AnotherVersionIsNamed) {
   std::string bytes = encode(Goodbye{});
-  bytes[4] = 10;
+  bytes[4] = 11;
   EXPECT_THAT(std::string(decode_control(bytes_of(bytes)).status().message()),
-              HasSubstr("protocol version 10"));
+              HasSubstr("protocol version 11"));
 }
 
 TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
