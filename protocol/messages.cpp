@@ -129,6 +129,7 @@ struct Encoder {
     out.u64(hello.inbox_bytes);
     out.descriptor(hello.push_ring);
     out.descriptor(hello.inbox_credit);
+    out.descriptor(hello.heartbeat);
     return out.take();
   }
   std::string operator()(const Welcome& welcome) const {
@@ -137,6 +138,7 @@ struct Encoder {
     out.u32(welcome.lanes);
     out.descriptor(welcome.inbox);
     out.descriptor(welcome.push_credit);
+    out.descriptor(welcome.heartbeat);
     return out.take();
   }
   std::string operator()(const OpenTable& open) const {
@@ -194,6 +196,7 @@ Hello read_hello(Reader& in) {
   hello.inbox_bytes = in.u64();
   hello.push_ring = in.descriptor();
   hello.inbox_credit = in.descriptor();
+  hello.heartbeat = in.descriptor();
   return hello;
 }
 
@@ -203,6 +206,7 @@ Welcome read_welcome(Reader& in) {
   welcome.lanes = in.u32();
   welcome.inbox = in.descriptor();
   welcome.push_credit = in.descriptor();
+  welcome.heartbeat = in.descriptor();
   return welcome;
 }
 

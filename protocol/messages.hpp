@@ -61,6 +61,7 @@ struct Hello {
   std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
   Descriptor push_ring;           ///< in the worker's memory
   Descriptor inbox_credit;        ///< in the worker's memory
+  Descriptor heartbeat;           ///< likewise
 };
 
 /// Server → worker, the answer.
@@ -69,6 +70,7 @@ struct Welcome {
   std::uint32_t lanes = 0;
   Descriptor inbox;        ///< in the server's memory
   Descriptor push_credit;  ///< in the server's memory
+  Descriptor heartbeat;    ///< likewise
 };
 
 /// Worker → server. Tables are numbered in the order in which they are opened; each has a name of its own.

@@ -20,6 +20,8 @@ namespace {
 
 /// Until a row's lock is looked at again: whoever holds it needs less, if he has a processor.
 constexpr auto kLockPatience = std::chrono::microseconds(20);
+/// With events, until the clock is looked at for the workers' heartbeats.
+constexpr std::uint32_t kPollsBeforeWatch = 256;
 // What the protocol lets through, the weights can take.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -46,6 +48,7 @@ struct Server::Flight {
 struct Server::Peer {
   static constexpr std::uint32_t kNoWorker = UINT32_MAX;
 
+  std::unique_ptr<transport::HeartbeatWatch> watch;  ///< of a worker; outlives the connection
   std::unique_ptr<transport::Connection> connection;
   std::uint32_t worker = kNoWorker;  ///< rank, after hello
   std::uint32_t node = 0;            ///< the server that is its own
@@ -96,12 +99,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
     return absl::InvalidArgumentError(
         fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, options.lanes));
   }
+  if (absl::Status status = transport::check_silence_timeout(options.silence_timeout_ms); !status.ok())
+    return status;
+  auto heartbeat = transport::Heartbeat::create(transport);
+  if (!heartbeat.ok()) return heartbeat.status();
   if (absl::Status status = transport.listen(options.address); !status.ok()) return status;
-  return std::unique_ptr<Server>(new Server(transport, options));
+  return std::unique_ptr<Server>(new Server(transport, options, *std::move(heartbeat)));
 }
 
-Server::Server(transport::Transport& transport, ServerOptions options)
-    : transport_(transport), options_(std::move(options)), memory_(transport), workers_(options_.workers) {
+Server::Server(transport::Transport& transport, ServerOptions options,
+               std::unique_ptr<transport::Heartbeat> heartbeat)
+    : transport_(transport),
+      options_(std::move(options)),
+      memory_(transport),
+      heartbeat_(std::move(heartbeat)),
+      workers_(options_.workers) {
   std::vector<transport::TokenBucket*> budgets;
   for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
@@ -122,12 +134,14 @@ bool Server::finished() const {
 }
 
 bool Server::poll() {
+  heartbeat_->count_turn();
   std::swap(intents_, heeding_);
   const std::size_t count = transport_.poll(events_);
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   bool worked = count > 0 || !heeding_.empty();
   take_intents();
   if (!push_budgets_.empty()) refill_budgets();
+  if (count == 0 || --polls_before_watch_ == 0) watch_workers();
   take_outgoing();
   worked |= try_again();
   // What is done for one may give others something to do.
@@ -188,6 +202,7 @@ void Server::on_event(const transport::Event& event) {
       status = on_notification(peer, event.notification);
       break;
     case transport::Event::Kind::kCompletion:
+      if (peer.watch && peer.watch->on_completion(event)) break;
       if (peer.push_ring) peer.push_ring->on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
@@ -266,11 +281,19 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   peer.worker = hello.worker;
   peer.node = hello.node;
   if (absl::Status status = create_push_buffers(peer); !status.ok()) return status;
+  auto heartbeat = heartbeat_->grant(*peer.connection);
+  if (!heartbeat.ok()) return heartbeat.status();
+  const std::chrono::milliseconds silence(options_.silence_timeout_ms);
+  peer.watch = std::make_unique<transport::HeartbeatWatch>(
+      transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
+  if (absl::Status status = peer.watch->watch(*peer.connection, from_wire(hello.heartbeat)); !status.ok())
+    return status;
   workers_[hello.worker] = &peer;
   reply(peer, protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
                                 .lanes = options_.lanes,
                                 .inbox = to_wire(peer.inbox->descriptor()),
-                                .push_credit = to_wire(peer.push_ring->credit_descriptor())});
+                                .push_credit = to_wire(peer.push_ring->credit_descriptor()),
+                                .heartbeat = to_wire(*heartbeat)});
   if (ended_ >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
 }
@@ -628,11 +651,26 @@ void Server::fail(const absl::Status& because) {
 
 transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
+  if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
   const bool has_put_off = std::any_of(moving_shards_.begin(), moving_shards_.end(),
                                        [](const Shard* shard) { return shard->moving->has_put_off(); });
   if (has_put_off) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
+}
+
+/// One that is stopped holds back those who wait for its clocks, or for a row that it has locked: it is to be named, and
+/// not they.
+void Server::watch_workers() {
+  polls_before_watch_ = kPollsBeforeWatch;
+  if (options_.silence_timeout_ms == 0 || !status_.ok()) return;
+  const transport::TimePoint now = transport_.now();
+  if (now < next_watch_) return;
+  next_watch_ = now + transport::kBeatInterval;
+  for (Peer* const peer : workers_) {
+    if (peer == nullptr || peer->left || peer->closed) continue;
+    if (absl::Status status = peer->watch->look(*peer->connection, now); !status.ok()) return fail(status);
+  }
 }
 
 void Server::refill_budgets() {

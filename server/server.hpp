@@ -21,6 +21,7 @@
 #include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "server/shard.hpp"
+#include "transport/heartbeat.hpp"
 #include "transport/message_ring.hpp"
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
@@ -38,6 +39,11 @@ struct ServerOptions {
   /// rows that it was moving, or was changing in place, may be lost: whoever wants one of them is told DATA_LOSS, and all
   /// other rows stay usable. To be set alike on all servers. For applications that can do without a worker.
   bool outlives_workers = false;
+  /// A worker whose process has shown no sign of life for so long (stopped, or its host hangs) fails the job, also one that
+  /// outlives workers: what is stopped may go on later, and write into rows that others were given meanwhile. At least
+  /// 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses of a host, as of a virtual machine that moves.
+  /// Computing is no silence.
+  std::uint32_t silence_timeout_ms = 5000;
   // --- performance
   /// Parts of each shard that are applied independently; more than threads is a waste.
   std::uint32_t lanes = 1;
@@ -75,7 +81,8 @@ class Server {
     protocol::KeyRequests requests;
   };
 
-  Server(transport::Transport& transport, ServerOptions options);
+  Server(transport::Transport& transport, ServerOptions options,
+         std::unique_ptr<transport::Heartbeat> heartbeat);
 
   void on_event(const transport::Event& event);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
@@ -102,6 +109,7 @@ class Server {
   void reject(Peer& peer, const absl::Status& because);
   void fail(const absl::Status& because);
   void refill_budgets();
+  void watch_workers();
   bool try_again();
   void give_answers(std::uint32_t table);
   void send_answers(Peer& peer);
@@ -116,6 +124,9 @@ class Server {
   transport::Transport& transport_;
   const ServerOptions options_;
   ShardMemory memory_;
+  std::unique_ptr<transport::Heartbeat> heartbeat_;
+  transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
+  std::uint32_t polls_before_watch_ = 1;  ///< so many with events, before the clock is looked at
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<Shard*> moving_shards_;                ///< of dynamic tables
   Homes::Answers answers_;                           ///< of one message; here, so that its memory stays

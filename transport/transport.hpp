@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -181,6 +182,17 @@ class Connection {
   std::string peer_name_ = "unnamed peer";
 };
 
+/// Calls something at intervals until it is destroyed, which waits for a call under way.
+class Ticker {
+ public:
+  virtual ~Ticker() = default;
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ protected:
+  Ticker() = default;
+};
+
 /// One device and one event queue.
 class Transport {
  public:
@@ -210,6 +222,10 @@ class Transport {
 
   /// Ends a wait() of the owning thread. May be called from any thread and from a signal handler.
   virtual void interrupt() = 0;
+
+  /// Calls `tick` every `interval` for as long as this process runs, whether or not the transport is polled: from a
+  /// thread of its own. RESOURCE_EXHAUSTED if there can be none.
+  virtual absl::StatusOr<std::unique_ptr<Ticker>> start_ticker(Duration interval, std::function<void()> tick);
 
   [[nodiscard]] virtual TimePoint now() const = 0;
   [[nodiscard]] virtual std::size_t max_message_bytes() const = 0;

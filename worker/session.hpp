@@ -70,6 +70,11 @@ struct SessionOptions {
   std::uint32_t timeout_ms = 30'000;
   /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.
   std::uint32_t clock_timeout_ms = 3'600'000;
+  /// A server whose process has shown no sign of life for so long while this worker waits (stopped, or its host hangs)
+  /// fails the session, with its name. At least 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses
+  /// of a host, as of a virtual machine that moves. The worker's own process beats by a thread that does nothing else,
+  /// so that it may compute for as long as it likes.
+  std::uint32_t silence_timeout_ms = 5000;
   /// nullptr: shared memory on this host. The session drives it alone.
   std::shared_ptr<transport::Transport> transport = nullptr;
   // --- performance

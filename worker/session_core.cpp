@@ -20,6 +20,9 @@ namespace {
 constexpr std::uint64_t kRowsUntilPoll = 128;
 constexpr std::uint64_t kRowsUntilRefill = 128;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
+/// Of a wait, what a turn of its loop counts at most: one that took longer is this process's own absence, which nobody
+/// else is to blame for. A job that was stopped as a whole goes on.
+constexpr auto kLongestTurn = 10 * kWaitSlice;
 /// Until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
 /// Clocks whose updates the servers may not have applied yet, beyond the staleness bound: only a slow server
@@ -67,6 +70,8 @@ absl::Status check(const SessionOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("node {} of {}: a node is the rank of a server", *options.node, options.servers.size()));
   }
+  if (absl::Status status = transport::check_silence_timeout(options.silence_timeout_ms); !status.ok())
+    return status;
   if (!(options.update_budget_mb_per_s >= 0) || !std::isfinite(options.update_budget_mb_per_s)) {
     return absl::InvalidArgumentError(
         fmt::format("an update budget of {} MB/s: expected 0 or more", options.update_budget_mb_per_s));
@@ -153,13 +158,20 @@ absl::Status SessionCore::elsewhere() const {
 }
 
 absl::Status SessionCore::join(transport::TimePoint deadline) {
+  auto heartbeat = transport::Heartbeat::create(*transport_);
+  if (!heartbeat.ok()) return heartbeat.status();
+  heartbeat_ = *std::move(heartbeat);
   for (std::uint32_t server = 0; server < options_.servers.size(); ++server) {
     if (absl::Status status = connect_to(server, deadline); !status.ok()) return status;
   }
   const auto welcomed = [&] {
     return std::none_of(links_.begin(), links_.end(), [](const auto& link) { return link->lanes.empty(); });
   };
-  return wait_until(welcomed, options_.timeout_ms, [] { return std::string("the servers' welcome"); });
+  return wait_until(welcomed, options_.timeout_ms, [&] {
+    const auto silent =
+        std::find_if(links_.begin(), links_.end(), [](const auto& link) { return link->lanes.empty(); });
+    return fmt::format("the welcome of {}", (*silent)->connection->peer_name());
+  });
 }
 
 SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport)
@@ -197,6 +209,8 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
   link.push_ring = std::move(*push_ring);
   link.inbox = std::move(*inbox);
   if (absl::Status status = link.small.allocate(memory_); !status.ok()) return status;
+  auto heartbeat = heartbeat_->grant(*link.connection);
+  if (!heartbeat.ok()) return heartbeat.status();
   if (options_.update_budget_mb_per_s > 0)
     link.update_budget.emplace(options_.update_budget_mb_per_s * 1e6, transport_->now());
   control(link, protocol::Hello{.worker = options_.rank,
@@ -207,8 +221,29 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
                                 .node = node(),
                                 .inbox_bytes = options_.inbox_bytes,
                                 .push_ring = to_wire(link.push_ring->descriptor()),
-                                .inbox_credit = to_wire(link.inbox->credit_descriptor())});
+                                .inbox_credit = to_wire(link.inbox->credit_descriptor()),
+                                .heartbeat = to_wire(*heartbeat)});
   return status_;
+}
+
+absl::Status SessionCore::watch(ServerLink& link, const protocol::Descriptor& heartbeat) {
+  // A server looks at its connections all the time; where it does not, it hangs.
+  const transport::HeartbeatWatch::Bounds bounds{
+      .silence = std::chrono::milliseconds(options_.silence_timeout_ms),
+      .hanging = std::chrono::milliseconds(options_.timeout_ms)};
+  link.watch = std::make_unique<transport::HeartbeatWatch>(*transport_, bounds);
+  return link.watch->watch(*link.connection, from_wire(heartbeat));
+}
+
+/// Whoever a server holds back is to learn of the server, and not of those who wait, too.
+void SessionCore::look_at_servers(transport::TimePoint now) {
+  if (options_.silence_timeout_ms == 0 || now < next_look_) return;
+  next_look_ = now + transport::kBeatInterval;
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    if (link->watch == nullptr || link->is_dead || link->said_goodbye) continue;
+    if (absl::Status status = link->watch->look(*link->connection, now); !status.ok())
+      fail(std::move(status));
+  }
 }
 
 void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
@@ -318,7 +353,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     if (!link.inbox->status().ok()) return link.inbox->status();
     link.push_ring->set_credit(from_wire(welcome->push_credit));
     link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome->pid));
-    return absl::OkStatus();
+    return watch(link, welcome->heartbeat);
   }
   if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
     if (opened->table != link.shards.size() || !is_opening_ || opened->table > tables_.size())
@@ -431,6 +466,7 @@ bool SessionCore::lose(ServerLink& link) {
 
 void SessionCore::on_completion(const transport::Event& event) {
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
+  if (link.watch && link.watch->on_completion(event)) return;
   for (const Running& running : running_) {
     const std::uint64_t flags = event.id - reinterpret_cast<std::uintptr_t>(running.operation.get());
     if (flags > PullOperation::kIsCounted) continue;
@@ -478,14 +514,16 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   if (ready()) return absl::OkStatus();
   assert(rows_held_ == 0);
   const transport::TimePoint start = transport_->now();
-  const transport::TimePoint deadline = start + std::chrono::milliseconds(timeout_ms);
+  transport::Duration left = std::chrono::milliseconds(timeout_ms);
   transport::TimePoint now = start;
   bool done = false;
   do {
-    if (!poll() && status_.ok()) transport_->wait(std::min<transport::TimePoint>(deadline, now + kWaitSlice));
-    now = transport_->now();
+    if (!poll() && status_.ok()) transport_->wait(now + std::min<transport::Duration>(left, kWaitSlice));
+    const transport::TimePoint before = std::exchange(now, transport_->now());
+    left -= std::min<transport::Duration>(now - before, kLongestTurn);
+    look_at_servers(now);
     done = !status_.ok() || ready();  // once a turn: ready() may send
-    if (!done && now >= deadline) {
+    if (!done && left <= transport::Duration::zero()) {
       fail(absl::DeadlineExceededError(
           fmt::format("worker {} waited {:.1f} s for {}", options_.rank, timeout_ms / 1000.0, what())));
       done = true;

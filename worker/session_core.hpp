@@ -16,6 +16,7 @@
 #include "consistency/a_bsp.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "transport/heartbeat.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
 #include "transport/token_bucket.hpp"
@@ -48,6 +49,7 @@ class SmallMessages {
 
 struct ServerLink {
   std::uint32_t server = 0;
+  std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection
   std::unique_ptr<transport::Connection> connection;
   std::unique_ptr<transport::RingSender> inbox;
   std::unique_ptr<transport::RingReceiver> push_ring;
@@ -154,6 +156,8 @@ class SessionCore {
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
   absl::Status say_hello(ServerLink& link);
   void control(ServerLink& link, const protocol::ControlMessage& message);
+  absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat);
+  void look_at_servers(transport::TimePoint now);
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
   absl::Status on_notification(ServerLink& link, std::uint32_t notification);
@@ -194,6 +198,8 @@ class SessionCore {
   ThreadOwner owner_;
   std::shared_ptr<transport::Transport> transport_;
   LocalMemory memory_;
+  std::unique_ptr<transport::Heartbeat> heartbeat_;
+  transport::TimePoint next_look_;  ///< at the servers' heartbeats
   std::vector<std::unique_ptr<ServerLink>> links_;
   std::vector<std::unique_ptr<TableCore>> tables_;
   std::list<Running> running_;

@@ -66,6 +66,10 @@ class DelayedTransport final : public transport::Transport {
   [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override;
   void wait(transport::TimePoint deadline) override;
   void interrupt() override { wrapped_->interrupt(); }
+  absl::StatusOr<std::unique_ptr<transport::Ticker>> start_ticker(transport::Duration interval,
+                                                                  std::function<void()> tick) override {
+    return wrapped_->start_ticker(interval, std::move(tick));
+  }
   [[nodiscard]] transport::TimePoint now() const override { return wrapped_->now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return wrapped_->max_message_bytes(); }
   [[nodiscard]] std::string_view name() const override { return wrapped_->name(); }

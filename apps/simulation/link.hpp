@@ -6,6 +6,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -135,6 +136,25 @@ class SimulatedConnection final : public transport::Connection {
   const std::uint8_t side_;
   const TaskId task_;
   absl::Status status_;
+};
+
+/// Of a node. It ticks when somebody looks at the network, which is the only way to see that.
+class SimulatedTicker final : public transport::Ticker {
+ public:
+  SimulatedTicker(Network& network, const SimulatedTransport& node, Duration interval,
+                  std::function<void()> tick);
+  ~SimulatedTicker() override;
+
+  /// What has come due since the last time, all at once.
+  void tick(TimePoint now);
+  [[nodiscard]] TimePoint due() const { return due_; }
+
+ private:
+  Network& network_;
+  const SimulatedTransport& node_;
+  const Duration interval_;
+  const std::function<void()> tick_;
+  TimePoint due_;
 };
 
 }  // namespace verbena::simulation

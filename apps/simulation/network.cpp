@@ -75,12 +75,26 @@ void Network::run_due() {
 
 void Network::run_due_locked() {
   const TimePoint now = pacer_.now();
+  if (now >= next_tick_) tick(now);
   while (!actions_.empty() && actions_.front().at <= now) {
     std::pop_heap(actions_.begin(), actions_.end(), Later());
     const Action action = std::move(actions_.back());
     actions_.pop_back();
     run(action);
   }
+}
+
+void Network::tick(TimePoint now) {
+  next_tick_ = TimePoint::max();
+  for (SimulatedTicker* const ticker : tickers_) {
+    ticker->tick(now);
+    next_tick_ = std::min(next_tick_, ticker->due());
+  }
+}
+
+void Network::stop(SimulatedTransport& node, TimePoint until) {
+  const std::lock_guard lock(mutex_);
+  node.stopped_until_ = std::max(node.stopped_until_, until);
 }
 
 void Network::at(TimePoint time, Action::Kind kind, const std::shared_ptr<Link>& link, std::uint8_t side,

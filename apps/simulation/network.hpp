@@ -64,6 +64,7 @@ struct NetworkOptions {
 
 class SimulatedTransport;
 class SimulatedConnection;
+class SimulatedTicker;
 struct End;
 struct Link;
 struct Request;
@@ -80,6 +81,8 @@ class Network {
   /// The node is dead: its connections fail at once, its peers learn of it some time later, what was under
   /// way is lost.
   void kill(SimulatedTransport& node);
+  /// The node's process is stopped, as by SIGSTOP: its tickers do not tick. (What its tasks do is the pacer's.)
+  void stop(SimulatedTransport& node, TimePoint until);
   /// Cuts a random connection of the node; false if it has none.
   bool cut_a_link(const SimulatedTransport& node);
 
@@ -92,6 +95,7 @@ class Network {
   friend class SimulatedTransport;
   friend class SimulatedConnection;
   friend class SimulatedRegion;
+  friend class SimulatedTicker;
 
   /// What happens at a time: a step of a request, or of a side of a link.
   struct Action {
@@ -123,6 +127,7 @@ class Network {
   };
 
   void run_due_locked();
+  void tick(TimePoint now);
   void run(const Action& action);
   void at(TimePoint time, Action::Kind kind, const std::shared_ptr<Link>& link, std::uint8_t side,
           std::uint64_t request = 0, std::uint32_t lot = 0);
@@ -164,6 +169,8 @@ class Network {
   std::uint64_t keys_ = 0;
   std::vector<Action> actions_;  ///< a heap, the next one first
   std::map<std::string, SimulatedTransport*> listeners_;
+  std::vector<SimulatedTicker*> tickers_;
+  TimePoint next_tick_ = TimePoint::max();
   std::vector<std::shared_ptr<Link>> links_;
   std::size_t links_to_look_at_ = 64;  ///< so many, and those that have ended are forgotten
 };

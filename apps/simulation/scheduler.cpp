@@ -35,6 +35,10 @@ Scheduler::Outcome Scheduler::run(Network& network, TimePoint limit, std::uint64
     if (due_.empty()) return Outcome::kAllEnded;
     const TaskId next = due_.begin()->second;
     Task& task = tasks_[next];
+    if (task.due < task.stopped_until) {
+      set_due(next, task.stopped_until);
+      continue;
+    }
     // What the network does may make another task due.
     if (const TimePoint action = network.next(); action <= task.due) {
       now_ = std::max(now_, action);

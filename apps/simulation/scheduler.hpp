@@ -3,6 +3,7 @@
 // pauses, time passes only where tasks say so: compute() and sleep().
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <random>
@@ -40,6 +41,10 @@ class Scheduler final : public Pacer {
   void compute(Duration duration);
   /// The running task waits until it is woken, or `until`.
   void sleep(TimePoint until) { block(running_, until); }
+  /// The task does nothing before `until`, whatever wakes it: its process is stopped.
+  void stop(TaskId task, TimePoint until) {
+    tasks_[task].stopped_until = std::max(tasks_[task].stopped_until, until);
+  }
   [[nodiscard]] TaskId running() const { return running_; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   /// Of who ran when.
@@ -55,6 +60,7 @@ class Scheduler final : public Pacer {
     std::unique_ptr<Fiber> fiber;
     double slowness = 1;
     TimePoint due;
+    TimePoint stopped_until;
     bool blocked = false;
   };
 

@@ -95,6 +95,31 @@ bool SimulatedConnection::refresh() {
   return true;
 }
 
+// ---- a ticker
+
+SimulatedTicker::SimulatedTicker(Network& network, const SimulatedTransport& node, Duration interval,
+                                 std::function<void()> tick)
+    : network_(network),
+      node_(node),
+      interval_(interval),
+      tick_(std::move(tick)),
+      due_(node.now() + interval) {
+  const std::lock_guard lock(network_.mutex_);
+  network_.tickers_.push_back(this);
+  network_.next_tick_ = std::min(network_.next_tick_, due_);
+}
+
+SimulatedTicker::~SimulatedTicker() {
+  const std::lock_guard lock(network_.mutex_);
+  std::erase(network_.tickers_, this);
+}
+
+void SimulatedTicker::tick(TimePoint now) {
+  bool ticks = false;
+  for (; due_ <= now; due_ += interval_) ticks |= !node_.dead_ && due_ >= node_.stopped_until_;
+  if (ticks) tick_();
+}
+
 // ---- a node
 
 SimulatedTransport::~SimulatedTransport() {
@@ -113,6 +138,11 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> SimulatedTransport::allocate_regio
     return absl::ResourceExhaustedError(fmt::format("no room for a region of {} bytes", bytes));
   };
   if (bytes > network_.options_.memory_bytes) return refused();
+  if (regions_left_ == 0) {
+    told_of_refusal_();
+    return refused();
+  }
+  if (regions_left_) --*regions_left_;
   void* const memory = ::mmap(nullptr, bytes == 0 ? kPageBytes : bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return refused();
@@ -223,6 +253,11 @@ void SimulatedTransport::wait(TimePoint deadline) {
   };
   while (!ready() && !interrupted_ && now() < deadline) network_.pacer_.block(task_, deadline);
   interrupted_ = false;
+}
+
+absl::StatusOr<std::unique_ptr<transport::Ticker>> SimulatedTransport::start_ticker(
+    Duration interval, std::function<void()> tick) {
+  return std::make_unique<SimulatedTicker>(network_, *this, interval, std::move(tick));
 }
 
 void SimulatedTransport::interrupt() {

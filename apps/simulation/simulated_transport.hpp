@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -39,6 +41,9 @@ class SimulatedTransport final : public transport::Transport {
   [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override;
   void wait(TimePoint deadline) override;
   void interrupt() override;
+  /// Ticks in the network's time, and not while the node is stopped or dead.
+  absl::StatusOr<std::unique_ptr<transport::Ticker>> start_ticker(Duration interval,
+                                                                  std::function<void()> tick) override;
   [[nodiscard]] TimePoint now() const override { return network_.pacer_.now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override;
   [[nodiscard]] std::string_view name() const override { return "simulated"; }
@@ -47,12 +52,18 @@ class SimulatedTransport final : public transport::Transport {
   [[nodiscard]] std::uint32_t card() const { return card_; }
   /// Nobody, by default. Must outlive the transport.
   void set_meter(Meter* meter) { meter_ = meter; }
+  /// After so many regions more there is no memory, which `told` hears of each time.
+  void refuse_regions_after(std::uint64_t regions, std::function<void()> told) {
+    regions_left_ = regions;
+    told_of_refusal_ = std::move(told);
+  }
   /// One-sided reads posted so far.
   [[nodiscard]] std::uint64_t reads() const { return reads_; }
 
  private:
   friend class Network;
   friend class SimulatedConnection;
+  friend class SimulatedTicker;
 
   struct Pending {
     transport::Event event;
@@ -81,6 +92,9 @@ class SimulatedTransport final : public transport::Transport {
   std::atomic<bool> interrupted_ = false;
   bool unblocked_ = false;  ///< a connection that has refused requests has room again
   bool dead_ = false;
+  TimePoint stopped_until_;
+  std::optional<std::uint64_t> regions_left_;  ///< nothing: any number
+  std::function<void()> told_of_refusal_;
   std::uint32_t card_ = 0;
   Meter* meter_ = nullptr;
   std::uint64_t reads_ = 0;

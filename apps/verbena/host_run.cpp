@@ -24,6 +24,7 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   if (transport.device_port != 0) arguments.push_back(flag("device-port", transport.device_port));
   if (!transport.network.empty()) arguments.push_back(flag("network", transport.network));
   if (job.budget_mb_per_s > 0) arguments.push_back(flag("budget", job.budget_mb_per_s));
+  arguments.push_back(flag("silence-timeout", job.silence_timeout_ms));
   if (job.verbose) arguments.emplace_back("--verbose");
   return arguments;
 }

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <set>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "apps/verbena/manual_formatter.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
+#include "transport/heartbeat.hpp"
 #include "transport/verbs/address.hpp"
 
 namespace verbena::apps {
@@ -57,6 +59,22 @@ void add_size_options(CLI::App& command, JobOptions& options) {
                   "Worker threads in each worker process, each a worker of its own: W × T workers in all.")
       ->type_name("T")
       ->check(whole_number(1, most))
+      ->group(kProcessOptions)
+      ->capture_default_str();
+}
+
+void add_silence_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--silence-timeout", options.silence_timeout_ms,
+          "A process that has shown no sign of life for so many milliseconds, because it is stopped or "
+          "its host hangs, ends the job, with its name. 0: none does, as for a process in a debugger. A "
+          "process that computes is not silent.")
+      ->type_name("MS")
+      ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
+      ->check(accepted_by([](const std::string& text) {
+        return transport::check_silence_timeout(static_cast<std::uint32_t>(std::stoul(text)));
+      }))
       ->group(kProcessOptions)
       ->capture_default_str();
 }
@@ -361,11 +379,12 @@ std::string effective(const JobOptions& options) {
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
       "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
-      "--budget={}{}{}",
+      "--budget={} --silence-timeout={}{}{}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
       options.transport.transport, options.transport.device, options.transport.device_port,
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
+      options.silence_timeout_ms,
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
 }
 

@@ -28,7 +28,8 @@ struct JobOptions {
   std::string consistency;    ///< empty: not given; decide_consistency()
   TransportOptions transport;
   std::string read_path = "auto";
-  double budget_mb_per_s = 0;  ///< managed communication; 0: none
+  double budget_mb_per_s = 0;               ///< managed communication; 0: none
+  std::uint32_t silence_timeout_ms = 5000;  ///< of ServerOptions and SessionOptions
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
   // --- where the servers are, for processes started by hand; one of the two
@@ -51,6 +52,7 @@ void add_consistency_options(CLI::App& command, JobOptions& options);  // run, w
 /// Where --consistency was not given, the application's default. To be called when all options are parsed.
 void decide_consistency(JobOptions& options, const Application& application);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
+void add_silence_option(CLI::App& command, JobOptions& options);     // all
 void add_server_options(CLI::App& command, JobOptions& options);     // run, server
 void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
 void add_condition_options(CLI::App& command, JobOptions& options);  // run, worker

@@ -33,6 +33,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .rank = role.rank,
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
+                                         .silence_timeout_ms = job.silence_timeout_ms,
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
@@ -105,6 +106,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .workers = job.total_workers(),
                                .node = node,
                                .read_path = read_path_of(job),
+                               .silence_timeout_ms = job.silence_timeout_ms,
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
   // Not beside threads that are to take the core as the kernel pleases.

@@ -72,6 +72,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
       command.add_subcommand(std::string(application.name()), std::string(application.description()));
   auto arguments = std::make_shared<ApplicationOptions>(*app, application);
   add_size_options(*app, options->job);
+  add_silence_option(*app, options->job);
   add_transport_options(*app, options->job.transport, kProcessOptions);
   app->add_flag("--baseline", options->baseline,
                 "Train in a plain loop over the same kernel instead, without a parameter server.")

@@ -51,6 +51,7 @@ void add_server_command(CLI::App& program, Run* run) {
       ->group(kProcessOptions)
       ->capture_default_str();
   add_size_options(*command, options->job);
+  add_silence_option(*command, options->job);
   add_transport_options(*command, options->job.transport, kProcessOptions);
   add_address_options(*command, options->job);
   add_server_options(*command, options->job);

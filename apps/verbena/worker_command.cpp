@@ -82,6 +82,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
         ->group(kProcessOptions)
         ->capture_default_str();
     add_size_options(*app, job);
+    add_silence_option(*app, job);
     add_transport_options(*app, job.transport, kProcessOptions);
     add_address_options(*app, job);
     add_consistency_options(*app, job);

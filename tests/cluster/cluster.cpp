@@ -103,6 +103,7 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
                                                   .servers = options.servers,
                                                   .workers = options.workers,
                                                   .outlives_workers = options.outlives_workers,
+                                                  .silence_timeout_ms = options.silence_timeout_ms,
                                                   .lanes = options.lanes + rank * options.lanes_step,
                                                   .push_budget_mb_per_s = options.push_budget_mb_per_s});
     node->status = server.status();
@@ -134,6 +135,7 @@ SessionOptions ServerThreads::session_options(std::uint32_t rank) const {
   session.read_path = options_.read_path;
   session.timeout_ms = options_.timeout_ms;
   session.clock_timeout_ms = options_.timeout_ms;
+  session.silence_timeout_ms = options_.silence_timeout_ms;
   session.inbox_bytes = options_.inbox_bytes;
   session.push_ring_bytes = options_.push_ring_bytes;
   session.update_budget_mb_per_s = options_.update_budget_mb_per_s;

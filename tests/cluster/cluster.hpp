@@ -25,6 +25,7 @@ struct ClusterOptions {
   std::uint32_t server_threads = 1;
   ReadPath read_path = ReadPath::kAuto;
   std::uint32_t timeout_ms = 20'000;
+  std::uint32_t silence_timeout_ms = 5'000;
   std::size_t inbox_bytes = std::size_t{1} << 20;
   std::size_t push_ring_bytes = std::size_t{1} << 20;
   bool outlives_workers = false;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "protocol/messages.hpp"
+#include "transport/heartbeat.hpp"
 #include "transport/message_ring.hpp"
 #include "transport/transport.hpp"
 
@@ -32,9 +33,14 @@ class Peer {
     receiver_ = *transport::RingReceiver::create(transport_, *connection_, kRingBytes);
     sender_ = *transport::RingSender::create(transport_, *connection_);
     memory_ = *transport_.allocate_region(kRingBytes, transport::Access::kLocal);
+    heartbeat_ = *transport::Heartbeat::create(transport_);
   }
 
   [[nodiscard]] transport::Connection& connection() { return *connection_; }
+  /// Its heart does not beat, as that of a stopped process. Before it says hello or welcome.
+  void be_silent() {
+    silence_ = *transport_.allocate_region(transport::Heartbeat::kBytes, transport::Access::kRemoteRead);
+  }
 
   void say(std::string bytes) {
     const transport::WorkRequest request{.opcode = transport::Opcode::kSend,
@@ -55,13 +61,15 @@ class Peer {
     who.inbox_bytes = kRingBytes;
     who.push_ring = to_wire(receiver_->descriptor());
     who.inbox_credit = to_wire(sender_->credit_descriptor());
+    who.heartbeat = heartbeat();
     say(who);
   }
   void say_welcome(std::uint32_t lanes) {
     say(protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
                           .lanes = lanes,
                           .inbox = to_wire(receiver_->descriptor()),
-                          .push_credit = to_wire(sender_->credit_descriptor())});
+                          .push_credit = to_wire(sender_->credit_descriptor()),
+                          .heartbeat = heartbeat()});
   }
   /// The next message of that kind, those of others being ignored; none within kPatience fails the test.
   template <class Message>
@@ -128,6 +136,9 @@ class Peer {
   }
 
  private:
+  protocol::Descriptor heartbeat() {
+    return to_wire(silence_ != nullptr ? *connection_->grant(*silence_) : *heartbeat_->grant(*connection_));
+  }
   void note_bulk(std::uint32_t notification) {
     const auto bytes = receiver_->on_notification(notification);
     if (!bytes.ok() || bytes->empty()) return;
@@ -136,6 +147,8 @@ class Peer {
   }
 
   transport::Transport& transport_;
+  std::unique_ptr<transport::Heartbeat> heartbeat_;
+  std::unique_ptr<transport::MemoryRegion> silence_;
   std::unique_ptr<transport::Connection> connection_;
   std::unique_ptr<transport::RingReceiver> receiver_;
   std::unique_ptr<transport::RingSender> sender_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -57,7 +58,10 @@ TEST_P(RecordedHistoryTest, KeepsTheSimulatorsPromises) {
   EXPECT_GT(numbers, kSeeds * 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest, ::testing::ValuesIn(simulation::kModels),
+/// All but trouble: nothing befalls these.
+INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest,
+                         ::testing::ValuesIn(simulation::kModels.begin(),
+                                             std::prev(simulation::kModels.end())),
                          [](const auto& test) { return simulation::test_name(test.param); });
 
 /// The test of the test: a history in which something is amiss is not believed.

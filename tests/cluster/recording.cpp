@@ -63,7 +63,7 @@ Event parse_event(std::size_t kind, const json& fields, std::index_sequence<kInd
 
 simulation::Scenario native_scenario(simulation::Model model, std::uint64_t seed) {
   simulation::Scenario scenario = simulation::make_scenario(model, seed);
-  scenario.disaster = simulation::Disaster::kNone;
+  scenario.disasters.clear();
   scenario.virtual_time = false;
   scenario.scheduler.pause_probability = 1;  // nobody knows how long a worker waits for a processor
   return scenario;

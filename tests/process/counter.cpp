@@ -31,6 +31,7 @@ class Counter : public Application {
     command.add_option("--output", output_, "Where worker 0 writes the count.");
     command.add_option("--fail", fail_,
                        "What worker 0 does in iteration 2: hang, throw, abort, exit, error, input.");
+    command.add_flag("--hold", hold_, "Worker 0 holds a row for good, which the others push to.");
     command.add_option("--bad-check", bad_check_, "What check() complains of.");
     command.add_option("--words", words_, "Said by worker 0.");
   }
@@ -46,7 +47,7 @@ class Counter : public Application {
   }
 
   absl::Status run_worker(WorkerContext& context) const override {
-    absl::Status status = count(context);
+    absl::Status status = hold_ ? hold(context) : count(context);
     // Whoever is killed does not come here.
     if (!status.ok()) fmt::print(stderr, "counter {} ends\n", context.session.rank());
     return status;
@@ -80,6 +81,30 @@ class Counter : public Application {
     if (absl::Status status = context.session.barrier(); !status.ok()) return status;
     if (absl::Status status = (*table)->pull({0, kRows}, values); !status.ok()) return status;
     return first ? finish(context.reporter, values.back()) : absl::OkStatus();
+  }
+
+  static absl::Status hold(WorkerContext& context) {
+    auto table = context.session.table<float>({.name = "held",
+                                               .rows = 1,
+                                               .width = 1,
+                                               .consistency = Sequential{},
+                                               .allocation = Allocation::kDynamic});
+    if (!table.ok()) return table.status();
+    const Key key = 0;
+    const float one = 1;
+    if (context.session.rank() > 0) {
+      absl::Status status;
+      while (status.ok() && !context.stop) status = (*table)->push({&key, 1}, {&one, 1});
+      return status.ok() ? absl::CancelledError("stopped") : status;
+    }
+    float* row = nullptr;
+    while (row == nullptr) {
+      if (absl::Status status = (*table)->hold({&key, 1}, {&row, 1}); !status.ok()) return status;
+    }
+    fmt::print(stderr, "holding\n");
+    while (!context.stop) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    (*table)->release();
+    return absl::CancelledError("stopped");
   }
 
   void report(Reporter& reporter, std::int64_t iteration, double count) const {
@@ -120,6 +145,7 @@ class Counter : public Application {
   int milliseconds_ = 0;
   std::string output_;
   std::string fail_;
+  bool hold_ = false;
   std::string bad_check_;
   std::string words_;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -93,7 +94,10 @@ TEST_P(RecordedProcessesTest, KeepTheSimulatorsPromises) {
   EXPECT_GT(numbers, kSeeds * 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RecordedProcessesTest, ::testing::ValuesIn(simulation::kModels),
+/// All but trouble: nothing befalls these.
+INSTANTIATE_TEST_SUITE_P(Models, RecordedProcessesTest,
+                         ::testing::ValuesIn(simulation::kModels.begin(),
+                                             std::prev(simulation::kModels.end())),
                          [](const auto& test) { return simulation::test_name(test.param); });
 
 /// The first seed of a job of several workers.

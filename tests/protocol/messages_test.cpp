@@ -33,23 +33,26 @@ KeyAnswers answers() {
 }
 
 std::vector<ControlMessage> one_of_each() {
-  return {Hello{.worker = 1,
-                .workers = 4,
-                .pid = 99,
-                .server = 0,
-                .servers = 2,
-                .node = 1,
-                .inbox_bytes = 4096,
-                .push_ring = {1, 2, 3},
-                .inbox_credit = {4, 5, 6}},
-          Welcome{.pid = 7, .lanes = 3, .inbox = {8, 9, 10}, .push_credit = {11, 12, 13}},
-          open_table(),
-          TableOpened{.table = 3, .shard = {14, 15, 16}},
-          Goodbye{},
-          Failed{.code = 14, .reason = "worker 2 is gone"},
-          EndIteration{.clock = 77},
-          requests(),
-          answers()};
+  return {
+      Hello{.worker = 1,
+            .workers = 4,
+            .pid = 99,
+            .server = 0,
+            .servers = 2,
+            .node = 1,
+            .inbox_bytes = 4096,
+            .push_ring = {1, 2, 3},
+            .inbox_credit = {4, 5, 6},
+            .heartbeat = {17, 18, 19}},
+      Welcome{
+          .pid = 7, .lanes = 3, .inbox = {8, 9, 10}, .push_credit = {11, 12, 13}, .heartbeat = {20, 21, 22}},
+      open_table(),
+      TableOpened{.table = 3, .shard = {14, 15, 16}},
+      Goodbye{},
+      Failed{.code = 14, .reason = "worker 2 is gone"},
+      EndIteration{.clock = 77},
+      requests(),
+      answers()};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {

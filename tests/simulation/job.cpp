@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <cstdio>
@@ -17,6 +18,7 @@
 
 #include "server/driver.hpp"
 #include "server/server.hpp"
+#include "tests/simulation/hostile.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/workload.hpp"
 #include "worker/session.hpp"
@@ -36,26 +38,35 @@ using std::chrono::seconds;
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 3'000'000;
-constexpr auto kMaxTime = seconds(120);  // of the virtual kind
+constexpr auto kMaxTime = seconds(300);  // of the virtual kind
 /// A wait that takes longer than this has no reason: all pauses of a job are shorter together.
 constexpr std::uint32_t kTimeoutMs = 20'000;
 /// In which everybody must have heard of a disaster.
 constexpr auto kNewsTime = seconds(5);
+/// Of one who says nothing, and may have been looked at last a while ago.
+constexpr auto kNewsTimeOfSilence = seconds(11);
+/// Of one who has never said anything: he is waited for.
+constexpr auto kNewsTimeOfStrangers = 2 * milliseconds(kTimeoutMs) + kNewsTimeOfSilence;
 
 #define RETURN_IF_ERROR(expression) \
   if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 struct WorkerNode {
   SimulatedTransport* transport = nullptr;  ///< as long as it is there
-  bool joined = false;                      ///< has opened its tables
+  TaskId task = 0;
+  bool connected = false;  ///< all servers know it
+  bool joined = false;     ///< has opened its tables
   bool ended = false;
+  TimePoint ended_at;
   absl::Status status;
 };
 
 struct ServerNode {
   SimulatedTransport* transport = nullptr;
   server::Server* server = nullptr;
+  TaskId task = 0;
   bool ended = false;
+  TimePoint ended_at;
   absl::Status status;
   std::vector<TaskId> lanes;  ///< of tasks of their own
 };
@@ -112,15 +123,26 @@ class Job final : public World {
   void drive_with_lane_tasks(ServerNode& node);
   void run_lane(ServerNode& node, std::uint32_t lane);
   void run_worker(std::uint32_t rank);
-  void run_disaster();
+  void run_traitor(std::uint32_t rank, const Strike& strike);
+  void run_disaster(const Strike& strike);
+  void run_stop(const Strike& strike);
+  void run_stranger(const Strike& strike);
+  void kill(const Strike& strike);
+  void end_the_waiting();
   void check_ends();
-  [[nodiscard]] bool is_victim(std::uint32_t worker) const {
-    if (scenario_.disaster == Disaster::kServerDies) return false;
-    const bool with_its_node = scenario_.disaster == Disaster::kNodeDies;
-    return scenario_.victim == (with_its_node ? scenario_.nodes[worker] : worker);
-  }
+  /// It has happened.
+  void note_struck(const Strike& strike);
+  /// The one of this kind and victim; nullptr: none.
+  [[nodiscard]] const Strike* find_strike(Disaster what, std::uint32_t victim) const;
+  [[nodiscard]] bool is_victim(std::uint32_t worker) const;
+  [[nodiscard]] bool is_server_victim(std::uint32_t server) const;
   void check_end(const std::string& name, const absl::Status& status, bool is_victim);
+  [[nodiscard]] bool is_news(const absl::Status& status) const;
   void end_all();
+  [[nodiscard]] HostileJob hostile_job() const;
+  [[nodiscard]] bool all_workers(bool WorkerNode::*what) const {
+    return std::all_of(workers_.begin(), workers_.end(), [&](const WorkerNode& node) { return node.*what; });
+  }
 
   const Scenario& scenario_;
   const std::function<void(const std::string&)>& trace_;
@@ -135,7 +157,11 @@ class Job final : public World {
   std::uint64_t losses_ = 0;
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
-  std::optional<TimePoint> struck_;
+  std::optional<TimePoint> struck_;  ///< by the last disaster so far of those that end a job
+  Duration news_time_ = kNewsTime;
+  Duration all_stopped_{0};                ///< and some, in which nothing is told
+  bool strangers_are_waited_for_ = false;  ///< one that not all know has been struck
+  std::atomic<bool> stop_servers_ = false;
   std::optional<std::string> failure_;
 };
 
@@ -149,6 +175,8 @@ void Job::run_server(std::uint32_t rank) {
   ServerNode& node = servers_[rank];
   const auto transport = network_.make_transport(scheduler_.running(), fmt::format("server {}", rank));
   node.transport = transport.get();
+  if (const Strike* const strike = find_strike(Disaster::kServerLacksMemory, rank))
+    transport->refuse_regions_after(strike->regions, [this, strike] { note_struck(*strike); });
   auto server = server::Server::create(*transport, {.address = address_of(rank),
                                                     .rank = rank,
                                                     .servers = scenario_.servers,
@@ -160,8 +188,7 @@ void Job::run_server(std::uint32_t rank) {
   if (server.ok()) {
     node.server = server->get();
     if (node.lanes.empty()) {
-      const std::atomic<bool> stop = false;
-      node.status = server::drive(**server, *transport, {.threads = 1}, stop);
+      node.status = server::drive(**server, *transport, {.threads = 1}, stop_servers_);
     } else {
       drive_with_lane_tasks(node);
       node.status = (*server)->status();
@@ -171,6 +198,7 @@ void Job::run_server(std::uint32_t rank) {
   node.server = nullptr;
   node.transport = nullptr;
   node.ended = true;
+  node.ended_at = scheduler_.now();
   for (const TaskId lane : node.lanes) scheduler_.wake(lane);
 }
 
@@ -179,7 +207,7 @@ void Job::drive_with_lane_tasks(ServerNode& node) {
   server::Server& server = *node.server;
   server.set_lane_waker([&](std::uint32_t lane) { scheduler_.wake(node.lanes[lane]); });
   TimePoint give_up = TimePoint::max();
-  while (!server.finished() && scheduler_.now() < give_up) {
+  while (!server.finished() && scheduler_.now() < give_up && !stop_servers_) {
     if (!server.status().ok() && give_up == TimePoint::max()) give_up = scheduler_.now() + seconds(2);
     if (!server.poll())
       node.transport->wait(std::min<TimePoint>(scheduler_.now() + milliseconds(100), server.next_poll()));
@@ -199,10 +227,13 @@ void Job::run_lane(ServerNode& node, std::uint32_t lane) {
 }
 
 void Job::run_worker(std::uint32_t rank) {
+  if (const Strike* const strike = find_strike(Disaster::kTraitor, rank)) return run_traitor(rank, *strike);
   WorkerNode& node = workers_[rank];
   std::shared_ptr<SimulatedTransport> transport =
       network_.make_transport(scheduler_.running(), fmt::format("worker {}", rank));
   node.transport = transport.get();
+  if (const Strike* const strike = find_strike(Disaster::kWorkerLacksMemory, rank))
+    transport->refuse_regions_after(strike->regions, [this, strike] { note_struck(*strike); });
   SessionOptions options{.rank = rank,
                          .workers = scenario_.workers,
                          .node = scenario_.nodes[rank],
@@ -220,6 +251,7 @@ void Job::run_worker(std::uint32_t rank) {
   options.transport.reset();
   node.status = session.status();
   if (session.ok()) {
+    node.connected = true;
     node.status = run_workload(*this, scenario_, **session);
     if (!node.status.ok()) static_cast<void>((*session)->give_up(node.status));
     static_cast<void>(note(WorkerLeaves{rank}));
@@ -236,34 +268,131 @@ void Job::run_worker(std::uint32_t rank) {
   trace([&] { return fmt::format("worker {} ends: {}", rank, node.status.ToString()); });
   node.transport = nullptr;
   node.ended = true;
+  node.ended_at = scheduler_.now();
 }
 
-void Job::run_disaster() {
-  const auto all = [&](bool WorkerNode::*what) {
-    return std::all_of(workers_.begin(), workers_.end(), [&](const WorkerNode& node) { return node.*what; });
-  };
-  while (!all(&WorkerNode::joined) && !failure_) {
-    if (all(&WorkerNode::ended)) return;
+// ---- disasters
+
+const Strike* Job::find_strike(Disaster what, std::uint32_t victim) const {
+  const auto found =
+      std::find_if(scenario_.disasters.begin(), scenario_.disasters.end(),
+                   [&](const Strike& strike) { return strike.what == what && strike.victim == victim; });
+  return found == scenario_.disasters.end() ? nullptr : &*found;
+}
+
+bool Job::is_victim(std::uint32_t worker) const {
+  return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
+    if (strike.what == Disaster::kNodeDies) return strike.victim == scenario_.nodes[worker];
+    return !strike.is_of_a_server() && !strike.is_harmless() && strike.victim == worker;
+  });
+}
+
+bool Job::is_server_victim(std::uint32_t server) const {
+  return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
+    return strike.is_of_a_server() && !strike.is_harmless() && strike.victim == server;
+  });
+}
+
+void Job::note_struck(const Strike& strike) {
+  trace([&] { return fmt::format("disaster strikes: {}", to_string(strike)); });
+  if (strike.is_stop() && strike.is_harmless()) all_stopped_ += strike.length;
+  if (strike.is_harmless()) return;
+  struck_ = scheduler_.now();
+  if (strike.is_stop()) news_time_ = std::max<Duration>(news_time_, kNewsTimeOfSilence);
+  // Whoever comes when the job has failed finds nobody.
+  const bool is_known = !strike.early && (strike.is_of_a_server() || workers_[strike.victim].connected);
+  if (is_known && !strike.lacks_memory()) return;
+  strangers_are_waited_for_ = true;
+  news_time_ = std::max<Duration>(news_time_, kNewsTimeOfStrangers);
+}
+
+HostileJob Job::hostile_job() const {
+  HostileJob job{
+      .servers = {}, .workers = scenario_.workers, .ranks_are_taken = all_workers(&WorkerNode::joined)};
+  for (std::uint32_t server = 0; server < scenario_.servers; ++server)
+    job.servers.push_back(address_of(server));
+  return job;
+}
+
+void Job::run_traitor(std::uint32_t rank, const Strike& strike) {
+  WorkerNode& node = workers_[rank];
+  const auto transport = network_.make_transport(scheduler_.running(), fmt::format("traitor {}", rank));
+  node.transport = transport.get();
+  betray(*transport, hostile_job(), rank, scenario_.nodes[rank], scenario_.seed, [&] {
+    node.connected = node.joined = true;
+    note_struck(strike);
+  });
+  trace([&] { return fmt::format("traitor {} ends", rank); });
+  if (!struck_) note_struck(strike);  // it has got nowhere, for others' sake
+  node.transport = nullptr;
+  node.joined = node.ended = true;
+  node.ended_at = scheduler_.now();
+}
+
+void Job::run_stranger(const Strike& strike) {
+  const auto transport = network_.make_transport(scheduler_.running(), "stranger");
+  if (absl::Status status = visit(*transport, hostile_job(), strike.victim, scenario_.seed); !status.ok())
+    fail(std::string(status.message()));
+}
+
+void Job::run_disaster(const Strike& strike) {
+  while (!strike.early && !all_workers(&WorkerNode::joined) && !failure_) {
+    if (all_workers(&WorkerNode::ended)) return;
     scheduler_.sleep(scheduler_.now() + microseconds(20));
   }
-  scheduler_.sleep(scheduler_.now() + scenario_.disaster_delay);
-  const bool server_dies =
-      scenario_.disaster == Disaster::kServerDies || scenario_.disaster == Disaster::kNodeDies;
-  SimulatedTransport* const node =
-      server_dies ? servers_[scenario_.victim].transport : workers_[scenario_.victim].transport;
-  if (node == nullptr) return;
-  trace([&] { return fmt::format("disaster strikes"); });
-  struck_ = scheduler_.now();
-  if (scenario_.outlives_nodes) static_cast<void>(note(Death{scenario_.victim}));
-  for (std::uint32_t rank = 0; rank < scenario_.workers && scenario_.disaster == Disaster::kNodeDies;
-       ++rank) {
-    if (is_victim(rank) && workers_[rank].transport != nullptr) network_.kill(*workers_[rank].transport);
+  scheduler_.sleep(scheduler_.now() + strike.delay);
+  if (strike.is_stop()) return run_stop(strike);
+  if (strike.what != Disaster::kStranger) return kill(strike);
+  note_struck(strike);
+  run_stranger(strike);
+}
+
+void Job::run_stop(const Strike& strike) {
+  const TimePoint until = scheduler_.now() + strike.length;
+  bool any = false;
+  const auto stop = [&](auto& node) {
+    if (node.ended) return;
+    any = true;
+    scheduler_.stop(node.task, until);
+    if (node.transport != nullptr) network_.stop(*node.transport, until);
+  };
+  for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
+    if (strike.what == Disaster::kAllStop || (strike.what == Disaster::kWorkerStops && strike.victim == rank))
+      stop(workers_[rank]);
   }
-  if (scenario_.disaster == Disaster::kLinkBreaks) {
+  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
+    if (strike.what == Disaster::kWorkerStops ||
+        (strike.what == Disaster::kServerStops && strike.victim != rank))
+      continue;
+    stop(servers_[rank]);
+    for (const TaskId lane : servers_[rank].lanes) scheduler_.stop(lane, until);
+  }
+  if (any) note_struck(strike);
+}
+
+void Job::kill(const Strike& strike) {
+  SimulatedTransport* const node =
+      strike.is_of_a_server() ? servers_[strike.victim].transport : workers_[strike.victim].transport;
+  if (node == nullptr) return;
+  note_struck(strike);
+  if (scenario_.outlives_nodes) static_cast<void>(note(Death{strike.victim}));
+  for (std::uint32_t rank = 0; rank < scenario_.workers && strike.what == Disaster::kNodeDies; ++rank) {
+    if (scenario_.nodes[rank] == strike.victim && workers_[rank].transport != nullptr)
+      network_.kill(*workers_[rank].transport);
+  }
+  if (strike.what == Disaster::kLinkBreaks) {
     network_.cut_a_link(*node);
   } else {
     network_.kill(*node);
   }
+}
+
+/// As whoever runs a job ends servers that wait for workers who will never come.
+void Job::end_the_waiting() {
+  while (!all_workers(&WorkerNode::ended) && !failure_) scheduler_.sleep(scheduler_.now() + milliseconds(10));
+  if (!strangers_are_waited_for_) return;
+  scheduler_.sleep(scheduler_.now() + kNewsTime);
+  stop_servers_ = true;
 }
 
 /// All connections break: what is stuck gets errors, and ends.
@@ -276,37 +405,53 @@ void Job::end_all() {
   }
 }
 
+bool Job::is_news(const absl::Status& status) const {
+  const std::string message(status.message());
+  const auto says = [&](const std::string& what) { return message.find(what) != std::string::npos; };
+  if (strangers_are_waited_for_ && (status.code() == absl::StatusCode::kDeadlineExceeded ||
+                                    status.code() == absl::StatusCode::kCancelled || says("waited"))) {
+    return true;
+  }
+  return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
+    if (strike.is_harmless()) return false;
+    const bool named =
+        says(fmt::format("{} {}", strike.is_of_a_server() ? "server" : "worker", strike.victim));
+    if (strike.lacks_memory()) return named || says("no room for a region");
+    if (strike.what == Disaster::kTraitor) return named;
+    // A server that goes on after a stop blames those who have given it up meanwhile.
+    if (strike.what == Disaster::kServerStops && strike.early && says("it is gone")) return true;
+    if (strike.what == Disaster::kLinkBreaks && says("server ")) return true;
+    return named &&
+           (status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted);
+  });
+}
+
 void Job::check_end(const std::string& name, const absl::Status& status, bool is_victim) {
   if (status.ok() || failure_) return;
-  const std::string message(status.message());
   if (!struck_) return fail(fmt::format("{} ended with {}", name, status.ToString()));
   if (is_victim) return;
   if (scenario_.outlives_nodes)
     return fail(fmt::format("{} ended with {} in a job that goes on", name, status.ToString()));
-  const bool link = scenario_.disaster == Disaster::kLinkBreaks;
-  const std::string victim = fmt::format(
-      "{} {}", scenario_.disaster == Disaster::kServerDies ? "server" : "worker", scenario_.victim);
-  const bool named =
-      message.find(victim) != std::string::npos || (link && message.find("server ") != std::string::npos);
-  const bool code =
-      status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted;
-  if (!named || !code)
-    fail(fmt::format("{} ended with {}, expected news of {}", name, status.ToString(), victim));
+  if (is_news(status)) return;
+  std::string victims;
+  for (const Strike& strike : scenario_.disasters)
+    victims += (victims.empty() ? "" : "; ") + to_string(strike);
+  fail(fmt::format("{} ended with {}, expected news of this: {}", name, status.ToString(), victims));
 }
 
 void Job::check_ends() {
   if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
-  if (struck_ && !scenario_.outlives_nodes && scheduler_.now() - *struck_ > kNewsTime)
-    fail(fmt::format("it took {:.3f} s until all had ended",
-                     std::chrono::duration<double>(scheduler_.now() - *struck_).count()));
-  for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
-    check_end(fmt::format("worker {}", rank), workers_[rank].status, is_victim(rank));
-  }
-  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
-    check_end(fmt::format("server {}", rank), servers_[rank].status,
-              (scenario_.disaster == Disaster::kServerDies || scenario_.disaster == Disaster::kNodeDies) &&
-                  scenario_.victim == rank);
-  }
+  const auto check = [&](const std::string& name, const auto& node, bool is_victim) {
+    if (struck_ && !scenario_.outlives_nodes && !is_victim &&
+        node.ended_at - *struck_ > news_time_ + all_stopped_)
+      fail(fmt::format("it took {:.3f} s until {} had ended",
+                       std::chrono::duration<double>(node.ended_at - *struck_).count(), name));
+    check_end(name, node.status, is_victim);
+  };
+  for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank)
+    check(fmt::format("worker {}", rank), workers_[rank], is_victim(rank));
+  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank)
+    check(fmt::format("server {}", rank), servers_[rank], is_server_victim(rank));
 }
 
 JobResult Job::run() {
@@ -317,11 +462,18 @@ JobResult Job::run() {
       servers_[rank].lanes.push_back(
           scheduler_.spawn([this, rank, lane] { run_lane(servers_[rank], lane); }));
     }
-    scheduler_.spawn([this, rank] { run_server(rank); });
+    servers_[rank].task = scheduler_.spawn([this, rank] { run_server(rank); });
   }
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank)
-    scheduler_.spawn([this, rank] { run_worker(rank); }, scenario_.slowness[rank]);
-  if (scenario_.disaster != Disaster::kNone) scheduler_.spawn([this] { run_disaster(); });
+    workers_[rank].task = scheduler_.spawn([this, rank] { run_worker(rank); }, scenario_.slowness[rank]);
+  bool anybody_may_not_come = false;
+  for (const Strike& strike : scenario_.disasters) {
+    anybody_may_not_come |= strike.early || strike.lacks_memory() || strike.what == Disaster::kTraitor;
+    // These begin with their node.
+    if (strike.lacks_memory() || strike.what == Disaster::kTraitor) continue;
+    scheduler_.spawn([this, &strike] { run_disaster(strike); });
+  }
+  if (anybody_may_not_come) scheduler_.spawn([this] { end_the_waiting(); });
 
   const auto outcome = scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps);
   if (outcome == Scheduler::Outcome::kAllEnded) {

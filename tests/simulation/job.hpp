@@ -24,13 +24,14 @@ enum class Model : std::uint8_t {
   kSequential,
   kVap,
   kABsp,
-  kMoving,  ///< sequential, and its rows move
-  kIntent,  ///< sequential or asp; rows move, and workers say what they will use
-  kDeath,   ///< sequential; rows move, and the job outlives a worker or node that dies
+  kMoving,   ///< sequential, and its rows move
+  kIntent,   ///< sequential or asp; rows move, and workers say what they will use
+  kDeath,    ///< sequential; rows move, and the job outlives workers or a node that die
+  kTrouble,  ///< of any kind, for up to 16 workers; what befalls the job is what it is about
 };
-inline constexpr std::array kModels = {Model::kBsp,    Model::kSsp,        Model::kEssp, Model::kBoundedDelay,
-                                       Model::kAsp,    Model::kSequential, Model::kVap,  Model::kABsp,
-                                       Model::kMoving, Model::kIntent,     Model::kDeath};
+inline constexpr std::array kModels = {
+    Model::kBsp, Model::kSsp,  Model::kEssp,   Model::kBoundedDelay, Model::kAsp,   Model::kSequential,
+    Model::kVap, Model::kABsp, Model::kMoving, Model::kIntent,       Model::kDeath, Model::kTrouble};
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);

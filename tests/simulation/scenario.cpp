@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 
 namespace verbena::simulation {
@@ -40,6 +42,8 @@ std::string_view to_string(Model model) {
       return "intent";
     case Model::kDeath:
       return "death";
+    case Model::kTrouble:
+      return "trouble";
     case Model::kVap:
       break;
   }
@@ -81,6 +85,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
     case Model::kIntent:
       if (staleness == 0) return Sequential{};
       return Asp{};
+    case Model::kTrouble:
     case Model::kVap:
       break;
   }
@@ -88,6 +93,7 @@ ConsistencyModel with_staleness(Model model, std::mt19937_64& random) {
 }
 
 TableShape make_table(Model model, std::mt19937_64& random) {
+  if (model == Model::kTrouble) model = kModels[below(random, 9)];
   TableShape table;
   table.model = with_staleness(model, random);
   const bool weighted = consistency::rules_of(table.model).weighs_means;  // no whole numbers
@@ -130,6 +136,49 @@ void add_data_cursors(Scenario& scenario, std::mt19937_64& random) {
                                                       : 1 + below(random, most));
 }
 
+Strike make_strike(const Scenario& scenario, std::mt19937_64& random) {
+  using std::chrono::milliseconds;
+  constexpr std::array kKinds = {Disaster::kWorkerDies,        Disaster::kServerDies,
+                                 Disaster::kLinkBreaks,        Disaster::kWorkerStops,
+                                 Disaster::kServerStops,       Disaster::kAllStop,
+                                 Disaster::kWorkerLacksMemory, Disaster::kServerLacksMemory,
+                                 Disaster::kStranger,          Disaster::kTraitor};
+  Strike strike{.what = kKinds[below(random, kKinds.size())]};
+  const bool of_servers = strike.is_of_a_server() || strike.what == Disaster::kStranger;
+  strike.victim = static_cast<std::uint32_t>(below(random, of_servers ? scenario.servers : scenario.workers));
+  strike.delay = microseconds(small(random, 1500));
+  // There is no link to break yet, and nobody to turn; and a connection that is not made yet is waited for by the clock.
+  const bool comes_late = strike.what == Disaster::kLinkBreaks || strike.what == Disaster::kTraitor ||
+                          strike.what == Disaster::kAllStop;
+  strike.early = !comes_late && chance(random, 0.4);
+  const std::uint64_t most_ms = strike.what == Disaster::kAllStop ? 40'000 : 20'000;
+  strike.length = strike.what != Disaster::kAllStop && chance(random, 0.5)
+                      ? Duration(milliseconds(below(random, 3500)))
+                      : Duration(milliseconds(10'000 + below(random, most_ms)));
+  strike.regions =
+      below(random, strike.is_of_a_server() ? 4 + 4 * scenario.workers : 4 + 5 * scenario.servers);
+  return strike;
+}
+
+/// Up to 16 workers, and up to three disasters.
+void add_trouble(Scenario& scenario, std::mt19937_64& random) {
+  scenario.workers = 1 + static_cast<std::uint32_t>(small(random, 15));
+  scenario.clocks = 2 + static_cast<std::int64_t>(below(random, 5));
+  scenario.leaves_at.assign(scenario.workers, scenario.clocks);
+  scenario.slowness.assign(scenario.workers, 1);
+  scenario.nodes.clear();
+  for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
+    scenario.nodes.push_back(static_cast<std::uint32_t>(below(random, scenario.servers)));
+  // So many cannot all count in one number of another type.
+  constexpr std::uint32_t kMostThatCountInAny = 11;
+  for (TableShape& table : scenario.tables) {
+    if (table.shared && scenario.workers > kMostThatCountInAny) table.type = protocol::ValueType::kDouble;
+  }
+  scenario.disasters.clear();
+  for (std::uint64_t strikes = 1 + small(random, 2); strikes > 0; --strikes)
+    scenario.disasters.push_back(make_strike(scenario, random));
+}
+
 }  // namespace
 
 Scenario make_scenario(Model model, std::uint64_t seed) {
@@ -168,7 +217,7 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
                                                         : 10;
   for (std::uint64_t more = small(random, 2); more > 0; --more)
     scenario.tables.push_back(
-        make_table(model == Model::kDeath ? model : kModels[below(random, beside)], random));
+        make_table(model >= Model::kDeath ? model : kModels[below(random, beside)], random));
   scenario.network = make_network(random);
   const std::uint64_t path = below(random, scenario.network.mapped ? 3 : 2);
   scenario.read_path = path == 0 ? ReadPath::kAuto : path == 1 ? ReadPath::kCached : ReadPath::kInPlace;
@@ -177,17 +226,21 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   scenario.push_ring_bytes = ring();
   scenario.async_pulls = chance(random, 0.4);
   if (chance(random, 0.12)) {
-    scenario.disaster = static_cast<Disaster>(1 + below(random, 3));
-    scenario.victim = static_cast<std::uint32_t>(
-        below(random, scenario.disaster == Disaster::kServerDies ? scenario.servers : scenario.workers));
-    scenario.disaster_delay = microseconds(small(random, 1500));
+    Strike& strike = scenario.disasters.emplace_back();
+    strike.what = static_cast<Disaster>(below(random, 3));
+    strike.victim = static_cast<std::uint32_t>(
+        below(random, strike.what == Disaster::kServerDies ? scenario.servers : scenario.workers));
+    strike.delay = microseconds(small(random, 1500));
   }
   if (model == Model::kDeath) {
     scenario.outlives_nodes = true;
-    scenario.disaster = chance(random, 0.9) ? Disaster::kWorkerDies : Disaster::kNone;
-    scenario.victim =
+    const bool dies = chance(random, 0.9);
+    Strike strike{.what = Disaster::kWorkerDies};
+    strike.victim =
         static_cast<std::uint32_t>(below(random, scenario.workers - 1));  // the last looks at the end
-    scenario.disaster_delay = microseconds(small(random, 3000));
+    strike.delay = microseconds(small(random, 3000));
+    scenario.disasters.clear();
+    if (dies) scenario.disasters.push_back(strike);
   }
   // Drawn by itself, so that older seeds mean what they meant.
   std::mt19937_64 evictions(seed + 0x5eed);
@@ -214,15 +267,63 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   scenario.rests = model == Model::kIntent && chance(rests, 0.6);
   // The last worker looks at the end.
   if (model == Model::kDeath && chance(nodes, 0.5)) {
-    scenario.disaster = Disaster::kNodeDies;
-    scenario.victim =
+    if (scenario.disasters.empty()) scenario.disasters.emplace_back();
+    scenario.disasters[0].what = Disaster::kNodeDies;
+    scenario.disasters[0].victim =
         (scenario.nodes.back() + 1 + static_cast<std::uint32_t>(below(nodes, scenario.servers - 1))) %
         scenario.servers;
+  }
+  std::mt19937_64 seconds(seed + 0x2dea7);
+  if (model == Model::kDeath && !scenario.disasters.empty() && scenario.workers > 2 && chance(seconds, 0.4)) {
+    Strike second{.what = Disaster::kWorkerDies};
+    second.victim = static_cast<std::uint32_t>(below(seconds, scenario.workers - 1));
+    second.delay = scenario.disasters[0].delay + microseconds(small(seconds, 1000));
+    scenario.disasters.push_back(second);
   }
   scenario.scheduler.seed = random();
   scenario.scheduler.pause_probability = chance(random, 0.5) ? 0 : 0.003;
   if (model == Model::kABsp) add_data_cursors(scenario, random);
+  if (model == Model::kTrouble) add_trouble(scenario, random);
   return scenario;
+}
+
+std::string to_string(const Strike& strike) {
+  const auto of = [&](const char* format) { return fmt::format(fmt::runtime(format), strike.victim); };
+  const auto text = [&]() -> std::string {
+    switch (strike.what) {
+      case Disaster::kWorkerDies:
+        return of("worker {} dies");
+      case Disaster::kServerDies:
+        return of("server {} dies");
+      case Disaster::kNodeDies:
+        return of("node {} dies");
+      case Disaster::kLinkBreaks:
+        return of("a link of worker {} breaks");
+      case Disaster::kWorkerStops:
+        return of("worker {} is stopped");
+      case Disaster::kServerStops:
+        return of("server {} is stopped");
+      case Disaster::kAllStop:
+        return "all are stopped";
+      case Disaster::kWorkerLacksMemory:
+        return of("worker {} has no memory");
+      case Disaster::kServerLacksMemory:
+        return of("server {} has no memory");
+      case Disaster::kStranger:
+        return of("a stranger comes to server {}");
+      case Disaster::kTraitor:
+        break;
+    }
+    return of("worker {} breaks the rules");
+  };
+  const auto us = [](Duration duration) {
+    return std::chrono::duration_cast<microseconds>(duration).count();
+  };
+  std::string all = text();
+  if (strike.is_stop()) all += fmt::format(" for {} us", us(strike.length));
+  if (strike.lacks_memory()) return all + fmt::format(" after {} regions", strike.regions);
+  return all +
+         fmt::format(" {} us after {}", us(strike.delay), strike.early ? "the beginning" : "all have joined");
 }
 
 std::string to_string(const Scenario& scenario) {
@@ -260,18 +361,7 @@ std::string to_string(const Scenario& scenario) {
                         std::chrono::duration_cast<microseconds>(scenario.mini_batch_time).count());
   }
   if (scenario.outlives_nodes) text += "; the job outlives nodes";
-  switch (scenario.disaster) {
-    case Disaster::kNone:
-      break;
-    case Disaster::kWorkerDies:
-      return text + fmt::format("; worker {} dies", scenario.victim);
-    case Disaster::kServerDies:
-      return text + fmt::format("; server {} dies", scenario.victim);
-    case Disaster::kNodeDies:
-      return text + fmt::format("; node {} dies", scenario.victim);
-    case Disaster::kLinkBreaks:
-      return text + fmt::format("; a link of worker {} breaks", scenario.victim);
-  }
+  for (const Strike& strike : scenario.disasters) text += "; " + to_string(strike);
   return text;
 }
 

@@ -1,6 +1,7 @@
 // What a seed stands for: the shape of a job, its network, its nodes' whims.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -14,13 +15,45 @@
 
 namespace verbena::simulation {
 
-/// What befalls a job, once all workers have opened their tables.
 enum class Disaster : std::uint8_t {
-  kNone,
   kWorkerDies,
   kServerDies,
   kLinkBreaks,
   kNodeDies,  ///< a server and its workers
+  kWorkerStops,
+  kServerStops,
+  kAllStop,  ///< and go on at the same time
+  kWorkerLacksMemory,
+  kServerLacksMemory,
+  kStranger,  ///< comes to a server, and breaks rules, without having been a worker
+  kTraitor,   ///< a worker breaks rules
+};
+/// What befalls a job.
+struct Strike {
+  Disaster what = Disaster::kWorkerDies;
+  std::uint32_t victim =
+      0;               ///< a server where the kind says so, and for kNodeDies and kStranger; else a worker
+  Duration delay{0};   ///< once all workers have opened their tables
+  bool early = false;  ///< not then: after the beginning
+  Duration length{0};  ///< of a stop
+  std::uint64_t regions = 0;  ///< that there is memory for
+
+  [[nodiscard]] bool is_stop() const {
+    return what == Disaster::kWorkerStops || what == Disaster::kServerStops || what == Disaster::kAllStop;
+  }
+  [[nodiscard]] bool lacks_memory() const {
+    return what == Disaster::kWorkerLacksMemory || what == Disaster::kServerLacksMemory;
+  }
+  [[nodiscard]] bool is_of_a_server() const {
+    return what == Disaster::kServerDies || what == Disaster::kNodeDies || what == Disaster::kServerStops ||
+           what == Disaster::kServerLacksMemory;
+  }
+  /// The job goes on as if nothing were.
+  [[nodiscard]] bool is_harmless() const {
+    return what == Disaster::kStranger || what == Disaster::kAllStop || (is_stop() && length <= kShortStop);
+  }
+  /// Nobody is to notice a stop that is shorter; one that is to be noticed is much longer.
+  static constexpr Duration kShortStop = std::chrono::milliseconds(3500);
 };
 
 struct Scenario {
@@ -47,15 +80,14 @@ struct Scenario {
   double update_budget_mb_per_s = 0;
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move
   bool outlives_nodes = false;
-  Disaster disaster = Disaster::kNone;
-  std::uint32_t victim = 0;
-  Duration disaster_delay{0};
+  std::vector<Strike> disasters;
   bool virtual_time = true;  ///< nothing happens while a session takes a step; real threads go on meanwhile
   NetworkOptions network;
   SchedulerOptions scheduler;
 };
 
 Scenario make_scenario(Model model, std::uint64_t seed);
+std::string to_string(const Strike& strike);
 std::string to_string(const Scenario& scenario);
 
 /// A number of 0 … bound − 1.

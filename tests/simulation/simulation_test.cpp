@@ -102,7 +102,7 @@ TEST(MovingSimulationTest, NobodyChasesARowForEver) {
   spdlog::set_level(spdlog::level::off);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Scenario scenario = make_scenario(Model::kMoving, seed);
-    scenario.disaster = Disaster::kNone;
+    scenario.disasters.clear();
     scenario.scheduler.pause_probability = 0;
     scenario.servers = 3;
     scenario.workers = 4;
@@ -122,7 +122,7 @@ TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Scenario scenario = make_scenario(Model::kABsp, seed);
     scenario.scheduler.pause_probability = 0;
-    scenario.disaster = Disaster::kNone;
+    scenario.disasters.clear();
     scenario.workers = 4;
     scenario.nodes.assign(scenario.workers, 0);
     scenario.slowness = {1, 3, 1, 1};
@@ -148,7 +148,7 @@ TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Scenario scenario = make_scenario(Model::kABsp, seed);
     scenario.scheduler.pause_probability = 0;
-    scenario.disaster = Disaster::kNone;
+    scenario.disasters.clear();
     scenario.slowness.assign(scenario.workers, 1);
     scenario.leaves_at.assign(scenario.workers, scenario.clocks);  // nor before its last mini-batch
     scenario.examples.assign(scenario.workers, 1 + seed % 20);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/transport/backend.hpp"
+#include "transport/heartbeat.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::transport {
@@ -805,10 +806,135 @@ TEST_P(TransportContract, AWaitEndsWhenSomethingArrives) {
   other.join();
 }
 
+TEST_P(TransportContract, ATickerTicksWithoutItsOwnersHelp) {
+  std::atomic<int> ticks = 0;
+  auto ticker = server_.transport->start_ticker(milliseconds(5), [&] { ++ticks; });
+  ASSERT_TRUE(ticker.ok()) << ticker.status();
+  pump({&client_}, [&] { return ticks >= 3; });
+  ticker->reset();
+  const int last = ticks;
+  pump_for({&client_}, milliseconds(30));
+  EXPECT_EQ(ticks, last);
+}
+
+TEST_P(TransportContract, AHeartbeatCountsBeatsAndTurns) {
+  auto heartbeat = Heartbeat::create(*server_.transport);
+  ASSERT_TRUE(heartbeat.ok()) << heartbeat.status();
+  const auto counts = (*heartbeat)->grant(*server_.connection);
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  auto landing = client_.region(Heartbeat::kBytes, Access::kLocal);
+  const auto read = [&] {
+    const std::size_t before = client_.count(Kind::kCompletion);
+    post(client_, {{.opcode = Opcode::kRead,
+                    .signaled = true,
+                    .local = landing->bytes().first(Heartbeat::kBytes),
+                    .region = landing.get(),
+                    .remote = *counts}});
+    pump({&client_, &server_}, [&] { return client_.count(Kind::kCompletion) > before; });
+    return value_at<std::uint64_t>(landing->bytes());
+  };
+  const std::uint64_t first = read();
+  pump({&client_}, [&] { return read() >= first + 2; });
+  EXPECT_EQ(value_at<std::uint64_t>(landing->bytes(), sizeof(std::uint64_t)), 0U);
+  (*heartbeat)->count_turn();
+  read();
+  EXPECT_EQ(value_at<std::uint64_t>(landing->bytes(), sizeof(std::uint64_t)), 1U);
+}
+
+/// The counts are the test's own, and so is the time.
+class HeartbeatWatchContract : public TransportContract {
+ protected:
+  void SetUp() override {
+    TransportContract::SetUp();
+    if (HasFatalFailure()) return;
+    counts_ = server_.region(Heartbeat::kBytes, Access::kRemoteRead);
+    client_.connection->set_peer_name("server 7");
+    const RemoteDescriptor counts = grant(server_, *counts_);
+    // A grant that was named in a message or a write has come; this one was not.
+    std::string text = "granted";
+    post(server_, {{.opcode = Opcode::kSend, .local = bytes_of(text)}});
+    pump({&client_, &server_}, [&] { return client_.count(Kind::kMessage) > 0; });
+    ASSERT_TRUE(watch_.watch(*client_.connection, counts).ok());
+    is_mapped_ = client_.connection->mapped(counts) != nullptr;
+    now_ = client_.transport->now();
+  }
+  /// What a look says so much later.
+  absl::Status look_after(Duration passed) {
+    now_ += passed;
+    const std::size_t before = client_.count(Kind::kCompletion);
+    absl::Status status;
+    pump({&client_, &server_}, [&] {
+      status = watch_.look(*client_.connection, now_);
+      return is_mapped_ || client_.count(Kind::kCompletion) > before;
+    });
+    if (is_mapped_) return status;
+    EXPECT_TRUE(watch_.on_completion(client_.of(Kind::kCompletion).back().event));
+    return watch_.look(*client_.connection, now_);
+  }
+  void count(std::size_t word) {
+    auto* const words = reinterpret_cast<std::uint64_t*>(counts_->bytes().data());
+    std::atomic_ref(words[word]).fetch_add(1);
+  }
+
+  std::unique_ptr<MemoryRegion> counts_;
+  HeartbeatWatch watch_{*client_.transport, {.silence = seconds(2), .hanging = seconds(4)}};
+  bool is_mapped_ = false;
+  TimePoint now_;
+};
+
+TEST_P(HeartbeatWatchContract, SilenceIsNamedAndAWordEndsIt) {
+  EXPECT_TRUE(look_after(Duration::zero()).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(look_after(milliseconds(500)).ok());
+  const absl::Status silent = look_after(milliseconds(500));
+  EXPECT_EQ(silent.code(), absl::StatusCode::kUnavailable) << silent;
+  EXPECT_EQ(silent.message(),
+            "server 7 has shown no sign of life for 2.0 s: it is stopped, or its host hangs");
+  count(0);
+  EXPECT_TRUE(look_after(milliseconds(500)).ok());
+  EXPECT_TRUE(look_after(milliseconds(500)).ok());
+}
+
+TEST_P(HeartbeatWatchContract, TheWatchersOwnAbsenceIsNoSilence) {
+  EXPECT_TRUE(look_after(Duration::zero()).ok());
+  EXPECT_TRUE(look_after(std::chrono::hours(1)).ok());
+  EXPECT_TRUE(look_after(milliseconds(500)).ok());
+  EXPECT_FALSE(look_after(milliseconds(500)).ok());
+}
+
+TEST_P(HeartbeatWatchContract, WhoBeatsAndTakesNoTurnsHangs) {
+  EXPECT_TRUE(look_after(Duration::zero()).ok());
+  for (int i = 0; i < 7; ++i) {
+    count(0);
+    EXPECT_TRUE(look_after(milliseconds(500)).ok());
+  }
+  count(0);
+  const absl::Status hangs = look_after(milliseconds(500));
+  EXPECT_EQ(hangs.message(), "server 7 runs, but has not looked at its connections for 4.0 s: it hangs");
+  count(0);
+  count(1);
+  EXPECT_TRUE(look_after(milliseconds(500)).ok());
+}
+
+TEST_P(HeartbeatWatchContract, WhatCanBeNoHeartbeatIsRefused) {
+  RemoteDescriptor counts = grant(server_, *counts_);
+  counts.length_bytes = Heartbeat::kBytes - 1;
+  EXPECT_EQ(watch_.watch(*client_.connection, counts).code(), absl::StatusCode::kInvalidArgument);
+  counts.length_bytes = Heartbeat::kBytes;
+  counts.address += 4;
+  EXPECT_EQ(watch_.watch(*client_.connection, counts).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(HeartbeatTest, ABoundThatABeatWouldBreakIsRefused) {
+  EXPECT_TRUE(check_silence_timeout(0).ok());
+  EXPECT_TRUE(check_silence_timeout(kMinSilenceTimeoutMs).ok());
+  EXPECT_EQ(check_silence_timeout(kMinSilenceTimeoutMs - 1).code(), absl::StatusCode::kInvalidArgument);
+}
+
 std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
   return info.param.name;
 }
 INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, ::testing::ValuesIn(contract_backends()), name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, HeartbeatWatchContract, ::testing::ValuesIn(contract_backends()), name_of);
 INSTANTIATE_TEST_SUITE_P(Backends, TransportRights, ::testing::ValuesIn(contract_backends()), name_of);
 
 }  // namespace

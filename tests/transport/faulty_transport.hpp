@@ -60,6 +60,10 @@ class FaultyTransport final : public Transport {
   [[nodiscard]] std::size_t poll(std::span<Event> events) override;
   void wait(TimePoint deadline) override;
   void interrupt() override { wrapped_->interrupt(); }
+  absl::StatusOr<std::unique_ptr<Ticker>> start_ticker(Duration interval,
+                                                       std::function<void()> tick) override {
+    return wrapped_->start_ticker(interval, std::move(tick));
+  }
   [[nodiscard]] TimePoint now() const override { return wrapped_->now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return wrapped_->max_message_bytes(); }
   [[nodiscard]] std::string_view name() const override { return wrapped_->name(); }
