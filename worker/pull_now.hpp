@@ -64,6 +64,8 @@ template <class Keys>
     const std::size_t first = next;
     if (part.cache == nullptr) {
       next = pull_in_place(part, keys, first, out);
+    } else if (keeps_own_apart_ && !part.current->empty()) {
+      next = pull_cached(part, keys, first, out);
     } else {
       next = pull_fresh(part, keys, first, out);
       if (next < keys.size()) next = pull_cached(part, keys, next, out);
@@ -134,15 +136,20 @@ template <class Keys>
   const bool is_bounded = cache.is_bounded();
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
+  const bool adds_own = keeps_own_apart_ && !part.current->empty();
+  const RowCache::Places places = cache.places();
   std::uint64_t fresh = 0;
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
     if (key - part.keys.first >= part.keys.size()) break;
+    if (places.address != 0 && i + protocol::kKeysAhead < keys.size())
+      places.prefetch(keys[i + protocol::kKeysAhead]);
     const RowCache::Row& row = cache.at(key);
     const consistency::Clock clock = row.clock();
     if (clock >= needed) {
       if (is_bounded) cache.touch(key);
       copy_row(out + i * row_bytes_, row.values(), row_bytes_);
+      if (adds_own) add_own(part, key, out + i * row_bytes_);
       if (clock >= min_clock) {
         ++fresh;
       } else {

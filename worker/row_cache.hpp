@@ -15,7 +15,8 @@ namespace verbena::worker {
 /// Where fewer rows may be cached than there are, a row that has been read since the hand last passed it gets a
 /// second chance (the CLOCK algorithm), and the next one makes room.
 ///
-/// Invariant: a cached row holds all of this worker's own updates, shipped or not.
+/// Invariant: a cached row holds all of this worker's own updates, shipped or not; of a table whose updates are held
+/// back, none of the running clock.
 /// Thread safety: none; one owner. A found row stays where it is until the next insert().
 class RowCache {
  public:

@@ -72,7 +72,7 @@ class TypedTable final : public TableCore {
       } else {
         add_values(found.values, update);
       }
-      if (part.cache != nullptr) {
+      if (part.cache != nullptr && !keeps_own_apart_) {
         if (RowCache::Row* const row = part.cache->find(key)) add_values(row->values(), update);
       }
     }
@@ -101,6 +101,7 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
                    !rules_.acknowledges_at_once()),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
+      keeps_own_apart_(rules_.holds_updates_back),
       static_width_(options.allocation == protocol::Allocation::kDynamic
                         ? std::numeric_limits<std::size_t>::max()
                         : options.width) {
@@ -277,7 +278,7 @@ void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* val
   const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
   if (out != values) std::memcpy(out, values, row_bytes_);
-  add_own(part, key, out);
+  if (!keeps_own_apart_) add_own(part, key, out);
   RowCache::Row* const row = cache_row(part, key);
   if (row != nullptr && row->clock() > row_clock) {
     // An eager push has overtaken the read.
@@ -287,6 +288,7 @@ void TableCore::take_fetched(Part& part, protocol::Key key, const std::byte* val
     std::memcpy(row->values(), out, row_bytes_);
     row->set_clock(row_clock);
   }
+  if (keeps_own_apart_) add_own(part, key, out);
   ++reads_at(min_clock);
 }
 

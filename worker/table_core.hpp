@@ -209,8 +209,11 @@ class TableCore {
   const std::size_t row_bytes_;
   const consistency::Rules rules_;
   const consistency::Clock read_bound_;
-  const bool ships_ahead_;                    ///< within a clock, as the update budget allows
-  const bool ships_in_a_clock_;               ///< for this reason or another
+  const bool ships_ahead_;       ///< within a clock, as the update budget allows
+  const bool ships_in_a_clock_;  ///< for this reason or another
+  /// A read is the server's row plus the sum of this worker's updates of the clock, wherever the row is read: as the
+  /// server will add them. Sums of floats depend on their order, so cached rows hold none of these updates.
+  const bool keeps_own_apart_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
   std::size_t last_ahead_ = 0;                ///< the part that has last shipped ahead

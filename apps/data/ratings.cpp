@@ -159,6 +159,7 @@ class RatingsReader {
     const std::optional<std::uint32_t> item = items_.id(fields_[1]);
     if (!user.has_value() || !item.has_value())
       return lines_.error("fewer than 2^32 users and items", "more");
+    ratings_.user_train.resize(ratings_.user_names.size());
     ratings_.item_train.resize(ratings_.item_names.size());
     const bool test = held_out(options_, lines_.line_number());
     if (test) {
@@ -169,6 +170,7 @@ class RatingsReader {
       sum_ += difference;
       squares_ += difference * difference;
       ++ratings_.total_train;
+      ++ratings_.user_train[*user];
       ++ratings_.item_train[*item];
     }
     if (*user % options_.parts == options_.part) {

@@ -24,7 +24,8 @@ struct Ratings {
   std::vector<std::string> item_names;
   std::uint64_t total_train = 0;
   std::uint64_t total_test = 0;
-  std::vector<std::uint64_t> item_train;  ///< training ratings of each item, over all parts
+  std::vector<std::uint64_t> user_train;  ///< training ratings of each user, over all parts
+  std::vector<std::uint64_t> item_train;  ///< of each item, likewise
   double train_mean = 0;                  ///< over all parts, summed in file order
   double train_deviation = 0;             ///< standard deviation, likewise
 };

@@ -296,23 +296,30 @@ absl::Status TableRows::initialize(std::span<const RowSource> first) {
   return session_.barrier();
 }
 
-absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
-  const auto counts = session_.table<std::int64_t>(
-      {.name = "mini_batches",
-       .rows = session_.workers(),
-       .width = 1,
-       .consistency = Sequential{},
-       .allocation = Allocation::kDynamic});  // with a static table, each clock would be a message
-  if (!counts.ok()) return counts.status();
-  const Key own = session_.rank();
-  const auto count = static_cast<std::int64_t>(most_mini_batches);
-  absl::Status status = (*counts)->push({&own, 1}, {&count, 1});
-  if (status.ok()) status = session_.barrier();
+absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& session, const char* name,
+                                                                 std::int64_t own, Allocation allocation) {
+  const auto numbers = session.table<std::int64_t>({.name = name,
+                                                    .rows = session.workers(),
+                                                    .width = 1,
+                                                    .consistency = Sequential{},
+                                                    .allocation = allocation});
+  if (!numbers.ok()) return numbers.status();
+  const Key rank = session.rank();
+  absl::Status status = (*numbers)->push({&rank, 1}, {&own, 1});
+  if (status.ok()) status = session.barrier();
   if (!status.ok()) return status;
-  std::vector<std::int64_t> all(session_.workers());
-  status = (*counts)->pull(KeyRange{0, all.size()}, all);
-  session_clocks_ = static_cast<std::size_t>(*std::max_element(all.begin(), all.end()));
-  return status;
+  std::vector<std::int64_t> all(session.workers());
+  status = (*numbers)->pull(KeyRange{0, all.size()}, all);
+  if (!status.ok()) return status;
+  return all;
+}
+
+absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
+  const auto all = numbers_of_all_workers(session_, "mini_batches",
+                                          static_cast<std::int64_t>(most_mini_batches), Allocation::kDynamic);
+  if (!all.ok()) return all.status();
+  session_clocks_ = static_cast<std::size_t>(*std::max_element(all->begin(), all->end()));
+  return absl::OkStatus();
 }
 
 /// First those that lie here: they stay where they are, spread over the nodes, and do not go to whoever comes first.

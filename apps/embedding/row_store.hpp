@@ -178,6 +178,11 @@ class FetchedRows {
   std::vector<float*> some_rows_;
 };
 
+/// What every worker says, by rank. Collective; `name` is that of a table for it. `allocation`: as the other tables', for
+/// a single static one makes each clock a message.
+absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& session, const char* name,
+                                                                 std::int64_t own, Allocation allocation);
+
 /// Pulls the rows of a mini-batch while the one before it is trained; pushes the differences.
 class TableRows final : public RowStore {
  public:

@@ -56,11 +56,23 @@ std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, s
   return result;
 }
 
-/// Of no triple that is trained: their rows only move away from right answers, as wrong ones.
-std::size_t untrained_entities(const KnowledgeGraph& graph) {
-  std::vector<bool> trained(graph.entity_names.size());
-  for (const Triple& triple : graph.train) trained[triple.head] = trained[triple.tail] = true;
-  return static_cast<std::size_t>(std::count(trained.begin(), trained.end(), false));
+/// Says what is of no triple that is trained: entities whose rows only move away from right answers, as wrong ones, and
+/// relations whose rows stay as they began.
+void report_untrained(const KnowledgeGraph& graph, Reporter& reporter) {
+  std::vector<bool> trained_entities(graph.entity_names.size());
+  std::vector<bool> trained_relations(graph.relation_names.size());
+  for (const Triple& triple : graph.train) {
+    trained_entities[triple.head] = trained_entities[triple.tail] = true;
+    trained_relations[triple.relation] = true;
+  }
+  const auto entities = std::count(trained_entities.begin(), trained_entities.end(), false);
+  const auto relations = std::count(trained_relations.begin(), trained_relations.end(), false);
+  reporter.summary("untrained_entities", entities);
+  reporter.summary("untrained_relations", relations);
+  if (entities == 0 && relations == 0) return;
+  reporter.print(fmt::format(
+      "{} of {} entities and {} of {} relations are in valid or test only: nothing is learnt of them",
+      entities, trained_entities.size(), relations, trained_relations.size()));
 }
 
 MiniBatches mini_batches(const TrainingOptions& options, const TrainingData& data) {
@@ -308,12 +320,12 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load_job(std::uint32_t rank, std::u
     reporter.summary("model", model_);
     reporter.summary("dimension", dimension_);
     reporter.summary("entities", job.data.entities);
-    reporter.summary("untrained_entities", untrained_entities(job.graph));
     reporter.summary("relations", relations);
     reporter.summary("shared_out", job.shares_entities ? kEntities : kRelations);
     reporter.summary("train_triples", job.graph.train.size());
     reporter.summary("valid_triples", job.graph.valid.size());
     reporter.summary("test_triples", job.graph.test.size());
+    report_untrained(job.graph, reporter);
   }
   return job;
 }

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+#include <iterator>
+#include <utility>
 
 namespace verbena::apps::lda {
 namespace {
@@ -25,14 +26,10 @@ float dot(const float* a, const float* b, std::size_t size) {
 }  // namespace
 
 absl::Status HeldOutEvaluator::load_words(const HeldOutDocument& document, WordCounts& counts) {
-  words_.assign(document.tokens.begin(), document.tokens.end());
-  std::sort(words_.begin(), words_.end());
+  words_.clear();
+  std::merge(document.given.begin(), document.given.end(), document.predicted.begin(),
+             document.predicted.end(), std::back_inserter(words_));
   words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
-  indices_.clear();
-  for (const std::uint32_t token : document.tokens) {
-    const auto found = std::lower_bound(words_.begin(), words_.end(), Key{token});
-    indices_.push_back(static_cast<std::size_t>(found - words_.begin()));
-  }
   const std::size_t topics = counts.topics();
   rows_.resize(words_.size() * topics);
   if (absl::Status status = counts.read(words_, rows_); !status.ok()) return status;
@@ -47,9 +44,18 @@ absl::Status HeldOutEvaluator::load_words(const HeldOutDocument& document, WordC
   return absl::OkStatus();
 }
 
+const float* HeldOutEvaluator::word_given_topic(std::uint32_t word) const {
+  const auto found = std::lower_bound(words_.begin(), words_.end(), Key{word});
+  return word_given_topic_.data() + static_cast<std::size_t>(found - words_.begin()) * width_;
+}
+
 void HeldOutEvaluator::estimate_topics(const HeldOutDocument& document) {
-  std::map<std::size_t, float> given;  // words and how often
-  for (std::size_t t = 0; t < document.tokens.size(); t += 2) given[indices_[t]] += 1.0F;
+  std::vector<std::pair<const float*, float>> given;  // words' rows, and how often
+  for (std::size_t t = 0; t < document.given.size(); ++t) {
+    if (t == 0 || document.given[t] != document.given[t - 1])
+      given.emplace_back(word_given_topic(document.given[t]), 0.0F);
+    given.back().second += 1.0F;
+  }
   const std::size_t topics = inverse_totals_.size();
   topics_.assign(width_, 0.0F);
   std::fill_n(topics_.begin(), topics, 1.0F / static_cast<float>(topics));
@@ -57,8 +63,7 @@ void HeldOutEvaluator::estimate_topics(const HeldOutDocument& document) {
   for (int step = 0; step < kEstimationSteps; ++step) {
     std::fill_n(next.begin(), topics, priors_.alpha);
     float total = priors_.alpha * static_cast<float>(topics);
-    for (const auto& [word, count] : given) {
-      const float* const row = word_given_topic_.data() + word * width_;
+    for (const auto& [row, count] : given) {
       const float share = count / dot(topics_.data(), row, width_);
       for (std::size_t k = 0; k < width_; ++k) next[k] += share * topics_[k] * row[k];
       total += count;
@@ -79,11 +84,10 @@ absl::StatusOr<HeldOutSums> HeldOutEvaluator::evaluate(const std::vector<HeldOut
   for (const HeldOutDocument& document : documents) {
     if (absl::Status status = load_words(document, counts); !status.ok()) return status;
     estimate_topics(document);
-    for (std::size_t t = 1; t < document.tokens.size(); t += 2) {
-      const float* const row = word_given_topic_.data() + indices_[t] * width_;
-      sums.log_likelihood += std::log(double{dot(topics_.data(), row, width_)});
-      ++sums.tokens;
+    for (const std::uint32_t word : document.predicted) {
+      sums.log_likelihood += std::log(double{dot(topics_.data(), word_given_topic(word), width_)});
     }
+    sums.tokens += document.predicted.size();
   }
   return sums;
 }

@@ -22,19 +22,18 @@ class HeldOutEvaluator {
  public:
   HeldOutEvaluator(std::size_t vocabulary, const Priors& priors) : vocabulary_(vocabulary), priors_(priors) {}
 
-  /// The first, third, … token of each document are given, the others predicted. REQUIRES: counts.totals()
-  /// are of now.
+  /// REQUIRES: counts.totals() are of now.
   absl::StatusOr<HeldOutSums> evaluate(const std::vector<HeldOutDocument>& documents, WordCounts& counts);
 
  private:
   absl::Status load_words(const HeldOutDocument& document, WordCounts& counts);
+  [[nodiscard]] const float* word_given_topic(std::uint32_t word) const;
   void estimate_topics(const HeldOutDocument& document);
 
   std::size_t vocabulary_;
   Priors priors_;
-  std::size_t width_ = 0;             // topics, padded
-  std::vector<Key> words_;            // of the document, ascending
-  std::vector<std::size_t> indices_;  // of the tokens' words in words_
+  std::size_t width_ = 0;   // topics, padded
+  std::vector<Key> words_;  // of the document, ascending
   std::vector<std::int32_t> rows_;
   std::vector<float> inverse_totals_;
   std::vector<float> word_given_topic_;  // [words_.size(), width_]

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "apps/data/corpus.hpp"
@@ -59,8 +62,12 @@ class Lda final : public Application {
  private:
   [[nodiscard]] std::size_t topics() const { return static_cast<std::size_t>(topics_); }
   [[nodiscard]] CorpusOptions corpus_options(const Part& part) const;
+  [[nodiscard]] SplitOptions split_options(std::size_t blocks) const {
+    return {.topics = topics(), .held_out = held_out_, .seed = training_.seed, .blocks = blocks};
+  }
   absl::Status check_options() const;
   absl::Status check_data(std::uint32_t workers) const;
+  absl::Status check_split(const Corpus& corpus) const;
   absl::StatusOr<Job> load(const Part& part, std::size_t blocks, Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const;
   absl::Status train_alone(BaselineContext& context) const;
@@ -157,8 +164,33 @@ CorpusOptions Lda::corpus_options(const Part& part) const {
           .parts = part.workers};
 }
 
+/// Something is left to be trained and, where that is asked for, to be predicted.
+absl::Status Lda::check_split(const Corpus& corpus) const {
+  bool trains = false;
+  bool tests = false;
+  for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
+    const std::uint64_t tokens = corpus.begin[d + 1] - corpus.begin[d];
+    if (is_held_out(split_options(1), corpus.documents[d])) {
+      tests = tests || tokens > 1;  // one half is given, the other predicted
+    } else {
+      trains = trains || tokens > 0;
+    }
+  }
+  const auto lacks = [&](std::string_view expected) {
+    return absl::InvalidArgumentError(fmt::format("{}: expected {}, found {} documents with {} words", data_,
+                                                  expected, corpus.total_documents, corpus.total_tokens));
+  };
+  if (!trains) return lacks("documents with words besides those held out (a smaller --held-out)");
+  if (!tests && held_out_ > 0) {
+    return lacks(
+        "documents of two words or more enough for some to be held out (a larger --held-out, or 0 for no "
+        "test)");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Lda::check_data(std::uint32_t workers) const {
-  const absl::StatusOr<Corpus> corpus = read_corpus(corpus_options({.rank = 1, .workers = 1}));
+  const absl::StatusOr<Corpus> corpus = read_corpus(corpus_options({}));
   if (!corpus.ok()) return corpus.status();
   if (corpus->total_tokens == 0) {
     return absl::InvalidArgumentError(
@@ -169,6 +201,7 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
     return absl::InvalidArgumentError(
         fmt::format("{}: expected at most {} words, found {}", data_, kMaxTokens, corpus->total_tokens));
   }
+  if (absl::Status status = check_split(*corpus); !status.ok()) return status;
   const auto tokens = static_cast<double>(corpus->total_tokens);
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const auto topics = static_cast<double>(topics_);
@@ -195,15 +228,14 @@ absl::Status Lda::check(std::uint32_t workers) {
 
 std::map<std::string, double> Lda::objectives(const std::map<std::string, double>& sums) const {
   std::map<std::string, double> result;
-  const auto mean = [&](const char* sum, const char* count) {
+  const auto mean = [&](const char* sum, const char* count) -> std::optional<double> {
     const auto tokens = sums.find(count);
-    return tokens == sums.end() || tokens->second == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                                       : sums.at(sum) / tokens->second;
+    if (tokens == sums.end() || tokens->second == 0) return std::nullopt;
+    return sums.at(sum) / tokens->second;
   };
-  const double per_token = mean(kLogLikelihood, kTokens);
-  if (!std::isnan(per_token)) result["log_likelihood_per_token"] = per_token;
-  const double held_out = mean(kHeldOutLogLikelihood, kHeldOutTokens);
-  if (!std::isnan(held_out)) result["held_out_perplexity"] = std::exp(-held_out);
+  if (const auto per_token = mean(kLogLikelihood, kTokens)) result["log_likelihood_per_token"] = *per_token;
+  if (const auto held_out = mean(kHeldOutLogLikelihood, kHeldOutTokens))
+    result["held_out_perplexity"] = std::exp(-*held_out);
   return result;
 }
 
@@ -213,9 +245,7 @@ absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& re
   });
   if (!corpus.ok()) return corpus.status();
   Random random = random_stream(training_.seed, part.rank);
-  const SplitOptions split{
-      .topics = topics(), .held_out = held_out_, .seed = training_.seed, .blocks = blocks};
-  TrainingData data = lay_out(*corpus, split, random);
+  TrainingData data = lay_out(*corpus, split_options(blocks), random);
   return Job{.corpus = *std::move(corpus), .part = part, .random = random, .data = std::move(data)};
 }
 
@@ -283,8 +313,11 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
     file->write(format_header(header, vocabulary.size()));
   }
   TopWords top(topics(), static_cast<std::size_t>(top_words_));
+  std::size_t untrained_words = 0;
   absl::Status status =
       for_each_row(vocabulary.size(), counts, [&](Key word, std::span<const std::int32_t> row) {
+        if (std::all_of(row.begin(), row.end(), [](std::int32_t count) { return count == 0; }))
+          ++untrained_words;
         top.add(word, row);
         if (file.ok()) file->write(format_row(vocabulary[word], row));
       });
@@ -292,11 +325,16 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
   if (file.ok()) {
     if (status = file->commit(); !status.ok()) return status;
   }
+  if (untrained_words > 0) {
+    reporter.print(fmt::format("{} of {} words are in held-out documents only: no topic has them",
+                               untrained_words, vocabulary.size()));
+  }
   nlohmann::json all_words = nlohmann::json::array();
   for (std::size_t k = 0; k < topics() && top_words_ > 0; ++k) {
     nlohmann::json& words = all_words.emplace_back(nlohmann::json::array());
     std::string line =
-        fmt::format("topic {:>3} {:5.1f} % ", k, 100.0 * counts.totals()[k] / static_cast<double>(tokens));
+        fmt::format("topic {:>3} {:5.1f} % ", k,
+                    100.0 * counts.totals()[k] / static_cast<double>(std::max<std::int64_t>(tokens, 1)));
     for (const Key word : top.of(k)) {
       words.push_back(vocabulary[word]);
       line += " " + vocabulary[word];
@@ -306,6 +344,7 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
   reporter.summary("topics", topics_);
   reporter.summary("documents", job.corpus.total_documents);
   reporter.summary("vocabulary", vocabulary.size());
+  reporter.summary("untrained_words", untrained_words);
   reporter.summary("tokens", tokens);
   reporter.summary("top_words", std::move(all_words));
   return absl::OkStatus();

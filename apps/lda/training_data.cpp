@@ -20,13 +20,21 @@ Split split(const Corpus& corpus, const SplitOptions& options) {
     const auto first = corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d]);
     const auto last = corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d + 1]);
     if (is_held_out(options, corpus.documents[d])) {
-      result.held_out.push_back({{first, last}});
+      result.held_out.push_back(halve({first, last}, options.seed, corpus.documents[d]));
     } else {
       result.trained.push_back(d);
       result.lengths.push_back(static_cast<std::uint32_t>(last - first));
     }
   }
   return result;
+}
+
+/// The order of a document's tokens is not the model's affair.
+void sort_tokens(Corpus& corpus) {
+  for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
+    std::sort(corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d]),
+              corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d + 1]));
+  }
 }
 
 std::vector<std::uint64_t> count_words(const Corpus& corpus, const Split& split) {
@@ -44,7 +52,21 @@ bool is_held_out(const SplitOptions& options, std::uint64_t document) {
   return to_unit_interval(random_stream(options.seed, ~document)()) < options.held_out;
 }
 
+HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed, std::uint64_t document) {
+  // Selection sampling: every choice of so many tokens is as likely as any other (Knuth, volume 2, 3.4.2).
+  Random random(mix(seed), document);
+  std::size_t to_predict = tokens.size() / 2;
+  HeldOutDocument result;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const bool is_predicted = random_below(random, tokens.size() - t) < to_predict;
+    (is_predicted ? result.predicted : result.given).push_back(tokens[t]);
+    if (is_predicted) --to_predict;
+  }
+  return result;
+}
+
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random) {
+  sort_tokens(corpus);
   Split parts = split(corpus, options);
   const std::vector<std::uint64_t> frequency = count_words(corpus, parts);
   const std::uint64_t tokens = std::accumulate(frequency.begin(), frequency.end(), std::uint64_t{0});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "apps/data/corpus.hpp"
@@ -11,8 +12,10 @@
 
 namespace verbena::apps::lda {
 
+/// A document that is not trained: half of its tokens are given, the others to be predicted. Ascending, each.
 struct HeldOutDocument {
-  std::vector<std::uint32_t> tokens;
+  std::vector<std::uint32_t> given;
+  std::vector<std::uint32_t> predicted;
 };
 
 struct TrainingData {
@@ -42,7 +45,12 @@ constexpr std::size_t block_of(std::size_t word, std::size_t blocks) {
 
 bool is_held_out(const SplitOptions& options, std::uint64_t document);
 
-/// Takes the corpus's tokens and leaves the rest of it. `random` draws the first topics.
+/// Halves a held-out document by hashing (seed, document): of an odd number of tokens one more is given. `tokens`,
+/// ascending: of the order in which they were written nothing depends, so that a bag of words gives what its text gives.
+HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed, std::uint64_t document);
+
+/// Takes the corpus's tokens and leaves the rest of it. `random` draws the first topics. The order of the tokens within a
+/// document makes no difference.
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random);
 
 }  // namespace verbena::apps::lda

@@ -51,15 +51,40 @@ void to_local(std::vector<Rating>& ratings, const Scale& scale, std::uint32_t wo
   }
 }
 
-FactorRows initial_users(const RowFormat& format, std::uint64_t seed, std::size_t users, std::uint32_t rank,
+/// Of no rating that is trained. Its row is 0 and stays so: it is predicted by what is known of the other side, and
+/// random factors would only add noise.
+bool is_untrained(std::uint64_t trained_ratings) {
+  return trained_ratings == 0;
+}
+
+std::int64_t count_untrained(std::span<const std::uint64_t> trained_ratings) {
+  return std::count_if(trained_ratings.begin(), trained_ratings.end(), is_untrained);
+}
+
+FactorRows initial_users(const RowFormat& format, std::uint64_t seed,
+                         std::span<const std::uint64_t> trained_ratings, std::uint32_t rank,
                          std::uint32_t workers) {
-  FactorRows rows(users_of_part(users, rank, workers), format);
+  FactorRows rows(users_of_part(trained_ratings.size(), rank, workers), format);
   std::vector<float> packed(format.width());
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    initial_row(format, seed, Side::kUser, row * workers + rank, packed);
+    const std::size_t user = row * workers + rank;
+    if (is_untrained(trained_ratings[user])) continue;
+    initial_row(format, seed, Side::kUser, user, packed);
     rows.unpack(packed, row);
   }
   return rows;
+}
+
+void report_untrained(const Ratings& ratings, Reporter& reporter) {
+  const std::int64_t users = count_untrained(ratings.user_train);
+  const std::int64_t items = count_untrained(ratings.item_train);
+  reporter.summary("untrained_users", users);
+  reporter.summary("untrained_items", items);
+  if (users == 0 && items == 0) return;
+  reporter.print(
+      fmt::format("{} of {} users and {} of {} items are in the test only: predicted by the mean and "
+                  "the other's bias",
+                  users, ratings.user_names.size(), items, ratings.item_names.size()));
 }
 
 std::vector<std::uint32_t> items_by_row(const ItemLayout& layout) {
@@ -70,16 +95,20 @@ std::vector<std::uint32_t> items_by_row(const ItemLayout& layout) {
 
 /// Calls `use(range, packed initial rows)` for the item rows of `range`, some at a time.
 template <class Use>
-absl::Status for_initial_items(const RowFormat& format, std::uint64_t seed, const ItemLayout& layout,
-                               KeyRange range, const Use& use) {
-  const std::vector<std::uint32_t> items = items_by_row(layout);
+absl::Status for_initial_items(const RowFormat& format, std::uint64_t seed, const Job& job, KeyRange range,
+                               const Use& use) {
+  const std::vector<std::uint32_t> items = items_by_row(job.layout);
   std::vector<float> packed;
   for (Key first = range.first; first < range.last; first += kRowsAtOnce) {
     const KeyRange some{first, std::min<Key>(first + kRowsAtOnce, range.last)};
     packed.resize(some.size() * format.width());
     for (Key row = some.first; row < some.last; ++row) {
-      initial_row(format, seed, Side::kItem, items[row],
-                  std::span(packed).subspan((row - first) * format.width(), format.width()));
+      const auto values = std::span(packed).subspan((row - first) * format.width(), format.width());
+      if (is_untrained(job.ratings.item_train[items[row]])) {
+        std::fill(values.begin(), values.end(), 0.0F);
+      } else {
+        initial_row(format, seed, Side::kItem, items[row], values);
+      }
     }
     if (absl::Status status = use(some, packed); !status.ok()) return status;
   }
@@ -334,6 +363,7 @@ absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint3
     reporter.summary("items", job.ratings.item_names.size());
     reporter.summary("train_ratings", job.ratings.total_train);
     reporter.summary("test_ratings", job.ratings.total_test);
+    report_untrained(job.ratings, reporter);
   }
   return job;
 }
@@ -353,14 +383,13 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
                             .allocation = table_allocation(fetch_options().allocation)});
   if (!table.ok()) return table.status();
   absl::Status status = for_initial_items(
-      format, training_.seed, job->layout,
-      protocol::RangePartition(items, session.workers()).range(session.rank()),
+      format, training_.seed, *job, protocol::RangePartition(items, session.workers()).range(session.rank()),
       [&](KeyRange range, std::span<const float> packed) { return (*table)->push(range, packed); });
   if (!status.ok()) return status;
   if (status = session.barrier(); !status.ok()) return status;
 
-  FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), session.rank(),
-                                   session.workers());
+  FactorRows users =
+      initial_users(format, training_.seed, job->ratings.user_train, session.rank(), session.workers());
   status = train_in_table(context, *job, users, **table);
   if (!status.ok() || output_.empty()) return status;
   return save_from_tables(session, context.consistency, *job, users, **table);
@@ -427,9 +456,9 @@ absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
   const RowFormat format = this->format();
   absl::StatusOr<Job> job = load_job(0, 1, 0, context.reporter);
   if (!job.ok()) return job.status();
-  FactorRows users = initial_users(format, training_.seed, job->ratings.user_names.size(), 0, 1);
+  FactorRows users = initial_users(format, training_.seed, job->ratings.user_train, 0, 1);
   FactorRows items(job->ratings.item_names.size(), format);
-  absl::Status status = for_initial_items(format, training_.seed, job->layout, {0, items.size()},
+  absl::Status status = for_initial_items(format, training_.seed, *job, {0, items.size()},
                                           [&](KeyRange range, std::span<const float> packed) {
                                             items.unpack(packed, range.first);
                                             return absl::OkStatus();

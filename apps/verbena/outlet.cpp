@@ -36,7 +36,11 @@ void ConsoleOutlet::handle(const ChildMessage& message) {
     IterationMessage local = *iteration;
     local.worker -= settings_.first_worker;
     const auto record = record_.add(local, now());
-    if (record.ok() && *record) display_.iteration(**record, now());
+    if (!record.ok()) {
+      report_error(record.status());
+    } else if (*record) {
+      display_.iteration(**record, now());
+    }
   } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
     FinishedMessage local = *finished;
     local.worker -= settings_.first_worker;

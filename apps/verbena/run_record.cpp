@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace verbena::apps {
@@ -58,6 +59,11 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMes
                          .objectives = {}};
   if (!partial.sums.empty()) record.objectives = compute_objectives_(partial.sums);
   partial_.erase(report.iteration);
+  for (const auto& [name, value] : record.objectives) {
+    if (std::isfinite(value)) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("iteration {}: {} is no number: training has diverged", record.iteration, name));
+  }
   for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
   iterations_.push_back(record);
   return record;

@@ -1,6 +1,8 @@
 #include "apps/word2vec/merging.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace verbena::apps::word2vec {
 namespace {
@@ -9,23 +11,42 @@ namespace {
 /// and 1 it is the one with the plain loop's loss; with 0.01, four workers still break down, with 1 they learn too slowly.
 constexpr double kCurvature = 0.1;
 
+/// So many times as many words are about the same.
+constexpr double kAlike = 1.1;
+
 }  // namespace
 
-double pushed_share(double a, std::uint32_t workers) {
-  const auto n = static_cast<double>(workers);
-  return a > 0 ? std::expm1(-a * n) / (n * std::expm1(-a)) : 1;
+std::vector<LikeWorkers> like_workers(std::vector<std::int64_t> words) {
+  std::erase(words, 0);
+  std::sort(words.begin(), words.end());
+  const auto all = static_cast<double>(std::accumulate(words.begin(), words.end(), std::int64_t{0}));
+  std::vector<LikeWorkers> result;
+  for (auto first = words.begin(); first != words.end();) {
+    const auto last = std::upper_bound(first, words.end(), static_cast<double>(*first) * kAlike);
+    const auto of_these = static_cast<double>(std::accumulate(first, last, std::int64_t{0}));
+    const auto count = static_cast<double>(last - first);
+    result.push_back({.share = of_these / count / all, .count = count});
+    first = last;
+  }
+  return result;
+}
+
+double pushed_share(double a, std::span<const LikeWorkers> workers) {
+  double ways = 0;  // what each goes of the way, added up
+  for (const LikeWorkers& some : workers) ways -= some.count * std::expm1(-a * some.share);
+  return ways > 0 ? -std::expm1(-a) / ways : 1;
 }
 
 PushedShares pushed_shares(std::span<const std::uint64_t> counts, const Subsampling& subsampling,
                            const NoiseDistribution& noise, const MergingOptions& options) {
-  const double clocks =
-      options.clocks_per_iteration * static_cast<double>(options.workers);  // of all workers
+  const std::vector<LikeWorkers> workers = like_workers(options.words);
   const double pairs_a_window =
       static_cast<double>(options.windows.window) + 1;  // the mean of 2 to 2 · window
   std::vector<double> pairs;
   double all_pairs = 0;
   for (std::uint32_t word = 0; word < counts.size(); ++word) {
-    const double windows = static_cast<double>(counts[word]) * subsampling.share_kept(word) / clocks;
+    const double windows =
+        static_cast<double>(counts[word]) * subsampling.share_kept(word) / options.clocks_per_iteration;
     pairs.push_back(windows * pairs_a_window);
     all_pairs += pairs.back();
   }
@@ -33,8 +54,8 @@ PushedShares pushed_shares(std::span<const std::uint64_t> counts, const Subsampl
   const double rate = options.learning_rate * kCurvature;
   for (std::uint32_t word = 0; word < counts.size(); ++word) {
     const double wrong = all_pairs * static_cast<double>(options.windows.negatives) * noise.share(word);
-    shares.inputs.push_back(static_cast<float>(pushed_share(rate * pairs[word], options.workers)));
-    shares.outputs.push_back(static_cast<float>(pushed_share(rate * (pairs[word] + wrong), options.workers)));
+    shares.inputs.push_back(static_cast<float>(pushed_share(rate * pairs[word], workers)));
+    shares.outputs.push_back(static_cast<float>(pushed_share(rate * (pairs[word] + wrong), workers)));
   }
   return shares;
 }

@@ -132,10 +132,11 @@ class Word2Vec final : public EmbeddingApplication {
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, Reporter& reporter) const;
   [[nodiscard]] std::array<RowSource, 2> first_rows(const Job& job) const;
   double unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
-                      std::uint32_t workers) const;
+                      double workers) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
   absl::Status train_alone(BaselineContext& context) const override;
-  absl::Status present(Job& job, RowStore& rows, Reporter& reporter) const;
+  void report_untrained(const Job& job, const Vectors& vectors, Reporter& reporter) const;
+  absl::Status present(const Job& job, RowStore& rows, Reporter& reporter) const;
   absl::Status show(const Vectors& vectors, Reporter& reporter) const;
   absl::Status show_loaded(Reporter& reporter) const;
 
@@ -371,9 +372,9 @@ std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
           RowSource{.rows = job.words.size(), .width = width, .make = output}};
 }
 
-/// Into how many parts an iteration falls within which workers do not see what the others learn.
+/// Into how many parts an iteration falls within which workers do not see what the others learn. `workers`: that train.
 double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
-                              std::uint32_t workers) const {
+                              double workers) const {
   const auto clocks = static_cast<double>(training_.clocks_per_iteration);
   const bool by_mini_batch =
       std::holds_alternative<Sequential>(consistency) || fetch.allocation == RowAllocation::kIntent;
@@ -403,19 +404,25 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   if (!outputs.ok()) return outputs.status();
   TableRows rows(session, std::array{*inputs, *outputs}, context.slowdown, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
+  const absl::StatusOr<std::vector<std::int64_t>> words = numbers_of_all_workers(
+      session, "word2vec.words", static_cast<std::int64_t>(job->data.text.words.size()),
+      table_allocation(fetch.allocation));
+  if (!words.ok()) return words.status();
+  const auto idle = std::count(words->begin(), words->end(), 0);
+  const double busy = std::max<double>(static_cast<double>(session.workers() - idle), 1);
   if (fetch.allocation != RowAllocation::kStatic) {
     const Uses uses = expected_uses(job->counts, job->subsampling, job->noise, windows(),
-                                    static_cast<double>(training_.batch) * (session.workers() - 1));
+                                    static_cast<double>(training_.batch) * (busy - 1));
     rows.leave_where_they_are(kInputTable, wanted_by_others(uses.inputs, fetch.lookahead));
     rows.leave_where_they_are(kOutputTable, wanted_by_others(uses.outputs, fetch.lookahead));
   }
   if (session.workers() > 1) {
-    PushedShares shares = pushed_shares(
-        job->counts, job->subsampling, job->noise,
-        {.workers = session.workers(),
-         .clocks_per_iteration = unseen_parts(*job, context.consistency, fetch, session.workers()),
-         .learning_rate = training_.learning_rate,
-         .windows = windows()});
+    PushedShares shares =
+        pushed_shares(job->counts, job->subsampling, job->noise,
+                      {.words = *words,
+                       .clocks_per_iteration = unseen_parts(*job, context.consistency, fetch, busy),
+                       .learning_rate = training_.learning_rate,
+                       .windows = windows()});
     rows.push_shares(kInputTable, std::move(shares.inputs));
     rows.push_shares(kOutputTable, std::move(shares.outputs));
   }
@@ -453,11 +460,29 @@ absl::Status Word2Vec::train_alone(BaselineContext& context) const {
   return status.ok() ? present(*job, rows, context.reporter) : status;
 }
 
+/// Words whose vectors are what they began with: all of their text is held out, say.
+void Word2Vec::report_untrained(const Job& job, const Vectors& vectors, Reporter& reporter) const {
+  const RowSource first = first_rows(job)[kInputTable];
+  std::vector<float> row(first.width);
+  std::size_t untrained = 0;
+  for (std::size_t id = 0; id < first.rows; ++id) {
+    first.make(id, row);
+    if (std::equal(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(dimension()), vectors.row(id)))
+      ++untrained;
+  }
+  reporter.summary("untrained_words", untrained);
+  if (untrained == 0) return;
+  reporter.print(fmt::format(
+      "{} of {} words are not trained: none stands beside another one in text that is not held out",
+      untrained, first.rows));
+}
+
 /// The vectors file and some neighbours; all workers have finished training.
-absl::Status Word2Vec::present(Job& job, RowStore& rows, Reporter& reporter) const {
-  Vectors vectors(std::move(job.words), dimension());
+absl::Status Word2Vec::present(const Job& job, RowStore& rows, Reporter& reporter) const {
+  Vectors vectors(job.words, dimension());
   if (absl::Status status = rows.read(kInputTable, vectors.row_size(), vectors.row(0)); !status.ok())
     return status;
+  report_untrained(job, vectors, reporter);
   if (!output_.empty()) {
     if (absl::Status status = save(output_, vectors); !status.ok()) return status;
   }

@@ -1,9 +1,8 @@
 #include "tests/apps/job_fixture.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <future>
-
-#include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps {
 
@@ -18,8 +17,11 @@ std::map<std::string, double> JobTest::train_alone(Application& application) {
 std::map<std::string, double> JobTest::train(Application& application, const Job& job) {
   recorders_ = std::vector<Recorder>(job.workers);
   statistics_ = std::vector<SessionStatistics>(job.workers);
-  const verbena::testing::ClusterResult result = verbena::testing::run_cluster(
-      {.servers = job.servers, .workers = job.workers, .read_path = job.read_path}, [&](Session& session) {
+  verbena::testing::ClusterOptions options = verbena::testing::over(job.maps, job.servers, job.workers);
+  options.lanes = job.lanes;
+  if (job.maps == verbena::testing::Maps::kAll) options.read_path = job.read_path;
+  const verbena::testing::ClusterResult result =
+      verbena::testing::run_cluster(options, [&](Session& session) {
         const std::uint32_t rank = session.rank();
         Recorder& recorder = recorders_[rank];
         if (job.after_iteration)
@@ -68,6 +70,42 @@ void JobTest::expect_to_learn_with_rows_that_move(const Parsed& parsed, const Mo
     if (moving.allocation != "localize") continue;
     EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
     EXPECT_GT(statistics_[1].rows_localized, 0U);
+  }
+}
+
+void JobTest::expect_the_same_bits_however_read(
+    const Parsed& parsed, const std::function<std::string(const std::string& path)>& saved,
+    const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = arguments;
+  all.insert(all.end(), {"--output", path("read")});
+  const auto saved_by = [&](const Job& job) {
+    train(*parsed(all), job);
+    return saved(path("read"));
+  };
+  const std::string in_place = saved_by({.workers = 3, .read_path = ReadPath::kInPlace});
+  EXPECT_GT(in_place.size(), 100U);
+  EXPECT_TRUE(in_place == saved_by({.workers = 3, .read_path = ReadPath::kInPlace, .servers = 1, .lanes = 3}))
+      << "other servers and lanes";
+  EXPECT_TRUE(in_place == saved_by({.workers = 3, .read_path = ReadPath::kCached})) << "cached";
+  EXPECT_TRUE(in_place == saved_by({.workers = 3, .read_path = ReadPath::kCached, .servers = 3, .lanes = 2}))
+      << "cached, from other servers and lanes";
+  EXPECT_TRUE(in_place == saved_by({.workers = 3, .maps = verbena::testing::Maps::kNone}))
+      << "from a network";
+}
+
+void JobTest::expect_idle_workers_to_change_little(const Parsed& parsed, const std::string& objective,
+                                                   double tolerance) {
+  for (const ConsistencyModel& model :
+       {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{}), ConsistencyModel(Ssp{.staleness = 1}),
+        ConsistencyModel(Essp{.staleness = 1}), ConsistencyModel(BoundedDelay{.delay = 1}),
+        ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
+    SCOPED_TRACE(consistency::to_string(model));
+    const double alone = train(*parsed({}), {.consistency = model, .workers = 1}).at(objective);
+    const double with_three = train(*parsed({}), {.consistency = model, .workers = 4}).at(objective);
+    EXPECT_NEAR(with_three, alone, tolerance * std::abs(alone));
+    int idle = 0;
+    for (const Recorder& recorder : recorders_) idle += recorder.reports.back().items == 0 ? 1 : 0;
+    EXPECT_EQ(idle, 3);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/apps/application_fixture.hpp"
+#include "tests/cluster/cluster.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -22,6 +23,9 @@ class JobTest : public ::testing::Test {
     std::uint32_t workers = 1;
     ReadPath read_path = ReadPath::kAuto;
     std::uint32_t servers = 2;
+    std::uint32_t lanes = 1;
+    verbena::testing::Maps maps =
+        verbena::testing::Maps::kAll;  ///< else rows are cached, whatever `read_path`
     std::vector<SlowRule> slow = {};
     std::function<void(std::uint32_t rank, std::int64_t iteration)> after_iteration = {};
   };
@@ -45,6 +49,16 @@ class JobTest : public ::testing::Test {
   };
   void expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
                                            const std::string& objective, double least);
+  /// Three workers under BSP save the same to the bit wherever their rows are read: in the server's memory, in
+  /// the cache, or from a network; and from however many servers and lanes. `saved(path)`: all that was saved for
+  /// --output `path`.
+  void expect_the_same_bits_however_read(const Parsed& parsed,
+                                         const std::function<std::string(const std::string& path)>& saved,
+                                         const std::vector<std::string>& arguments = {});
+  /// Of data that one worker has all of, three more do not change what is learnt of it by more than the share
+  /// `tolerance` of `objective`, under any model that can have static tables.
+  void expect_idle_workers_to_change_little(const Parsed& parsed, const std::string& objective,
+                                            double tolerance);
   /// Under a model that lets workers drift apart they wait for one another as --barrier-every says, and only then.
   void expect_to_meet(const Parsed& parsed);
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <thread>
 
 #include "tests/cluster/cluster.hpp"
@@ -210,6 +211,60 @@ TEST(ManagedCommunicationTest, ABudgetIsANumber) {
                   .status()
                   .code(),
               absl::StatusCode::kInvalidArgument);
+  }
+}
+
+/// Sums of floats depend on their order. Numbers of very different sizes show it: in a clock, each worker's updates are
+/// added up before they are added to a row, for those who read it as for the server.
+TEST(HeldBackTest, ReadsAreTheSameToTheBitWhereverTheRowIs) {
+  constexpr std::uint64_t kRows = 24;
+  struct Way {
+    std::string name;
+    ClusterOptions options;
+    std::uint64_t cache_rows = kRows;
+  };
+  std::vector<Way> ways;
+  ways.push_back({"in place", {.servers = 2, .workers = 3, .read_path = ReadPath::kInPlace}});
+  ways.push_back(
+      {"in place, three lanes", {.servers = 1, .workers = 3, .lanes = 3, .read_path = ReadPath::kInPlace}});
+  ways.push_back({"cached", {.servers = 2, .workers = 3, .read_path = ReadPath::kCached}});
+  ways.push_back({"few cached",
+                  {.servers = 2, .workers = 3, .lanes = 2, .read_path = ReadPath::kCached},
+                  /*cache_rows=*/4});
+  ways.push_back({"from a network", over(Maps::kNone, 2, 3)});
+  ways.push_back({"from a network, few cached", over(Maps::kNone, 2, 3), /*cache_rows=*/4});
+  for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{})}) {
+    std::vector<std::vector<float>> first;
+    for (const Way& way : ways) {
+      std::vector<std::vector<float>> seen(3);
+      const ClusterResult result = run_cluster(way.options, [&](Session& session) -> absl::Status {
+        auto table = session.table<float>(
+            {.name = "rows", .rows = kRows, .width = 3, .consistency = model, .cache_rows = way.cache_rows});
+        RETURN_IF_ERROR(table.status());
+        std::mt19937 random(session.rank());
+        std::vector<Key> keys(10);
+        std::vector<float> values(keys.size() * 3);
+        for (int clock = 0; clock < 10; ++clock) {
+          for (int step = 0; step < 5; ++step) {
+            for (Key& key : keys) key = random() % kRows;
+            for (float& value : values)
+              value = std::ldexp(static_cast<float>(random() % 1000) - 500, static_cast<int>(random() % 24));
+            RETURN_IF_ERROR((*table)->push(keys, values));
+            for (Key& key : keys) key = random() % kRows;
+            RETURN_IF_ERROR((*table)->pull(keys, values));
+            seen[session.rank()].insert(seen[session.rank()].end(), values.begin(), values.end());
+          }
+          std::vector<float> all(kRows * 3);
+          RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, all));
+          seen[session.rank()].insert(seen[session.rank()].end(), all.begin(), all.end());
+          RETURN_IF_ERROR(session.clock());
+        }
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(result.first_error().ok()) << way.name << ": " << result.first_error();
+      if (first.empty()) first = seen;
+      EXPECT_TRUE(seen == first) << way.name << " under " << consistency::to_string(model);
+    }
   }
 }
 

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
 #include <set>
 #include <sstream>
 
@@ -129,6 +131,10 @@ TEST_F(LdaTest, TwoRunsUnderBspAreEqual) {
   EXPECT_NE(contents(path("first")), contents(path("other")));
 }
 
+TEST_F(LdaTest, TheSameBitsHoweverRowsAreRead) {
+  expect_the_same_bits_however_read(parsed_, contents, {"--topics", "8", "--iterations", "3"});
+}
+
 TEST_F(LdaTest, ModelFileCountsEveryTokenOnce) {
   run_job({"--topics", "8", "--iterations", "4", "--output", path("model")}, 3, Ssp{1});
   const auto& summaries = recorders_[0].summaries;
@@ -236,6 +242,120 @@ TEST_F(LdaTest, WorksWithFewerDocumentsThanWorkers) {
   }
 }
 
+/// Documents of some words, each in an order of its own.
+std::vector<std::vector<int>> documents_by_word(std::size_t documents) {
+  std::mt19937_64 random(1);
+  std::vector<std::vector<int>> all(documents);
+  for (std::size_t d = 0; d < documents; ++d) {
+    for (int n = 0; n < 30; ++n) all[d].push_back(static_cast<int>(10 * (d % 4) + random() % 14));
+  }
+  return all;
+}
+
+TEST_F(LdaTest, TheOrderOfADocumentsWordsMakesNoDifference) {
+  constexpr std::size_t kDocuments = 60;
+  std::vector<std::vector<int>> documents = documents_by_word(kDocuments);
+  const auto text_of = [&](const std::string& name) {
+    std::ofstream text(path(name));
+    for (const std::vector<int>& document : documents) {
+      for (const int word : document) text << fmt::format("w{:02} ", word);
+      text << '\n';
+    }
+  };
+  text_of("text");
+  for (std::vector<int>& document : documents) std::sort(document.begin(), document.end());
+  text_of("sorted");
+  for (std::vector<int>& document : documents) std::reverse(document.begin(), document.end());
+  text_of("reversed");
+  // And as a bag of words, whose ids and lines are in any order.
+  std::vector<std::string> lines;
+  for (std::size_t d = 0; d < kDocuments; ++d) {
+    std::map<int, int> counts;
+    for (const int word : documents[d]) ++counts[word];
+    for (const auto& [word, count] : counts)
+      lines.push_back(fmt::format("{} {} {}\n", d + 1, 60 - word, count));
+  }
+  std::shuffle(lines.begin(), lines.end(), std::mt19937_64(2));
+  std::ofstream bag(path("docword.bag.txt"));
+  bag << kDocuments << "\n60\n" << lines.size() << '\n';
+  for (const std::string& line : lines) bag << line;
+  bag.close();
+  std::ofstream vocabulary(path("vocab.bag.txt"));
+  for (int id = 1; id <= 60; ++id) vocabulary << fmt::format("w{:02}\n", 60 - id);
+  vocabulary.close();
+
+  std::vector<std::map<std::string, double>> found;
+  for (const char* name : {"text", "sorted", "reversed", "docword.bag.txt"}) {
+    const auto application =
+        with_options(make_lda(), {"--data", path(name), "--topics", "4", "--iterations", "5", "--held-out",
+                                  "0.3", "--output", path(std::string("model of ") + name)});
+    ASSERT_TRUE(application->check(1).ok()) << application->check(1);
+    found.push_back(train_alone(*application));
+    EXPECT_EQ(found.back().count("held_out_perplexity"), 1U) << name;
+    EXPECT_EQ(found.back(), found.front()) << name;
+    EXPECT_EQ(contents(path(std::string("model of ") + name)), contents(path("model of text"))) << name;
+  }
+}
+
+TEST_F(LdaTest, RefusesASplitThatLeavesNothing) {
+  const auto refusal = [&](const std::string& text, const std::string& held_out) {
+    std::ofstream(data()) << text;
+    const absl::Status status = parsed({"--held-out", held_out})->check(2);
+    EXPECT_NE(status.code(), absl::StatusCode::kNotFound) << status;
+    return std::string(status.message());
+  };
+  EXPECT_EQ(refusal("hello\n", "0.99999"),
+            data() +
+                ": expected documents with words besides those held out (a smaller --held-out), found 1 "
+                "documents with 1 words");
+  EXPECT_EQ(refusal("hello you\n", "0.00001"),
+            data() +
+                ": expected documents of two words or more enough for some to be held out (a larger "
+                "--held-out, or 0 for no test), found 1 documents with 2 words");
+  // Of one word nothing can be predicted from the rest.
+  std::string words;
+  for (int n = 0; n < 40; ++n) words += "word\n";
+  EXPECT_THAT(refusal(words, "0.5"), HasSubstr("of two words or more enough for some to be held out"));
+  EXPECT_EQ(refusal(words + "two words\n", "0"), "");
+  for (int n = 0; n < 40; ++n) words += "two words\n";
+  EXPECT_EQ(refusal(words, "0.5"), "");
+}
+
+TEST_F(LdaTest, CountsWordsThatNoDocumentTrains) {
+  const SplitOptions split{.held_out = 0.3};
+  std::ofstream file(data());
+  int held_out = 0;
+  for (std::uint64_t document = 0; document < 20; ++document) {
+    file << "some words of all";
+    if (is_held_out(split, document)) file << " stranger" << held_out++;
+    file << '\n';
+  }
+  file.close();
+  ASSERT_GT(held_out, 1);
+  const std::string said =
+      fmt::format("{} of {} words are in held-out documents only", held_out, held_out + 4);
+  Recorder alone;
+  ASSERT_TRUE(run_baseline(*parsed({"--held-out", "0.3", "--iterations", "1"}), alone).ok());
+  EXPECT_EQ(alone.summaries.at("untrained_words"), held_out);
+  EXPECT_THAT(alone.lines, ::testing::Contains(HasSubstr(said)));
+  run_job({"--held-out", "0.3", "--iterations", "1"}, 3, Bsp{});
+  EXPECT_EQ(recorders_[0].summaries.at("untrained_words"), held_out);
+  EXPECT_THAT(recorders_[0].lines, ::testing::Contains(HasSubstr(said)));
+}
+
+TEST_F(LdaTest, IdleWorkersChangeLittle) {
+  std::ofstream file(data());
+  std::mt19937_64 random(1);
+  for (int n = 0; n < 3'000; ++n) file << fmt::format("w{} ", random() % 100);
+  file.close();
+  const Parsed on_one = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--topics", "5", "--iterations", "10"});
+    return parsed(std::move(arguments));
+  };
+  // Blocks of words are sampled in another order.
+  expect_idle_workers_to_change_little(on_one, "log_likelihood_per_token", 0.02);
+}
+
 TEST(TrainingDataTest, LaysTokensOutByWord) {
   Corpus corpus{.vocabulary = {"a", "b", "c", "d"},
                 .documents = {0, 1, 2},
@@ -273,7 +393,27 @@ TEST(TrainingDataTest, HoldsOutTheShareAskedFor) {
   EXPECT_FALSE(is_held_out({.held_out = 0}, 0));
 }
 
-TEST(HeldOutTest, PredictsTheSecondHalfFromTheFirst) {
+TEST(HeldOutTest, HalvesADocumentByChance) {
+  const std::vector<std::uint32_t> tokens = {0, 0, 0, 0, 1, 2, 3, 4, 4};
+  std::vector<int> predicted(5);
+  for (std::uint64_t document = 0; document < 9'000; ++document) {
+    const HeldOutDocument halves = halve(tokens, 3, document);
+    ASSERT_THAT(halves.given, SizeIs(5));
+    ASSERT_THAT(halves.predicted, SizeIs(4));
+    std::vector<std::uint32_t> all;
+    std::merge(halves.given.begin(), halves.given.end(), halves.predicted.begin(), halves.predicted.end(),
+               std::back_inserter(all));
+    ASSERT_EQ(all, tokens);
+    for (const std::uint32_t word : halves.predicted) ++predicted[word];
+  }
+  // Each token in four of nine.
+  const std::vector<int> expected = {16'000, 4'000, 4'000, 4'000, 8'000};
+  for (std::size_t word = 0; word < 5; ++word) EXPECT_NEAR(predicted[word], expected[word], 250) << word;
+  EXPECT_EQ(halve(tokens, 3, 1).given, halve(tokens, 3, 1).given);
+  EXPECT_THAT(halve({}, 3, 1).given, IsEmpty());
+}
+
+TEST(HeldOutTest, PredictsOneHalfFromTheOther) {
   // Two topics with four words each; a document of one topic should find the others of that topic probable.
   LocalCounts counts(8, 2);
   std::vector<Key> words(8);
@@ -282,15 +422,15 @@ TEST(HeldOutTest, PredictsTheSecondHalfFromTheFirst) {
   for (std::size_t word = 0; word < 8; ++word) (*rows)[word][word / 4] = 1'000;
   counts.totals()[0] = counts.totals()[1] = 4'000;
   HeldOutEvaluator evaluator(8, {.alpha = 0.1F, .beta = 0.01F});
-  const auto perplexity = [&](std::vector<std::uint32_t> tokens) {
-    const auto sums = evaluator.evaluate({{std::move(tokens)}}, counts);
+  const auto perplexity = [&](std::vector<std::uint32_t> given, std::vector<std::uint32_t> predicted) {
+    const auto sums = evaluator.evaluate({HeldOutDocument{std::move(given), std::move(predicted)}}, counts);
     return std::exp(-sums->log_likelihood / static_cast<double>(sums->tokens));
   };
-  const std::vector<std::uint32_t> same = {0, 1, 2, 3, 1, 0, 3, 2, 0, 1, 2, 3, 1, 0, 3, 2, 0, 1, 2, 3};
   // Ten given tokens: topic 0 has (10 + α) / (10 + 2α) of the document.
-  EXPECT_NEAR(perplexity(same), 4 * 10.2 / 10.1, 0.01);
-  EXPECT_NEAR(perplexity({0, 4, 1, 5, 2, 6, 3, 7}), 4 * 4.2 / 0.1, 2);
-  EXPECT_EQ(evaluator.evaluate({{{5}}}, counts)->tokens, 0U) << "nothing left to predict";
+  EXPECT_NEAR(perplexity({0, 0, 0, 1, 1, 2, 2, 2, 3, 3}, {0, 0, 1, 1, 1, 2, 2, 3, 3, 3}), 4 * 10.2 / 10.1,
+              0.01);
+  EXPECT_NEAR(perplexity({0, 1, 2, 3}, {4, 5, 6, 7}), 4 * 4.2 / 0.1, 2);
+  EXPECT_EQ(evaluator.evaluate({HeldOutDocument{{5}, {}}}, counts)->tokens, 0U) << "nothing left to predict";
 }
 
 TEST(TopWordsTest, AreTheMostFrequentTiesInOrder) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <filesystem>
@@ -16,7 +17,7 @@
 #include "apps/data/generate_ratings.hpp"
 #include "apps/data/ratings.hpp"
 #include "apps/mf/trainer.hpp"
-#include "tests/apps/application_fixture.hpp"
+#include "tests/apps/job_fixture.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -28,7 +29,7 @@ using verbena::testing::contents;
 
 constexpr double kNoise = 0.3;
 
-class MfTest : public ::testing::Test {
+class MfTest : public JobTest {
  protected:
   MfTest() {
     GenerateRatingsOptions options{.users = 400, .items = 300, .ratings = 40'000, .rank = 3};
@@ -38,7 +39,6 @@ class MfTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
   [[nodiscard]] std::string data() const { return path("ratings"); }
 
   /// An application that has parsed `arguments` after --data.
@@ -54,8 +54,6 @@ class MfTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return application->objectives(recorder.reports.back().sums).at("test_rmse");
   }
-
-  verbena::testing::TemporaryFolder folder_;
 };
 
 TEST_F(MfTest, RecoversPlantedFactors) {
@@ -144,6 +142,45 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
   }
   const double rmse = std::sqrt(sum / static_cast<double>(ratings.test.size()));
   EXPECT_NEAR(rmse, application->objectives(recorder.reports.back().sums).at("test_rmse"), 1e-5);
+}
+
+/// Whoever has no rating to be trained is predicted by the mean and the other's bias, by workers as in the plain loop.
+TEST_F(MfTest, NoFactorsAreMadeUpOfWhoIsNotTrained) {
+  {
+    std::ofstream file(data(), std::ios::app);
+    for (int n = 0; n < 200; ++n) file << fmt::format("stranger{}\t{}\t1\n{}\tnews{}\t1\n", n, n, n, n);
+  }
+  const std::vector<std::string> arguments = {"--rank",          "2",   "--iterations", "5",
+                                              "--test-fraction", "0.4", "--output",     path("model")};
+  const Ratings ratings = *read_ratings({.path = data(), .test_fraction = 0.4});
+  const auto is_untrained = [](std::uint64_t trained) { return trained == 0; };
+  const auto untrained_users =
+      std::count_if(ratings.user_train.begin(), ratings.user_train.end(), is_untrained);
+  const auto untrained_items =
+      std::count_if(ratings.item_train.begin(), ratings.item_train.end(), is_untrained);
+  ASSERT_GT(untrained_users, 40);
+  ASSERT_GT(untrained_items, 40);
+  const auto check = [&](const Recorder& recorder) {
+    EXPECT_EQ(recorder.summaries.at("untrained_users"), untrained_users);
+    EXPECT_EQ(recorder.summaries.at("untrained_items"), untrained_items);
+    EXPECT_THAT(recorder.lines, ::testing::Contains(HasSubstr("are in the test only")));
+    double mean = 0;
+    auto users = saved_rows(path("model.users.tsv"), mean);
+    auto items = saved_rows(path("model.items.tsv"), mean);
+    const std::vector<double> zeros(3);
+    for (std::size_t user = 0; user < ratings.user_names.size(); ++user)
+      EXPECT_EQ(users[ratings.user_names[user]] == zeros, ratings.user_train[user] == 0);
+    for (std::size_t item = 0; item < ratings.item_names.size(); ++item)
+      EXPECT_EQ(items[ratings.item_names[item]] == zeros, ratings.item_train[item] == 0);
+  };
+  const auto application = parsed(arguments);
+  Recorder alone;
+  ASSERT_TRUE(run_baseline(*application, alone).ok());
+  check(alone);
+  std::filesystem::remove(path("model.users.tsv"));
+  std::filesystem::remove(path("model.items.tsv"));
+  train(*application, {.workers = 3});
+  check(recorders_[0]);
 }
 
 TEST_F(MfTest, TwoRunsGiveTheSameFiles) {

@@ -1,8 +1,10 @@
 // mf as workers of a real job.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <fstream>
 #include <vector>
 
 #include "apps/data/generate_ratings.hpp"
@@ -45,6 +47,36 @@ TEST_F(MfWorkersTest, AloneABspIsBsp) {
   const std::string bsp = train(Bsp{}, 1);
   EXPECT_GT(bsp.size(), 1000U);
   EXPECT_EQ(train(ABsp{}, 1), bsp);
+}
+
+TEST_F(MfWorkersTest, TheSameBitsHoweverRowsAreRead) {
+  const auto saved = [](const std::string& prefix) {
+    return testing::contents(prefix + ".users.tsv") + testing::contents(prefix + ".items.tsv");
+  };
+  // In each clock a worker pulls and pushes its block, or several share one and are added up.
+  for (const char* blocks : {"0", "1"}) {
+    const Parsed parsed = [&](std::vector<std::string> arguments) {
+      return with_options(make_mf(), std::move(arguments),
+                          {{"--data", folder_.path("ratings")},
+                           {"--rank", "3"},
+                           {"--iterations", "3"},
+                           {"--learning-rate", "0.01"},
+                           {"--clocks-per-iteration", blocks}});
+    };
+    expect_the_same_bits_however_read(parsed, saved);
+  }
+}
+
+TEST_F(MfWorkersTest, IdleWorkersChangeLittle) {
+  std::ofstream file(folder_.path("one user"));
+  for (int item = 0; item < 200; ++item) file << fmt::format("user\titem{}\t{}\n", item, item * 7 % 5);
+  file.close();
+  const Parsed parsed = [&](std::vector<std::string> arguments) {
+    return with_options(make_mf(), std::move(arguments),
+                        {{"--data", folder_.path("one user")}, {"--rank", "3"}, {"--iterations", "10"}});
+  };
+  // Blocks of items are trained in another order.
+  expect_idle_workers_to_change_little(parsed, "train_rmse", 0.05);
 }
 
 TEST_F(MfWorkersTest, TrainsThoughIterationsEndEarly) {

@@ -51,6 +51,16 @@ TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
   EXPECT_EQ(record.throughput(), 100);
 }
 
+TEST(RunRecordTest, WhatIsNoNumberIsNoResult) {
+  for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {
+    RunRecord record = two_workers();
+    ASSERT_TRUE(record.add(report(0, 1, 1, 0), 0).ok());
+    const auto complete = record.add(report(1, 1, 1, sum), 0);
+    EXPECT_EQ(complete.status().message(), "iteration 1: rmse is no number: training has diverged") << sum;
+    EXPECT_TRUE(record.objectives().empty()) << sum;
+  }
+}
+
 TEST(RunRecordTest, RefusesWhatNoWorkerCanSay) {
   RunRecord record = two_workers();
   ASSERT_TRUE(record.add(report(0, 1, 1, 1), 0).ok());

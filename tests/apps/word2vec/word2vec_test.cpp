@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "apps/data/corpus.hpp"
 #include "apps/word2vec/merging.hpp"
@@ -63,11 +65,10 @@ class Word2VecTest : public JobTest {
   }
   /// Trains with some workers; what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers, const std::string& name,
-                    ReadPath read_path = ReadPath::kAuto, const std::vector<std::string>& more = {}) {
+                    const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = more;
     arguments.insert(arguments.end(), {"--output", path(name)});
-    objectives_ = JobTest::train(*parsed(arguments),
-                                 {.consistency = model, .workers = workers, .read_path = read_path});
+    objectives_ = JobTest::train(*parsed(arguments), {.consistency = model, .workers = workers});
     return contents(path(name));
   }
   /// "a0" has the other seven of its group as neighbours.
@@ -224,17 +225,31 @@ TEST_F(Word2VecTest, WorkersUnderBspGiveTheSameFileTwice) {
     EXPECT_GT(objectives_.at("held_out_mrr"), kGroupKnown);
     expect_groups(recorders_[0]);
     EXPECT_TRUE(first == train(Bsp{}, workers, "b"));
-    // Rows that come later than they are asked for.
-    EXPECT_TRUE(train(Bsp{}, workers, "c", ReadPath::kCached) ==
-                train(Bsp{}, workers, "d", ReadPath::kCached));
   }
 }
 
-/// Rows of an array, of whose training in a clock only a part is kept: what workers make of it that train nothing beside it.
+TEST_F(Word2VecTest, TheSameBitsHoweverRowsAreRead) {
+  // Small mini-batches: rows are pulled again in the clock in which they have been pushed twice.
+  for (const char* lookahead : {"0", "1"}) {
+    expect_the_same_bits_however_read(
+        parsed_, contents,
+        {"--iterations", "2", "--batch", "4", "--negatives", "1", "--lookahead", lookahead});
+  }
+}
+
+/// What two workers add to rows in a clock.
+struct Meeting {
+  explicit Meeting(std::size_t numbers) : added(2, std::vector<float>(numbers)) {}
+  std::vector<std::vector<float>> added;  ///< by worker
+  std::barrier<> all{2};
+};
+
+/// Rows in an array of each of two workers' own, which are told each other's shares of what was trained in a clock.
 class PartlyPushedRows final : public RowStore {
  public:
-  PartlyPushedRows(std::span<const RowSource> first, word2vec::PushedShares shares)
-      : first_(first), shares_{std::move(shares.inputs), std::move(shares.outputs)}, rows_(first) {
+  PartlyPushedRows(std::span<const RowSource> first, const word2vec::PushedShares& shares, std::size_t rank,
+                   Meeting& meeting)
+      : first_(first), shares_{shares.inputs, shares.outputs}, rank_(rank), meeting_(meeting), rows_(first) {
     for (std::size_t table = 0; table < first_.size(); ++table) seen_.push_back(all(table));
   }
   [[nodiscard]] std::size_t lookahead() const override { return 1; }
@@ -244,14 +259,21 @@ class PartlyPushedRows final : public RowStore {
   absl::Status clock() override {
     const auto rows = rows_.open();
     EXPECT_TRUE(rows.ok()) << rows.status();
-    for (std::size_t table = 0; table < first_.size(); ++table) {
-      const std::size_t width = first_[table].width;
-      for (std::size_t n = 0; n < seen_[table].size(); ++n) {
-        float& seen = seen_[table][n];
-        float& trained = (*rows)[table][n / width][n % width];
-        seen = trained = seen + shares_[table][n / width] * (trained - seen);
+    const auto for_each_number = [&](const auto& use) {
+      for (std::size_t table = 0, at = 0; table < first_.size(); ++table) {
+        const std::size_t width = first_[table].width;
+        for (std::size_t n = 0; n < seen_[table].size(); ++n, ++at)
+          use(seen_[table][n], (*rows)[table][n / width][n % width], shares_[table][n / width], at);
       }
-    }
+    };
+    for_each_number([&](float seen, float trained, float share, std::size_t at) {
+      meeting_.added[rank_][at] = share * (trained - seen);
+    });
+    meeting_.all.arrive_and_wait();
+    for_each_number([&](float& seen, float& trained, float /*share*/, std::size_t at) {
+      seen = trained = seen + meeting_.added[0][at] + meeting_.added[1][at];
+    });
+    meeting_.all.arrive_and_wait();
     return rows_.close(0);
   }
   absl::Status barrier() override { return absl::OkStatus(); }
@@ -267,39 +289,47 @@ class PartlyPushedRows final : public RowStore {
  private:
   std::span<const RowSource> first_;
   std::array<std::vector<float>, 2> shares_;
+  std::size_t rank_;
+  Meeting& meeting_;
   LocalRows rows_;
   std::vector<std::vector<float>> seen_;
 };
 
-/// Of two workers the one trains a text, and the other has none: so it is known what becomes of what was pushed.
 TEST_F(Word2VecTest, PushesOfEachTableTheShareThatIsItsOwn) {
   constexpr std::size_t kDimension = 10;
+  constexpr std::array<int, 2> kWords = {600, 200};
   std::string text;
   std::mt19937_64 random(1);
-  for (int n = 0; n < 600; ++n) text += fmt::format("w{} ", std::min(random() % 12, random() % 12));
-  verbena::testing::write_file(path("one"), text + "\n");
+  for (const int count : kWords) {
+    for (int n = 0; n < count; ++n) text += fmt::format("w{} ", std::min(random() % 12, random() % 12));
+    text += '\n';
+  }
+  verbena::testing::write_file(path("two"), text);
   // More than one clock, for only then can what was pushed of the outputs be seen in the vectors.
   const std::vector<std::string> arguments = {
-      "--data",     path("one"), "--iterations", "3", "--batch",      "1000", "--clocks-per-iteration", "1",
+      "--data",     path("two"), "--iterations", "3", "--batch",      "1000", "--clocks-per-iteration", "1",
       "--held-out", "0",         "--min-count",  "1", "--neighbours", ""};
-  train(Bsp{}, 2, "model", ReadPath::kAuto, arguments);
-  EXPECT_EQ(recorders_[0].reports.back().items, 600) << "all of it is the first worker's";
+  train(Bsp{}, 2, "model", arguments);
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(recorders_[rank].reports.back().items, kWords[rank]) << "a document each";
   const absl::StatusOr<word2vec::Vectors> found = word2vec::load(path("model"));
   ASSERT_TRUE(found.ok()) << found.status();
 
-  absl::StatusOr<Corpus> corpus = read_corpus({.path = path("one"), .needs_order = true});
-  ASSERT_TRUE(corpus.ok()) << corpus.status();
-  ASSERT_EQ(corpus->vocabulary, found->words());
-  const std::size_t words = corpus->counts.size();
-  const word2vec::Subsampling subsampling(corpus->counts, 0);
-  const word2vec::NoiseDistribution noise(corpus->counts);
+  const auto read = [&](std::uint32_t part) {
+    return *read_corpus({.path = path("two"), .needs_order = true, .part = part, .parts = 2});
+  };
+  const Corpus corpus = read(0);
+  ASSERT_EQ(corpus.vocabulary, found->words());
+  const std::size_t words = corpus.counts.size();
+  const word2vec::Subsampling subsampling(corpus.counts, 0);
+  const word2vec::NoiseDistribution noise(corpus.counts);
   word2vec::TrainingOptions options;
   options.iterations = 3;
   options.batch = 1000;
   options.clocks_per_iteration = 1;
-  const word2vec::PushedShares shares =
-      pushed_shares(corpus->counts, subsampling, noise,
-                    {.workers = 2, .clocks_per_iteration = 1, .learning_rate = options.learning_rate});
+  const word2vec::PushedShares shares = pushed_shares(
+      corpus.counts, subsampling, noise,
+      {.words = {kWords[0], kWords[1]}, .clocks_per_iteration = 1, .learning_rate = options.learning_rate});
   EXPECT_GT(shares.inputs[0], shares.outputs[0] + 0.1) << "or nobody could tell them apart";
   const auto inputs = [&](std::size_t id, std::span<float> row) {
     for (std::size_t k = 0; k < kDimension; ++k)
@@ -309,18 +339,69 @@ TEST_F(Word2VecTest, PushesOfEachTableTheShareThatIsItsOwn) {
   const std::array<RowSource, 2> first = {
       RowSource{.rows = words, .width = padded(kDimension), .make = inputs},
       RowSource{.rows = words, .width = padded(kDimension), .make = outputs}};
-  PartlyPushedRows rows(first, shares);
-  word2vec::TrainingData data{.chances = std::vector<float>(words), .dimension = kDimension};
-  data.text = word2vec::split(*corpus, 0, options.seed).train;
-  const word2vec::WindowMaker windows(subsampling, noise, {});
-  Recorder recorder;
-  word2vec::Trainer trainer(options, data, windows, rows, 1);
-  ASSERT_TRUE(trainer.run(recorder, recorder.stop).ok());
-  const std::vector<float> expected = rows.all(word2vec::kInputTable);
+  Meeting meeting(2 * words * padded(kDimension));
+  std::array<std::vector<float>, 2> expected;
+  const auto train_as = [&](std::uint32_t rank) {
+    Corpus part = read(rank);
+    PartlyPushedRows rows(first, shares, rank, meeting);
+    word2vec::TrainingData data{.chances = std::vector<float>(words), .dimension = kDimension, .rank = rank};
+    data.text = word2vec::split(part, 0, options.seed).train;
+    const word2vec::WindowMaker windows(subsampling, noise, {});
+    Recorder recorder;
+    word2vec::Trainer trainer(options, data, windows, rows, 1);
+    EXPECT_TRUE(trainer.run(recorder, recorder.stop).ok());
+    expected[rank] = rows.all(word2vec::kInputTable);
+  };
+  std::thread other([&] { train_as(1); });
+  train_as(0);
+  other.join();
+  EXPECT_EQ(expected[0], expected[1]);
   for (std::size_t id = 0; id < words; ++id) {
     for (std::size_t k = 0; k < kDimension; ++k)
-      EXPECT_NEAR(found->row(id)[k], expected[id * padded(kDimension) + k], 1e-5) << found->words()[id];
+      EXPECT_NEAR(found->row(id)[k], expected[0][id * padded(kDimension) + k], 1e-5) << found->words()[id];
   }
+}
+
+/// Workers without a document must not hold back what the one that has one learns.
+TEST_F(Word2VecTest, IdleWorkersChangeNothing) {
+  std::string text;
+  std::mt19937_64 random(1);
+  for (int n = 0; n < 4'000; ++n) text += fmt::format("w{} ", std::min(random() % 30, random() % 30));
+  verbena::testing::write_file(path("one"), text + "\n");
+  const std::vector<std::string> arguments = {"--data",       path("one"), "--held-out",   "0",
+                                              "--neighbours", "",          "--iterations", "5"};
+  for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{})}) {
+    const std::string alone = train(model, 1, "alone", arguments);
+    EXPECT_TRUE(alone == train(model, 4, "with three", arguments)) << consistency::to_string(model);
+  }
+  const Parsed on_one = [&](std::vector<std::string> more) {
+    more.insert(more.end(), arguments.begin(), arguments.end());
+    return parsed(std::move(more));
+  };
+  expect_idle_workers_to_change_little(on_one, "train_loss", 0.002);
+}
+
+TEST_F(Word2VecTest, CountsWordsThatNothingTrains) {
+  std::ofstream file(path("strangers"));
+  int strangers = 0;
+  for (std::uint64_t document = 0; document < 30; ++document) {
+    file << "some words of all some words of all";
+    if (word2vec::is_held_out(document, 0.3, 1)) file << " stranger" << strangers++;
+    file << '\n';
+  }
+  file.close();
+  ASSERT_GT(strangers, 1);
+  const std::vector<std::string> arguments = {
+      "--data", path("strangers"), "--held-out", "0.3",          "--min-count",
+      "1",      "--neighbours",    "",           "--iterations", "1"};
+  const std::string said = fmt::format("{} of {} words are not trained", strangers, strangers + 4);
+  Recorder alone;
+  ASSERT_TRUE(run_baseline(*parsed(arguments), alone).ok());
+  EXPECT_EQ(alone.summaries.at("untrained_words"), strangers);
+  EXPECT_THAT(alone.lines, ::testing::Contains(HasSubstr(said)));
+  train(Bsp{}, 2, "model", arguments);
+  EXPECT_EQ(recorders_[0].summaries.at("untrained_words"), strangers);
+  EXPECT_THAT(recorders_[0].lines, ::testing::Contains(HasSubstr(said)));
 }
 
 TEST_F(Word2VecTest, OneWorkerTrainsAsThePlainLoopDoes) {
@@ -376,13 +457,13 @@ TEST_F(Word2VecTest, RowsMoveWhereTheModelLetsThem) {
 }
 
 TEST_F(Word2VecTest, EachWorkerTrainsItsDocuments) {
-  train(Bsp{}, 3, "model", ReadPath::kAuto, {"--held-out", "0"});
+  train(Bsp{}, 3, "model", {"--held-out", "0"});
   EXPECT_EQ(items(1), kDocuments * kWordsOfDocument);
 }
 
 TEST_F(Word2VecTest, ManyWorkersMayHaveNothingToDo) {
   verbena::testing::write_file(path("short"), "in the beginning\nthe earth\n");
-  train(Bsp{}, 4, "model", ReadPath::kAuto,
+  train(Bsp{}, 4, "model",
         {"--data", path("short"), "--min-count", "1", "--held-out", "0", "--neighbours", "the"});
   EXPECT_TRUE(contents(path("model")).starts_with("4 10\nthe "));
 }
