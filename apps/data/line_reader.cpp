@@ -18,16 +18,6 @@ constexpr unsigned kInflateBytes = 1U << 17;
 constexpr std::size_t kShownBytes = 60;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-std::string printable(std::string_view text) {
-  std::string shown(text.substr(0, kShownBytes));
-  // Control characters could end the line or drive the terminal; bytes of UTF-8 may stay.
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
-      '?');
-  if (text.size() > kShownBytes) shown += "…";
-  return shown;
-}
-
 }  // namespace
 
 LineReader::LineReader(std::string path, std::unique_ptr<gzFile_s, Close> file, double total_bytes,
@@ -109,6 +99,16 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (++line_number_ == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
   return true;
+}
+
+std::string LineReader::printable(std::string_view text) {
+  std::string shown(text.substr(0, kShownBytes));
+  // Control characters could end the line or drive the terminal; bytes of UTF-8 may stay.
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
+      '?');
+  if (text.size() > kShownBytes) shown += "…";
+  return shown;
 }
 
 absl::Status LineReader::error(std::string_view expected, std::string_view found) const {
