@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "apps/data/tokenizer.hpp"
 
 namespace verbena::apps {
 
@@ -24,10 +25,12 @@ struct Corpus {
   std::vector<std::uint32_t> tokens;  ///< word ids, in the order of the text
   std::uint64_t total_documents = 0;
   std::uint64_t total_tokens = 0;  ///< without the words that were dropped
+  std::string format;              ///< how the file was read, for people
 };
 
 struct CorpusOptions {
-  std::string path;        ///< format by content and name: see docs/data.md; gzip of any
+  std::string path;                ///< format by content and name: see docs/data.md; gzip of any
+  Tokens tokens = Tokens::kWords;  ///< of running text and of stop words
   std::string vocabulary;  ///< vocab.*.txt for bag-of-words formats; empty: beside docword.*.txt if it is
                            ///< there, else "word17"
   std::string stop_words = "none";  ///< see read_stop_words()

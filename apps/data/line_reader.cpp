@@ -20,14 +20,6 @@ constexpr unsigned kInflateBytes = 1U << 17;
 constexpr std::size_t kShownBytes = 60;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// The beginning, of whole letters.
-std::string shown(std::string_view text) {
-  if (text.size() <= kShownBytes) return protocol::printable(text);
-  std::size_t end = kShownBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return protocol::printable(text.substr(0, end)) + "…";
-}
-
 }  // namespace
 
 LineReader::LineReader(std::string path, std::unique_ptr<gzFile_s, Close> file, double total_bytes,
@@ -111,10 +103,17 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
   return true;
 }
 
+std::string LineReader::printable(std::string_view text) {
+  if (text.size() <= kShownBytes) return protocol::printable(text);
+  std::size_t end = kShownBytes;  // of whole letters
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return protocol::printable(text.substr(0, end)) + "…";
+}
+
 absl::Status LineReader::error(std::string_view expected, std::string_view found) const {
   return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found \"{}\"", path_,
                                                 std::max<std::uint64_t>(line_number_, 1), expected,
-                                                shown(found)));
+                                                printable(found)));
 }
 
 }  // namespace verbena::apps

@@ -28,12 +28,13 @@ struct Ratings {
   std::vector<std::uint64_t> item_train;  ///< of each item, likewise
   double train_mean = 0;                  ///< over all parts, summed in file order
   double train_deviation = 0;             ///< standard deviation, likewise
+  std::string format;                     ///< how the files were read, for people
 };
 
 struct RatingsOptions {
-  std::string
-      path;  ///< MovieLens u.data (tabs, or '|' with a header), ratings.dat (::), ratings.csv; gzip of any
-  double test_fraction = 0.1;  ///< held out, chosen by hashing (seed, line), whatever the parts
+  std::string path;            ///< a table or a matrix (docs/data.md); gzip of any
+  std::string test_path;       ///< of ratings that are held out; empty: some of `path`
+  double test_fraction = 0.1;  ///< of `path` alone; chosen by hashing (seed, line), whatever the parts
   std::uint64_t seed = 1;
   /// This part: ratings of the users u with u mod parts == part. part == parts keeps none, only the ids and
   /// the statistics.

@@ -59,9 +59,9 @@ constexpr std::string_view kEnglish =
 
 }  // namespace
 
-absl::StatusOr<std::unordered_set<std::string>> read_stop_words(const std::string& name) {
+absl::StatusOr<std::unordered_set<std::string>> read_stop_words(const std::string& name, Tokens tokens) {
   std::unordered_set<std::string> words;
-  Tokenizer tokenizer;
+  Tokenizer tokenizer(tokens);
   const auto add = [&](std::string_view word) { words.emplace(word); };
   if (name == "none") return words;
   if (name == "english") {

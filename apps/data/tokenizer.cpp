@@ -1,55 +1,82 @@
 #include "apps/data/tokenizer.hpp"
 
-#include <array>
+#include <fmt/format.h>
+
 #include <cstddef>
-#include <cstdint>
+
+#include "absl/status/status.h"
 
 namespace verbena::apps {
 namespace {
 
-enum class Kind : std::uint8_t { kSeparator, kLetter, kDigit, kApostrophe };
+/// U+2019, which English text is full of: no reason to leave the fast way.
+constexpr std::string_view kRightQuoteBytes = "\xE2\x80\x99";
+constexpr std::size_t kOtherBytesAtOnce = 1U << 16U;
 
-struct Character {
-  char32_t code = 0;
-  std::size_t bytes = 0;  ///< 0: not UTF-8
-};
-
-/// Overlong forms, surrogates and codes above U+10FFFF are not UTF-8.
-Character decode(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || bytes > text.size()) return {};
-  char32_t code = lead & (0x7fU >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80) return {};
-    code = (code << 6U) | (byte(i) & 0x3fU);
-  }
-  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < kSmallest[bytes] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return {};
-  return {code, bytes};
+bool is_ascii(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
+bool is_ascii_blank(char c) {
+  return static_cast<unsigned char>(c) <= ' ';
 }
 
-Kind kind_of(char32_t code) {
-  if (code < 0x80) {
-    if ((code | 0x20U) >= 'a' && (code | 0x20U) <= 'z') return Kind::kLetter;
-    if (code >= '0' && code <= '9') return Kind::kDigit;
-    return code == '\'' ? Kind::kApostrophe : Kind::kSeparator;
+/// How much of the text, cut at a blank, is ASCII and right quotes. Between blanks, words do not depend on what is beside them.
+std::size_t plain_prefix(std::string_view text) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    if (is_ascii(text[i])) {
+      if (is_ascii_blank(text[i])) end = i + 1;
+      ++i;
+    } else if (text.substr(i).starts_with(kRightQuoteBytes)) {
+      i += kRightQuoteBytes.size();
+    } else {
+      return end;
+    }
   }
-  if (code == 0x2019) return Kind::kApostrophe;
-  const bool latin_sign =
-      (code < 0xc0 && code != 0xaa && code != 0xb5 && code != 0xba) || code == 0xd7 || code == 0xf7;
-  const bool sign = (code >= 0x2000 && code < 0x2070) || (code >= 0x20a0 && code < 0x2c00) ||
-                    (code >= 0x2e00 && code < 0x2e80) || (code >= 0x3000 && code < 0x3005) ||
-                    (code >= 0x3008 && code < 0x3021) || (code >= 0xff00 && code < 0xff21) ||
-                    code == 0xfeff || (code >= 0x1f000 && code < 0x1fb00);
-  return latin_sign || sign ? Kind::kSeparator : Kind::kLetter;
+  return text.size();
+}
+
+/// The text up to the blank before the next stretch that is plain.
+std::size_t other_prefix(std::string_view text) {
+  std::size_t end = 0;
+  while (end < text.size() && end < kOtherBytesAtOnce) {
+    std::size_t next = end;
+    while (next < text.size() && is_ascii_blank(text[next])) ++next;
+    const std::size_t begin = next;
+    while (next < text.size() && !is_ascii_blank(text[next])) ++next;
+    const std::string_view stretch = text.substr(begin, next - begin);
+    if (plain_prefix(stretch) == stretch.size()) break;
+    end = next;
+  }
+  return end;
 }
 
 }  // namespace
 
+absl::StatusOr<Tokens> parse_tokens(const std::string& name) {
+  if (name == "words") return Tokens::kWords;
+  if (name == "whitespace") return Tokens::kWhitespace;
+  return absl::InvalidArgumentError(fmt::format("--tokens: expected words or whitespace, found {}", name));
+}
+
 bool Tokenizer::for_each_word(std::string_view text, const std::function<void(std::string_view)>& use) {
+  if (tokens_ == Tokens::kWhitespace) return for_each_token(text, use);
+  while (!text.empty()) {
+    const std::size_t plain = plain_prefix(text);
+    add_plain_words(text.substr(0, plain), use);
+    text.remove_prefix(plain);
+    const std::string_view other = text.substr(0, other_prefix(text));
+    if (!other.empty()) {
+      if (!is_whole(other)) return false;
+      unicode().for_each_word(other, use);
+    }
+    text.remove_prefix(other.size());
+  }
+  return true;
+}
+
+/// The same rules as unicode()'s, for ASCII and right quotes.
+void Tokenizer::add_plain_words(std::string_view text, const std::function<void(std::string_view)>& use) {
   bool has_letter = false;
   bool apostrophe = false;  // waits for a letter behind it
   word_.clear();
@@ -58,32 +85,70 @@ bool Tokenizer::for_each_word(std::string_view text, const std::function<void(st
     word_.clear();
     has_letter = apostrophe = false;
   };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const auto lower = static_cast<char>(c | 0x20);
+    const bool is_letter = lower >= 'a' && lower <= 'z';
+    if (is_letter || (c >= '0' && c <= '9')) {
+      if (apostrophe) word_ += '\'';
+      apostrophe = false;
+      has_letter = has_letter || is_letter;
+      word_ += is_letter ? lower : c;
+    } else if (c == '\'' || !is_ascii(c)) {
+      if (!is_ascii(c)) i += kRightQuoteBytes.size() - 1;
+      if (apostrophe) finish();
+      apostrophe = !word_.empty();
+    } else {
+      finish();
+    }
+  }
+  finish();
+}
+
+bool Tokenizer::for_each_token(std::string_view text, const std::function<void(std::string_view)>& use) {
+  std::size_t size = 0;
+  const auto finish = [&] {
+    if (size > 0) use(text.substr(0, size));
+    text.remove_prefix(size);
+    size = 0;
+  };
+  while (size < text.size()) {
+    const Character character = decode_utf8(text.substr(size));
+    if (character.bytes == 0) {
+      damaged_ = static_cast<unsigned char>(text[size]);
+      return false;
+    }
+    if (is_blank(character.code)) {
+      finish();
+      text.remove_prefix(character.bytes);
+    } else {
+      size += character.bytes;
+    }
+  }
+  finish();
+  return true;
+}
+
+std::string Tokenizer::vocabulary_form(std::string_view word) {
+  if (tokens_ == Tokens::kWhitespace || !is_utf8(word)) return std::string(word);
+  return unicode().vocabulary_form(word);
+}
+
+bool Tokenizer::is_whole(std::string_view text) {
   while (!text.empty()) {
-    const Character character = decode(text);
+    const Character character = decode_utf8(text);
     if (character.bytes == 0) {
       damaged_ = static_cast<unsigned char>(text.front());
       return false;
     }
-    const Kind kind = kind_of(character.code);
-    if (kind == Kind::kSeparator || (kind == Kind::kApostrophe && apostrophe)) {
-      finish();
-    } else if (kind == Kind::kApostrophe) {
-      apostrophe = !word_.empty();
-    } else {
-      if (apostrophe) word_ += '\'';
-      apostrophe = false;
-      has_letter = has_letter || kind == Kind::kLetter;
-      const bool upper = character.code >= 'A' && character.code <= 'Z';
-      if (upper) {
-        word_ += static_cast<char>(text.front() | 0x20);
-      } else {
-        word_ += text.substr(0, character.bytes);
-      }
-    }
     text.remove_prefix(character.bytes);
   }
-  finish();
   return true;
+}
+
+UnicodeWords& Tokenizer::unicode() {
+  if (unicode_ == nullptr) unicode_ = std::make_unique<UnicodeWords>();
+  return *unicode_;
 }
 
 }  // namespace verbena::apps

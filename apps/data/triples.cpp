@@ -9,14 +9,16 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/data/known_formats.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/name_ids.hpp"
+#include "apps/data/triple_layout.hpp"
 
 namespace verbena::apps {
 namespace {
 
-constexpr std::array<std::string_view, 4> kEndings = {".txt", ".txt.gz", ".tsv", ".tsv.gz"};
-constexpr std::string_view kTripleFields = "head<TAB>relation<TAB>tail";
+constexpr std::array<std::string_view, 6> kEndings = {".txt",    ".txt.gz", ".tsv",
+                                                      ".tsv.gz", "2id.txt", "2id.txt.gz"};
 
 absl::StatusOr<std::string> find_file(const std::string& folder, std::string_view name) {
   for (const std::string_view ending : kEndings) {
@@ -24,20 +26,21 @@ absl::StatusOr<std::string> find_file(const std::string& folder, std::string_vie
     std::error_code error;
     if (std::filesystem::exists(path, error)) return path;
   }
-  return absl::NotFoundError(
-      fmt::format("{}: expected a folder with a file {}.txt, {}.tsv or one of them with .gz, found none",
-                  folder, name, name));
+  return absl::NotFoundError(fmt::format(
+      "{}: expected a folder with a file {}.txt, {}.tsv, {}2id.txt or one of them with .gz, found none",
+      folder, name, name, name));
 }
 
 class TriplesReader {
  public:
   explicit TriplesReader(KnowledgeGraph& graph)
-      : entities_(graph.entity_names), relations_(graph.relation_names) {}
+      : graph_(graph), entities_(graph.entity_names), relations_(graph.relation_names) {}
 
   absl::Status read(const std::string& folder, std::string_view name, const ReadProgress& progress,
                     std::vector<Triple>& triples) {
     const absl::StatusOr<std::string> path = find_file(folder, name);
     if (!path.ok()) return path.status();
+    if (absl::Status status = find_layout_of(*path); !status.ok()) return status;
     absl::StatusOr<LineReader> lines = LineReader::open(*path, progress);
     if (!lines.ok()) return lines.status();
     bool ended = false;  // blank lines are at home at the end of a file only
@@ -46,28 +49,47 @@ class TriplesReader {
       const absl::StatusOr<bool> more = lines->next(line);
       if (!more.ok()) return more.status();
       if (!*more) break;
+      if (lines->line_number() == 1 && (layout_.has_header || layout_.count.has_value())) continue;
       if (line.empty() && lines->line_number() > 1) {
         ended = true;
         continue;
       }
-      if (ended) return lines->error(kTripleFields, "an empty line before this");
+      if (ended) return lines->error(layout_.description(), "an empty line before this");
       if (absl::Status status = read_line(*lines, line, triples); !status.ok()) return status;
     }
-    if (!triples.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found the end of the file", *path,
-                                                  lines->line_number() + 1, kTripleFields));
+    const std::uint64_t expected = layout_.count.value_or(triples.size());
+    if (!triples.empty() && triples.size() == expected) return absl::OkStatus();
+    const std::string what =
+        triples.empty() ? layout_.description() : fmt::format("{} triples, as line 1 says", expected);
+    const std::string found = triples.empty() ? "" : fmt::format("{} and ", triples.size());
+    return absl::InvalidArgumentError(fmt::format("{}:{}: expected {}, found {}the end of the file", *path,
+                                                  lines->line_number() + 1, what, found));
   }
 
  private:
-  absl::Status read_line(const LineReader& lines, std::string_view line, std::vector<Triple>& triples) {
-    const std::size_t first = line.find('\t');
-    const std::size_t second = first == std::string_view::npos ? first : line.find('\t', first + 1);
-    if (second == std::string_view::npos || line.find('\t', second + 1) != std::string_view::npos) {
-      return lines.error(kTripleFields, line);
+  /// The order of the columns is that of the first file, unless a header says otherwise.
+  absl::Status find_layout_of(const std::string& path) {
+    const absl::StatusOr<std::vector<std::string>> first = first_lines(path, kTriplesLookedAt);
+    if (!first.ok()) return first.status();
+    if (const FoundFormat found = format_by_shape(*first);
+        found.format != Format::kUnknown && found.format != Format::kUci) {
+      return wrong_format(path, "head<TAB>relation<TAB>tail", found);
     }
-    const std::string_view head = line.substr(0, first);
-    const std::string_view relation = line.substr(first + 1, second - first - 1);
-    const std::string_view tail = line.substr(second + 1);
+    layout_ = find_triple_layout(*first, first_order_);
+    if (!graph_.format.empty()) return absl::OkStatus();
+    first_order_ = {.order = layout_.order,
+                    .told_by = layout_.told_by.empty() ? "as usual" : layout_.told_by};
+    graph_.format = layout_.description();
+    if (!layout_.told_by.empty()) graph_.format += fmt::format(", {}", layout_.told_by);
+    return absl::OkStatus();
+  }
+
+  absl::Status read_line(const LineReader& lines, std::string_view line, std::vector<Triple>& triples) {
+    TripleFields fields;
+    if (!layout_.split(line, fields)) return lines.error(layout_.description(), line);
+    const std::string_view head = fields[layout_.order[0]];
+    const std::string_view relation = fields[layout_.order[1]];
+    const std::string_view tail = fields[layout_.order[2]];
     if (head.empty() || relation.empty() || tail.empty()) {
       return lines.error("a name of the head, the relation and the tail", line);
     }
@@ -81,8 +103,11 @@ class TriplesReader {
     return absl::OkStatus();
   }
 
+  KnowledgeGraph& graph_;
   NameIds entities_;
   NameIds relations_;
+  TripleLayout first_order_;
+  TripleLayout layout_;
 };
 
 }  // namespace

@@ -24,10 +24,12 @@ struct KnowledgeGraph {
   std::vector<Triple> train;  ///< in file order
   std::vector<Triple> valid;
   std::vector<Triple> test;
+  std::string format;  ///< the order of the columns of `train`, and what tells it, for people
 };
 
-/// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, of lines
-/// head<TAB>relation<TAB>tail. The same files give the same ids in every process. Errors: NOT_FOUND;
+/// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, or train2id and so on as
+/// OpenKE names them. Lines are of three columns between tabs: head, relation, tail, unless a header or what is in the
+/// columns tells another order (docs/data.md). The same files give the same ids in every process. Errors: NOT_FOUND;
 /// INVALID_ARGUMENT "file:line: what was expected, what was found".
 absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const ReadProgress& progress = {});
 

@@ -319,6 +319,7 @@ absl::StatusOr<Job> KnowledgeGraphEmbedding::load_job(std::uint32_t rank, std::u
   if (rank == 0) {
     reporter.summary("model", model_);
     reporter.summary("dimension", dimension_);
+    reporter.summary("format", job.graph.format);
     reporter.summary("entities", job.data.entities);
     reporter.summary("relations", relations);
     reporter.summary("shared_out", job.shares_entities ? kEntities : kRelations);

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "apps/data/line_reader.hpp"
+#include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
 #include "apps/divergence.hpp"
@@ -159,11 +160,11 @@ class PartReader {
     ids_.erase(found);
     for (std::size_t k = 0; k < part_.layout.numbers(); ++k) {
       const std::string_view field = take_field(line);
-      float& number = row[part_.layout.place(k)];
-      const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
-      if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(number)) {
+      const std::optional<float> number = parse_float(field);
+      if (!number) {
         return lines_.error(fmt::format("{} numbers after the name", part_.layout.numbers()), field);
       }
+      row[part_.layout.place(k)] = *number;
     }
     if (line.empty()) return absl::OkStatus();
     return lines_.error(fmt::format("{} numbers after the name", part_.layout.numbers()), "more");

@@ -14,6 +14,7 @@
 
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/data/tokens_option.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
@@ -79,6 +80,7 @@ class Lda final : public Application {
   std::string data_;
   std::string vocabulary_;
   std::string stop_words_ = "none";
+  std::string tokens_ = "words";  // as for parse_tokens()
   std::string output_;
   std::int64_t min_count_ = 1;
   std::int64_t topics_ = 50;
@@ -89,14 +91,17 @@ class Lda final : public Application {
 
 void Lda::add_options(CLI::App& command) {
   command
-      .add_option("--data", data_,
-                  "documents: text, one a line, maybe title<TAB>text; UCI docword.*.txt; LDA-C; gzip of any")
+      .add_option(
+          "--data", data_,
+          "documents: text, one a line, maybe title<TAB>text; or bags of words: UCI docword.*.txt, LDA-C, "
+          "Matrix Market, LIBSVM or SVMlight, Vowpal Wabbit; gzip of any (docs/data.md)")
       ->required()
       ->type_name("FILE");
   command
       .add_option("--vocabulary", vocabulary_,
                   "words of a bag-of-words file, one a line; by default vocab.*.txt beside docword.*.txt")
       ->type_name("FILE");
+  add_tokens_option(command, tokens_);
   command
       .add_option("--stop-words", stop_words_,
                   "words to leave out: none, english, or a file with one word a line")
@@ -150,6 +155,7 @@ absl::Status Lda::check_options() const {
   if (training_.evaluate_every < 1) {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
+  if (absl::Status status = parse_tokens(tokens_).status(); !status.ok()) return status;
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
   if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
   return absl::OkStatus();
@@ -157,6 +163,7 @@ absl::Status Lda::check_options() const {
 
 CorpusOptions Lda::corpus_options(const Part& part) const {
   return {.path = data_,
+          .tokens = *parse_tokens(tokens_),
           .vocabulary = vocabulary_,
           .stop_words = stop_words_,
           .min_count = static_cast<std::uint64_t>(min_count_),
@@ -342,6 +349,7 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
     reporter.print(line);
   }
   reporter.summary("topics", topics_);
+  reporter.summary("format", job.corpus.format);
   reporter.summary("documents", job.corpus.total_documents);
   reporter.summary("vocabulary", vocabulary.size());
   reporter.summary("untrained_words", untrained_words);

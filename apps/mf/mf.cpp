@@ -150,7 +150,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   }
   [[nodiscard]] std::string_view throughput_unit() const override { return "ratings"; }
   [[nodiscard]] std::string_view main_objective() const override {
-    return test_fraction_ > 0 ? "test_rmse" : "train_rmse";
+    return has_test() ? "test_rmse" : "train_rmse";
   }
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
@@ -162,6 +162,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   [[nodiscard]] RowFormat format() const {
     return {.rank = static_cast<std::size_t>(rank_), .biases = !no_biases_};
   }
+  [[nodiscard]] bool has_test() const { return test_fraction_ > 0 || !test_data_.empty(); }
   [[nodiscard]] std::string_view needs_less_memory() const override {
     return "a smaller --rank or fewer ratings";
   }
@@ -181,6 +182,8 @@ class MatrixFactorization final : public EmbeddingApplication {
   absl::Status save_local(const Job& job, const FactorRows& users, const FactorRows& items) const;
 
   std::string data_;
+  std::string train_data_;
+  std::string test_data_;
   std::string output_;
   double test_fraction_ = 0.1;
   std::int64_t rank_ = 16;
@@ -190,9 +193,26 @@ class MatrixFactorization final : public EmbeddingApplication {
 };
 
 void MatrixFactorization::add_options(CLI::App& command) {
-  command.add_option("--data", data_, "ratings: MovieLens u.data, ratings.dat or ratings.csv; gzip of any")
-      ->required()
-      ->type_name("FILE");
+  CLI::Option* const data =
+      command
+          .add_option(
+              "--data", data_,
+              "ratings: lines user, item, rating, as MovieLens has them; a header may name the columns; "
+              "Matrix Market; gzip of any (docs/data.md)")
+          ->type_name("FILE");
+  CLI::Option* const train_data =
+      command
+          .add_option("--train-data", train_data_, "where the ratings are split already: those to train on")
+          ->type_name("FILE")
+          ->excludes(data);
+  CLI::Option* const test_data =
+      command
+          .add_option("--test-data", test_data_,
+                      "likewise: those held out for the test, not by --test-fraction")
+          ->type_name("FILE")
+          ->excludes(data)
+          ->needs(train_data);
+  train_data->needs(test_data);
   command.add_option("--rank", rank_, "factors of a user or an item")->capture_default_str();
   command.add_option("--iterations", training_.iterations, "passes over the ratings")->capture_default_str();
   command.add_option("--learning-rate", training_.learning_rate, "step of the first iteration")
@@ -228,7 +248,8 @@ void MatrixFactorization::add_options(CLI::App& command) {
           "static their items' rows are pulled together, the next ones while these are trained")
       ->capture_default_str();
   command.add_option("--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(test_data);
   command
       .add_option("--evaluate-every", training_.evaluate_every, "iterations from one evaluation to the next")
       ->capture_default_str();
@@ -242,6 +263,10 @@ absl::Status MatrixFactorization::check_options() const {
   const auto invalid = [](std::string_view expected, auto found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
+  if (data_.empty() && train_data_.empty()) {
+    return absl::InvalidArgumentError(
+        "--data: expected a file of ratings, or --train-data and --test-data; found none");
+  }
   if (rank_ < 1 || rank_ > kMaxRank) {
     return invalid(fmt::format("--rank: expected 1 to {}", kMaxRank), rank_);
   }
@@ -273,15 +298,19 @@ absl::Status MatrixFactorization::check_options() const {
 }
 
 RatingsOptions MatrixFactorization::ratings_options(std::uint32_t part, std::uint32_t parts) const {
-  return {
-      .path = data_, .test_fraction = test_fraction_, .seed = training_.seed, .part = part, .parts = parts};
+  return {.path = test_data_.empty() ? data_ : train_data_,
+          .test_path = test_data_,
+          .test_fraction = test_fraction_,
+          .seed = training_.seed,
+          .part = part,
+          .parts = parts};
 }
 
 absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
   if (absl::Status status = check_blocks(workers); !status.ok()) return status;
   const absl::StatusOr<Ratings> ratings = read_ratings(ratings_options(1, 1));
   if (!ratings.ok()) return ratings.status();
-  if (test_fraction_ > 0 && ratings->total_test == 0) {
+  if (has_test() && ratings->total_test == 0) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: none of the {} ratings was held out: expected a larger --test-fraction, or 0 for no test", data_,
         ratings->total_train));
@@ -359,6 +388,7 @@ absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint3
   job.data.test = sorted(job.ratings.test);
   if (rank == 0) {
     reporter.summary("rank", rank_);
+    reporter.summary("format", job.ratings.format);
     reporter.summary("users", job.ratings.user_names.size());
     reporter.summary("items", job.ratings.item_names.size());
     reporter.summary("train_ratings", job.ratings.total_train);

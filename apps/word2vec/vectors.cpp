@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <optional>
@@ -13,7 +12,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
+#include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/divergence.hpp"
 #include "apps/word2vec/kernel.hpp"
@@ -24,24 +25,6 @@ namespace {
 constexpr std::size_t kRowsAtOnce = 256;
 constexpr std::uint64_t kBytesPerNumber = 16;  // "-1.17549435e-38" and a blank
 constexpr std::uint64_t kBytesPerWord = 64;
-constexpr std::string_view kBlanks = " \t";
-
-/// Takes the next field, between blanks, off the front of `line`; empty at its end.
-std::string_view take_field(std::string_view& line) {
-  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  const std::string_view field = line.substr(0, line.find_first_of(kBlanks));
-  line.remove_prefix(field.size());
-  return field;
-}
-
-template <class Number>
-std::optional<Number> parse(std::string_view field) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
-  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
-  return number;
-}
-
 class VectorReader {
  public:
   explicit VectorReader(LineReader lines) : lines_(std::move(lines)) {}
@@ -78,9 +61,9 @@ class VectorReader {
     constexpr std::string_view kExpected = "the number of words and of numbers each";
     if (!is_there) return lines_.error(kExpected, "the end of the file");
     std::string_view rest = line_;
-    const std::optional<std::uint64_t> words = parse<std::uint64_t>(take_field(rest));
-    const std::optional<std::uint64_t> dimension = parse<std::uint64_t>(take_field(rest));
-    if (!words || !dimension || !take_field(rest).empty()) return lines_.error(kExpected, line_);
+    const std::optional<std::uint64_t> words = parse_whole(next_field(rest));
+    const std::optional<std::uint64_t> dimension = parse_whole(next_field(rest));
+    if (!words || !dimension || !next_field(rest).empty()) return lines_.error(kExpected, line_);
     if (*words < 1 || *dimension < 1 || *dimension > kMaxDimension) {
       return lines_.error(fmt::format("1 word or more, and 1 to {} numbers each", kMaxDimension), line_);
     }
@@ -90,19 +73,19 @@ class VectorReader {
   }
 
   absl::Status read_row(std::string_view line) {
-    const std::string_view word = take_field(line);
+    const std::string_view word = next_field(line);
     if (word.empty()) return lines_.error("a word", line_);
     words_.emplace_back(word);
     if (!known_.insert(words_.back()).second) return lines_.error("a word that has not come before", word);
     for (std::size_t k = 0; k < dimension_; ++k) {
-      const std::string_view field = take_field(line);
-      const std::optional<float> number = parse<float>(field);
-      if (!number || !std::isfinite(*number)) {
+      const std::string_view field = next_field(line);
+      const std::optional<float> number = parse_float(field);
+      if (!number) {
         return lines_.error(fmt::format("{} numbers after the word", dimension_), field);
       }
       numbers_.push_back(*number);
     }
-    const std::string_view more = take_field(line);
+    const std::string_view more = next_field(line);
     if (more.empty()) return absl::OkStatus();
     return lines_.error(fmt::format("{} numbers after the word and no more", dimension_), more);
   }

@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/data/tokens_option.hpp"
 #include "apps/embedding/embedding_application.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
@@ -60,15 +61,24 @@ WordIds ids_of(const std::vector<std::string>& words) {
   return ids;
 }
 
-/// How many of the vectors are of such words.
-std::int64_t known_words(const Vectors& vectors, const WordIds& ids) {
-  return std::count_if(vectors.words().begin(), vectors.words().end(),
-                       [&](const std::string& word) { return ids.contains(word); });
+/// Likewise, and where other tools spell a word otherwise than a text of ours would, its form there.
+WordIds ids_in_text(const std::vector<std::string>& words, Tokens tokens) {
+  WordIds ids = ids_of(words);
+  Tokenizer tokenizer(tokens);
+  for (std::uint32_t id = 0; id < words.size(); ++id)
+    ids.try_emplace(tokenizer.vocabulary_form(words[id]), id);
+  return ids;
+}
+
+/// How many of the words have vectors.
+std::int64_t known_words(const std::vector<std::string>& words, const WordIds& vectors) {
+  return std::count_if(words.begin(), words.end(),
+                       [&](const std::string& word) { return vectors.contains(word); });
 }
 
 /// "king,sea" as ids. Without any: a few words, some frequent, some rare, none very much so.
 absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
-                                                       const std::vector<std::string>& words) {
+                                                       const std::vector<std::string>& words, Tokens tokens) {
   std::vector<std::uint32_t> shown;
   if (list.empty()) {
     const auto most = static_cast<double>(words.size());
@@ -80,11 +90,13 @@ absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
     return shown;
   }
   const WordIds ids = ids_of(words);
+  Tokenizer tokenizer(tokens);
   std::string_view rest = list;
   while (true) {
     const std::size_t comma = rest.find(',');
     const std::string word(rest.substr(0, comma));
-    const auto found = ids.find(word);
+    auto found = ids.find(word);
+    if (found == ids.end()) found = ids.find(tokenizer.vocabulary_form(word));
     if (found == ids.end()) {
       return absl::InvalidArgumentError(fmt::format(
           "--neighbours: expected words of the vocabulary, separated by commas, found \"{}\"", word));
@@ -118,6 +130,8 @@ class Word2Vec final : public EmbeddingApplication {
   [[nodiscard]] WindowOptions windows() const {
     return {.window = static_cast<std::size_t>(window_), .negatives = static_cast<std::size_t>(negatives_)};
   }
+  /// As checked by check_options().
+  [[nodiscard]] Tokens tokens() const { return *parse_tokens(tokens_); }
   /// Nothing is trained, only looked at.
   [[nodiscard]] bool only_shows() const { return training_.iterations == 0; }
   [[nodiscard]] std::string_view needs_less_memory() const override {
@@ -144,6 +158,7 @@ class Word2Vec final : public EmbeddingApplication {
   std::string load_;
   std::string output_;
   std::string neighbours_;
+  std::string tokens_ = "words";  // as for parse_tokens()
   std::int64_t top_words_ = 8;
   std::int64_t min_count_ = 5;
   std::int64_t dimension_ = 100;
@@ -158,6 +173,7 @@ void Word2Vec::add_options(CLI::App& command) {
   command.add_option("--data", data_, "running text, one document a line, maybe .gz (docs/data.md)")
       ->capture_default_str()
       ->type_name("FILE");
+  add_tokens_option(command, tokens_);
   command.add_option("--min-count", min_count_, "leave out words that are rarer in the whole text")
       ->capture_default_str();
   command.add_option("--dimension", dimension_, "numbers of a word's vector")->capture_default_str();
@@ -216,6 +232,7 @@ absl::Status Word2Vec::check_options() const {
   const auto invalid = [](std::string_view expected, const auto& found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
+  if (absl::Status status = parse_tokens(tokens_).status(); !status.ok()) return status;
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
   if (dimension_ < 1 || dimension_ > static_cast<std::int64_t>(kMaxDimension)) {
     return invalid(fmt::format("--dimension: expected 1 to {}", kMaxDimension), dimension_);
@@ -238,6 +255,7 @@ absl::Status Word2Vec::check_options() const {
 absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
                                       const ReadProgress& progress) const {
   return read_corpus({.path = data_,
+                      .tokens = tokens(),
                       .vocabulary = {},
                       .min_count = static_cast<std::uint64_t>(min_count_),
                       .needs_order = true,
@@ -249,13 +267,13 @@ absl::StatusOr<Corpus> Word2Vec::read(std::uint32_t rank, std::uint32_t workers,
 absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) const {
   const absl::StatusOr<Vectors> loaded = load(load_);
   if (!loaded.ok()) return loaded.status();
-  if (only_shows()) return shown_words(neighbours_, loaded->words()).status();
+  if (only_shows()) return shown_words(neighbours_, loaded->words(), tokens()).status();
   if (loaded->dimension() != dimension()) {
     return absl::InvalidArgumentError(
         fmt::format("{}:1: expected vectors of {} numbers, as --dimension says, found {}", load_, dimension_,
                     loaded->dimension()));
   }
-  if (known_words(*loaded, ids_of(words)) > 0) return absl::OkStatus();
+  if (known_words(words, ids_in_text(loaded->words(), tokens())) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("{}: expected vectors of words that are in {}, found none", load_, data_));
 }
@@ -304,7 +322,7 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   absl::Status enough = check_memory(
       bytes, fmt::format("vectors of {} words then need", corpus->vocabulary.size()), needs_less_memory());
   if (!enough.ok()) return enough;
-  if (absl::Status status = shown_words(neighbours_, corpus->vocabulary).status(); !status.ok())
+  if (absl::Status status = shown_words(neighbours_, corpus->vocabulary, tokens()).status(); !status.ok())
     return status;
   if (!load_.empty()) {
     if (absl::Status status = check_vectors(corpus->vocabulary); !status.ok()) return status;
@@ -337,10 +355,13 @@ absl::StatusOr<Job> Word2Vec::load_job(std::uint32_t rank, std::uint32_t workers
   }
   if (rank == 0) {
     reporter.summary("dimension", dimension_);
+    reporter.summary("format", corpus->format);
     reporter.summary("documents", documents);
     reporter.summary("vocabulary", job.words.size());
     reporter.summary("words", words_of_text);
-    if (job.loaded.has_value()) reporter.summary("loaded_words", known_words(*job.loaded, ids_of(job.words)));
+    if (job.loaded.has_value()) {
+      reporter.summary("loaded_words", known_words(job.words, ids_in_text(job.loaded->words(), tokens())));
+    }
     if (documents < workers) {
       reporter.print(fmt::format("{} has {} documents for {} workers: the others train nothing", data_,
                                  documents, workers));
@@ -352,7 +373,7 @@ absl::StatusOr<Job> Word2Vec::load_job(std::uint32_t rank, std::uint32_t workers
 std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
   const std::size_t width = padded(dimension());
   WordIds known;
-  if (job.loaded.has_value()) known = ids_of(job.loaded->words());
+  if (job.loaded.has_value()) known = ids_in_text(job.loaded->words(), tokens());
   const auto input = [&job, known = std::move(known), seed = training_.seed, dimension = dimension()](
                          std::size_t id, std::span<float> row) {
     std::fill(row.begin(), row.end(), 0.0F);
@@ -491,7 +512,7 @@ absl::Status Word2Vec::present(const Job& job, RowStore& rows, Reporter& reporte
 
 absl::Status Word2Vec::show(const Vectors& vectors, Reporter& reporter) const {
   const std::vector<std::string>& words = vectors.words();
-  const absl::StatusOr<std::vector<std::uint32_t>> shown = shown_words(neighbours_, words);
+  const absl::StatusOr<std::vector<std::uint32_t>> shown = shown_words(neighbours_, words, tokens());
   if (!shown.ok()) return shown.status();
   if (top_words_ == 0) return absl::OkStatus();
   nlohmann::json all = nlohmann::json::object();

@@ -58,6 +58,14 @@ TEST_F(InputTest, AMalformedLineOfEachFormat) {
       {"mf", "ratings.dat", "1::2::3\n1::2::good\n", ":2: expected a number as the rating"},
       {"mf", "ratings.csv", "userId,movieId,rating\n1,2,3\n1,\"2,3\n", ":3: expected a closing quote"},
       {"mf", "ratings", "user|item|rating\n1|2|3\n1||3\n", ":3: expected a user and an item"},
+      {"mf", "nan_first.csv", "1,2,NaN\n1,3,4\n2,2,3\n", ":1: expected a number as the rating"},
+      {"mf", "ids", "1\t2\t16777217\n", ":1: expected a rating that single precision holds"},
+      {"mf", "svm", "5 0:1 7:1\n", ":1: expected a table of ratings, found LIBSVM or SVMlight"},
+      {"lda", "array.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n",
+       ":1: expected \"coordinate\""},
+      {"lda", "x.svm", "+1 1:0.5\n", ":1: expected id:count with a whole number"},
+      {"word2vec", "x.vw", "1 |text ark:2\n",
+       ": expected running text, found a bag of words, which has no order"},
   };
   for (const Bad& bad : all) {
     SCOPED_TRACE(bad.name + bad.error);
@@ -158,6 +166,59 @@ TEST_F(InputTest, WordVectorsAreSavedAndLookedAt) {
   const auto first_line = [](const std::string& out) { return out.substr(0, out.find('\n')); };
   EXPECT_TRUE(shown.out.starts_with("earth  ")) << shown.out;
   EXPECT_EQ(first_line(shown.out), first_line(trained.out));
+}
+
+/// Small files as people have them: what is trained is what is in them.
+TEST_F(InputTest, SmallFilesOfManyKinds) {
+  const auto file = [&](const std::string& name, std::string_view text) {
+    verbena::testing::write_file(folder_.path(name), text);
+    return folder_.path(name);
+  };
+  const auto trained = [&](std::vector<std::string> arguments) {
+    std::filesystem::remove(folder_.path("metrics"));
+    arguments.insert(arguments.begin(), "run");
+    arguments.insert(arguments.end(), {"--metrics", folder_.path("metrics")});
+    const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    const std::string lines = verbena::testing::contents(folder_.path("metrics"));
+    const std::size_t summary = lines.rfind('{', lines.rfind("\"model_summary\""));
+    EXPECT_NE(summary, std::string::npos) << lines;
+    return lines;
+  };
+  const std::string matrix =
+      file("matrix.mtx",
+           "%%MatrixMarket matrix coordinate real general\n%\n3 4 6\n1 1 2.0\n1 2 1.0\n2 2 "
+           "3.0\n2 3 1.0\n3 3 2.0\n3 4 5.0\n");
+  std::string summary = trained({"lda", "--data", matrix, "--topics", "2", "--iterations", "2"});
+  EXPECT_THAT(summary, HasSubstr("\"documents\":3"));
+  EXPECT_THAT(summary, HasSubstr("\"vocabulary\":4"));
+  EXPECT_THAT(summary, HasSubstr("\"tokens\":14"));
+  const std::string empty = file("first_empty.dat", "0\n2 0:1 3:2\n1 2:4\n");
+  EXPECT_THAT(trained({"lda", "--data", empty, "--topics", "2", "--iterations", "2"}),
+              HasSubstr("\"documents\":3"));
+  const std::string emoji = file("emoji", "I ❤\uFE0F tea\nsun ☀\uFE0F and ❤\uFE0F\n");
+  EXPECT_THAT(trained({"lda", "--data", emoji, "--topics", "1", "--iterations", "1"}),
+              HasSubstr("[[\"and\",\"i\",\"sun\",\"tea\"]]"));
+  EXPECT_THAT(trained({"word2vec", "--data", emoji, "--min-count", "1", "--dimension", "2", "--held-out", "0",
+                       "--subsample", "0", "--iterations", "1"}),
+              HasSubstr("\"vocabulary\":4"));
+  const std::string modules =
+      file("cpan.tsv", "alice\tData::Dumper\t5\nbob\tMoose::Role\t4\nalice\tTry::Tiny\t3\n");
+  EXPECT_THAT(trained({"mf", "--data", modules, "--test-fraction", "0", "--iterations", "2"}),
+              HasSubstr("\"train_ratings\":3"));
+  const std::string tiny = file("tiny.csv", "u,i,r\n1,2,1e-50\n1,3,2\n2,2,3\n");
+  EXPECT_THAT(trained({"mf", "--data", tiny, "--test-fraction", "0", "--iterations", "2"}),
+              HasSubstr("\"train_ratings\":3"));
+  const std::string base = file("u1.base", "1\t1\t5\t874965758\n1\t2\t3\t876893171\n2\t1\t4\t878542960\n");
+  const std::string test = file("u1.test", "2\t2\t3\t889751712\n");
+  summary = trained({"mf", "--train-data", base, "--test-data", test, "--iterations", "2", "--workers", "2"});
+  EXPECT_THAT(summary, HasSubstr("\"train_ratings\":3"));
+  EXPECT_THAT(summary, HasSubstr("\"test_ratings\":1"));
+  const std::string vectors = file("tiny.vec", "3 2\na 1e-50 0.5\nb +0.5 1\nc 1 2\n");
+  const std::string abc = file("abc.txt", "a b c a b c\n");
+  EXPECT_THAT(trained({"word2vec", "--data", abc, "--min-count", "1", "--dimension", "2", "--load", vectors,
+                       "--iterations", "0"}),
+              HasSubstr("\"vocabulary\":3"));
 }
 
 TEST_F(InputTest, MoreRowsThanMemory) {

@@ -1,5 +1,6 @@
 #include "apps/data/corpus.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -12,6 +13,7 @@
 #include "apps/data/generate_corpus.hpp"
 #include "apps/data/stop_words.hpp"
 #include "apps/data/tokenizer.hpp"
+#include "apps/data/unicode.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -97,6 +99,76 @@ TEST(TokenizerTest, KeepsLettersOfUtf8AndDropsItsSigns) {
                   "\xE8\x81\x96\xE7\xB6\x93", "z"));
 }
 
+TEST(TokenizerTest, InvisibleCharactersAreNoWordsAndDoNotSplitThem) {
+  EXPECT_THAT(words_of("I ❤\uFE0F tea"), ElementsAre("i", "tea")) << "a variation selector";
+  EXPECT_THAT(words_of("sun ☀\uFE0F and ❤\uFE0F 1\uFE0F\u20E3 👩\u200D🚀"), ElementsAre("sun", "and"));
+  EXPECT_THAT(words_of("co\u00ADoperate \u2060a\u2060b\uFEFF \u200Ec\u200F"),
+              ElementsAre("cooperate", "ab", "c"));
+  EXPECT_THAT(words_of("می\u200Cخواهم \u200Cب\u200D"), ElementsAre("می\u200Cخواهم", "ب"))
+      << "a joiner between letters tells how they are written";
+  EXPECT_THAT(words_of("ក\u200Bខ"), ElementsAre("ក", "ខ")) << "the zero width space is a space";
+  EXPECT_THAT(words_of("\u3164 \u115F \u0301 \uFE0F"), IsEmpty());
+}
+
+TEST(TokenizerTest, MarksStayWithTheirLetters) {
+  EXPECT_THAT(words_of("cafe\u0301 CAFÉ"), ElementsAre("café", "café")) << "one spelling of each, composed";
+  EXPECT_THAT(words_of("हिन्दी में"), ElementsAre("हिन्दी", "में"));
+  EXPECT_THAT(words_of("שָׁלוֹם"), ElementsAre("שָׁלוֹם"));
+}
+
+TEST(TokenizerTest, PunctuationOfEveryScriptSeparates) {
+  EXPECT_THAT(words_of("a.b:c_d,e;f"), ElementsAre("a", "b", "c", "d", "e", "f"));
+  EXPECT_THAT(words_of("é.b:c_d,e;é"), ElementsAre("é", "b", "c", "d", "e", "é")) << "as in ASCII";
+  EXPECT_THAT(words_of("ա։բ մ՝ն क।ख ก๏ข ا،ب αβ·γδ¿ά፡አ፡በ«д»"),
+              ElementsAre("ա", "բ", "մ", "ն", "क", "ख", "ก", "ข", "ا", "ب", "αβ·γδ", "ά", "አ", "በ", "д"));
+  EXPECT_THAT(words_of("col·lega צה״ל"), ElementsAre("col·lega", "צה״ל")) << "within a word, UAX 29 says";
+  EXPECT_THAT(words_of("m² ½ x₂ №5 €é"), ElementsAre("m", "x", "é"));
+}
+
+TEST(TokenizerTest, LowersEveryScript) {
+  EXPECT_THAT(words_of("ÉCOLE Straße ΛΌΓΟΣ МОСКВА ԵՐԵՒԱՆ"),
+              ElementsAre("école", "straße", "λόγος", "москва", "երեւան"));
+}
+
+TEST(TokenizerTest, ApostrophesAreTheSameInEveryScript) {
+  EXPECT_THAT(words_of("l’été d'été’ ’été’ é''é о’н"), ElementsAre("l'été", "d'été", "été", "é", "é", "о'н"));
+  EXPECT_THAT(words_of("90's 1’é"), ElementsAre("90's", "1'é"));
+}
+
+TEST(TokenizerTest, ScriptsWithoutBlanksAreCutByDictionaries) {
+  EXPECT_THAT(words_of("ภาษาไทย"), ElementsAre("ภาษา", "ไทย"));
+  EXPECT_THAT(words_of("東京に行きます。"), ElementsAre("東京", "に", "行き", "ます"));
+}
+
+TEST(TokenizerTest, TheFastWayIsTheSlowWay) {
+  // Words beside one that is not ASCII take the slow way.
+  for (const std::string_view text : {"don't 'quoted' men's' a''b x86 2nd 42 e.g. 1'a a'1 '9 it's''",
+                                      "A-b_c a\tb\x7F"
+                                      "c"}) {
+    const std::vector<std::string> fast = words_of(text);
+    std::vector<std::string> slow;
+    UnicodeWords().for_each_word(text, [&](std::string_view word) { slow.emplace_back(word); });
+    EXPECT_EQ(fast, slow);
+  }
+}
+
+TEST(TokenizerTest, WhitespaceSeparatesWhateverThereIs) {
+  std::vector<std::string> tokens;
+  Tokenizer tokenizer(Tokens::kWhitespace);
+  EXPECT_TRUE(tokenizer.for_each_word(" 17 New_York\té.é\u3000❤\uFE0F  ",
+                                      [&](std::string_view token) { tokens.emplace_back(token); }));
+  EXPECT_THAT(tokens, ElementsAre("17", "New_York", "é.é", "❤\uFE0F"));
+  EXPECT_FALSE(tokenizer.for_each_word("a \xFF", [](std::string_view) {}));
+  EXPECT_EQ(tokenizer.damaged(), 0xFF);
+}
+
+TEST(TokenizerTest, KnowsTheFormOfAWordFromElsewhere) {
+  EXPECT_EQ(Tokenizer().vocabulary_form("New_YORK’S"), "new_york's");
+  EXPECT_EQ(Tokenizer().vocabulary_form("CAFE\u0301"), "café");
+  EXPECT_EQ(Tokenizer().vocabulary_form("\xFF"), "\xFF");
+  EXPECT_EQ(Tokenizer(Tokens::kWhitespace).vocabulary_form("New"), "New");
+}
+
 TEST(TokenizerTest, RefusesWhatIsNotUtf8) {
   for (std::string_view bad : {"a\xE9 b", "\xC0\xAF", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xE2\x80", "\x80",
                                "\xE0\x80\x80", "\xF4\x90\x80\x80"}) {
@@ -171,6 +243,147 @@ TEST_F(CorpusTest, ReadsLdaC) {
   EXPECT_EQ(error(), "text:1: expected an id below 1, the size of the vocabulary, found \"7:2\"");
 }
 
+TEST_F(CorpusTest, ReadsLdaCWhoseFirstDocumentIsEmpty) {
+  EXPECT_THAT(documents_of("0\n2 0:1 3:2\n1 2:4\n"),
+              ElementsAre(IsEmpty(), Document{"word0", "word3", "word3"}, Document(4, "word2")));
+  EXPECT_EQ(documents_of("0\n0\n0\n1 2:4\n").size(), 4U) << "and is not UCI's";
+}
+
+TEST_F(CorpusTest, ReadsMatrixMarket) {
+  const std::string banner = "%%MatrixMarket matrix coordinate ";
+  const std::string entries = "%\n\n3 4 6\n1 1 2\n1 2 1\n\n2 2 3\n% more\n2 3 1\n3 3 2\n3 4 5\n";
+  for (const char* const kind : {"real general\n", "INTEGER General\n"}) {
+    write("text", banner + kind + entries);
+    const Corpus corpus = read();
+    EXPECT_EQ(corpus.total_documents, 3U);
+    EXPECT_EQ(corpus.vocabulary.size(), 4U);
+    EXPECT_EQ(corpus.total_tokens, 14U);
+    EXPECT_EQ(documents(corpus)[0], (Document{"word1", "word1", "word2"}));
+  }
+  EXPECT_THAT(documents_of(banner + "real general\n2 2 3\n2 1 2.0\n1 2 1e0\n1 1 0\n"),
+              ElementsAre(Document{"word2"}, Document{"word1", "word1"}));
+  EXPECT_THAT(documents_of(banner + "pattern general\n2 2 2\n2 1\n2 2\n"),
+              ElementsAre(Document{"word1", "word2"}));
+  EXPECT_EQ(read().total_documents, 2U) << "one is empty";
+  write("vocabulary", "ark\nearth\n");
+  options_.vocabulary = path("vocabulary");
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"ark", "earth"}));
+  EXPECT_EQ(read().format, "Matrix Market");
+}
+
+TEST_F(CorpusTest, SaysWhatIsWrongWithAMatrix) {
+  const std::string banner = "%%MatrixMarket matrix ";
+  EXPECT_EQ(error_of(banner + "array real general\n2 2\n1\n1\n1\n1\n"),
+            "text:1: expected \"coordinate\" in Matrix Market's banner, found \"array\"");
+  EXPECT_THAT(error_of(banner + "coordinate complex general\n1 1 1\n1 1 1 1\n"),
+              HasSubstr("found \"complex\""));
+  EXPECT_THAT(error_of(banner + "coordinate real symmetric\n1 1 1\n1 1 1\n"),
+              HasSubstr("found \"symmetric\""));
+  EXPECT_THAT(error_of("%%MatrixMarket vector coordinate real general\n"), HasSubstr("found \"vector\""));
+  EXPECT_THAT(error_of("%%MatrixMarket\n"), HasSubstr("expected \"matrix\""));
+  const std::string real = banner + "coordinate real general\n";
+  EXPECT_THAT(error_of(real), HasSubstr("text:1: expected the numbers of rows, columns and entries"));
+  EXPECT_THAT(error_of(real + "2 2\n"),
+              HasSubstr("text:2: expected the numbers of rows, columns and entries"));
+  EXPECT_EQ(error_of(real + "1 1 2\n1 1 1\n"),
+            "text:3: expected 2 entries, as the size says, found \"1 at the end of the file\"");
+  EXPECT_EQ(error_of(real + "1 1 1\n1 1 1\n1 1 1\n"),
+            "text:4: expected 1 entries, as the size says, found \"more\"");
+  EXPECT_EQ(error_of(real + "1 1 1\n2 1 1\n"), "text:3: expected a row from 1 to 1, found \"2 1 1\"");
+  EXPECT_EQ(error_of(real + "1 1 1\n1 0 1\n"), "text:3: expected a column from 1 to 1, found \"1 0 1\"");
+  EXPECT_EQ(error_of(real + "1 1 1\n1 1\n"), "text:3: expected row, column and value, found \"1 1\"");
+  EXPECT_EQ(error_of(real + "1 1 1\n1 1 1.5\n"),
+            "text:3: expected a whole number from 0 to 16777215 as the count, found \"1.5\"");
+  EXPECT_THAT(error_of(real + "1 1 1\n1 1 -1\n"), HasSubstr("text:3: expected a whole number"));
+  EXPECT_THAT(error_of(real + "1 1 1\n1 1 nan\n"), HasSubstr("text:3: expected a whole number"));
+}
+
+TEST_F(CorpusTest, ReadsSvmLight) {
+  EXPECT_THAT(
+      documents_of("# written by hand\n+1 1:2 3:1 # good\n-1 qid:7 3:1.0\n0.5\n1,2 4:0 5:1\n"),
+      ElementsAre(Document{"word1", "word1", "word3"}, Document{"word3"}, IsEmpty(), Document{"word5"}));
+  EXPECT_THAT(documents_of("3 0:1 1:1\n3 2:1 4:1\n"),
+              ElementsAre(Document{"word0", "word1"}, Document{"word2", "word4"}))
+      << "from 0, and labels that do not say how many";
+  EXPECT_EQ(error_of("+1 1:2\n-1 1:0.5\n"),
+            "text:2: expected id:count with a whole number from 0 to 16777215 as the count, found \"1:0.5\"");
+  write("x.libsvm", "1 1:2\n1 2:1\n");
+  options_.path = path("x.libsvm");
+  EXPECT_EQ(read().format, "LIBSVM or SVMlight") << "the name tells, where the lines could be LDA-C";
+  write("vocabulary", "ark\nearth\n");
+  options_.vocabulary = path("vocabulary");
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"ark", "ark"}, Document{"earth"}));
+  write("x.libsvm", "1 0:2\n");
+  EXPECT_THAT(error(), HasSubstr("x.libsvm:1: expected an id from 1 to 2, the size of the vocabulary"));
+}
+
+TEST_F(CorpusTest, ReadsVowpalWabbit) {
+  EXPECT_THAT(documents_of("1 |text the:2 ark\n-1 2.0 'second |a ark |b the:3.0 man:0\n|\n"),
+              ElementsAre(Document{"the", "the", "ark"}, Document{"ark", "the", "the", "the"}, IsEmpty()));
+  EXPECT_EQ(error_of("1 | the:2\n1 | the:0.5\n"),
+            "text:2: expected word or word:count, a whole number from 0 to 16777215, found \"the:0.5\"");
+  EXPECT_THAT(documents_of("| a | table |\n| of | text |\n"),
+              ElementsAre(Document{"a", "table"}, Document{"of", "text"}))
+      << "bars in prose";
+}
+
+TEST_F(CorpusTest, RefusesOtherFormatsByName) {
+  const std::pair<std::string_view, std::string_view> formats[] = {
+      {"\x93NUMPY\x01", "an array of NumPy"},
+      {"PK\x03\x04", "a zip archive"},
+      {"BZh91AY", "bzip2"},
+      {"# verbena lda 1\ttopics=2\n", "a file that --output has written"},
+      {"{\"text\": \"in the beginning\"}\n", "JSON"},
+      {"<http://a> <http://b> <http://c> .\n", "N-Triples"},
+      {"2 3\nark 1 2 3\nman 4 5 6\n", "vectors of words"},
+      {"<?xml version=\"1.0\"?>\n", "XML"},
+  };
+  for (const auto& [text, name] : formats) {
+    EXPECT_THAT(error_of(text), ::testing::StartsWith("text:1: expected running text or a bag of words"));
+    EXPECT_THAT(error_of(text), HasSubstr(std::string("found ") + std::string(name)));
+  }
+  EXPECT_EQ(documents_of("In the beginning: God (1:1) created\n1 word: 2 words\n").size(), 2U) << "prose";
+}
+
+TEST_F(CorpusTest, RefusesBagsOfWordsByNameWhereOrderIsNeeded) {
+  options_.needs_order = true;
+  for (const auto& [text, name] :
+       {std::pair("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n", "Matrix Market"),
+        {"1\n1\n1\n1 1 1\n", "UCI's bag of words"},
+        {"1 0:1\n", "LDA-C"},
+        {"+1 1:1\n", "LIBSVM or SVMlight"},
+        {"1 |a b:1\n", "Vowpal Wabbit"}}) {
+    EXPECT_EQ(
+        error_of(text),
+        fmt::format("text: expected running text, found a bag of words, which has no order ({})", name));
+  }
+}
+
+TEST_F(CorpusTest, WhitespaceTokensAreReadAsTheyAre) {
+  options_.tokens = Tokens::kWhitespace;
+  EXPECT_THAT(documents_of("1\n2\n3\n1 2 New_York\t3\n"),
+              ElementsAre(Document{"1"}, Document{"2"}, Document{"3"}, Document{"1", "2", "New_York", "3"}))
+      << "not UCI's, and no title";
+  EXPECT_THAT(documents_of("+1 1:2\n"), ElementsAre(Document{"+1", "1:2"}));
+  EXPECT_THAT(error_of("%%MatrixMarket matrix coordinate real general\n"),
+              HasSubstr("expected running text, as --tokens whitespace says, found Matrix Market"));
+  write("text", "New_York new_york\n");
+  write("stop", "New_York\n");
+  options_.stop_words = path("stop");
+  EXPECT_THAT(documents(read()), ElementsAre(Document{"new_york"}));
+}
+
+TEST_F(CorpusTest, StopWordsAreFoundHoweverAVocabularySpellsThem) {
+  write("text", "2 0:1 1:2\n");
+  write("vocabulary", "Cafe\u0301\nARK\n");
+  write("stop", "CAFÉ\n");
+  options_.vocabulary = path("vocabulary");
+  options_.stop_words = path("stop");
+  EXPECT_THAT(read().vocabulary, ElementsAre("ARK"));
+  write("vocabulary", "a\xFF\nb\n");
+  EXPECT_THAT(error(), HasSubstr("vocabulary:1: expected one word of UTF-8 in each line"));
+}
+
 TEST_F(CorpusTest, ReadsGzip) {
   gzFile file = gzopen(path("text").c_str(), "wb");
   gzwrite(file, "an ark\n", 7);
@@ -232,7 +445,7 @@ TEST_F(CorpusTest, SaysWhereAndWhat) {
   write("vocab.x.txt", "one\n");
   EXPECT_THAT(error(), HasSubstr("expected a vocabulary of at most 1 words"));
   write("vocab.x.txt", "one two\n");
-  EXPECT_EQ(error(), "vocab.x.txt:1: expected one word in each line, found \"one two\"");
+  EXPECT_EQ(error(), "vocab.x.txt:1: expected one word of UTF-8 in each line, found \"one two\"");
   options_.path = path("missing");
   EXPECT_EQ(read_corpus(options_).status().code(), absl::StatusCode::kNotFound);
 }

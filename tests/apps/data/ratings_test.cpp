@@ -96,18 +96,118 @@ TEST_F(RatingsTest, SaysWhereAndWhat) {
   EXPECT_EQ(error_of("1|2|3\n1|2|4x\n"), "2: expected a number as the rating, found \"4x\"");
   EXPECT_EQ(error_of("1|2|3\n1|2|nan\n"), "2: expected a number as the rating, found \"nan\"");
   EXPECT_EQ(error_of("1|2|3\n1|2|inf\n"), "2: expected a number as the rating, found \"inf\"");
-  EXPECT_EQ(error_of("1|2|3\n1|2|1e99\n"), "2: expected a number as the rating, found \"1e99\"");
+  EXPECT_EQ(error_of("1|2|3\n1|2|1e999\n"), "2: expected a number as the rating, found \"1e999\"");
   EXPECT_EQ(error_of("1|2|4x\n"), "1: expected a number as the rating, found \"4x\"") << "not a header";
   EXPECT_EQ(error_of("a::b::3\n::c::3\n"), "2: expected a user and an item, found \"::c::3\"");
-  EXPECT_EQ(error_of("a,b,3\n\"a,b,3\n"), "2: expected a closing quote and a comma, found \"\"a,b,3\"");
-  EXPECT_EQ(error_of("a,b,3\n\"a\"x,b,3\n"), "2: expected a closing quote and a comma, found \"\"a\"x,b,3\"");
-  EXPECT_EQ(error_of("1 2 3\n"),
-            "1: expected user, item, rating, separated by tabs, \"::\", \"|\" or commas, found \"1 2 3\"");
+  EXPECT_EQ(error_of("a,b,3\n\"a,b,3\n"), "2: expected a closing quote and commas, found \"\"a,b,3\"");
+  EXPECT_EQ(error_of("a,b,3\n\"a\"x,b,3\n"), "2: expected a closing quote and commas, found \"\"a\"x,b,3\"");
+  EXPECT_EQ(
+      error_of("1-2-3\n"),
+      "1: expected user, item, rating, separated by tabs, \"::\", \"|\", commas, semicolons or blanks, found "
+      "\"1-2-3\"");
   EXPECT_THAT(error_of("1,2,3\n\n1,2,3\n"),
               HasSubstr("3: expected user, item, rating, separated by commas, "));
   EXPECT_THAT(error_of(""), HasSubstr("1: expected at least one rating"));
   EXPECT_THAT(error_of("\n1,2,3\n"), HasSubstr("1: expected user, item, rating"));
   EXPECT_THAT(error_of("user,item,rating\n"), HasSubstr("2: expected at least one rating"));
+}
+
+TEST_F(RatingsTest, TheSeparatorIsTheOneThatFits) {
+  EXPECT_THAT(rows_of("alice\tData::Dumper\t5\nbob\tMoose::Role\t4\nalice\tTry::Tiny\t3\n"),
+              ElementsAre(Row{"alice", "Data::Dumper", 5.0F}, Row{"bob", "Moose::Role", 4.0F},
+                          Row{"alice", "Try::Tiny", 3.0F}));
+  EXPECT_EQ(rows_of("196 242 3\n186  302\t3.5 \n"), std::vector<Row>(kTwo)) << "blanks";
+  EXPECT_EQ(rows_of("196;242;3\n186;302;3.5\n"), std::vector<Row>(kTwo));
+  EXPECT_EQ(rows_of("\"User-ID\";\"ISBN\";\"Book-Rating\"\n\"196\";\"242\";\"3\"\n\"186\";\"302\";\"3.5\"\n"),
+            std::vector<Row>(kTwo))
+      << "Book-Crossing";
+  EXPECT_THAT(rows_of("a,b|c,d|4\na,b|e,f|5\n"),
+              ElementsAre(Row{"a,b", "c,d", 4.0F}, Row{"a,b", "e,f", 5.0F}));
+  EXPECT_THAT(rows_of("a|b,x,4\na|c,y,5\n"), ElementsAre(Row{"a|b", "x", 4.0F}, Row{"a|c", "y", 5.0F}));
+  EXPECT_THAT(rows_of("New York,the item,4\n"), ElementsAre(Row{"New York", "the item", 4.0F}));
+}
+
+TEST_F(RatingsTest, AHeaderNamesTheColumns) {
+  EXPECT_EQ(rows_of("timestamp,rating,movieId,userId\n9,3.0,242,196\n9,3.5,302,186\n"),
+            std::vector<Row>(kTwo));
+  EXPECT_EQ(rows_of("item_id:token\tuser_id:token\trating:float\n242\t196\t3\n302\t186\t3.5\n"),
+            std::vector<Row>(kTwo))
+      << "RecBole";
+  EXPECT_EQ(rows_of(",user,item,rating\n0,196,242,3\n1,186,302,3.5\n"), std::vector<Row>(kTwo)) << "pandas";
+  EXPECT_EQ(rows_of("wer,was,wie gut\n196,242,3\n186,302,3.5\n"), std::vector<Row>(kTwo))
+      << "no names that are known";
+  EXPECT_THAT(error_of("rating,who,item\n3,196,242\n"),
+              HasSubstr("1: expected columns called user, item and rating"));
+  write("item;rating;user\n242;3;196\n");
+  EXPECT_EQ(read()->format, "item, rating, user, separated by semicolons");
+}
+
+TEST_F(RatingsTest, WhatIsNoNumberInTheFirstLineIsNoHeader) {
+  for (const std::string_view bad : {"NaN", "nan", "-inf", "Infinity", "NA", "null", "None"}) {
+    EXPECT_EQ(error_of("1,2," + std::string(bad) + "\n1,3,4\n2,2,3\n"),
+              "1: expected a number as the rating, found \"" + std::string(bad) + "\"");
+  }
+}
+
+TEST_F(RatingsTest, ReadsNumbersAsOthersDo) {
+  EXPECT_THAT(
+      rows_of("u,i,r\n1,2,1e-50\n1,3,+4\n2,2,+0.5\n2,3,.5\n3,3,5.\n4,4, 2 \n5,5,1e-400\n6,6,-1E-50\n"),
+      ElementsAre(Row{"1", "2", 0.0F}, Row{"1", "3", 4.0F}, Row{"2", "2", 0.5F}, Row{"2", "3", 0.5F},
+                  Row{"3", "3", 5.0F}, Row{"4", "4", 2.0F}, Row{"5", "5", 0.0F}, Row{"6", "6", 0.0F}));
+  EXPECT_THAT(error_of("1,2,3\n1,2,+-4\n"), HasSubstr("2: expected a number as the rating"));
+  EXPECT_THAT(error_of("1,2,3\n1,2,0x10\n"), HasSubstr("2: expected a number as the rating"));
+}
+
+TEST_F(RatingsTest, SaysWhatAFloatDoesNotHold) {
+  EXPECT_EQ(
+      error_of("1,2,3\n1,2,16777217\n"),
+      "2: expected a rating that single precision holds (whole numbers up to 16777216), found \"16777217\"");
+  EXPECT_THAT(error_of("1,2,881250949\n"), HasSubstr("1: expected a rating that single precision holds"));
+  EXPECT_THAT(error_of("1,2,3\n1,2,1e39\n"), HasSubstr("2: expected a rating that single precision holds"));
+  EXPECT_THAT(error_of("1,2,3\n1,2,-1e99\n"), HasSubstr("2: expected a rating that single precision holds"));
+  EXPECT_THAT(
+      rows_of("1,2,16777216\n1,3,33554432\n1,4,0.1234567890123\n"),
+      ElementsAre(Row{"1", "2", 16777216.0F}, Row{"1", "3", 33554432.0F}, Row{"1", "4", 0.1234567890123F}));
+}
+
+TEST_F(RatingsTest, ReadsMatrixMarket) {
+  EXPECT_THAT(
+      rows_of("%%MatrixMarket matrix coordinate real general\n% users x items\n3 4 2\n1 4 3.5\n3 2 +1\n"),
+      ElementsAre(Row{"1", "4", 3.5F}, Row{"3", "2", 1.0F}));
+  EXPECT_THAT(error_of("%%MatrixMarket matrix coordinate pattern general\n1 1 1\n1 1\n"),
+              HasSubstr("expected a matrix with values, found \"pattern\""));
+  EXPECT_THAT(error_of("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 x\n"),
+              HasSubstr("3: expected a number as the rating"));
+  EXPECT_THAT(error_of("%%MatrixMarket matrix coordinate real general\n1 1 0\n"),
+              HasSubstr("expected at least one rating to train on"));
+}
+
+TEST_F(RatingsTest, RefusesOtherFormatsByName) {
+  EXPECT_EQ(error_of("5 0:1 7:1\n3 1:1 8:1\n"), "1: expected a table of ratings, found LIBSVM or SVMlight");
+  EXPECT_EQ(error_of("5 |u a |i b\n"), "1: expected a table of ratings, found Vowpal Wabbit");
+  EXPECT_EQ(error_of("{\"user\": 1, \"item\": 2, \"rating\": 3}\n"),
+            "1: expected a table of ratings, found JSON");
+  EXPECT_EQ(error_of("PAR1\n"), "1: expected a table of ratings, found Parquet");
+}
+
+TEST_F(RatingsTest, GivenSplitsAreKept) {
+  write("a\tx\t1\na\ty\t2\n");
+  verbena::testing::write_file(folder_.path("test"), "user,item,rating\na,z,5\nc,x,4\n");
+  const RatingsOptions options{.path = path(), .test_path = folder_.path("test"), .test_fraction = 0.5};
+  const absl::StatusOr<Ratings> ratings = read_ratings(options);
+  ASSERT_TRUE(ratings.ok()) << ratings.status();
+  EXPECT_EQ(rows(*ratings).size(), 2U);
+  EXPECT_EQ(ratings->total_train, 2U);
+  EXPECT_EQ(ratings->total_test, 2U);
+  EXPECT_DOUBLE_EQ(ratings->train_mean, 1.5);
+  EXPECT_THAT(ratings->user_names, ElementsAre("a", "c"));
+  EXPECT_THAT(ratings->item_names, ElementsAre("x", "y", "z"));
+  EXPECT_THAT(ratings->item_train, ElementsAre(1U, 1U, 0U));
+  EXPECT_EQ(ratings->format,
+            "user, item, rating, separated by tabs; test: user, item, rating, separated by commas");
+  verbena::testing::write_file(folder_.path("test"), "user,item,rating\n");
+  EXPECT_EQ(read_ratings(options).status().message(),
+            folder_.path("test") + ":2: expected at least one rating to test, found the end of the file");
 }
 
 TEST_F(RatingsTest, MissingFileIsNotFound) {

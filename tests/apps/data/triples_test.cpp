@@ -1,5 +1,6 @@
 #include "apps/data/triples.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -65,6 +66,86 @@ TEST_F(TriplesTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("a\tb\tc\n\na\tb\tc\n"), HasSubstr("3: expected head<TAB>relation<TAB>tail, found"));
   EXPECT_THAT(error_of("\na\tb\tc\n"), HasSubstr("1: expected head<TAB>relation<TAB>tail"));
   EXPECT_THAT(error_of(""), HasSubstr("1: expected head<TAB>relation<TAB>tail, found the end of the file"));
+}
+
+/// Facts by their names.
+std::vector<std::string> facts(const KnowledgeGraph& graph, const std::vector<Triple>& triples) {
+  std::vector<std::string> result;
+  for (const Triple& triple : triples) {
+    result.push_back(graph.entity_names[triple.head] + " " + graph.relation_names[triple.relation] + " " +
+                     graph.entity_names[triple.tail]);
+  }
+  return result;
+}
+
+TEST_F(TriplesTest, AHeaderIsNoFactAndTellsTheOrder) {
+  write("train.txt", "head\trelation\ttail\ndog\tisa\tmammal\nmammal\tisa\tanimal\n");
+  write("valid.txt", "Subject\tObject\tPredicate\ncat\tmammal\tisa\n");
+  write("test.txt", "r\th\tt\nlikes\tcat\tdog\n");
+  const absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(facts(*graph, graph->train), ElementsAre("dog isa mammal", "mammal isa animal"));
+  EXPECT_THAT(facts(*graph, graph->valid), ElementsAre("cat isa mammal"));
+  EXPECT_THAT(facts(*graph, graph->test), ElementsAre("cat likes dog"));
+  EXPECT_EQ(graph->entity_names.size(), 4U);
+  EXPECT_EQ(graph->format, "head<TAB>relation<TAB>tail, by the header");
+}
+
+TEST_F(TriplesTest, NamesThatComeAgainAreNoHeader) {
+  write("train.txt", "h\tr\tt\nt\tr\tx\n");
+  const absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->train.size(), 2U);
+}
+
+TEST_F(TriplesTest, ColumnsTellTheOrder) {
+  write("train.txt", "dog\tmammal\tisa\nmammal\tanimal\tisa\ncat\tdog\tlikes\n");
+  write("valid.txt", "cat\tmammal\tisa\n");
+  write("test.txt", "cat\tanimal\tisa\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(facts(*graph, graph->train),
+              ElementsAre("dog isa mammal", "mammal isa animal", "cat likes dog"));
+  EXPECT_THAT(facts(*graph, graph->valid), ElementsAre("cat isa mammal"));
+  EXPECT_EQ(graph->format, "head<TAB>tail<TAB>relation, by what is in the columns");
+  write("train.txt", "isa\tdog\tmammal\nisa\tmammal\tanimal\n");
+  graph = read_triples(folder_.path().string());
+  EXPECT_THAT(facts(*graph, graph->train), ElementsAre("dog isa mammal", "mammal isa animal"));
+  write("train.txt", "ann\tlikes\tx\nbob\thates\ty\n");
+  EXPECT_EQ(read_triples(folder_.path().string())->format, "head<TAB>relation<TAB>tail")
+      << "nothing tells another";
+  std::string numbers;
+  for (int n = 0; n < 40; ++n) numbers += fmt::format("{}\t{}\t{}\n", n, (n + 1) % 40, n % 3);
+  write("train.txt", numbers);
+  graph = read_triples(folder_.path().string());
+  EXPECT_EQ(graph->format, "head<TAB>tail<TAB>relation, by what is in the columns") << "few numbers of many";
+}
+
+TEST_F(TriplesTest, ReadsTheFilesOfOpenKE) {
+  for (const char* const name : {"train.txt", "valid.txt", "test.txt"})
+    std::filesystem::remove(folder_.path(name));
+  write("train2id.txt", "2\n0 1 0\n1\t2\t0\n");
+  write("valid2id.txt", "1\n3 1 0\n");
+  write("test2id.txt", "1\n3 0 1\n");
+  absl::StatusOr<KnowledgeGraph> graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(facts(*graph, graph->train), ElementsAre("0 0 1", "1 0 2"))
+      << "head, tail, relation in the file";
+  EXPECT_THAT(facts(*graph, graph->test), ElementsAre("3 1 0"));
+  write("train2id.txt", "3\n0 1 0\n1 2 0\n");
+  EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
+            folder_.path("train2id.txt") +
+                ":4: expected 3 triples, as line 1 says, found 2 and the end of the file");
+  write("train2id.txt", "2\n0 1 0\n1 2\n");
+  EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
+            folder_.path("train2id.txt") + ":3: expected head tail relation, found \"1 2\"");
+}
+
+TEST_F(TriplesTest, RefusesOtherFormatsByName) {
+  EXPECT_EQ(error_of("<http://a> <http://b> <http://c> .\n"),
+            "1: expected head<TAB>relation<TAB>tail, found N-Triples");
+  EXPECT_EQ(error_of("%%MatrixMarket matrix coordinate real general\n"),
+            "1: expected head<TAB>relation<TAB>tail, found Matrix Market");
 }
 
 TEST_F(TriplesTest, EachFileMustBeThere) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
 #include <cmath>
@@ -243,6 +244,41 @@ TEST_F(MfTest, RefusesBadData) {
   EXPECT_THAT(std::string(malformed.message()), HasSubstr(data() + ":40001: expected"));
   std::filesystem::remove(data());
   EXPECT_EQ(parsed({})->check(1).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(MfTest, GivenSplitsAreTrainedAndTestedAsTheyAre) {
+  // What is held out of all, as a file of its own: the same training, whoever has split it.
+  const Ratings whole = *read_ratings({.path = data()});
+  const auto write = [&](const std::string& name, const std::vector<Rating>& ratings) {
+    std::ofstream file(path(name));
+    for (const Rating& one : ratings) {
+      file << whole.user_names[one.user] << ' ' << whole.item_names[one.item] << ' ' << one.value << '\n';
+    }
+  };
+  write("u1.base", whole.train);
+  write("u1.test", whole.test);
+  const auto split = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"--train-data", path("u1.base"), "--test-data", path("u1.test"), "--iterations", "20"});
+    return with_options(make_mf(), more);
+  };
+  const auto application = split({});
+  EXPECT_EQ(application->main_objective(), "test_rmse");
+  const absl::Status status = application->check(1);
+  ASSERT_TRUE(status.ok()) << status;
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  EXPECT_EQ(recorder.summaries.at("train_ratings"), whole.train.size());
+  EXPECT_EQ(recorder.summaries.at("test_ratings"), whole.test.size());
+  EXPECT_EQ(recorder.summaries.at("format"), "user, item, rating, separated by blanks");
+  EXPECT_LT(application->objectives(recorder.reports.back().sums).at("test_rmse"), 1.5 * kNoise);
+
+  EXPECT_THROW(split({"--data", data()}), CLI::ExcludesError);
+  EXPECT_THROW(split({"--test-fraction", "0.1"}), CLI::ExcludesError);
+  EXPECT_THROW(with_options(make_mf(), {"--train-data", data()}), CLI::RequiresError);
+  EXPECT_THROW(with_options(make_mf(), {"--test-data", data()}), CLI::RequiresError);
+  EXPECT_THAT(std::string(with_options(make_mf(), {})->check(1).message()),
+              HasSubstr("--data: expected a file of ratings, or --train-data and --test-data"));
 }
 
 TEST_F(MfTest, RefusesMoreThanTheMemory) {

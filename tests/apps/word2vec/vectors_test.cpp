@@ -78,6 +78,16 @@ TEST_F(VectorsTest, LoadsWhatOtherProgramsWrite) {
   EXPECT_EQ(loaded->row(1)[0], 1);
 }
 
+TEST_F(VectorsTest, ReadsNumbersAsOthersDo) {
+  write("3 2\na 1e-50 0.5\nb +0.5 1\nc .5 -1E-400\n");
+  const absl::StatusOr<Vectors> loaded = load(path_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->row(0)[0], 0);
+  EXPECT_EQ(loaded->row(1)[0], 0.5F);
+  EXPECT_EQ(loaded->row(2)[0], 0.5F);
+  EXPECT_EQ(loaded->row(2)[1], 0);
+}
+
 TEST_F(VectorsTest, WhatDoesNotFitIsRefused) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", ":1: expected the number of words and of numbers each, found \"the end of the file\""},

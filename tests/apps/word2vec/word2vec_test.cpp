@@ -194,6 +194,34 @@ TEST_F(Word2VecTest, OnlyShowsWhatWasLoaded) {
   EXPECT_THAT(recorders_[1].lines, SizeIs(0));
 }
 
+TEST_F(Word2VecTest, WordsFromElsewhereAreReadAsTheText) {
+  verbena::testing::write_file(path("points"), "3 2\nark 1 0\ncafé 2 0.5\nNew_York 0 1\n");
+  const auto lines = [&](const std::string& tokens, const std::string& neighbours) {
+    Recorder recorder;
+    const auto application = parsed({"--data", path("none"), "--load", path("points"), "--iterations", "0",
+                                     "--top-words", "1", "--tokens", tokens, "--neighbours", neighbours});
+    const absl::Status status = application->check(1);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(run_baseline(*application, recorder).ok());
+    return recorder.lines;
+  };
+  EXPECT_THAT(lines("words", "ARK,CAFE\u0301,New_York"), SizeIs(3));
+  EXPECT_THAT(lines("whitespace", "New_York"), SizeIs(1));
+  EXPECT_THAT(std::string(parsed({"--tokens", "letters"})->check(1).message()),
+              HasSubstr("--tokens: expected words or whitespace, found letters"));
+  std::string text;
+  for (int n = 0; n < 10; ++n) text += "new_york ark New_York ark 7\n";
+  verbena::testing::write_file(path("text"), text);
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*parsed({"--data", path("text"), "--load", path("points"), "--dimension", "2",
+                                    "--min-count", "1", "--iterations", "1", "--tokens", "whitespace",
+                                    "--neighbours", "7"}),
+                           recorder)
+                  .ok());
+  EXPECT_EQ(recorder.summaries.at("vocabulary"), 4);
+  EXPECT_EQ(recorder.summaries.at("loaded_words"), 2) << "New_York is not new_york";
+}
+
 TEST_F(Word2VecTest, SaysThatSomeWorkersHaveNoDocument) {
   verbena::testing::write_file(path("two"), "ark dove ark dove ark dove\nark dove ark dove ark dove\n");
   const auto application = parsed({"--data", path("two"), "--held-out", "0", "--iterations", "1",

@@ -1,0 +1,207 @@
+#include "apps/data/known_formats.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "apps/data/fields.hpp"
+#include "apps/data/line_reader.hpp"
+#include "apps/data/numbers.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr std::size_t kBytesLookedAt = 1U << 20U;
+
+constexpr std::pair<std::string_view, FoundFormat> kBanners[] = {
+    {"%%MatrixMarket", {Format::kMatrixMarket, "Matrix Market"}},
+    {"# verbena ", {Format::kForeign, "a file that --output has written"}},
+    {"\x93NUMPY", {Format::kForeign, "an array of NumPy"}},
+    {"PK\x03\x04", {Format::kForeign, "a zip archive (.zip, .npz, .xlsx)"}},
+    {"\x89HDF\r", {Format::kForeign, "HDF5"}},
+    {"PAR1", {Format::kForeign, "Parquet"}},
+    {"SQLite format 3", {Format::kForeign, "a database of SQLite"}},
+    {"BZh", {Format::kForeign, "bzip2 (only gzip is read)"}},
+    {"\xFD"
+     "7zXZ",
+     {Format::kForeign, "xz (only gzip is read)"}},
+    {"\x28\xB5\x2F\xFD", {Format::kForeign, "zstd (only gzip is read)"}},
+    {"%PDF-", {Format::kForeign, "PDF"}},
+    {"<?xml", {Format::kForeign, "XML"}},
+    {"<!DOCTYPE", {Format::kForeign, "HTML"}},
+    {"<html", {Format::kForeign, "HTML"}},
+    {"@relation", {Format::kForeign, "ARFF"}},
+    {"@RELATION", {Format::kForeign, "ARFF"}},
+};
+
+bool is_number(std::string_view field) {
+  return parse_double(field).has_value();
+}
+
+/// "id:number", with more than digits as the id where `any_name`.
+bool is_pair(std::string_view field, bool any_name) {
+  const std::size_t colon = field.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  return (any_name || parse_whole(field.substr(0, colon))) && is_number(field.substr(colon + 1));
+}
+
+/// What fields a line has behind its first one, if all of them are "id:number".
+std::optional<std::size_t> pairs_behind(std::string_view rest) {
+  std::size_t pairs = 0;
+  for (std::string_view field = next_field(rest); !field.empty(); field = next_field(rest)) {
+    if (!is_pair(field, false)) return std::nullopt;
+    ++pairs;
+  }
+  return pairs;
+}
+
+bool is_lda_c(std::string_view line) {
+  const std::optional<std::uint64_t> size = parse_whole(next_field(line));
+  return size.has_value() && pairs_behind(line) == *size;
+}
+
+/// "label id:number …  # comment"; labels may be several, with commas.
+bool is_svm_light(std::string_view line) {
+  line = line.substr(0, line.find('#'));
+  std::string_view labels = next_field(line);
+  while (!labels.empty()) {
+    const std::string_view label = labels.substr(0, labels.find(','));
+    if (!is_number(label)) return false;
+    labels.remove_prefix(std::min(label.size() + 1, labels.size()));
+  }
+  std::string_view rest = line;
+  if (!next_field(rest).starts_with("qid:")) rest = line;
+  return pairs_behind(rest).has_value();
+}
+
+bool is_one_number(std::string_view line) {
+  return parse_whole(next_field(line)) && next_field(line).empty();
+}
+
+/// "[label [weight [base]]] ['tag] |…".
+bool is_vowpal_wabbit(std::string_view line) {
+  const std::size_t bar = line.find('|');
+  if (bar == std::string_view::npos || (bar > 0 && kBlanks.find(line[bar - 1]) == std::string_view::npos))
+    return false;
+  std::string_view front = line.substr(0, bar);
+  for (std::string_view field = next_field(front); !field.empty(); field = next_field(front)) {
+    if (!is_number(field) && !field.starts_with('\'')) return false;
+  }
+  return true;
+}
+/// What no text with bars in it has: a label, or a feature with a value.
+bool is_clearly_vowpal_wabbit(std::string_view line) {
+  const std::size_t bar = line.find('|');
+  if (!is_all_blank(line.substr(0, bar))) return true;
+  line.remove_prefix(bar + 1);
+  for (std::string_view field = next_field(line); !field.empty(); field = next_field(line)) {
+    if (is_pair(field, true)) return true;
+  }
+  return false;
+}
+
+bool is_json(std::string_view line) {
+  const bool is_object =
+      line.starts_with('{') && (line.size() == 1 || line.find('"') != std::string_view::npos);
+  return is_object || line == "[" || line.starts_with("[{");
+}
+
+/// "<subject> <predicate> object ."
+bool is_n_triple(std::string_view line) {
+  return (line.starts_with('<') || line.starts_with("_:")) && line.ends_with('.') &&
+         line.find(" <") != std::string_view::npos;
+}
+
+/// The head and first line of word2vec's format: "words dimension", then a word and as many numbers.
+bool is_vectors(std::span<const std::string_view> lines) {
+  if (lines.size() < 2) return false;
+  std::string_view head = lines[0];
+  const std::optional<std::uint64_t> words = parse_whole(next_field(head));
+  const std::optional<std::uint64_t> dimension = parse_whole(next_field(head));
+  if (!words || !dimension || *dimension < 2 || !next_field(head).empty()) return false;
+  std::string_view row = lines[1];
+  next_field(row);
+  std::uint64_t numbers = 0;
+  for (std::string_view field = next_field(row); !field.empty(); field = next_field(row)) {
+    if (!is_number(field)) return false;
+    ++numbers;
+  }
+  return numbers == *dimension;
+}
+
+FoundFormat bag_of_words(std::span<const std::string_view> lines) {
+  const bool has_pairs = std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
+    return line.find(':') != std::string_view::npos;
+  });
+  if (!has_pairs) {
+    constexpr std::size_t kHeaderLines = 3;
+    const bool has_header = lines.size() >= kHeaderLines &&
+                            std::all_of(lines.begin(), lines.begin() + kHeaderLines, is_one_number);
+    return has_header ? FoundFormat{Format::kUci, "UCI's bag of words"} : FoundFormat{};
+  }
+  // A line can be of both. What has as many pairs as it says, more often than not, is LDA-C, and the rest are slips.
+  const auto lda_c = std::count_if(lines.begin(), lines.end(), is_lda_c);
+  if (lda_c > 0 && is_lda_c(lines[0]) && 2 * lda_c >= std::ssize(lines)) return {Format::kLdaC, "LDA-C"};
+  if (std::all_of(lines.begin(), lines.end(), is_svm_light)) return {Format::kSvmLight, "LIBSVM or SVMlight"};
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, std::size_t most) {
+  absl::StatusOr<LineReader> reader = LineReader::open(path);
+  if (!reader.ok()) return reader.status();
+  std::vector<std::string> lines;
+  std::size_t bytes = 0;
+  while (lines.size() < most && bytes < kBytesLookedAt) {
+    std::string_view line;
+    const absl::StatusOr<bool> more = reader->next(line);
+    if (!more.ok()) {
+      if (lines.empty()) return more.status();
+      break;  // said with its place by whoever reads that far
+    }
+    if (!*more) break;
+    lines.emplace_back(line);
+    bytes += line.size();
+  }
+  return lines;
+}
+
+FoundFormat format_by_banner(std::span<const std::string> lines) {
+  if (lines.empty()) return {};
+  for (const auto& [banner, format] : kBanners) {
+    if (lines[0].starts_with(banner)) return format;
+  }
+  return {};
+}
+
+FoundFormat format_by_shape(std::span<const std::string> lines) {
+  if (const FoundFormat found = format_by_banner(lines); found.format != Format::kUnknown) return found;
+  std::vector<std::string_view> filled;
+  for (const std::string_view line : lines) {
+    if (!is_all_blank(line) && !line.starts_with('#')) filled.push_back(line);
+  }
+  if (filled.empty()) return {};
+  const auto all = [&](auto shape) { return std::all_of(filled.begin(), filled.end(), shape); };
+  if (const FoundFormat found = bag_of_words(filled); found.format != Format::kUnknown) return found;
+  if (all(is_vowpal_wabbit) && std::any_of(filled.begin(), filled.end(), is_clearly_vowpal_wabbit))
+    return {Format::kVowpalWabbit, "Vowpal Wabbit"};
+  if (is_json(filled[0])) return {Format::kForeign, "JSON"};
+  if (all(is_n_triple)) return {Format::kForeign, "N-Triples"};
+  if (is_vectors(filled)) return {Format::kForeign, "vectors of words"};
+  return {};
+}
+
+std::string stem_of(const std::string& path) {
+  const std::filesystem::path name = std::filesystem::path(path).filename();
+  return name.extension() == ".gz" ? name.stem().string() : name.string();
+}
+
+absl::Status wrong_format(const std::string& path, std::string_view expected, const FoundFormat& found) {
+  return absl::InvalidArgumentError(fmt::format("{}:1: expected {}, found {}", path, expected, found.name));
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,44 @@
+// Which format a file's first lines show, so that none is taken for another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace verbena::apps {
+
+enum class Format : std::uint8_t {
+  kUnknown,  ///< prose, or a table without a mark of its own
+  kMatrixMarket,
+  kUci,
+  kLdaC,
+  kSvmLight,
+  kVowpalWabbit,
+  kForeign,  ///< none that anything here reads
+};
+
+struct FoundFormat {
+  Format format = Format::kUnknown;
+  std::string_view name;  ///< for people; empty where it is unknown
+};
+
+/// The first lines, empty ones too: at most so many, and fewer where they are very long. Errors as LineReader's.
+absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, std::size_t most = 30);
+
+/// By a banner or magic number: no doubt is left.
+FoundFormat format_by_banner(std::span<const std::string> lines);
+/// Or by the shape that all these lines have.
+FoundFormat format_by_shape(std::span<const std::string> lines);
+
+/// The file's name without its folder and ".gz".
+std::string stem_of(const std::string& path);
+
+/// "PATH:1: expected EXPECTED, found FORMAT".
+absl::Status wrong_format(const std::string& path, std::string_view expected, const FoundFormat& found);
+
+}  // namespace verbena::apps

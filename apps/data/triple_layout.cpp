@@ -1,0 +1,154 @@
+#include "apps/data/triple_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "apps/data/fields.hpp"
+#include "apps/data/header.hpp"
+#include "apps/data/numbers.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr std::array<std::string_view, kTripleColumns> kParts = {"head", "relation", "tail"};
+constexpr std::string_view kHeadNames[] = {"head",   "h",     "subject", "subj",  "s",       "source",
+                                           "src",    "from",  "headid",  "heads", "entity1", "e1",
+                                           "entity", "start", "startid", "sub"};
+constexpr std::string_view kRelationNames[] = {
+    "relation", "r",    "rel",      "predicate", "pred",       "p",     "relations",
+    "property", "edge", "edgetype", "type",      "relationid", "label", "relationtype"};
+constexpr std::string_view kTailNames[] = {"tail",    "t",   "object", "obj",    "o",
+                                           "target",  "dst", "to",     "tailid", "tails",
+                                           "entity2", "e2",  "value",  "end",    "endid"};
+/// So many triples at least, and so many times fewer relations than entities, for numbers to tell which column is which.
+constexpr std::size_t kFewTriples = 20;
+constexpr std::size_t kManyTimes = 4;
+
+using Names = absl::flat_hash_set<std::string>;
+
+std::optional<TripleOrder> order_by_header(const TripleFields& fields) {
+  const auto places = columns_by_name<kTripleColumns>(fields, {kHeadNames, kRelationNames, kTailNames});
+  TripleOrder order = {};
+  std::array<bool, kTripleColumns> taken = {};
+  for (std::size_t part = 0; part < kTripleColumns; ++part) {
+    if (!places[part].has_value() || std::exchange(taken[*places[part]], true)) return std::nullopt;
+    order[part] = *places[part];
+  }
+  return order;
+}
+
+std::size_t shared(const Names& a, const Names& b) {
+  return static_cast<std::size_t>(
+      std::count_if(a.begin(), a.end(), [&](const std::string& name) { return b.contains(name); }));
+}
+
+bool all_numbers(const Names& names) {
+  return std::all_of(names.begin(), names.end(),
+                     [](const std::string& name) { return parse_whole(name).has_value(); });
+}
+
+/// Entities are heads and tails, relations neither; numbers may be both. Relations are few, and come again.
+std::optional<std::size_t> relation_column(const std::array<Names, kTripleColumns>& columns,
+                                           std::size_t triples) {
+  const bool are_numbers = std::all_of(columns.begin(), columns.end(), all_numbers);
+  std::optional<std::size_t> found;
+  for (std::size_t column = 0; column < kTripleColumns; ++column) {
+    const Names& one = columns[(column + 1) % kTripleColumns];
+    const Names& other = columns[(column + 2) % kTripleColumns];
+    const Names& own = columns[column];
+    const bool is_apart = !are_numbers && shared(one, other) > 0 && shared(own, one) == 0 &&
+                          shared(own, other) == 0 && own.size() <= std::min(one.size(), other.size());
+    const bool is_small = triples >= kFewTriples &&
+                          own.size() * kManyTimes <= std::min(one.size(), other.size()) &&
+                          shared(one, other) > 0;
+    if (!is_apart && !is_small) continue;
+    if (found.has_value()) return std::nullopt;
+    found = column;
+  }
+  return found;
+}
+
+TripleOrder with_relation_in(std::size_t column) {
+  switch (column) {
+    case 0:
+      return {1, 0, 2};
+    case 2:
+      return {0, 2, 1};
+    default:
+      return {0, 1, 2};
+  }
+}
+
+}  // namespace
+
+std::string TripleLayout::description() const {
+  std::array<std::string_view, kTripleColumns> names;
+  for (std::size_t part = 0; part < kTripleColumns; ++part) names[order[part]] = kParts[part];
+  const std::string_view between = count.has_value() ? " " : "<TAB>";
+  return fmt::format("{}{}{}{}{}", names[0], between, names[1], between, names[2]);
+}
+
+bool TripleLayout::split(std::string_view line, TripleFields& fields) const {
+  if (count.has_value()) {
+    for (std::string_view& field : fields) field = next_field(line);
+    return !fields.back().empty() && next_field(line).empty();
+  }
+  for (std::size_t n = 0; n < kTripleColumns; ++n) {
+    const std::size_t end = line.find('\t');
+    if ((end == std::string_view::npos) != (n + 1 == kTripleColumns)) return false;
+    fields[n] = line.substr(0, end);
+    if (end != std::string_view::npos) line.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+TripleLayout find_triple_layout(std::span<const std::string> first_lines, const TripleLayout& usual) {
+  TripleLayout layout = usual;
+  layout.has_header = false;
+  layout.count.reset();
+  if (first_lines.empty()) return layout;
+  std::string_view first = first_lines.front();
+  if (const std::optional<std::uint64_t> count = parse_whole(next_field(first));
+      count && is_all_blank(first)) {
+    layout.count = count;
+    if (usual.told_by.empty()) layout.order = with_relation_in(2);
+    if (usual.told_by.empty())
+      layout.told_by = "by the number of triples in the first line, as OpenKE has it";
+  }
+  std::array<Names, kTripleColumns> columns;
+  std::size_t triples = 0;
+  TripleFields fields;
+  for (const std::string& line : first_lines.subspan(1)) {
+    if (!layout.split(line, fields)) continue;
+    for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].emplace(fields[n]);
+    ++triples;
+  }
+  if (!layout.count.has_value() && layout.split(first_lines.front(), fields)) {
+    const std::optional<TripleOrder> named = order_by_header(fields);
+    const bool comes_again = std::any_of(fields.begin(), fields.end(), [&](std::string_view field) {
+      return std::any_of(columns.begin(), columns.end(),
+                         [&](const Names& names) { return names.contains(std::string(field)); });
+    });
+    if (named.has_value() && !comes_again) {
+      layout.order = *named;
+      layout.told_by = "by the header";
+      layout.has_header = true;
+      return layout;
+    }
+    for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].emplace(fields[n]);
+    ++triples;
+  }
+  if (!usual.told_by.empty()) return layout;  // another file has told it
+  const std::optional<std::size_t> relation = relation_column(columns, triples);
+  if (relation.has_value() && layout.order[1] != *relation) {
+    layout.order = with_relation_in(*relation);
+    layout.told_by = "by what is in the columns";
+  }
+  return layout;
+}
+
+}  // namespace verbena::apps

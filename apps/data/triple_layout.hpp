@@ -1,0 +1,39 @@
+// How the lines of a file of triples are to be read.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace verbena::apps {
+
+inline constexpr std::size_t kTripleColumns = 3;
+using TripleFields = std::array<std::string_view, kTripleColumns>;
+/// The columns of head, relation and tail.
+using TripleOrder = std::array<std::size_t, kTripleColumns>;
+
+struct TripleLayout {
+  TripleOrder order = {0, 1, 2};
+  std::string_view told_by;  ///< for people; empty: it is the usual order
+  bool has_header = false;
+  std::optional<std::uint64_t>
+      count;  ///< the first line says how many follow, as OpenKE has it; fields are between blanks
+
+  /// "head<TAB>relation<TAB>tail"
+  [[nodiscard]] std::string description() const;
+  /// False where there are not three fields.
+  [[nodiscard]] bool split(std::string_view line, TripleFields& fields) const;
+};
+
+/// By a header, by a first line with the number of triples, or by what is in the columns of all these lines. `usual`: the
+/// order where nothing tells another.
+TripleLayout find_triple_layout(std::span<const std::string> first_lines, const TripleLayout& usual = {});
+
+/// So many lines are enough to tell.
+inline constexpr std::size_t kTriplesLookedAt = 5'000;
+
+}  // namespace verbena::apps
