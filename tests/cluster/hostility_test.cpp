@@ -391,14 +391,17 @@ TEST(HostilityTest, KeysThatChangeWhileTheyAreReadAreRefused) {
   for (int job = 0; job < kJobs; ++job) {
     Impostor server;
     std::atomic<bool> ended = false;
+    std::promise<void> opened;
     std::promise<void> done;
     auto worker = work_for(server, [&](Session& session, Table<float>& /*table*/) {
+      opened.set_value();
       absl::Status status = session.barrier();
       ended = true;
       done.get_future().wait();
       return status;
     });
     Peer& peer = open_for_worker(server);
+    opened.get_future().wait();
     for (int message = 0; message < kMessages && !ended; ++message) {
       const std::size_t last =
           peer.sender().sent_position() + sizeof(BulkHeader) + records.size() - record(3).size();
@@ -416,17 +419,20 @@ TEST(HostilityTest, KeysThatChangeWhileTheyAreReadAreRefused) {
 
 TEST(HostilityTest, NothingMoreOfARefusedServerIsTaken) {
   Impostor server;
+  std::promise<void> opened;
   std::promise<void> said;
   std::uint64_t received = 0;
   auto worker = work_for(server, [&](Session& session, Table<float>& table) -> absl::Status {
     std::vector<float> values(20);
     EXPECT_TRUE(table.pull(KeyRange{0, 10}, values).ok());
+    opened.set_value();
     said.get_future().wait();
     absl::Status status = session.barrier();
     received = session.statistics().rows_eagerly_received;
     return status;
   });
   Peer& peer = open_for_worker(server);
+  opened.get_future().wait();
   peer.send({.kind = BulkKind::kRows, .count = 1}, record(3));  // is taken
   peer.send({.kind = BulkKind::kRows, .lane = 9});              // is refused
   peer.send({.kind = BulkKind::kRows, .count = 2}, record(3) + record(4));
