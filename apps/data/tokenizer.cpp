@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 
 namespace verbena::apps {
 namespace {
@@ -131,6 +133,11 @@ bool Tokenizer::for_each_token(std::string_view text, const std::function<void(s
 
 std::string Tokenizer::vocabulary_form(std::string_view word) {
   if (tokens_ == Tokens::kWhitespace || !is_utf8(word)) return std::string(word);
+  if (std::all_of(word.begin(), word.end(), is_ascii)) {
+    std::string lower(word);
+    absl::AsciiStrToLower(&lower);
+    return lower;
+  }
   return unicode().vocabulary_form(word);
 }
 

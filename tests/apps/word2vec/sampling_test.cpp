@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "apps/data/random.hpp"
+
 namespace verbena::apps::word2vec {
 namespace {
 
