@@ -22,6 +22,7 @@ set(public_headers
     protocol/allocation.hpp
     protocol/partition.hpp
     transport/transport.hpp
+    transport/secret.hpp
     transport/shm/shm_transport.hpp
     transport/verbs/verbs_transport.hpp)
 

@@ -22,6 +22,10 @@ namespace {
 constexpr auto kLockPatience = std::chrono::microseconds(20);
 /// With events, until the clock is looked at for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
+/// With one that has connected and is no worker: a worker says hello at once, and who was refused has read why.
+constexpr auto kHelloPatience = std::chrono::seconds(30);
+constexpr auto kFarewellPatience = std::chrono::seconds(2);
+constexpr std::size_t kMostStrangers = 64;  // beyond the workers of the job
 // What the protocol lets through, the weights can take.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
@@ -50,7 +54,8 @@ struct Server::Peer {
 
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< of a worker; outlives the connection
   std::unique_ptr<transport::Connection> connection;
-  std::uint32_t worker = kNoWorker;  ///< rank, after hello
+  std::uint32_t worker = kNoWorker;  ///< rank, once it is admitted
+  transport::TimePoint due;          ///< until then: when it is closed
   std::uint32_t node = 0;            ///< the server that is its own
   bool left = false;                 ///< said goodbye, or was let go
   bool closed = false;               ///< to be dropped
@@ -125,10 +130,10 @@ Server::Server(transport::Transport& transport, ServerOptions options,
 Server::~Server() = default;
 
 bool Server::finished() const {
-  const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->connection; };
+  const auto gone = [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() || !peer->connection; };
   if (!status_.ok()) return std::all_of(peers_.begin(), peers_.end(), gone);
   const auto has_goodbye = [](const std::unique_ptr<Peer>& peer) {
-    return !peer->connection || peer->control.empty();
+    return !peer->is_worker() || !peer->connection || peer->control.empty();
   };
   return left_ == options_.workers && std::all_of(peers_.begin(), peers_.end(), has_goodbye);
 }
@@ -140,6 +145,7 @@ bool Server::poll() {
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   bool worked = count > 0 || !heeding_.empty();
   take_intents();
+  if (!strangers_.empty()) part_from_strangers();
   if (!push_budgets_.empty()) refill_budgets();
   if (count == 0 || --polls_before_watch_ == 0) watch_workers();
   take_outgoing();
@@ -156,7 +162,23 @@ bool Server::poll() {
   return worked;
 }
 
+/// Closes those whose time is over, and the oldest of too many.
+void Server::part_from_strangers() {
+  const auto is_stranger = [](const Peer* peer) { return !peer->is_worker() && !peer->closed; };
+  const transport::TimePoint now = transport_.now();
+  std::size_t too_many = strangers_.size() - std::min(strangers_.size(), workers_.size() + kMostStrangers);
+  for (Peer* const peer : strangers_) {
+    if (!is_stranger(peer) || (now < peer->due && too_many == 0)) continue;
+    too_many -= std::min<std::size_t>(too_many, 1);
+    refusals_.note(now, fmt::format("{}: it has not said which worker it is", peer->connection->peer_name()));
+    peer->closed = true;
+    list(*peer);
+  }
+  std::erase_if(strangers_, [&](const Peer* peer) { return !is_stranger(peer); });
+}
+
 void Server::forget_dropped() {
+  std::erase_if(strangers_, [](const Peer* peer) { return !peer->connection; });
   std::erase_if(to_do_, [](Peer* peer) {
     if (!peer->connection) peer->listed = false;
     return !peer->connection;
@@ -184,6 +206,8 @@ void Server::on_event(const transport::Event& event) {
       auto peer = std::make_unique<Peer>();
       connection->user_data = reinterpret_cast<std::uintptr_t>(peer.get());
       peer->connection = std::move(connection);
+      peer->due = transport_.now() + kHelloPatience;
+      strangers_.push_back(peer.get());
       peers_.push_back(std::move(peer));
     }
     return;
@@ -273,22 +297,30 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   if (!inbox.ok()) return inbox.status();
   auto push_ring = transport::RingSender::create(transport_, *peer.connection);
   if (!push_ring.ok()) return push_ring.status();
-  peer.inbox = std::move(*inbox);
-  peer.push_ring = std::move(*push_ring);
-  peer.inbox->set_credit(from_wire(hello.inbox_credit));
-  peer.push_ring->set_ring(from_wire(hello.push_ring));
-  peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
-  peer.worker = hello.worker;
-  peer.node = hello.node;
-  if (absl::Status status = create_push_buffers(peer); !status.ok()) return status;
+  (*push_ring)->set_ring(from_wire(hello.push_ring));
+  if (absl::Status status = (*push_ring)->status(); !status.ok()) return status;
+  const std::size_t buffer_bytes = protocol::max_bulk_bytes((*push_ring)->capacity_bytes());
+  auto push_memory = transport_.allocate_region(lanes_.size() * Lane::kPushBuffers * buffer_bytes,
+                                                transport::Access::kLocal);
+  if (!push_memory.ok()) return push_memory.status();
   auto heartbeat = heartbeat_->grant(*peer.connection);
   if (!heartbeat.ok()) return heartbeat.status();
   const std::chrono::milliseconds silence(options_.silence_timeout_ms);
-  peer.watch = std::make_unique<transport::HeartbeatWatch>(
+  auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
-  if (absl::Status status = peer.watch->watch(*peer.connection, from_wire(hello.heartbeat)); !status.ok())
+  if (absl::Status status = watch->watch(*peer.connection, from_wire(hello.heartbeat)); !status.ok())
     return status;
+  // It has all that it needs, and is a worker of the job from here on. Before, it was nothing: it left no trace.
+  peer.inbox = std::move(*inbox);
+  peer.push_ring = std::move(*push_ring);
+  peer.push_memory = std::move(*push_memory);
+  peer.watch = std::move(watch);
+  peer.inbox->set_credit(from_wire(hello.inbox_credit));
+  peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
+  peer.worker = hello.worker;
+  peer.node = hello.node;
   workers_[hello.worker] = &peer;
+  create_push_buffers(peer);
   reply(peer, protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
                                 .lanes = options_.lanes,
                                 .inbox = to_wire(peer.inbox->descriptor()),
@@ -298,12 +330,9 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   return absl::OkStatus();
 }
 
-absl::Status Server::create_push_buffers(Peer& peer) {
-  const std::size_t buffer_bytes = protocol::max_bulk_bytes(peer.push_ring->capacity_bytes());
+void Server::create_push_buffers(Peer& peer) {
   const std::size_t count = lanes_.size() * Lane::kPushBuffers;
-  auto memory = transport_.allocate_region(count * buffer_bytes, transport::Access::kLocal);
-  if (!memory.ok()) return memory.status();
-  peer.push_memory = std::move(*memory);
+  const std::size_t buffer_bytes = peer.push_memory->bytes().size() / count;
   peer.push_buffers.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     PushBuffer& buffer = peer.push_buffers[i];
@@ -312,7 +341,6 @@ absl::Status Server::create_push_buffers(Peer& peer) {
               .region = peer.push_memory.get()};
     lanes_[i / Lane::kPushBuffers]->add_push_buffer(&buffer);
   }
-  return absl::OkStatus();
 }
 
 absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
@@ -635,7 +663,9 @@ void Server::reject(Peer& peer, const absl::Status& because) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
   }
-  spdlog::warn("refused a connection: {}", std::string(why.message()));
+  const transport::TimePoint now = transport_.now();
+  refusals_.note(now, fmt::format("{}: {}", peer.connection->peer_name(), std::string(why.message())));
+  peer.due = std::min<transport::TimePoint>(peer.due, now + kFarewellPatience);
   reply(peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
 }
 

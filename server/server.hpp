@@ -23,6 +23,7 @@
 #include "server/shard.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_ring.hpp"
+#include "transport/refusals.hpp"
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 
@@ -70,7 +71,7 @@ class Server {
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
-  /// All workers have said goodbye, or the job has failed and all of them are gone.
+  /// All workers have said goodbye, or the job has failed and all of them are gone. Who is no worker is not waited for.
   [[nodiscard]] bool finished() const;
 
  private:
@@ -102,7 +103,8 @@ class Server {
   void lose(Peer& peer, const absl::Status& why);
   void part_from(Peer& peer);
 
-  absl::Status create_push_buffers(Peer& peer);
+  void create_push_buffers(Peer& peer);
+  void part_from_strangers();
   absl::StatusOr<const Shard*> open_shard(const protocol::OpenTable& open);
   void enqueue(std::uint32_t lane, const LaneTask& task);
   void reply(Peer& peer, const protocol::ControlMessage& message);
@@ -134,15 +136,17 @@ class Server {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;    ///< by rank; nullptr before hello
+  std::deque<Peer*> strangers_;   ///< of peers_ those that are no workers, in the order in which they came
   std::vector<Peer*> to_do_;      ///< those for whom there is something to do: of thousands few at a time
   std::vector<Peer*> doing_;      ///< what to_do_ was when a poll() began
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
   std::array<transport::Event, 64>
-      events_;                     ///< of one poll(): to make them anew would cost more than the poll
-  bool dropped_ = false;           ///< a peer, in this poll()
-  std::uint32_t left_ = 0;         ///< workers that said goodbye, or were let go
-  absl::Status lost_;              ///< why the first of those was let go that said none
+      events_;              ///< of one poll(): to make them anew would cost more than the poll
+  bool dropped_ = false;    ///< a peer, in this poll()
+  std::uint32_t left_ = 0;  ///< workers that said goodbye, or were let go
+  absl::Status lost_;       ///< why the first of those was let go that said none
+  transport::Refusals refusals_;
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;

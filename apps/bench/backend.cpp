@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "apps/options/transport_options.hpp"
 #include "transport/shm/shm_transport.hpp"
@@ -49,9 +50,10 @@ absl::StatusOr<Found> find_device(const VerbsChoice& choice) {
 
 }  // namespace
 
-Backend shm_backend() {
+Backend shm_backend(SharedSecret secret) {
   return {.name = kShm,
-          .make_transport = [] { return transport::make_shm_transport(); },
+          .make_transport =
+              [secret = std::move(secret)] { return transport::make_shm_transport({.secret = secret}); },
           .fresh_address =
               [] {
                 static int count = 0;
@@ -64,6 +66,7 @@ absl::StatusOr<Backend> verbs_backend(const VerbsChoice& choice) {
   const absl::StatusOr<Found> found = find_device(choice);
   if (!found.ok()) return found.status();
   transport::VerbsOptions options;
+  options.secret = choice.secret;
   options.device = found->device.name;
   options.port = found->port.number;
   options.send_depth =

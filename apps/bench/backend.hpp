@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "transport/secret.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::apps::bench {
@@ -30,12 +31,16 @@ struct Backend {
   std::function<std::string(const transport::Transport&, const std::string& asked)> listening_address;
 };
 
-Backend shm_backend();
+using SharedSecret = std::shared_ptr<const transport::Secret>;
+
+/// `secret`: of both sides; nullptr: none.
+Backend shm_backend(SharedSecret secret);
 
 struct VerbsChoice {
   std::string device;     ///< empty: the first that can be used
   std::uint8_t port = 0;  ///< 0: the first that can be used
   std::size_t depth = 0;  ///< requests that shall find room in a send queue
+  SharedSecret secret = nullptr;
 };
 /// UNAVAILABLE says why there is no such device.
 absl::StatusOr<Backend> verbs_backend(const VerbsChoice& choice);

@@ -48,6 +48,50 @@ void add_network_option(CLI::App& command, TransportOptions& options, const std:
       ->group(group);
 }
 
+void add_secret_options(CLI::App& command, TransportOptions& options, const std::string& group) {
+  command
+      .add_option(
+          "--secret-file", options.secret_file,
+          "What all processes of the job must prove to know, before they are told anything: a file of 16 to "
+          "4096 bytes with the mode 600, the same for all. Required over verbs; over shm, where only this "
+          "user's processes can connect, without it all of them may. "
+          "(umask 077; head -c 32 /dev/urandom | base64 > FILE) makes one.")
+      ->type_name("FILE")
+      ->check(accepted_by([](const std::string& path) {
+        return path.empty() ? absl::InvalidArgumentError("a path is expected, not \"\"") : absl::OkStatus();
+      }))
+      ->group(group);
+  command
+      .add_flag("--no-secret", options.no_secret,
+                "Over verbs, instead of --secret-file: everybody who reaches these hosts may take part, read "
+                "and change "
+                "what is trained. For networks on which there is nobody else.")
+      ->group(group);
+}
+
+absl::Status take_secret(TransportOptions& options) {
+  if (!options.secret_file.empty() && options.no_secret) {
+    return absl::InvalidArgumentError("--secret-file and --no-secret exclude each other");
+  }
+  if (!options.secret_file.empty()) {
+    absl::StatusOr<std::shared_ptr<const transport::Secret>> secret =
+        transport::Secret::read_file(options.secret_file);
+    if (!secret.ok()) {
+      return absl::InvalidArgumentError(
+          fmt::format("--secret-file {}", std::string(secret.status().message())));
+    }
+    options.secret = *std::move(secret);
+    return absl::OkStatus();
+  }
+  if (options.transport == kShm || options.no_secret) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "over verbs a job needs a secret, or whoever reaches these hosts could take part: --secret-file FILE, "
+      "the same on "
+      "all hosts ((umask 077; head -c 32 /dev/urandom | base64 > FILE) makes one), or --no-secret where "
+      "there is "
+      "nobody else on the network");
+}
+
 absl::Status check(const TransportOptions& options) {
   if (options.transport == kVerbs && !options.network.empty()) {
     return absl::InvalidArgumentError("--network is for --transport shm; over verbs there is a network");
@@ -70,7 +114,7 @@ TransportOptions decided(TransportOptions options, const std::string& transport)
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
                                                                      std::vector<std::string> own_node) {
   if (options.transport == kShm) {
-    transport::ShmOptions shared_memory;
+    transport::ShmOptions shared_memory{.secret = options.secret};
     // Whoever looks for work there takes a core from those who have some.
     if (options.shares_cores) shared_memory.spin = {};
     absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport(shared_memory);
@@ -80,8 +124,10 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const Trans
     if (network->hosts == Hosts::kProcesses) own_node.clear();
     return std::make_unique<DelayedTransport>(*std::move(shm), network->cost, std::move(own_node));
   }
-  absl::StatusOr<std::unique_ptr<transport::VerbsTransport>> verbs = transport::make_verbs_transport(
-      {.device = options.device, .port = static_cast<std::uint8_t>(options.device_port)});
+  absl::StatusOr<std::unique_ptr<transport::VerbsTransport>> verbs =
+      transport::make_verbs_transport({.secret = options.secret,
+                                       .device = options.device,
+                                       .port = static_cast<std::uint8_t>(options.device_port)});
   if (verbs.ok()) return *std::move(verbs);
   const std::string_view reason(verbs.status().message().data(), verbs.status().message().size());
   return absl::Status(verbs.status().code(),

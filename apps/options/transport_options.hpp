@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transport/secret.hpp"
 #include "transport/transport.hpp"
 
 namespace CLI {
@@ -26,6 +27,11 @@ struct TransportOptions {
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
   std::string network;        ///< shm only: what it is to cost, as for parse_job_network(); empty: nothing
   bool shares_cores = false;  ///< the job has more threads on this host than there are cores
+  // --- who may connect, of processes that no launcher has told
+  std::string secret_file;  ///< empty: none
+  bool no_secret = false;   ///< whoever reaches this process over the network may take part
+  /// What all processes of the job have: by the launcher, PMIx or take_secret(). nullptr: none.
+  std::shared_ptr<const transport::Secret> secret = nullptr;
 };
 
 /// --transport, --device, --device-port; `command` must not outlive `options`.
@@ -33,6 +39,14 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
 
 /// --network.
 void add_network_option(CLI::App& command, TransportOptions& options, const std::string& group);
+
+/// --secret-file, --no-secret: for processes that people start.
+void add_secret_options(CLI::App& command, TransportOptions& options, const std::string& group);
+
+/// Reads the secret that was given by them. INVALID_ARGUMENT where there has to be one and is none: between hosts, where
+/// nothing else tells a process of this job from anybody's. On one host the kernel tells who is of the same user, which
+/// does without. REQUIRES: decided.
+absl::Status take_secret(TransportOptions& options);
 
 /// INVALID_ARGUMENT where a device was chosen for shared memory, or a network's cost for a network.
 absl::Status check(const TransportOptions& options);

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/rendezvous/secret_handover.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -42,6 +44,11 @@ void wait_readable(int descriptor) {
 absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> EmbeddedRendezvous::join(int descriptor) {
   ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
+  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = take_over_secret(descriptor);
+  if (!secret.ok()) {
+    ::close(descriptor);
+    return launcher_gone();
+  }
   LineStream lines;
   std::optional<json> welcome;
   while (!welcome) {
@@ -57,12 +64,14 @@ absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> EmbeddedRendezvous::join(int
     ::close(descriptor);
     return absl::InvalidArgumentError("not a launcher's words");
   }
-  return std::unique_ptr<EmbeddedRendezvous>(new EmbeddedRendezvous(
-      descriptor, welcome->at("rank").get<std::uint32_t>(), welcome->at("size").get<std::uint32_t>()));
+  return std::unique_ptr<EmbeddedRendezvous>(
+      new EmbeddedRendezvous(descriptor, welcome->at("rank").get<std::uint32_t>(),
+                             welcome->at("size").get<std::uint32_t>(), *std::move(secret)));
 }
 
-EmbeddedRendezvous::EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size)
-    : Rendezvous(rank, size, rank), descriptor_(descriptor) {}
+EmbeddedRendezvous::EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
+                                       std::shared_ptr<const transport::Secret> secret)
+    : Rendezvous(rank, size, rank), descriptor_(descriptor), secret_(std::move(secret)) {}
 
 EmbeddedRendezvous::~EmbeddedRendezvous() {
   ::close(descriptor_);
@@ -121,6 +130,11 @@ absl::StatusOr<int> RendezvousHost::add() {
     return absl::ResourceExhaustedError(fmt::format("cannot make a socket: {}", std::strerror(errno)));
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  if (absl::Status status = hand_over(*secret_, ends[0]); !status.ok()) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return status;
+  }
   const json welcome = {{"rank", seats_.size()}, {"size", size_}};
   Seat& seat = seats_.emplace_back();
   seat.descriptor = ends[0];

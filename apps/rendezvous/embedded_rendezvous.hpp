@@ -1,4 +1,5 @@
-// The rendezvous of processes that one launcher has started: each has a socket to it. They say, a JSON object
+// The rendezvous of processes that one launcher has started: each has a socket to it. First comes the job's secret
+// (secret_handover.hpp). Then they say, a JSON object
 // a line, {"put": key, "value": value} and {"fence": true}; when all have come to a fence, each gets what was
 // put since the last one, {"rank": r, "key": key, "value": value} a line, and {"go": true}.
 #pragma once
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "apps/rendezvous/line_stream.hpp"
 #include "apps/rendezvous/rendezvous.hpp"
+#include "transport/secret.hpp"
 
 namespace verbena::apps {
 
@@ -28,11 +30,16 @@ class EmbeddedRendezvous : public Rendezvous {
   absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
 
+  /// The job's.
+  [[nodiscard]] const std::shared_ptr<const transport::Secret>& secret() const { return secret_; }
+
  private:
-  EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size);
+  EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
+                     std::shared_ptr<const transport::Secret> secret);
   bool take(std::string_view line);
 
   const int descriptor_;
+  const std::shared_ptr<const transport::Secret> secret_;
   LineStream lines_;
   std::map<std::pair<std::uint32_t, std::string>, std::string> values_;
 };
@@ -40,7 +47,8 @@ class EmbeddedRendezvous : public Rendezvous {
 /// The launcher's end. It never waits for a process.
 class RendezvousHost {
  public:
-  explicit RendezvousHost(std::uint32_t size) : size_(size) {}
+  RendezvousHost(std::uint32_t size, std::shared_ptr<const transport::Secret> secret)
+      : size_(size), secret_(std::move(secret)) {}
   ~RendezvousHost();
   RendezvousHost(const RendezvousHost&) = delete;
   RendezvousHost& operator=(const RendezvousHost&) = delete;
@@ -68,6 +76,7 @@ class RendezvousHost {
   static void send(Seat& seat);
 
   const std::uint32_t size_;
+  const std::shared_ptr<const transport::Secret> secret_;
   std::deque<Seat> seats_;
   std::string news_;  ///< put since the last fence, as lines
 };

@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "apps/bench/cores.hpp"
@@ -20,6 +24,7 @@
 #include "apps/data/output_file.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
+#include "apps/rendezvous/secret_handover.hpp"
 #include "apps/verbena/bench_report.hpp"
 #include "apps/verbena/child_message.hpp"
 #include "apps/verbena/child_process.hpp"
@@ -52,7 +57,9 @@ struct BenchCommand {
   std::string connect;
   std::string json;
   std::string report;
-  int report_to = -1;  ///< a pipe to the measuring side that has started this one; −1 when started by hand
+  // --- descriptors to the measuring side that has started this one; −1 when started by hand
+  int report_to = -1;   ///< a pipe
+  int rendezvous = -1;  ///< a socket, which brings the secret
 };
 
 CLI::Validator transfer_size() {
@@ -133,7 +140,14 @@ int respond(const BenchCommand& options, const bench::Backend& backend, const st
 class OtherSide {
  public:
   static absl::StatusOr<OtherSide> start(const BenchCommand& options, const std::string& listen) {
-    auto process = ChildProcess::start("the other side", arguments(options, listen));
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+      return absl::ErrnoToStatus(errno, "no socket to the other side can be made");
+    }
+    const absl::Status told = hand_over(*options.transport.secret, ends[0]);
+    auto process = ChildProcess::start("the other side", arguments(options, listen), ends[1]);
+    for (const int end : ends) ::close(end);  // what was said is there to be read
+    if (!told.ok()) return told;
     if (!process.ok()) return process.status();
     OtherSide side(std::move(*process));
     const auto end = std::chrono::steady_clock::now() + kStartPatience;
@@ -268,8 +282,24 @@ absl::Status check(BenchCommand& options) {
   return absl::OkStatus();
 }
 
+/// Of both sides: as given for the two hosts; without these it is ours to make, and the other side's to be told.
+absl::Status decide_secret(BenchCommand& options) {
+  absl::StatusOr<bench::SharedSecret> secret = nullptr;
+  if (options.rendezvous >= 0) {
+    secret = take_over_secret(options.rendezvous);
+    ::close(std::exchange(options.rendezvous, -1));
+  } else if (options.listens || !options.connect.empty()) {
+    return take_secret(options.transport);
+  } else {
+    secret = transport::Secret::random();
+  }
+  if (secret.ok()) options.transport.secret = *std::move(secret);
+  return secret.status();
+}
+
 int run_bench(BenchCommand& options) {
   if (absl::Status status = check(options); !status.ok()) return report_error(status);
+  if (absl::Status status = decide_secret(options); !status.ok()) return report_error(status);
   const std::string& transport = options.transport.transport;
   absl::StatusOr<std::string> listen = full_address(transport, options.listen, "--listen", false);
   if (options.listens && !listen.ok()) return report_error(listen.status());
@@ -278,11 +308,12 @@ int run_bench(BenchCommand& options) {
     if (!connect.ok()) return report_error(connect.status());
   }
   if (options.bench.rounds == 0) options.bench.rounds = options.bench.perftest ? kRoundsWithPerftest : 1;
-  absl::StatusOr<bench::Backend> backend = bench::shm_backend();
+  absl::StatusOr<bench::Backend> backend = bench::shm_backend(options.transport.secret);
   if (transport == kVerbs) {
     backend = bench::verbs_backend({.device = options.transport.device,
                                     .port = static_cast<std::uint8_t>(options.transport.device_port),
-                                    .depth = options.bench.depth});
+                                    .depth = options.bench.depth,
+                                    .secret = options.transport.secret});
   }
   if (!backend.ok()) return report_error(backend.status());
   return options.listens ? respond(options, *backend, *listen) : measure(options, *backend);
@@ -370,7 +401,10 @@ void add_bench_options(CLI::App& command, BenchCommand& options) {
       ->type_name("ADDRESS")
       ->group(kSides);
   add_transport_options(command, options.transport, kSides);
-  command.add_option("--report-to", options.report_to)->group("");  // the measuring side's, not for people
+  add_secret_options(command, options.transport, kSides);
+  // The measuring side's, not for people.
+  command.add_option("--report-to", options.report_to)->group("");
+  command.add_option("--rendezvous", options.rendezvous)->group("");
   command
       .add_option(
           "--json", options.json,
@@ -400,8 +434,8 @@ void add_bench_command(CLI::App& program, Run* run) {
   add_bench_options(*command, *options);
   command->footer(examples({"verbena bench", "verbena bench --operations read,write-notify --sizes 8,65536",
                             "verbena bench --transport verbs --perftest --report bench.html",
-                            "verbena bench --listen                       (on the host node2)",
-                            "verbena bench --connect node2:7471           (on another)"}));
+                            "verbena bench --listen --secret-file secret              (on the host node2)",
+                            "verbena bench --connect node2:7471 --secret-file secret  (on another)"}));
   command->callback([options, run, command] {
     options->listens = command->get_option("--listen")->count() > 0;
     *run = [options] { return run_bench(*options); };

@@ -52,17 +52,19 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     outlet.send(FailedMessage{status});
     return exit_status(status);
   };
+  JobOptions job = options.job;
   std::unique_ptr<EmbeddedRendezvous> rendezvous;
   std::optional<AddressExchange> addresses;
   if (options.rendezvous >= 0) {
     absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined = EmbeddedRendezvous::join(options.rendezvous);
     if (!joined.ok()) return fail(joined.status());
     rendezvous = *std::move(joined);
+    job.transport.secret = rendezvous->secret();
     addresses.emplace(*rendezvous, options.job.servers);
   }
   StopSignals signals = options.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
   const Role role{
-      .job = options.job, .rank = options.rank, .addresses = addresses.has_value() ? &*addresses : nullptr};
+      .job = job, .rank = options.rank, .addresses = addresses.has_value() ? &*addresses : nullptr};
   std::atomic<bool> stop = false;
   absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
   if (!jobs.ok()) return fail(jobs.status());

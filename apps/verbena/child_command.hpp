@@ -20,7 +20,7 @@ struct ChildOptions {
   std::uint32_t rank = 0;  ///< of this process among its kind
   // --- descriptors to the launcher; −1 when started by hand
   int report_to = -1;   ///< a pipe
-  int rendezvous = -1;  ///< a socket
+  int rendezvous = -1;  ///< a socket, which also brings the job's secret
 
   [[nodiscard]] bool launched() const { return report_to >= 0; }
 };

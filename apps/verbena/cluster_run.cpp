@@ -31,6 +31,8 @@ constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kHost = "verbena.host";
 constexpr const char* kName = "verbena.name";
 constexpr const char* kLeader = "verbena.leader";
+constexpr const char* kSecret =
+    "verbena.secret";  // rank 0's to make; the job's own key-value space, nobody else's
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -63,6 +65,8 @@ class ClusterProcess {
     return cluster_.rendezvous.fence(kMeetingPatience, [this] { return stopped(); });
   }
   absl::Status meet(absl::Status verdict);
+  absl::Status tell_secret();
+  absl::Status learn_secret();
   absl::Status learn_of_others();
   absl::Status prepare();
   absl::Status decide_transport();
@@ -129,6 +133,7 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
   const bool first = others_.hosts.empty();
   if (absl::Status told = rendezvous.put(key, verdict.ok() ? "go" : "no"); !told.ok()) return told;
   if (first) {
+    if (absl::Status told = tell_secret(); !told.ok()) return told;
     for (const auto& [name, value] :
          {std::pair(kHost, host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
       if (absl::Status told = rendezvous.put(name, value); !told.ok()) return told;
@@ -149,8 +154,29 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
   return first ? learn_of_others() : absl::OkStatus();
 }
 
+absl::Status ClusterProcess::tell_secret() {
+  if (!leads()) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::random();
+  if (!secret.ok()) return secret.status();
+  std::string text = (*secret)->to_hex();
+  absl::Status told = cluster_.rendezvous.put(kSecret, text);
+  transport::wipe(text);
+  return told;
+}
+
+absl::Status ClusterProcess::learn_secret() {
+  absl::StatusOr<std::string> text = cluster_.rendezvous.get(0, kSecret);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::from_hex(*text);
+  transport::wipe(*text);
+  if (!secret.ok()) return secret.status();
+  run_.job.transport.secret = *std::move(secret);
+  return absl::OkStatus();
+}
+
 absl::Status ClusterProcess::learn_of_others() {
   Rendezvous& rendezvous = cluster_.rendezvous;
+  if (absl::Status status = learn_secret(); !status.ok()) return status;
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
     absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
     if (!host.ok()) return host.status();
@@ -176,7 +202,8 @@ absl::Status ClusterProcess::prepare() {
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
   if (!outputs.ok()) return outputs.status();
   outputs_ = *std::move(outputs);
-  absl::StatusOr<std::unique_ptr<Leader>> leader = Leader::listen(others_.one_host(), others_.members);
+  absl::StatusOr<std::unique_ptr<Leader>> leader =
+      Leader::listen(others_.one_host(), others_.members, run_.job.transport.secret);
   if (!leader.ok()) return leader.status();
   leader_ = *std::move(leader);
   return cluster_.rendezvous.put(kLeader, leader_->address());
@@ -197,7 +224,7 @@ absl::Status ClusterProcess::decide_transport() {
 absl::Status ClusterProcess::open_link() {
   absl::StatusOr<std::unique_ptr<LeaderLink>> link =
       LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()],
-                          kMeetingPatience, [this] { return stopped(); });
+                          *run_.job.transport.secret, kMeetingPatience, [this] { return stopped(); });
   if (!link.ok()) return link.status();
   link_ = *std::move(link);
   return absl::OkStatus();

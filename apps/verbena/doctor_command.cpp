@@ -39,6 +39,8 @@ Trial try_verbs(const Facts& facts, const doctor::PortChoice& choice) {
   options.port = device.ports[choice.port].number;
   // Both ends are driven by one thread: connecting must not wait for the answer.
   options.answer_patience = std::chrono::milliseconds(0);
+  const auto secret = transport::Secret::random();
+  if (secret.ok()) options.secret = *secret;
   const auto make = [options]() -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
     return transport::make_verbs_transport(options);
   };
@@ -51,8 +53,11 @@ Trial try_verbs(const Facts& facts, const doctor::PortChoice& choice) {
 
 Trial try_shared_memory() {
   const std::string address = fmt::format("shm:doctor-{}", ::getpid());
-  return doctor::try_transport([] { return transport::make_shm_transport(); }, address,
-                               [&](const transport::Transport&) { return address; });
+  // As above: one thread has both ends.
+  const auto make = [] {
+    return transport::make_shm_transport({.answer_patience = std::chrono::milliseconds(0)});
+  };
+  return doctor::try_transport(make, address, [&](const transport::Transport&) { return address; });
 }
 
 int run_doctor(const DoctorCommand& options) {

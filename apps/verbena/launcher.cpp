@@ -63,7 +63,9 @@ void Launcher::wait(const StopSignals& signals) {
 }
 
 absl::Status Launcher::start(const std::vector<Command>& commands) {
-  rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()));
+  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::random();
+  if (!secret.ok()) return secret.status();
+  rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
   for (const Command& command : commands) {
     const absl::StatusOr<int> seat = rendezvous_->add();
     if (!seat.ok()) return seat.status();

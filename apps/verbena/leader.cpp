@@ -16,9 +16,11 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <random>
+#include <span>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/verbena/exit_status.hpp"
@@ -33,23 +35,46 @@ constexpr auto kFarewell = std::chrono::seconds(3);
 constexpr auto kAttempt = std::chrono::seconds(3);  // to connect to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr std::size_t kMostStrangers = 64;  // beyond the members themselves
+constexpr std::size_t kAcceptedAtOnce = 256;
 constexpr std::size_t kLongestIntroduction = 256;
 constexpr int kLongestPollMs = 1000;
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
 
-std::string random_secret() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+// Who proves, to whom.
+constexpr std::string_view kLeaderRole = "verbena leader";
+constexpr std::string_view kMemberRole = "verbena member";
+
+std::string hex(std::span<const std::byte> bytes) {
+  return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// In a time that does not tell how much of it was right.
-bool same_secret(std::string_view one, std::string_view two) {
-  unsigned difference = one.size() == two.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(one.size(), two.size()); ++i) {
-    difference |= static_cast<unsigned>(one[i] ^ two[i]);
-  }
-  return difference == 0;
+/// Whether the text was so many bytes in hexadecimal digits.
+bool from_hex(std::string_view text, std::span<std::byte> bytes) {
+  if (text.size() != 2 * bytes.size() || !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit))
+    return false;
+  const std::string raw = absl::HexStringToBytes({text.data(), text.size()});
+  std::memcpy(bytes.data(), raw.data(), bytes.size());
+  return true;
+}
+
+transport::Proof proof_of(const transport::Secret& secret, std::string_view role, std::uint32_t rank,
+                          const transport::Nonce& member, const transport::Nonce& leader) {
+  return transport::prove(&secret, role, {std::as_bytes(std::span(&rank, 1)), member, leader});
+}
+
+bool is_proof_of(std::string_view text, const transport::Secret& secret, std::string_view role,
+                 std::uint32_t rank, const transport::Nonce& member, const transport::Nonce& leader) {
+  transport::Proof proof{};
+  return from_hex(text, proof) &&
+         transport::is_proof(proof, &secret, role, {std::as_bytes(std::span(&rank, 1)), member, leader});
+}
+
+/// "FIRST SECOND"
+std::optional<std::pair<std::string_view, std::string_view>> two_words(std::string_view line) {
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  return std::pair(line.substr(0, space), line.substr(space + 1));
 }
 
 absl::Status system_error(int error, std::string_view what) {
@@ -170,7 +195,8 @@ bool read_line(int descriptor, std::string& line) {
 
 // --- the leader
 
-absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::vector<Member> members) {
+absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::vector<Member> members,
+                                                       std::shared_ptr<const transport::Secret> secret) {
   absl::StatusOr<std::pair<int, std::uint16_t>> listener = listen_at(loopback_only ? "127.0.0.1" : "::");
   if (!listener.ok() && !loopback_only) listener = listen_at("0.0.0.0");  // a host without IPv6
   if (!listener.ok()) return listener.status();
@@ -180,13 +206,13 @@ absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::
     ::close(listener->first);
     return absl::UnavailableError("this host has no network interface that other hosts could reach");
   }
-  std::string secret = random_secret();
-  std::string address = fmt::format("{};{};{}", absl::StrJoin(hosts, ","), listener->second, secret);
+  std::string address = fmt::format("{};{}", absl::StrJoin(hosts, ","), listener->second);
   return std::unique_ptr<Leader>(
       new Leader(listener->first, std::move(address), std::move(secret), std::move(members)));
 }
 
-Leader::Leader(int listener, std::string address, std::string secret, std::vector<Member> members)
+Leader::Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
+               std::vector<Member> members)
     : listener_(listener), address_(std::move(address)), secret_(std::move(secret)) {
   for (Member& member : members) seats_.emplace_back().member = std::move(member);
 }
@@ -213,7 +239,7 @@ void Leader::run(RunMonitor& monitor) {
 }
 
 void Leader::wait() const {
-  std::vector<pollfd> wanted = {{crowded() ? -1 : listener_, POLLIN, 0}};
+  std::vector<pollfd> wanted = {{listener_, POLLIN, 0}};
   for (const Stranger& stranger : strangers_) wanted.push_back({stranger.descriptor, POLLIN, 0});
   for (const Seat& seat : seats_) {
     wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
@@ -223,24 +249,39 @@ void Leader::wait() const {
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
-bool Leader::crowded() const {
-  return strangers_.size() >= seats_.size() + kMostStrangers;
+/// All who have come. Who came first and has said nothing has to go when there are too many: a member says its first
+/// line at once.
+void Leader::accept() {
+  for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
+    const int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (descriptor < 0) {
+      if ((errno != EMFILE && errno != ENFILE) || strangers_.empty()) return;
+      send_one_away();
+      continue;
+    }
+    if (strangers_.size() >= seats_.size() + kMostStrangers) send_one_away();
+    tune(descriptor);
+    strangers_.push_back({.descriptor = descriptor, .deadline = Clock::now() + kIntroduction});
+  }
 }
 
-void Leader::accept() {
-  while (!crowded()) {
-    const int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0) return;
-    tune(descriptor);
-    strangers_.push_back({descriptor, Clock::now() + kIntroduction});
-  }
+void Leader::send_one_away() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Stranger& each) { return !each.challenged; });
+  const auto one = silent == strangers_.end() ? strangers_.begin() : silent;
+  ::close(one->descriptor);
+  strangers_.erase(one);
 }
 
 void Leader::hear_strangers() {
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
     const bool open = read_line(stranger->descriptor, stranger->said);
     const bool whole = stranger->said.ends_with('\n');
-    if (whole && seat(*stranger)) {
+    const std::string line = whole ? std::exchange(stranger->said, {}) : "";
+    if (whole && !stranger->challenged &&
+        challenge(*stranger, std::string_view(line).substr(0, line.size() - 1))) {
+      ++stranger;
+    } else if (whole && seat(*stranger, std::string_view(line).substr(0, line.size() - 1))) {
       stranger = strangers_.erase(stranger);
     } else if (whole || !open || stranger->said.size() > kLongestIntroduction ||
                Clock::now() >= stranger->deadline) {
@@ -252,19 +293,33 @@ void Leader::hear_strangers() {
   }
 }
 
+/// Whether it has said what a member says first.
+bool Leader::challenge(Stranger& stranger, std::string_view line) {
+  const auto words = two_words(line);
+  const auto nonce = transport::fresh_nonce();
+  if (!words || !nonce.ok() || !parse_number(words->first, stranger.rank) ||
+      !from_hex(words->second, stranger.theirs)) {
+    return false;
+  }
+  stranger.ours = *nonce;
+  stranger.challenged = true;
+  const transport::Proof proof =
+      proof_of(*secret_, kLeaderRole, stranger.rank, stranger.theirs, stranger.ours);
+  // These few bytes, and those of a welcome, fit into an empty socket.
+  return write_all(stranger.descriptor, fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
+}
+
 /// Whether it is a member, and not one that is here already.
-bool Leader::seat(const Stranger& stranger) {
-  const std::string_view line = std::string_view(stranger.said).substr(0, stranger.said.size() - 1);
-  const std::size_t space = line.find(' ');
-  std::uint32_t rank = 0;
-  if (space == std::string_view::npos || !same_secret(line.substr(0, space), secret_) ||
-      !parse_number(line.substr(space + 1), rank) || rank >= seats_.size() || seats_[rank].came) {
+bool Leader::seat(const Stranger& stranger, std::string_view line) {
+  const std::uint32_t rank = stranger.rank;
+  if (!stranger.challenged ||
+      !is_proof_of(line, *secret_, kMemberRole, rank, stranger.theirs, stranger.ours) ||
+      rank >= seats_.size() || seats_[rank].came) {
     return false;
   }
   Seat& seat = seats_[rank];
   seat.came = true;
   seat.descriptor = stranger.descriptor;
-  // These few bytes fit into an empty socket.
   write_all(seat.descriptor, kWelcome).IgnoreError();
   if (stopped_at_) write_all(seat.descriptor, kStop).IgnoreError();
   return true;
@@ -311,10 +366,9 @@ void Leader::check_time(RunMonitor& monitor) {
   }
   for (const Seat& seat : seats_) {
     if (!seat.came && now >= start_ + kArrival) {
-      monitor.fail(Cause::kOwnError,
-                   absl::DeadlineExceededError(fmt::format(
-                       "{} has not come within {} s: may it open TCP connections to {}?", seat.member.name,
-                       kArrival.count(), address_.substr(0, address_.rfind(';')))));
+      monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
+                                         "{} has not come within {} s: may it open TCP connections to {}?",
+                                         seat.member.name, kArrival.count(), address_)));
     } else if (workers_left_at_ && now >= *workers_left_at_ + RunMonitor::kServersPatience && !seat.ended &&
                !seat.gone) {
       monitor.fail_still_running(seat.member.name);
@@ -360,34 +414,48 @@ int try_to_connect(const Endpoint& place, const std::function<bool()>& stopped) 
   return -1;
 }
 
-/// Whether who answers is the leader.
-bool introduce(int descriptor, std::string_view secret, std::uint32_t rank,
-               const std::function<bool()>& stopped) {
-  if (!write_all(descriptor, fmt::format("{} {}\n", secret, rank)).ok()) return false;
+/// The next line that comes, soon; empty if none does.
+std::string hear_line(int descriptor, const std::function<bool()>& stopped) {
   const auto deadline = std::chrono::steady_clock::now() + kAttempt;
-  std::string answer;
+  std::string line;
   while (!stopped() && std::chrono::steady_clock::now() < deadline) {
     pollfd readable = {descriptor, POLLIN, 0};
     ::poll(&readable, 1, static_cast<int>(kSlice.count()));
-    if (!read_line(descriptor, answer)) return false;
-    if (answer.ends_with('\n')) break;
+    if (!read_line(descriptor, line)) return "";
+    if (line.ends_with('\n')) return line.substr(0, line.size() - 1);
   }
-  return answer == kWelcome;
+  return "";
+}
+
+/// Whether who answers is the leader.
+bool introduce(int descriptor, const transport::Secret& secret, std::uint32_t rank,
+               const std::function<bool()>& stopped) {
+  const auto ours = transport::fresh_nonce();
+  if (!ours.ok() || !write_all(descriptor, fmt::format("{} {}\n", rank, hex(*ours))).ok()) return false;
+  const std::string challenge = hear_line(descriptor, stopped);
+  const auto words = two_words(challenge);
+  transport::Nonce theirs{};
+  if (!words || !from_hex(words->first, theirs) ||
+      !is_proof_of(words->second, secret, kLeaderRole, rank, *ours, theirs)) {
+    return false;
+  }
+  const transport::Proof proof = proof_of(secret, kMemberRole, rank, *ours, theirs);
+  return write_all(descriptor, hex(proof) + "\n").ok() && hear_line(descriptor, stopped) + "\n" == kWelcome;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::string& address,
                                                                 std::uint32_t rank, bool same_host,
+                                                                const transport::Secret& secret,
                                                                 std::chrono::seconds patience,
                                                                 const std::function<bool()>& stopped) {
   const std::vector<std::string> parts = absl::StrSplit(address, ';');
   std::uint16_t port = 0;
-  if (parts.size() != 3 || !parse_number(parts[1], port)) {
+  if (parts.size() != 2 || !parse_number(parts[1], port)) {
     return absl::InvalidArgumentError("the address of rank 0 cannot be understood");
   }
-  // Addresses such as those of a container's bridge are the same on every host. The secret is for the
-  // leader's host only.
+  // Addresses such as those of a container's bridge are the same on every host, and there is somebody else there.
   const std::vector<std::string> own = same_host ? std::vector<std::string>() : own_addresses();
   const auto deadline = std::chrono::steady_clock::now() + patience;
   do {
@@ -397,7 +465,7 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::strin
       const int descriptor = try_to_connect(*place, stopped);
       if (descriptor < 0) continue;
       tune(descriptor);
-      if (introduce(descriptor, parts[2], rank, stopped)) return std::make_unique<LeaderLink>(descriptor);
+      if (introduce(descriptor, secret, rank, stopped)) return std::make_unique<LeaderLink>(descriptor);
       ::close(descriptor);
     }
     if (stopped()) return absl::CancelledError("stopped");

@@ -2,8 +2,8 @@
 // one host. Rank 0 takes that on: each process (its own, too) connects to it by TCP and says the same lines
 // as the launcher's children. TCP, and not the job's transport, because the transport may be what fails.
 //
-// A process begins with "SECRET RANK", where the secret went through the rendezvous, and is answered
-// "welcome". Later the leader says "stop" for "end now", and closes for "you may go".
+// A process begins with "RANK NONCE", is answered "NONCE PROOF", and says "PROOF" in turn: both prove to have the job's
+// secret before either is told anything. Then the leader says "welcome". Later the leader says "stop" for "end now", and closes for "you may go".
 #pragma once
 
 #include <chrono>
@@ -21,6 +21,7 @@
 #include "apps/rendezvous/line_stream.hpp"
 #include "apps/verbena/outlet.hpp"
 #include "apps/verbena/run_monitor.hpp"
+#include "transport/secret.hpp"
 
 namespace verbena::apps {
 
@@ -33,12 +34,13 @@ class Leader {
   };
 
   /// Listens on any free port: of the loopback interface, or of all. `members` by rank.
-  static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members);
+  static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members,
+                                                        std::shared_ptr<const transport::Secret> secret);
   ~Leader();  ///< lets the members go
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
 
-  /// Where the members find it, with the secret; for the rendezvous only.
+  /// Where the members find it.
   [[nodiscard]] const std::string& address() const { return address_; }
 
   /// Listens to all until they have ended; when one fails the others are told to stop. Bounded: returns
@@ -66,16 +68,22 @@ class Leader {
   struct Stranger {
     int descriptor = -1;
     Clock::time_point deadline;
-    std::string said;
+    std::string said = {};  ///< of the line that it has begun
+    bool challenged = false;
+    std::uint32_t rank = 0;  ///< which it wants to be; as are the next two, once challenged
+    transport::Nonce theirs{};
+    transport::Nonce ours{};
   };
 
-  Leader(int listener, std::string address, std::string secret, std::vector<Member> members);
+  Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
+         std::vector<Member> members);
 
   void wait() const;
-  [[nodiscard]] bool crowded() const;
   void accept();
+  void send_one_away();
   void hear_strangers();
-  bool seat(const Stranger& stranger);
+  bool challenge(Stranger& stranger, std::string_view line);
+  bool seat(const Stranger& stranger, std::string_view line);
   void hear_members(RunMonitor& monitor);
   void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
   void on_gone(Seat& seat, RunMonitor& monitor);
@@ -85,7 +93,7 @@ class Leader {
 
   const int listener_;
   const std::string address_;
-  const std::string secret_;
+  const std::shared_ptr<const transport::Secret> secret_;
   std::deque<Seat> seats_;
   std::deque<Stranger> strangers_;
   const Clock::time_point start_ = Clock::now();
@@ -100,7 +108,8 @@ class LeaderLink : public PipeOutlet {
  public:
   /// Tries the leader's addresses one after the other. `same_host`: whether the leader is on this host.
   static absl::StatusOr<std::unique_ptr<LeaderLink>> connect(const std::string& address, std::uint32_t rank,
-                                                             bool same_host, std::chrono::seconds patience,
+                                                             bool same_host, const transport::Secret& secret,
+                                                             std::chrono::seconds patience,
                                                              const std::function<bool()>& stopped);
   explicit LeaderLink(int descriptor) : PipeOutlet(descriptor) {}
   ~LeaderLink() override;

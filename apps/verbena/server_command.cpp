@@ -22,6 +22,7 @@ int run_server(ChildOptions options) {
   if (!options.launched()) {
     if (absl::Status status = check_by_hand(options.job); !status.ok()) return report_error(status);
     options.job.transport = decided_by_hand(options.job);
+    if (absl::Status status = take_secret(options.job.transport); !status.ok()) return report_error(status);
   }
   spdlog::info("server {}: {}", options.rank, effective(options.job));
   std::unique_ptr<Outlet> outlet;
@@ -54,6 +55,7 @@ void add_server_command(CLI::App& program, Run* run) {
   add_silence_option(*command, options->job);
   add_transport_options(*command, options->job.transport, kProcessOptions);
   add_address_options(*command, options->job);
+  add_secret_options(*command, options->job.transport, kProcessOptions);
   add_server_options(*command, options->job);
   add_budget_option(*command, options->job);
   add_network_option(*command, options->job);
@@ -61,7 +63,7 @@ void add_server_command(CLI::App& program, Run* run) {
   add_launcher_options(*command, *options);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2",
                             "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
-                            "--server-rank 1"}));
+                            "--secret-file secret --server-rank 1"}));
   command->callback([options, run] { *run = [options] { return run_server(*options); }; });
 }
 

@@ -35,7 +35,12 @@ absl::Status check(const WorkerOptions& options, Application& application) {
 int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments) {
   if (absl::Status status = check(options, application); !status.ok()) return report_error(status);
   ChildOptions& child = options.child;
-  if (!child.launched()) child.job.transport = decided_by_hand(child.job);
+  if (!child.launched()) {
+    child.job.transport = decided_by_hand(child.job);
+    if (absl::Status status = options.baseline ? absl::OkStatus() : take_secret(child.job.transport);
+        !status.ok())
+      return report_error(status);
+  }
   spdlog::info("worker {}: {} {}", child.rank, effective(child.job), arguments.effective());
   PipeOutlet pipe(child.report_to);
   RunSettings settings = run_settings(application, arguments, child.job, options.baseline);
@@ -69,7 +74,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
                             "verbena worker APP --job demo --servers 1 --workers 2 --worker-rank 0 … &",
                             "verbena worker APP --job demo --servers 1 --workers 2 --worker-rank 1 …",
                             "verbena worker APP --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
-                            "--worker-rank 1 …"}));
+                            "--secret-file secret --worker-rank 1 …"}));
   for (const auto& application : applications) {
     auto options = std::make_shared<WorkerOptions>();
     CLI::App* app =
@@ -85,6 +90,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     add_silence_option(*app, job);
     add_transport_options(*app, job.transport, kProcessOptions);
     add_address_options(*app, job);
+    add_secret_options(*app, job.transport, kProcessOptions);
     add_consistency_options(*app, job);
     add_condition_options(*app, job);
     add_verbose_option(*app, job);

@@ -17,6 +17,7 @@
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/impostor.hpp"
 #include "tests/cluster/peer.hpp"
+#include "transport/shm/shm_transport.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -118,6 +119,82 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
   EXPECT_TRUE(job.get().ok());
   auto second = Session::connect(servers.session_options(1));
   EXPECT_TRUE(second.ok()) << second.status();
+}
+
+/// Shared memory that has so many regions left.
+class ShortOfMemory final : public transport::Transport {
+ public:
+  absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(
+      std::size_t bytes, transport::Access access) override {
+    if (left == 0) return absl::ResourceExhaustedError("no memory, says the test");
+    if (left > 0) --left;
+    return inner_->allocate_region(bytes, access);
+  }
+  absl::Status listen(const std::string& address) override { return inner_->listen(address); }
+  absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& address,
+                                                                 transport::TimePoint deadline) override {
+    return inner_->connect(address, deadline);
+  }
+  std::unique_ptr<transport::Connection> take_accepted() override { return inner_->take_accepted(); }
+  [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override { return inner_->poll(events); }
+  void wait(transport::TimePoint deadline) override { inner_->wait(deadline); }
+  void interrupt() override { inner_->interrupt(); }
+  [[nodiscard]] transport::TimePoint now() const override { return inner_->now(); }
+  [[nodiscard]] std::size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
+  [[nodiscard]] std::string_view name() const override { return inner_->name(); }
+
+  std::atomic<int> left = -1;  ///< regions; below 0: as many as are wanted
+
+ private:
+  const std::unique_ptr<transport::Transport> inner_ = std::move(*transport::make_shm_transport());
+};
+
+TEST(HostilityTest, AWorkerThatThereIsNoMemoryForIsNoneAndCountsAsNone) {
+  const auto memory = std::make_shared<ShortOfMemory>();
+  ServerThreads servers(
+      {.servers = 1,
+       .workers = 2,
+       .make_transport = [&](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
+         if (number == 0) return memory;
+         return std::move(*transport::make_shm_transport());
+       }});
+  // Whichever of the regions that an admission takes is the one that is missing.
+  for (int left = 0; left < 3; ++left) {
+    Visitor visitor(servers);
+    memory->left = left;
+    say_hello(visitor.peer, 1);
+    EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr("no memory, says the test")) << left;
+    EXPECT_EQ(memory->left, 0) << "all that was left was tried";
+    memory->left = -1;
+  }
+  // The place is free, and the job is that of two workers who train.
+  std::vector<std::future<absl::Status>> workers;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    workers.push_back(std::async(std::launch::async, [&servers, rank]() -> absl::Status {
+      auto session = Session::connect(servers.session_options(rank));
+      if (!session.ok()) return session.status();
+      auto table = (*session)->table<float>(kSameTable);
+      return table.ok() ? (*session)->barrier() : table.status();
+    }));
+  }
+  for (auto& worker : workers) EXPECT_EQ(worker.get(), absl::OkStatus());
+  EXPECT_EQ(servers.join(Peer::kPatience)[0], absl::OkStatus());
+}
+
+TEST(HostilityTest, AStrangerThatDoesNotReadDoesNotKeepAJobFromEnding) {
+  ServerThreads servers({.servers = 1, .workers = 1});
+  Visitor stranger(servers);
+  // More answers than it has room for: some wait in the server for it to read.
+  for (int said = 0; said < 70;) {
+    if (stranger.peer.try_to_say(protocol::Goodbye{})) ++said;
+    std::this_thread::yield();
+  }
+  {
+    auto session = Session::connect(servers.session_options(0));
+    ASSERT_TRUE(session.ok()) << session.status();
+  }
+  // Before its time is over, at which it is closed.
+  EXPECT_EQ(servers.join(Peer::kPatience)[0], absl::OkStatus());
 }
 
 TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {

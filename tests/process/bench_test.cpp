@@ -86,9 +86,9 @@ TEST(BenchTest, ImpossibleOptionsAreRefused) {
 TEST(BenchTest, MissingDeviceIsAPlainError) {
   const verbena::testing::TemporaryFolder folder;
   for (const char* side : {"--listen", "--connect=localhost:7471"}) {
-    const Ended bench =
-        run(VERBENA_PROGRAM, {"bench", side, "--transport", "verbs", "--device", "no_such_device"},
-            folder.path());
+    const Ended bench = run(
+        VERBENA_PROGRAM, {"bench", side, "--no-secret", "--transport", "verbs", "--device", "no_such_device"},
+        folder.path());
     EXPECT_EQ(bench.status, 1);
     EXPECT_THAT(bench.err, HasSubstr("verbena: error: "));
   }

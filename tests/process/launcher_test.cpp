@@ -355,6 +355,14 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
       {{"server", "--addresses", "a:0"}, "--addresses: HOST:PORT is expected, not \"a:0\""},
       {{"server", "--transport", "shm", "--addresses", "a:1"}, "--addresses is for --transport verbs"},
       {{"server", "--job", "x", "--addresses", "a:1"}, "--job is for --transport shm"},
+      {{"server", "--addresses", "a:1"}, "over verbs a job needs a secret"},
+      {{"worker", "counter", "--addresses", "a:1"}, "over verbs a job needs a secret"},
+      {{"server", "--job", "x", "--secret-file", "no_such_file"},
+       "--secret-file no_such_file: there is no such secret"},
+      {{"server", "--job", "x", "--secret-file", ""}, "a path is expected"},
+      {{"server", "--job", "x", "--secret-file", "/dev/null"},
+       "/dev/null: a secret is read from a regular file"},
+      {{"server", "--addresses", "a:1", "--secret-file", "x", "--no-secret"}, "exclude each other"},
       {{"server", "--job", "x", "--device", "mlx5_0"}, "--device is for --transport verbs"},
       {{"server", "--job", "x", "--device-port", "1"}, "--device-port is for --transport verbs"},
       {{"server", "--addresses", "a:1", "--device-port", "256"},
@@ -372,7 +380,8 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
 
 TEST_F(LauncherTest, DeviceThatIsNotThereIsAnErrorThatSaysWhatToDo) {
   for (std::vector<std::string> arguments : {std::vector<std::string>{"server"}, {"worker", "counter"}}) {
-    arguments.insert(arguments.end(), {"--addresses", "127.0.0.1:7001", "--device", "no_such_device"});
+    arguments.insert(arguments.end(),
+                     {"--addresses", "127.0.0.1:7001", "--no-secret", "--device", "no_such_device"});
     const Ended ended = run(COUNTER_PROGRAM, arguments, scratch_);
     expect_one_error(ended, 1, "`verbena doctor` says what is missing");
   }

@@ -38,10 +38,10 @@ class BenchTest(case.Case):
 
     def test_transport_beside_perftest(self):
         # A processor for each side: two that poll and share one would measure the scheduler.
-        listener = self.machine.start(f"taskset 1 verbena bench --listen :{PORT}")
+        listener = self.machine.start(f"taskset 1 verbena bench --no-secret --listen :{PORT}")
         listener.wait_for("listening at verbs:", 60)
         sizes = (8, 65536)
-        report = self.bench("taskset 2 verbena bench", f"--connect {self.machine.address()}:{PORT} --perftest "
+        report = self.bench("taskset 2 verbena bench", f"--no-secret --connect {self.machine.address()}:{PORT} --perftest "
                             f"--operations {','.join(TOOLS)} --sizes {','.join(map(str, sizes))} --depth 16 "
                             "--seconds 0.2 --rounds 1")
         self.assertEqual((report["schema"], report["device"], report["mtu_bytes"]), (2, "rxe0 port 1", 4096))
@@ -65,15 +65,15 @@ class BenchTest(case.Case):
             self.check_figures(result)
 
     def test_nobody_there_is_an_error(self):
-        job = self.machine.start(f"verbena bench --connect {self.machine.address()}:1")
+        job = self.machine.start(f"verbena bench --no-secret --connect {self.machine.address()}:1")
         self.assertEqual(job.wait(60), 1)
         self.assertIn(f"verbena: error: verbs:{self.machine.address()}:1", job.text())
 
     def test_other_side_killed_is_an_error(self):
         for operation in ("read", "write-notify", "clock"):
-            listener = self.machine.start(f"verbena bench --listen :{PORT}")
+            listener = self.machine.start(f"verbena bench --no-secret --listen :{PORT}")
             listener.wait_for("listening at verbs:", 60)
-            job = self.machine.start(f"verbena bench --connect {self.machine.address()}:{PORT} --seconds 60 "
+            job = self.machine.start(f"verbena bench --no-secret --connect {self.machine.address()}:{PORT} --seconds 60 "
                                      f"--operations {operation} --sizes 64")
             sent = self.machine.sent_packets()
             self.machine.wait_sent_packets(sent + 100)

@@ -73,7 +73,9 @@ class PairCase(Case):
 
     def start(self, application, *options):
         """A server and a worker on each node; the jobs, servers first."""
-        where = [f"--addresses={','.join(self.addresses())}", *PAIRS]
+        for node in self.nodes:
+            node.run("umask 077; echo a-secret-of-all-of-this-job > /secret")
+        where = [f"--addresses={','.join(self.addresses())}", "--secret-file=/secret", *PAIRS]
         servers = [node.start(["verbena", "server", *where, f"--server-rank={rank}"])
                    for rank, node in enumerate(self.nodes)]
         workers = [node.start(["verbena", "worker", *application, *where, f"--worker-rank={rank}", *options])

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/secret.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::transport {
@@ -22,6 +23,8 @@ struct Backend {
   std::string name;
   std::function<std::unique_ptr<Transport>()> make_transport;
   std::function<std::string()> make_address;  ///< one that nobody else uses
+  /// As make_transport, with a secret or none (nullptr); empty where the backend knows no secrets.
+  std::function<std::unique_ptr<Transport>(std::shared_ptr<const Secret>)> make_guarded = {};
 
   friend void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
 };

@@ -18,23 +18,28 @@ Backend shm_backend() {
   return {.name = "shm",
           .make_transport = [] { return std::move(*make_shm_transport()); },
           .make_address = [counter = std::make_shared<std::atomic<int>>(
-                               0)] { return fmt::format("shm:contract-{}-{}", ::getpid(), ++*counter); }};
+                               0)] { return fmt::format("shm:contract-{}-{}", ::getpid(), ++*counter); },
+          .make_guarded =
+              [](std::shared_ptr<const Secret> secret) {
+                return std::move(*make_shm_transport({.secret = std::move(secret)}));
+              }};
 }
 
 /// Over a device in this process, made when it is first used.
 Backend verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& device) {
   const auto fabric = std::make_shared<std::unique_ptr<FakeFabric>>();
+  const auto make = [fabric, device](std::shared_ptr<const Secret> secret) {
+    if (*fabric == nullptr) {
+      *fabric = std::make_unique<FakeFabric>();
+      (*fabric)->add_device(device);
+    }
+    return std::move(*make_verbs_transport({.secret = std::move(secret)}, (*fabric)->api()));
+  };
   return {.name = name,
-          .make_transport =
-              [fabric, device] {
-                if (*fabric == nullptr) {
-                  *fabric = std::make_unique<FakeFabric>();
-                  (*fabric)->add_device(device);
-                }
-                return std::move(*make_verbs_transport({}, (*fabric)->api()));
-              },
+          .make_transport = [make] { return make(nullptr); },
           .make_address = [counter = std::make_shared<std::atomic<int>>(7000),
-                           host = device.address] { return fmt::format("verbs:{}:{}", host, ++*counter); }};
+                           host = device.address] { return fmt::format("verbs:{}:{}", host, ++*counter); },
+          .make_guarded = make};
 }
 
 /// Tests of whole jobs stand on it: what it makes late must still keep the contract. Requests are not late,

@@ -112,6 +112,47 @@ bool all_zero(std::span<const std::byte> bytes) {
          (bytes.front() == std::byte{0} && equal(bytes.first(bytes.size() - 1), bytes.subspan(1)));
 }
 
+// ---- secrets
+
+TEST_P(TransportContract, OnlyWhoHasTheSameSecretMeets) {
+  if (!GetParam().make_guarded) GTEST_SKIP() << "this backend knows no secrets";
+  const std::shared_ptr<const Secret> ours = *Secret::random();
+  const std::shared_ptr<const Secret> theirs = *Secret::random();
+  for (const auto& secret : {ours, std::shared_ptr<const Secret>()}) {
+    Node listener(GetParam().make_guarded(secret));
+    const std::string address = GetParam().make_address();
+    ASSERT_TRUE(listener.transport->listen(address).ok());
+    for (const auto& other : {theirs, std::shared_ptr<const Secret>()}) {
+      if (other == secret) continue;
+      Node stranger(GetParam().make_guarded(other));
+      auto connecting = std::async(std::launch::async, [&] {
+        return stranger.transport->connect(address, stranger.in(kPatience)).status();
+      });
+      while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) listener.poll();
+      const absl::Status status = connecting.get();
+      EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+      EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("secret"));
+    }
+    EXPECT_EQ(listener.count(Kind::kAccepted), 0U);
+    Node member(GetParam().make_guarded(secret));
+    listener.connection = meet(member, listener, address);
+    ASSERT_NE(listener.connection, nullptr);
+    auto shelf = listener.region(64, Access::kRemoteRead);
+    auto place = member.region(64, Access::kLocal);
+    put_at<std::uint64_t>(shelf->bytes(), 0, 42);
+    const WorkRequest read = {.opcode = Opcode::kRead,
+                              .signaled = true,
+                              .local = place->bytes(),
+                              .region = place.get(),
+                              .remote = grant(listener, *shelf)};
+    pump({&member, &listener}, [&] { return member.connection->post({&read, 1}) == 1; });
+    pump({&member, &listener}, [&] { return member.count(Kind::kCompletion) == 1; });
+    EXPECT_EQ(value_at<std::uint64_t>(place->bytes()), 42U);
+    listener.connection.reset();
+    member.connection.reset();
+  }
+}
+
 // ---- meeting
 
 TEST_P(TransportContract, AnAcceptedConnectionIsAnnouncedOnceAndTakenOnce) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <future>
 #include <set>
 
 #include "transport/shm/shm_transport.hpp"
@@ -39,13 +40,15 @@ class Pair {
     near = std::make_unique<FaultyTransport>(*make_shm_transport({}), options);
     far = *make_shm_transport({});
     EXPECT_EQ(far->listen(address), absl::OkStatus());
-    near_connection = *near->connect(address, near->now() + kPairTimeout);
-    near_connection->set_peer_name("the far side");
+    auto connecting =
+        std::async(std::launch::async, [&] { return *near->connect(address, near->now() + kPairTimeout); });
     std::array<Event, 1> events;
     while (far_connection == nullptr) {
       if (far->poll(events) == 0) far->wait(far->now() + std::chrono::milliseconds(1));
       far_connection = far->take_accepted();
     }
+    near_connection = connecting.get();
+    near_connection->set_peer_name("the far side");
     near_memory = *near->allocate_region(kBytes, Access::kLocal);
     far_memory = *far->allocate_region(kBytes, Access::kRemoteWrite);
     remote = *far_connection->grant(*far_memory);

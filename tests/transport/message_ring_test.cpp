@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -151,8 +152,10 @@ class Ring {
     far_options.seed += 1'000'000;
     far_ = make_transport(far_options);
     EXPECT_EQ(far_->listen(address), absl::OkStatus());
-    near_connection_ = *near_->connect(address, near_->now() + kTimeout);
+    auto connecting =
+        std::async(std::launch::async, [&] { return *near_->connect(address, near_->now() + kTimeout); });
     far_connection_ = await_accepted(*far_);
+    near_connection_ = connecting.get();
     source_ = std::make_unique<Source>(*near_, *near_connection_, (ring_bytes + 7) / 8 * 8);
     sink_ = std::make_unique<Sink>(*far_, *far_connection_, ring_bytes);
     source_->sender().set_ring(sink_->receiver().descriptor());

@@ -5,18 +5,23 @@
 //   transport_shm_peer corrupt ADDRESS SEED  sends "ready", then writes garbage over all it shares, half a
 //   second transport_shm_peer pry ADDRESS           is granted a readable region by message, tries to write
 //   there transport_shm_peer intrude UID NAME      as another user, connects to the abstract socket NAME
+//   transport_shm_peer crowd NAME            connects as often as it can, and says nothing
+//   transport_shm_peer flood UID NAME        as another user, connects and closes, on and on
 //   transport_shm_peer babble NAME SEED      connects to the abstract socket NAME and sends garbage
 //
 // Exit status 0: it ended as it should have.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/shm/control_socket.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::transport {
@@ -44,7 +50,8 @@ struct Client {
 };
 
 Client connect(const std::string& address) {
-  auto transport = make_shm_transport();
+  // As long as it takes: not all that it does polls.
+  auto transport = make_shm_transport({.answer_patience = kPatience});
   if (!transport.ok()) std::exit(fail(transport.status().ToString()));
   auto connection = (*transport)->connect(address, (*transport)->now() + kPatience);
   if (!connection.ok()) std::exit(fail(connection.status().ToString()));
@@ -151,16 +158,23 @@ int pry(Client client) {
   return 0;
 }
 
-/// Connected to the abstract socket `name`.
-int raw_socket(std::string_view name) {
+/// Connected to the abstract socket `name`; -1 if it cannot be.
+int try_raw_socket(std::string_view name) {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    std::exit(fail(fmt::format("cannot connect to {}: {}", name, std::strerror(errno))));
-  }
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return -1;
+}
+
+int raw_socket(std::string_view name) {
+  const int fd = try_raw_socket(name);
+  if (fd < 0) std::exit(fail(fmt::format("cannot connect to {}: {}", name, std::strerror(errno))));
   return fd;
 }
 
@@ -175,10 +189,10 @@ int babble(const std::string& name, unsigned seed) {
   std::minstd_rand random(seed);
   for (int i = 0; i < 50; ++i) {
     const int fd = raw_socket(name);
-    std::array<std::uint32_t, 20> words;
-    for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random()) % 5;
-    if (i % 2 == 0) words[0] = 0x56524231;  // looks right at first
-    const std::size_t length = i % 3 == 0 ? random() % sizeof(words) : 48;
+    std::array<std::uint32_t, sizeof(shm::ControlMessage) / 4 + 4> words;
+    for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random()) % 8;
+    if (i % 2 == 0) words[0] = shm::ControlMessage::kMagic;  // looks right at first
+    const std::size_t length = i % 3 == 0 ? random() % sizeof(words) : sizeof(shm::ControlMessage);
     if (::send(fd, words.data(), length, MSG_NOSIGNAL) < 0) return fail("nothing can be sent");
     if (i % 4 == 0) {
       char byte = 0;
@@ -187,6 +201,27 @@ int babble(const std::string& name, unsigned seed) {
     ::close(fd);
   }
   return 0;
+}
+
+/// As many connections as this process can have, all silent, until it is killed.
+int crowd(const std::string& name) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return fail("no limit of files");
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 3000);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  for (rlim_t i = 0; i + 16 < files.rlim_cur; ++i) static_cast<void>(raw_socket(name));
+  while (::pause() == -1) {
+  }
+  return 0;
+}
+
+/// As another user: connects and connects again, as fast as it goes, until it is killed.
+int flood(unsigned uid, const std::string& name) {
+  if (::setresuid(uid, uid, uid) != 0) return fail("the user cannot be changed");
+  while (true) {
+    const int fd = try_raw_socket(name);
+    if (fd >= 0) ::close(fd);
+  }
 }
 
 int run(const std::vector<std::string>& words) {
@@ -199,6 +234,8 @@ int run(const std::vector<std::string>& words) {
   if (words[1] == "corrupt") return corrupt(connect(words[2]), number(3));
   if (words[1] == "pry") return pry(connect(words[2]));
   if (words[1] == "intrude" && words.size() == 4) return intrude(number(2), words[3]);
+  if (words[1] == "crowd") return crowd(words[2]);
+  if (words[1] == "flood" && words.size() == 4) return flood(number(2), words[3]);
   if (words[1] == "babble") return babble(words[2], number(3));
   return fail("unknown mode " + words[1]);
 }

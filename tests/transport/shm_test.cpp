@@ -1,4 +1,5 @@
 // What is particular to the shared-memory backend: other programs, broken and hostile peers, the doorbell.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <spawn.h>
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "tests/transport/backend.hpp"
+#include "transport/shm/shm_connection.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 extern char** environ;
@@ -277,6 +279,175 @@ TEST(ShmHostility, DifferentOptionsAreRefusedAndNamed) {
   EXPECT_EQ(server.count(Kind::kAccepted), 0U);
 }
 
+// ---- strangers
+
+std::shared_ptr<const Secret> fresh_secret() {
+  return *Secret::random();
+}
+
+/// A socket of a stranger's own, to say what it likes.
+shm::ControlSocket stranger_at(const std::string& name) {
+  for (const auto end = std::chrono::steady_clock::now() + kPatience;
+       std::chrono::steady_clock::now() < end;) {
+    auto socket = shm::ControlSocket::connect("shm:" + name, seconds(1));
+    EXPECT_TRUE(socket.ok()) << socket.status();
+    if (socket.ok() && socket->has_value()) return std::move(**socket);
+  }
+  ADD_FAILURE() << "nobody listens";
+  return {};
+}
+constexpr std::array<int, 3> kNoFiles = {-1, -1, -1};
+
+/// What a server answers to `socket`; nullopt if it closes.
+std::optional<shm::ControlMessage> answer(Node& server, const shm::ControlSocket& socket) {
+  std::optional<shm::ControlSocket::Received> received;
+  auto end = shm::ControlSocket::End::kOpen;
+  pump({&server},
+       [&] { return (received = socket.receive(end)).has_value() || end != shm::ControlSocket::End::kOpen; });
+  return received ? std::optional(received->message) : std::nullopt;
+}
+
+/// A listening server, whose job has a secret.
+struct Guarded {
+  Guarded() { EXPECT_TRUE(server.transport->listen("shm:" + name).ok()); }
+  [[nodiscard]] bool still_meets() {
+    // It waits as long as it takes: nobody polls it meanwhile.
+    Node client = make_node({.secret = secret, .answer_patience = kPatience});
+    server.connection = meet(client, server, "shm:" + name);
+    return server.connection != nullptr;
+  }
+  const std::string name = fresh_name();
+  const std::shared_ptr<const Secret> secret = fresh_secret();
+  Node server = make_node({.secret = secret});
+};
+
+TEST(ShmStrangers, AProofIsGoodForOneMeeting) {
+  Guarded job;
+  const auto meet_by_hand = [&](const shm::ControlSocket& socket, const Nonce& nonce) {
+    const shm::ControlMessage greeting{.kind = shm::ControlKind::kGreeting, .has_secret = 1, .nonce = nonce};
+    EXPECT_TRUE(socket.send(greeting, kNoFiles).ok());
+    return answer(job.server, socket);
+  };
+  const Nonce nonce = *fresh_nonce();
+  const shm::ControlSocket first = stranger_at(job.name);
+  const auto challenge = meet_by_hand(first, nonce);
+  ASSERT_TRUE(challenge);
+  EXPECT_TRUE(is_proof(challenge->proof, job.secret.get(), shm::kAcceptorRole, {nonce, challenge->nonce}));
+  const shm::ControlMessage proof{
+      .kind = shm::ControlKind::kProof,
+      .proof = prove(job.secret.get(), shm::kConnectorRole, {nonce, challenge->nonce})};
+  EXPECT_TRUE(first.send(proof, kNoFiles).ok());
+  auto end = shm::ControlSocket::End::kOpen;
+  pump_for({&job.server}, milliseconds(50));
+  EXPECT_FALSE(first.receive(end));
+  EXPECT_EQ(end, shm::ControlSocket::End::kOpen) << "the proof was good";
+  // The same words once more, and the acceptor's own proof sent back.
+  for (const Proof& said : {proof.proof, challenge->proof, Proof{}}) {
+    const shm::ControlSocket second = stranger_at(job.name);
+    ASSERT_TRUE(meet_by_hand(second, nonce));
+    EXPECT_TRUE(second.send({.kind = shm::ControlKind::kProof, .proof = said}, kNoFiles).ok());
+    EXPECT_FALSE(answer(job.server, second));
+  }
+  EXPECT_EQ(job.server.count(Kind::kAccepted), 0U);
+  EXPECT_TRUE(job.still_meets());
+}
+
+TEST(ShmStrangers, WhoSaysHelloFirstIsClosed) {
+  Guarded job;
+  for (const shm::ControlKind kind :
+       {shm::ControlKind::kHello, shm::ControlKind::kGrant, shm::ControlKind::kWelcome,
+        shm::ControlKind::kProof, static_cast<shm::ControlKind>(0)}) {
+    const shm::ControlSocket socket = stranger_at(job.name);
+    EXPECT_TRUE(socket.send({.kind = kind, .geometry = {1024, 64, 4096}}, kNoFiles).ok());
+    EXPECT_FALSE(answer(job.server, socket));
+  }
+  EXPECT_EQ(job.server.count(Kind::kAccepted), 0U);
+  EXPECT_TRUE(job.still_meets());
+}
+
+TEST(ShmStrangers, FilesOfAStrangerAreNotTaken) {
+  Guarded job;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  const auto files_here = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const shm::ControlSocket socket = stranger_at(job.name);
+  const auto before = files_here();
+  EXPECT_TRUE(
+      socket.send({.kind = shm::ControlKind::kGreeting, .has_secret = 1}, {ends[1], ends[1], ends[1]}).ok());
+  EXPECT_FALSE(answer(job.server, socket));
+  EXPECT_EQ(files_here(), before);
+  ::close(ends[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "someone still has the other end";
+  ::close(ends[0]);
+  EXPECT_TRUE(job.still_meets());
+}
+
+/// This process's own, until it is destroyed.
+class FewFiles {
+ public:
+  explicit FewFiles(rlim_t files) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = files;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ShmStrangers, ACrowdThatSaysNothingKeepsNobodyOut) {
+  const FewFiles few(256);
+  Guarded job;
+  const PeerProcess crowd({"crowd", socket_name(job.name)});
+  pump_for({&job.server}, milliseconds(300));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(job.still_meets());
+  EXPECT_EQ(job.server.count(Kind::kAccepted), 3U);
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  EXPECT_LT(std::distance(begin(files), end(files)), 200) << "strangers hold the descriptors";
+}
+
+TEST(ShmStrangers, AFloodOfAnotherUserKeepsNobodyOut) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  Guarded job;
+  const PeerProcess flood({"flood", "65534", socket_name(job.name)});
+  pump_for({&job.server}, milliseconds(200));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(job.still_meets());
+  EXPECT_EQ(job.server.count(Kind::kAccepted), 3U);
+}
+
+TEST(ShmStrangers, WhatIsGrantedBeforeTheMeetingGoesToNobodyButTheListenerOfTheJob) {
+  // A listener that only looks like the job's: it takes what it is told, and proves nothing.
+  const std::string name = fresh_name();
+  auto impostor = shm::ControlSocket::listen("shm:" + name);
+  ASSERT_TRUE(impostor.ok());
+  Node client = make_node({.secret = fresh_secret(), .answer_patience = milliseconds(0)});
+  client.connection = *client.transport->connect("shm:" + name, client.in(kPatience));
+  auto region = client.region(4096, Access::kRemoteWrite);
+  EXPECT_TRUE(client.connection->grant(*region).ok());
+  std::string text = "a message";
+  const WorkRequest message = {.opcode = Opcode::kSend, .local = bytes_of(text)};
+  EXPECT_EQ(client.connection->post({&message, 1}), 1U);
+  auto socket = impostor->accept();
+  ASSERT_TRUE(socket.ok());
+  auto end = shm::ControlSocket::End::kOpen;
+  const auto greeting = socket->receive(end);
+  ASSERT_TRUE(greeting);
+  EXPECT_EQ(greeting->message.kind, shm::ControlKind::kGreeting);
+  EXPECT_TRUE(socket->send({.kind = shm::ControlKind::kChallenge, .has_secret = 1}, kNoFiles).ok());
+  pump({&client}, [&] { return client.count(Kind::kDisconnected) == 1; });
+  EXPECT_EQ(client.connection->status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(client.connection->status().message()), ::testing::HasSubstr("impostor"));
+  EXPECT_FALSE(socket->receive(end)) << "it was told more";
+}
+
 // ---- the doorbell, where a lost ring would cost an hour
 
 class ShmDoorbell : public ::testing::TestWithParam<int> {
@@ -284,18 +455,19 @@ class ShmDoorbell : public ::testing::TestWithParam<int> {
   void SetUp() override {
     const std::string address = fmt::format("shm:{}", fresh_name());
     ASSERT_TRUE(server_.transport->listen(address).ok());
-    auto connection = client_.transport->connect(address, client_.in(kPatience));
-    ASSERT_TRUE(connection.ok()) << connection.status();
-    client_.connection = std::move(*connection);
-    server_.poll();  // the first one looks at the sockets
-    ASSERT_EQ(server_.accepted.size(), 1U);
+    // The first look at the sockets is to find the greeting, and none is to be left when they have met: the next one is
+    // in an hour.
+    client_.connection = *client_.transport->connect(address, client_.in(kPatience));
+    ASSERT_TRUE(pump({&server_, &client_}, [&] { return !server_.accepted.empty(); }));
     server_.connection = std::move(server_.accepted.back());
     server_.accepted.clear();
     server_.seen.clear();
+    pump_for({&client_, &server_}, milliseconds(60));
   }
   ShmOptions options() const {
     return {.spin = std::chrono::microseconds(GetParam()),
             .socket_check_interval = std::chrono::hours(1),
+            .answer_patience = milliseconds(0),
             .event_capacity = 16,
             .message_capacity = 4};
   }
@@ -381,11 +553,11 @@ INSTANTIATE_TEST_SUITE_P(SpinMicroseconds, ShmDoorbell, ::testing::Values(0, 20)
 TEST(ShmTransport, ImpossibleOptionsAreRefused) {
   for (const ShmOptions& wrong :
        {ShmOptions{.spin = std::chrono::microseconds(-1)},
-        ShmOptions{.socket_check_interval = milliseconds(0)}, ShmOptions{.event_capacity = 100},
-        ShmOptions{.event_capacity = 0}, ShmOptions{.event_capacity = 1U << 21U},
-        ShmOptions{.message_capacity = 0}, ShmOptions{.message_capacity = 2048},
-        ShmOptions{.max_message_bytes = 0}, ShmOptions{.max_message_bytes = 1U << 21U},
-        ShmOptions{.completion_capacity = 0}}) {
+        ShmOptions{.socket_check_interval = milliseconds(0)}, ShmOptions{.answer_patience = milliseconds(-1)},
+        ShmOptions{.event_capacity = 100}, ShmOptions{.event_capacity = 0},
+        ShmOptions{.event_capacity = 1U << 21U}, ShmOptions{.message_capacity = 0},
+        ShmOptions{.message_capacity = 2048}, ShmOptions{.max_message_bytes = 0},
+        ShmOptions{.max_message_bytes = 1U << 21U}, ShmOptions{.completion_capacity = 0}}) {
     EXPECT_EQ(make_shm_transport(wrong).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }

@@ -1,16 +1,22 @@
 // The verbs backend under faults, over the devices of fake_fabric.hpp. What it shares with other backends is
 // tried in contract_test.cpp.
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <future>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "tests/temporary_folder.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
+#include "transport/verbs/introduction.hpp"
 #include "transport/verbs/send_queue.hpp"
+#include "transport/verbs/verbs_api.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace verbena::transport {
@@ -415,6 +421,164 @@ TEST_F(VerbsTest, AConnectionThatIsNeverAnsweredFailsAtItsDeadline) {
   EXPECT_THAT(message(client_->connection->status()), HasSubstr(kAddress));
 }
 
+// ---- strangers
+
+/// Says what it likes to a listener, by the library's own calls.
+class VerbsStranger {
+ public:
+  explicit VerbsStranger(std::shared_ptr<const VerbsApi> api)
+      : api_(std::move(api)), channel_(api_->create_event_channel()) {
+    ::fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
+  }
+  ~VerbsStranger() {
+    for (rdma_cm_id* id : ids_) api_->destroy_id(id);
+    api_->destroy_event_channel(channel_);
+  }
+  VerbsStranger(const VerbsStranger&) = delete;
+  VerbsStranger& operator=(const VerbsStranger&) = delete;
+
+  /// What the listener says to that: its no; nullopt: its yes.
+  std::optional<verbs::Refusal> ask(Node& server, std::span<const std::byte> data) {
+    rdma_cm_id* id = nullptr;
+    EXPECT_EQ(api_->create_id(channel_, &id, nullptr, RDMA_PS_TCP), 0);
+    ids_.push_back(id);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(7000);
+    ::inet_pton(AF_INET, "10.0.0.2", &to.sin_addr);
+    EXPECT_EQ(api_->resolve_addr(id, nullptr, reinterpret_cast<sockaddr*>(&to), 100), 0);
+    wait(server, RDMA_CM_EVENT_ADDR_RESOLVED);
+    EXPECT_EQ(api_->resolve_route(id, 100), 0);
+    wait(server, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    rdma_conn_param param{};
+    param.private_data = data.data();
+    param.private_data_len = static_cast<std::uint8_t>(data.size());
+    EXPECT_EQ(api_->connect(id, &param), 0);
+    return verbs::read_refusal(wait(server, std::nullopt));
+  }
+  std::optional<verbs::Refusal> ask(Node& server, const verbs::Opening& opening) {
+    return ask(server, std::as_bytes(std::span(&opening, 1)));
+  }
+
+ private:
+  std::vector<std::byte> wait(Node& server, std::optional<rdma_cm_event_type> expected) {
+    std::vector<std::byte> said;
+    rdma_cm_event* event = nullptr;
+    pump({&server}, [&] { return api_->get_cm_event(channel_, &event) == 0; });
+    if (expected) {
+      EXPECT_EQ(event->event, *expected);
+    }
+    const auto* data = static_cast<const std::byte*>(event->param.conn.private_data);
+    if (event->event == RDMA_CM_EVENT_REJECTED && data != nullptr)
+      said.assign(data, data + event->param.conn.private_data_len);
+    api_->ack_cm_event(event);
+    return said;
+  }
+
+  std::shared_ptr<const VerbsApi> api_;
+  rdma_event_channel* channel_;
+  std::vector<rdma_cm_id*> ids_;
+};
+
+TEST_F(VerbsTest, StrangersCostNoQueuePairAndAProofIsGoodOnce) {
+  using verbs::Opening;
+  using verbs::Refusal;
+  add_devices();
+  const std::shared_ptr<const Secret> secret = *Secret::random();
+  VerbsOptions right = options("right");
+  right.secret = secret;
+  server_ = node(right);
+  ASSERT_TRUE(server_->transport->listen(kAddress).ok());
+  {
+    VerbsStranger stranger(fabric_->api());
+    const auto refused = [&](const auto& said, std::uint32_t reason) {
+      const auto refusal = stranger.ask(*server_, said);
+      EXPECT_TRUE(refusal && refusal->reason == reason) << (refusal ? refusal->reason : 0);
+      return refusal.value_or(Refusal{});
+    };
+    std::vector<std::byte> noise(56, std::byte{0x5a});
+    refused(std::span<const std::byte>(noise), Refusal::kOther);
+    refused(std::span<const std::byte>(noise).first(3), Refusal::kOther);
+    Opening opening{
+        .flags = Opening::kImmediate | Opening::kHasSecret, .receives = 8, .max_message_bytes = 4096};
+    for (int i = 0; i < 200; ++i) opening.challenge = refused(opening, Refusal::kChallenge).challenge;
+    // Challenged, and without the secret: nothing, a guess, another's.
+    opening.flags |= Opening::kAnswers;
+    refused(opening, Refusal::kNoProof);
+    opening.proof.fill(std::byte{1});
+    refused(opening, Refusal::kNoProof);
+    sign(opening, (*Secret::random()).get());
+    refused(opening, Refusal::kNoProof);
+    // With the secret, to a challenge of its own making; and to one that was put to another nonce.
+    Opening forged = opening;
+    forged.challenge.fill(std::byte{0});
+    sign(forged, secret.get());
+    refused(forged, Refusal::kNoProof);
+    Opening moved = opening;
+    moved.nonce.fill(std::byte{9});
+    sign(moved, secret.get());
+    refused(moved, Refusal::kNoProof);
+    EXPECT_EQ(fabric_->counters().queue_pairs, 0U);
+    // A member's own words, and the same once more, from whoever heard them.
+    sign(opening, secret.get());
+    EXPECT_FALSE(stranger.ask(*server_, opening));
+    EXPECT_EQ(fabric_->counters().queue_pairs, 1U);
+    refused(opening, Refusal::kNoProof);
+    EXPECT_EQ(fabric_->counters().queue_pairs, 1U);
+  }
+  server_->accepted.clear();
+  server_->seen.clear();
+  VerbsOptions left = options("left");
+  left.secret = secret;
+  client_ = node(left);
+  server_->connection = meet(*client_, *server_, kAddress);
+  EXPECT_NE(server_->connection, nullptr);
+}
+
+TEST_F(VerbsTest, WhoListensWithoutTheSecretIsNotBelieved) {
+  add_devices();
+  VerbsOptions left = options("left");
+  left.secret = *Secret::random();
+  client_ = node(left);
+  // As far as it can get: it says yes to the first request, and signs with what it has.
+  const auto api = fabric_->api();
+  rdma_event_channel* const channel = api->create_event_channel();
+  ::fcntl(channel->fd, F_SETFL, O_NONBLOCK);
+  rdma_cm_id* listener = nullptr;
+  ASSERT_EQ(api->create_id(channel, &listener, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(7000);
+  ::inet_pton(AF_INET, "10.0.0.2", &place.sin_addr);
+  ASSERT_EQ(api->bind_addr(listener, reinterpret_cast<sockaddr*>(&place)), 0);
+  ASSERT_EQ(api->listen(listener, 8), 0);
+  auto connecting = std::async(std::launch::async, [&] {
+    return client_->transport->connect(kAddress, client_->in(kPatience)).status();
+  });
+  std::vector<rdma_cm_id*> asked;
+  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) {
+    rdma_cm_event* event = nullptr;
+    if (api->get_cm_event(channel, &event) != 0) continue;
+    rdma_cm_id* const id = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : nullptr;
+    api->ack_cm_event(event);
+    if (id == nullptr) continue;
+    asked.push_back(id);
+    verbs::Welcome welcome{.receives = 8, .max_message_bytes = 4096};
+    sign(welcome, verbs::Opening{}, (*Secret::random()).get());
+    rdma_conn_param param{};
+    param.private_data = &welcome;
+    param.private_data_len = sizeof welcome;
+    EXPECT_EQ(api->accept(id, &param), 0);
+  }
+  const absl::Status status = connecting.get();
+  EXPECT_EQ(status.code(), Code::kPermissionDenied) << status;
+  EXPECT_THAT(message(status), HasSubstr("secret"));
+  forget();
+  for (rdma_cm_id* id : asked) api->destroy_id(id);
+  api->destroy_id(listener);
+  api->destroy_event_channel(channel);
+}
+
 // ---- memory
 
 TEST_F(VerbsConnected, MemoryThatCannotBeLockedSaysWhatToDo) {
@@ -488,11 +652,23 @@ TEST_F(VerbsConnected, MemoryOfAPeerOnThisHostIsChangedInPlace) {
   EXPECT_EQ(value_at<std::uint64_t>({place, 10'000}, 9'992), 42U) << "mapped as long as the connection lives";
 }
 
+TEST_F(VerbsConnected, APeerNamesNoFilesOfThisProcess) {
+  // As a key was made once: the number of a descriptor, of this process and of the peer's, which are one here.
+  const shm::FileDescriptor file = *shm::create_memory("a-private-file", 8192);
+  for (int number = 0; number < 64; ++number) {
+    const RemoteDescriptor made_up = {
+        .address = 0,
+        .length_bytes = 8,
+        .key = (static_cast<std::uint64_t>(file.get()) + static_cast<std::uint64_t>(number)) << 32U};
+    EXPECT_EQ(client_->connection->mapped_in_place(made_up), nullptr) << number;
+  }
+}
+
 TEST_F(VerbsConnected, WhatCannotBeMappedIsReachedThroughTheDevice) {
   auto slots = server_->region(64, Access::kRemoteReadHostWrite);
   put_at<std::uint64_t>(slots->bytes(), 8, 42);
   RemoteDescriptor granted = *server_->connection->grant_in_place(*slots);
-  granted.key += std::uint64_t{1000} << 32U;  // no such file
+  granted.key += std::uint64_t{1000} << 32U;  // no such file was passed
   EXPECT_EQ(client_->connection->mapped_in_place(granted), nullptr);
   EXPECT_EQ(client_->connection->mapped_in_place(granted), nullptr);
   WorkRequest read = request(Opcode::kRead, 7);

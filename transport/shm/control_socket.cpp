@@ -1,7 +1,9 @@
 #include "transport/shm/control_socket.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,7 +19,7 @@ namespace verbena::transport::shm {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<ControlMessage>);
-static_assert(sizeof(ControlMessage) == 48);
+static_assert(sizeof(ControlMessage) == 104);
 
 constexpr std::string_view kScheme = "shm:";
 constexpr int kBacklog = 4096;
@@ -77,14 +79,26 @@ ControlSocket::Files take_files(msghdr& header) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<ControlSocket>> ControlSocket::connect(const std::string& address) {
+absl::StatusOr<std::optional<ControlSocket>> ControlSocket::connect(const std::string& address,
+                                                                    std::chrono::microseconds patience) {
   auto name = socket_name(address);
   if (!name.ok()) return name.status();
   auto fd = new_socket();
   if (!fd.ok()) return fd.status();
-  if (::connect(fd->get(), name->get(), name->length) == 0) return ControlSocket(std::move(*fd));
-  if (errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN || errno == EINTR) return std::nullopt;
-  return absl::ErrnoToStatus(errno, fmt::format("cannot connect to {}", address));
+  // Not without waiting: the places of a full queue go to those who wait for one, in their order, and who only looks
+  // for one now and then finds none as long as others come in crowds.
+  const timeval timeout = {.tv_sec = patience.count() / 1'000'000, .tv_usec = patience.count() % 1'000'000};
+  const int flags = ::fcntl(fd->get(), F_GETFL);  // NOLINT(*-vararg)
+  if (::setsockopt(fd->get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||
+      ::fcntl(fd->get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {  // NOLINT(*-vararg)
+    return absl::ErrnoToStatus(errno, "a Unix socket cannot be prepared");
+  }
+  const int result = ::connect(fd->get(), name->get(), name->length);
+  const int error = errno;
+  ::fcntl(fd->get(), F_SETFL, flags | O_NONBLOCK);  // NOLINT(*-vararg)
+  if (result == 0) return ControlSocket(std::move(*fd));
+  if (error == ECONNREFUSED || error == ENOENT || error == EAGAIN || error == EINTR) return std::nullopt;
+  return absl::ErrnoToStatus(error, fmt::format("cannot connect to {}", address));
 }
 
 absl::StatusOr<ControlSocket> ControlSocket::listen(const std::string& address) {
@@ -102,10 +116,15 @@ absl::StatusOr<ControlSocket> ControlSocket::listen(const std::string& address) 
   return ControlSocket(std::move(*fd));
 }
 
-std::optional<ControlSocket> ControlSocket::accept() const {
+absl::StatusOr<ControlSocket> ControlSocket::accept() const {
   FileDescriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.valid()) return std::nullopt;
-  return ControlSocket(std::move(fd));
+  if (fd.valid()) return ControlSocket(std::move(fd));
+  const int error = errno;
+  if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no descriptor is left for a connection ({})", std::strerror(error)));
+  }
+  return absl::UnavailableError("nobody has come");
 }
 
 absl::StatusOr<Peer> ControlSocket::peer() const {
@@ -143,15 +162,17 @@ absl::Status ControlSocket::send(const ControlMessage& message, std::array<int, 
   return absl::UnavailableError(fmt::format("the peer is gone ({})", std::strerror(errno)));
 }
 
-std::optional<ControlSocket::Received> ControlSocket::receive(End& end) const {
+std::optional<ControlSocket::Received> ControlSocket::receive(End& end, TakesFiles takes_files) const {
   Received received;
   iovec bytes = {.iov_base = &received.message, .iov_len = sizeof(received.message)};
   FileSpace space;
   msghdr header{};
   header.msg_iov = &bytes;
   header.msg_iovlen = 1;
-  header.msg_control = space.bytes.data();
-  header.msg_controllen = space.bytes.size();
+  if (takes_files == TakesFiles::kYes) {
+    header.msg_control = space.bytes.data();
+    header.msg_controllen = space.bytes.size();
+  }
 
   ssize_t length = -1;
   do {

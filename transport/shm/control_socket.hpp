@@ -1,38 +1,53 @@
 // The Unix socket beside each connection: it introduces the two ends, passes memory files to just the peer
 // that may have them, and its end tells that the peer is gone, however it died.
+//
+// The two ends meet like this, and no file is passed, taken or looked at before the other has proved itself:
+//
+//   connector → acceptor   kGreeting   its nonce
+//   acceptor → connector   kChallenge  its nonce, and its proof over both
+//   connector → acceptor   kProof      its proof over both; then, without waiting, kHello with its files
+//   acceptor → connector   kWelcome with its files, or kRefused
 #pragma once
 
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "transport/secret.hpp"
 #include "transport/shm/channel.hpp"
 #include "transport/shm/shared_memory.hpp"
 
 namespace verbena::transport::shm {
 
 enum class ControlKind : std::uint32_t {
-  kHello = 1,    ///< connector → acceptor; files: channel, doorbell, region table
-  kWelcome = 2,  ///< acceptor → connector; files: doorbell, region table
-  kRefused = 3,  ///< acceptor → connector: its geometry differs from `geometry`
-  kGrant = 4,    ///< either way; file: the region
+  kGreeting = 1,
+  kChallenge = 2,
+  kProof = 3,
+  kHello = 4,    ///< files: channel, doorbell, region table
+  kWelcome = 5,  ///< files: doorbell, region table
+  kRefused = 6,  ///< the connector's geometry differs from `geometry`
+  kGrant = 7,    ///< either way; file: the region
 };
 
 /// The peer runs the same binary interface, or `magic` differs.
 struct ControlMessage {
-  static constexpr std::uint32_t kMagic = 0x56524231;  // "VRB1"; count up with every change here
+  static constexpr std::uint32_t kMagic = 0x56524232;  // "VRB2"; count up with every change here
 
   std::uint32_t magic = kMagic;
-  ControlKind kind = ControlKind::kHello;
+  ControlKind kind = ControlKind::kGreeting;
   ChannelGeometry geometry;
-  std::uint32_t access = 0;   ///< kGrant, as is all below
+  std::uint32_t access = 0;   ///< kGrant, as are the next three
   std::uint64_t key = 0;      ///< see RegionTable
   std::uint64_t address = 0;  ///< of the first byte, in the owner's terms
   std::uint64_t length_bytes = 0;
+  std::uint64_t has_secret = 0;  ///< kGreeting, kChallenge
+  Nonce nonce{};                 ///< likewise
+  Proof proof{};                 ///< kChallenge, kProof
 };
 
 struct Peer {
@@ -48,23 +63,27 @@ class ControlSocket {
     Files files;
   };
   enum class End : std::uint8_t { kOpen, kHungUp, kNonsense };
+  enum class TakesFiles : std::uint8_t { kNo, kYes };
 
   ControlSocket() = default;
   explicit ControlSocket(FileDescriptor fd) : fd_(std::move(fd)) {}
 
-  /// nullopt when nobody listens there (yet) or too many wait to be accepted.
-  static absl::StatusOr<std::optional<ControlSocket>> connect(const std::string& address);
+  /// nullopt when nobody listens there (yet), or too many wait to be accepted, and more than `patience` (above 0) long.
+  static absl::StatusOr<std::optional<ControlSocket>> connect(const std::string& address,
+                                                              std::chrono::microseconds patience);
   static absl::StatusOr<ControlSocket> listen(const std::string& address);
-  /// Of a listening socket: the next to come in, nullopt if there is none.
-  [[nodiscard]] std::optional<ControlSocket> accept() const;
+  /// Of a listening socket: the next to come in. UNAVAILABLE: there is none; RESOURCE_EXHAUSTED: this process has no
+  /// descriptor left for it.
+  [[nodiscard]] absl::StatusOr<ControlSocket> accept() const;
 
   /// Who is at the other end, as the kernel says.
   [[nodiscard]] absl::StatusOr<Peer> peer() const;
   /// Passes on `files` (up to three, -1 for none). Never blocks: RESOURCE_EXHAUSTED when the peer does not
   /// read.
   [[nodiscard]] absl::Status send(const ControlMessage& message, std::array<int, 3> files) const;
-  /// The next message; nullopt if there is none, and then `end` tells whether there may be more.
-  std::optional<Received> receive(End& end) const;
+  /// The next message; nullopt if there is none, and then `end` tells whether there may be more. Files that come from
+  /// whom none are taken stay with the kernel, which closes them, and the message is nonsense.
+  std::optional<Received> receive(End& end, TakesFiles takes_files = TakesFiles::kYes) const;
   void shutdown() const;
 
   [[nodiscard]] int fd() const { return fd_.get(); }

@@ -1,8 +1,11 @@
 #include "transport/shm/shm_connection.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "transport/inside.hpp"
@@ -43,12 +46,29 @@ ShmConnection::ShmConnection(Hub& hub, Side side, ControlSocket socket, const Pe
   set_peer_name(fmt::format("process {}", peer.pid));
 }
 
-absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::create(Hub& hub, Side side,
-                                                                     ControlSocket socket, const Peer& peer,
-                                                                     Mapping channels, Doorbell doorbell,
-                                                                     RegionTable regions) {
+absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::greet(Hub& hub, ControlSocket socket,
+                                                                    const Peer& peer,
+                                                                    FileDescriptor channels_file,
+                                                                    Mapping channels) {
+  auto nonce = fresh_nonce();
+  if (!nonce.ok()) return nonce.status();
   std::unique_ptr<ShmConnection> connection(new ShmConnection(
-      hub, side, std::move(socket), peer, std::move(channels), std::move(doorbell), std::move(regions)));
+      hub, Side::kConnector, std::move(socket), peer, std::move(channels), Doorbell(), RegionTable()));
+  connection->greeting_.emplace(Greeting{.nonce = *nonce, .channels = std::move(channels_file)});
+  const ControlMessage greeting = {
+      .kind = ControlKind::kGreeting, .has_secret = hub.secret == nullptr ? 0U : 1U, .nonce = *nonce};
+  absl::Status status = connection->socket_.send(greeting, {-1, -1, -1});
+  if (status.ok()) status = hub.sockets.add(connection->socket_.fd(), *connection);
+  if (!status.ok()) return status;
+  return connection;
+}
+
+absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::admit(Hub& hub, ControlSocket socket,
+                                                                    const Peer& peer, Mapping channels,
+                                                                    Doorbell doorbell, RegionTable regions) {
+  std::unique_ptr<ShmConnection> connection(new ShmConnection(hub, Side::kAcceptor, std::move(socket), peer,
+                                                              std::move(channels), std::move(doorbell),
+                                                              std::move(regions)));
   if (absl::Status status = hub.sockets.add(connection->socket_.fd(), *connection); !status.ok())
     return status;
   return connection;
@@ -64,7 +84,8 @@ ShmConnection::~ShmConnection() {
 void ShmConnection::read_control() {
   while (socket_.fd() >= 0) {
     ControlSocket::End end = ControlSocket::End::kOpen;
-    std::optional<ControlSocket::Received> received = socket_.receive(end);
+    std::optional<ControlSocket::Received> received =
+        socket_.receive(end, greeting_ ? ControlSocket::TakesFiles::kNo : ControlSocket::TakesFiles::kYes);
     if (received) {
       if (absl::Status status = take_control(*received); !status.ok()) {
         fail(status.code(), std::string(status.message()));
@@ -76,7 +97,10 @@ void ShmConnection::read_control() {
            "it sent what no peer of this version sends, or this process has too many files open");
     } else {
       // Not deaf: what it posted before it went is delivered first.
-      if (status_.ok()) status_ = absl::UnavailableError(fmt::format("{} closed or died", peer_name()));
+      if (status_.ok()) {
+        turned_away_ = greeting_.has_value();
+        status_ = absl::UnavailableError(fmt::format("{} closed or died", peer_name()));
+      }
       hang_up();
     }
   }
@@ -86,8 +110,10 @@ absl::Status ShmConnection::take_control(ControlSocket::Received& received) {
   const ControlMessage& message = received.message;
   if (message.kind == ControlKind::kGrant && peer_regions_.valid())
     return take_grant(message, received.files[0]);
-  if (message.kind == ControlKind::kWelcome && !peer_doorbell_.valid()) return take_welcome(received.files);
-  if (message.kind == ControlKind::kRefused && !peer_doorbell_.valid()) {
+  if (message.kind == ControlKind::kChallenge && greeting_) return take_challenge(message);
+  const bool may_answer = !greeting_ && !peer_doorbell_.valid();
+  if (message.kind == ControlKind::kWelcome && may_answer) return take_welcome(received.files);
+  if (message.kind == ControlKind::kRefused && may_answer) {
     const ChannelGeometry& theirs = message.geometry;
     const ChannelGeometry& ours = hub_.geometry;
     return absl::FailedPreconditionError(fmt::format(
@@ -97,6 +123,44 @@ absl::Status ShmConnection::take_control(ControlSocket::Received& received) {
   }
   return absl::DataLossError(
       fmt::format("it sent a control message of kind {} out of turn", static_cast<unsigned>(message.kind)));
+}
+
+absl::Status ShmConnection::take_challenge(const ControlMessage& challenge) {
+  const Secret* secret = hub_.secret.get();
+  if (secret == nullptr && challenge.has_secret != 0) {
+    return absl::PermissionDeniedError("it is of a job that has a secret, and this process was given none");
+  }
+  if (secret != nullptr && challenge.has_secret == 0) {
+    return absl::PermissionDeniedError("it was given no secret, and so cannot be of this process's job");
+  }
+  const Greeting greeting = std::move(*greeting_);
+  greeting_.reset();
+  if (!is_proof(challenge.proof, secret, kAcceptorRole, {greeting.nonce, challenge.nonce})) {
+    return absl::PermissionDeniedError(
+        "its secret is not this process's: it is of another job, or an impostor");
+  }
+  ++hub_.meetings;
+  const ControlMessage proof = {.kind = ControlKind::kProof,
+                                .proof = prove(secret, kConnectorRole, {greeting.nonce, challenge.nonce})};
+  if (absl::Status status = socket_.send(proof, {-1, -1, -1}); !status.ok()) return status;
+  const ControlMessage hello = {.kind = ControlKind::kHello, .geometry = hub_.geometry};
+  const std::array<int, 3> files = {greeting.channels.get(), hub_.doorbell.file().get(),
+                                    hub_.regions->table().file().get()};
+  if (absl::Status status = socket_.send(hello, files); !status.ok()) return status;
+  for (const auto& [grant, file] : greeting.grants) {
+    if (absl::Status status = socket_.send(grant, {file.get(), -1, -1}); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+void ShmConnection::wait_for_challenge(TimePoint deadline) {
+  while (greeting_ && status_.ok()) {
+    const auto rest = deadline - std::chrono::steady_clock::now();
+    if (rest <= Duration::zero()) return;
+    pollfd readable = {.fd = socket_.fd(), .events = POLLIN, .revents = 0};
+    ::poll(&readable, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(rest).count()));
+    read_control();
+  }
 }
 
 absl::Status ShmConnection::take_welcome(const ControlSocket::Files& files) {
@@ -179,7 +243,12 @@ absl::StatusOr<RemoteDescriptor> ShmConnection::send_grant(const MemoryRegion& r
                                   .address = descriptor.address,
                                   .length_bytes = descriptor.length_bytes};
   const int file = reader.valid() ? reader.get() : ours->file().get();
-  if (absl::Status status = socket_.send(message, {file, -1, -1}); !status.ok()) {
+  if (greeting_) {
+    FileDescriptor kept(::fcntl(file, F_DUPFD_CLOEXEC, 0));  // NOLINT(*-vararg)
+    if (!kept.valid())
+      return absl::ErrnoToStatus(errno, "no descriptor is left for a region that is granted");
+    greeting_->grants.emplace_back(message, std::move(kept));
+  } else if (absl::Status status = socket_.send(message, {file, -1, -1}); !status.ok()) {
     return absl::Status(status.code(), fmt::format("{}: {}", peer_name(), std::string(status.message())));
   }
   absl::erase_if(granted_, [&](const auto& entry) { return !hub_.regions->table().live(entry.first); });

@@ -12,6 +12,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -26,25 +28,35 @@ namespace verbena::transport::shm {
 
 class ShmConnection;
 
+// Who proves to have the secret, and cannot pass for the other.
+constexpr std::string_view kAcceptorRole = "verbena shm acceptor";
+constexpr std::string_view kConnectorRole = "verbena shm connector";
+
 /// What the connections of a transport share.
 struct Hub {
+  std::shared_ptr<const Secret> secret;
   SocketWatch sockets;
   Doorbell doorbell;
   std::unique_ptr<Regions> regions;
   ChannelGeometry geometry;
   std::size_t completion_capacity;
-  std::vector<ShmConnection*> connections;  ///< those that raise events
+  std::vector<ShmConnection*> connections = {};  ///< those that raise events
+  std::uint64_t meetings = 0;                    ///< grows with each step of a meeting: more may come soon
 };
 
 class ShmConnection final : public Connection, private SocketUser {
  public:
   enum class Side : std::uint8_t { kConnector, kAcceptor };
 
-  /// `channels` holds both directions, the connector's first. The connector's end learns `doorbell` and
-  /// `regions` of the peer from its welcome.
-  static absl::StatusOr<std::unique_ptr<ShmConnection>> create(Hub& hub, Side side, ControlSocket socket,
-                                                               const Peer& peer, Mapping channels,
-                                                               Doorbell doorbell, RegionTable regions);
+  /// The connector's end, of which the acceptor has not heard yet: greets it. `channels` holds both directions, the
+  /// connector's first.
+  static absl::StatusOr<std::unique_ptr<ShmConnection>> greet(Hub& hub, ControlSocket socket,
+                                                              const Peer& peer, FileDescriptor channels_file,
+                                                              Mapping channels);
+  /// The acceptor's end, of a connector that has proved itself.
+  static absl::StatusOr<std::unique_ptr<ShmConnection>> admit(Hub& hub, ControlSocket socket,
+                                                              const Peer& peer, Mapping channels,
+                                                              Doorbell doorbell, RegionTable regions);
   ~ShmConnection() override;
 
   /// Where one of the two channels begins in their common memory, and how long that is.
@@ -57,6 +69,11 @@ class ShmConnection final : public Connection, private SocketUser {
   const std::byte* mapped(const RemoteDescriptor& remote) override;
   std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }
+
+  /// Of a connector: waits until the acceptor has proved itself, or has hung up, or for so long.
+  void wait_for_challenge(TimePoint deadline);
+  /// Of a connector: the acceptor went before it had proved itself. Another try may find it in better health.
+  [[nodiscard]] bool was_turned_away() const { return greeting_ && !status_.ok() && turned_away_; }
 
   /// Raises events from now on. REQUIRES: once.
   void start() { hub_.connections.push_back(this); }
@@ -74,6 +91,12 @@ class ShmConnection final : public Connection, private SocketUser {
     Mapping mapping;
     bool used_in_place = false;  ///< mapped() or mapped_in_place() gave its address away
   };
+  /// A connector's, until the acceptor has proved itself.
+  struct Greeting {
+    Nonce nonce{};
+    FileDescriptor channels;
+    std::vector<std::pair<ControlMessage, FileDescriptor>> grants;  ///< to be sent then
+  };
   struct Completion {
     std::uint64_t id;
     OperationResult result;
@@ -85,6 +108,7 @@ class ShmConnection final : public Connection, private SocketUser {
   void on_readable() override { read_control(); }
   void read_control();
   absl::Status take_control(ControlSocket::Received& received);
+  absl::Status take_challenge(const ControlMessage& challenge);
   absl::Status take_welcome(const ControlSocket::Files& files);
   absl::Status take_grant(const ControlMessage& message, const FileDescriptor& file);
   void drop_revoked();
@@ -109,6 +133,7 @@ class ShmConnection final : public Connection, private SocketUser {
 
   Hub& hub_;
   ControlSocket socket_;
+  std::optional<Greeting> greeting_;
   Mapping channels_;
   ChannelSender sender_;
   ChannelReceiver receiver_;
@@ -121,6 +146,7 @@ class ShmConnection final : public Connection, private SocketUser {
   absl::Status status_;
   bool deaf_ = false;  ///< failed on this side: what else the peer sent is of no interest
   bool disconnect_raised_ = false;
+  bool turned_away_ = false;
 };
 
 }  // namespace verbena::transport::shm

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +10,13 @@
 #include <bit>
 #include <ctime>
 #include <deque>
+#include <iterator>
 #include <list>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "transport/refusals.hpp"
 #include "transport/shm/shm_connection.hpp"
 
 namespace verbena::transport {
@@ -21,6 +25,14 @@ namespace shm {
 
 namespace {
 
+constexpr auto kHelloPatience = std::chrono::seconds(10);  // with one that has come and not proved itself
+constexpr auto kMeetingCheckInterval = std::chrono::milliseconds(1);
+constexpr auto kMeetingHurry =
+    std::chrono::milliseconds(50);            // after a step of a meeting the next is looked for so long
+constexpr std::size_t kMostStrangers = 1024;  // of the same user; of other users there are none
+constexpr std::size_t kAcceptedAtOnce = 256;  // by one look at the sockets
+constexpr auto kQueuePatience =
+    std::chrono::milliseconds(100);  // for a place in the listener's queue, at a time
 constexpr auto kConnectPause = std::chrono::milliseconds(1);
 constexpr auto kLongestConnectPause = std::chrono::milliseconds(10);
 constexpr std::size_t kMessageSpaceBytes = 65536;  // messages copied out by one poll(), at least one
@@ -101,22 +113,41 @@ class ShmTransport final : public Transport {
     ShmTransport& transport;
     ControlSocket socket;
   };
-  /// Came in and has not said hello yet.
+  /// Came in and has not said hello yet. It is in one of three lists: those that have said nothing, those that were
+  /// challenged, and those that are done with, which are destroyed when no socket's turn is left in which they are named.
   struct Stranger final : SocketUser {
+    enum class Stage : std::uint8_t { kSilent, kChallenged, kProven, kDone };
     Stranger(ShmTransport& owner, ControlSocket incoming, const Peer& who)
-        : transport(owner), socket(std::move(incoming)), peer(who) {}
-    void on_readable() override { transport.greet(*this); }
+        : transport(owner),
+          socket(std::move(incoming)),
+          peer(who),
+          deadline(transport.now() + kHelloPatience) {}
+    void on_readable() override { transport.hear(*this); }
     ShmTransport& transport;
     ControlSocket socket;
     Peer peer;
+    TimePoint deadline;
+    Stage stage = Stage::kSilent;
+    Nonce theirs{};
+    Nonce ours{};
+    std::list<Stranger>::iterator place;
   };
 
-  absl::StatusOr<std::unique_ptr<Connection>> introduce(ControlSocket socket);
+  absl::StatusOr<std::unique_ptr<ShmConnection>> introduce(ControlSocket socket);
   void accept(const ControlSocket& listening);
-  void greet(Stranger& stranger);
+  void take_in(ControlSocket socket, const Peer& peer);
+  void hear(Stranger& stranger);
+  absl::Status take_word(Stranger& stranger, ControlSocket::Received& word);
+  absl::Status challenge(Stranger& stranger, const ControlMessage& greeting);
   absl::StatusOr<std::unique_ptr<ShmConnection>> admit(Stranger& stranger, ControlSocket::Received& hello);
+  void part_from(Stranger& stranger);
+  void refuse(Stranger& stranger, std::string_view why);
+  bool refuse_one_of_many(std::string_view why);
+  void refuse_late();
 
+  static std::size_t most_strangers();
   void check_sockets();
+  [[nodiscard]] Duration socket_check_interval(TimePoint time) const;
   bool ready();
   bool spin_until_ready(TimePoint end);
   void wait_for_work(TimePoint deadline);
@@ -125,7 +156,14 @@ class ShmTransport final : public Transport {
   Hub hub_;
   SpinBudget spin_;
   std::list<Listener> listeners_;
-  std::list<Stranger> strangers_;
+  std::list<Stranger> silent_;
+  std::list<Stranger> challenged_;
+  std::list<Stranger> done_;
+  std::size_t most_strangers_ = most_strangers();
+  bool more_wait_ = false;  ///< to be accepted
+  Refusals refusals_;
+  std::uint64_t meetings_seen_ = 0;
+  TimePoint hurry_until_ = TimePoint::min();
   std::deque<std::unique_ptr<ShmConnection>> accepted_;  ///< not taken yet
   std::size_t announced_ = 0;                            ///< of accepted_
   std::size_t first_polled_ = 0;                         ///< rotates, so that no connection starves another
@@ -150,13 +188,25 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
                                                                   TimePoint deadline) {
   Duration pause = kConnectPause;
   while (true) {
-    auto socket = ControlSocket::connect(address);
+    const auto rest = std::chrono::ceil<std::chrono::microseconds>(deadline - now());
+    auto socket = ControlSocket::connect(
+        address, std::clamp<std::chrono::microseconds>(rest, std::chrono::microseconds(1), kQueuePatience));
     if (!socket.ok()) return socket.status();
     if (socket->has_value()) {
       auto connection = introduce(std::move(**socket));
-      if (connection.ok()) return connection;
-      return absl::Status(connection.status().code(),
-                          fmt::format("{}: {}", address, std::string(connection.status().message())));
+      absl::Status status = connection.status();
+      if (status.ok()) {
+        (*connection)->wait_for_challenge(std::min<TimePoint>(deadline, now() + options_.answer_patience));
+        status = (*connection)->status();
+      }
+      if (status.ok()) {
+        (*connection)->start();
+        return *std::move(connection);
+      }
+      // One that turns others away because too many have come, or is about to end.
+      if (!connection.ok() || !(*connection)->was_turned_away()) {
+        return absl::Status(status.code(), fmt::format("{}: {}", address, std::string(status.message())));
+      }
     }
     const TimePoint time = now();
     if (time >= deadline) {
@@ -168,9 +218,9 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
   }
 }
 
-// The kernel has connected the sockets; the listener need not have noticed. The connection is usable at once:
-// what is posted before the listener looks waits in the channel.
-absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::introduce(ControlSocket socket) {
+// The kernel has connected the sockets; the listener need not have noticed. What is posted before it has waits in the
+// channel, which is this process's alone until the listener has proved itself.
+absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::introduce(ControlSocket socket) {
   auto peer = socket.peer();
   if (!peer.ok()) return peer.status();
   if (absl::Status status = check_uid(*peer); !status.ok()) return status;
@@ -179,40 +229,98 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::introduce(ControlSocke
   if (!file.ok()) return file.status();
   auto channels = map_memory(*file, bytes, Protection::kReadWrite);
   if (!channels.ok()) return channels.status();
-  const ControlMessage hello = {.kind = ControlKind::kHello, .geometry = hub_.geometry};
-  const std::array<int, 3> files = {file->get(), hub_.doorbell.file().get(),
-                                    hub_.regions->table().file().get()};
-  if (absl::Status status = socket.send(hello, files); !status.ok()) return status;
-  auto connection = ShmConnection::create(hub_, ShmConnection::Side::kConnector, std::move(socket), *peer,
-                                          std::move(*channels), Doorbell(), RegionTable());
-  if (!connection.ok()) return connection.status();
-  (*connection)->start();
-  return std::move(*connection);
+  return ShmConnection::greet(hub_, std::move(socket), *peer, std::move(*file), std::move(*channels));
 }
 
+// Until there is none, so that nobody's place in the queue is taken by those who are not let in; but not for ever.
 void ShmTransport::accept(const ControlSocket& listening) {
-  std::optional<ControlSocket> socket = listening.accept();
-  if (!socket) return;
-  auto peer = socket->peer();
-  if (!peer.ok() || !check_uid(*peer).ok()) return;  // closes it, which is all that a stranger needs to know
-  Stranger& stranger = strangers_.emplace_back(*this, std::move(*socket), *peer);
-  if (!hub_.sockets.add(stranger.socket.fd(), stranger).ok()) {
-    strangers_.pop_back();
-  } else {
-    greet(stranger);  // it has spoken already, mostly
+  for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
+    absl::StatusOr<ControlSocket> socket = listening.accept();
+    if (absl::IsResourceExhausted(socket.status()) && refuse_one_of_many("there are too many open files"))
+      continue;
+    if (!socket.ok()) {
+      if (absl::IsResourceExhausted(socket.status()))
+        refusals_.note(now(), std::string(socket.status().message()));
+      return;
+    }
+    const auto peer = socket->peer();
+    const absl::Status known = peer.ok() ? check_uid(*peer) : peer.status();
+    if (known.ok()) {
+      take_in(*std::move(socket), *peer);
+    } else {
+      refusals_.note(now(),
+                     std::string(known.message()));  // it is closed, which is all that it needs to know
+    }
+  }
+  more_wait_ = true;
+}
+
+void ShmTransport::take_in(ControlSocket socket, const Peer& peer) {
+  if (silent_.size() + challenged_.size() >= most_strangers_)
+    refuse_one_of_many("there are too many at a time");
+  Stranger& stranger = silent_.emplace_back(*this, std::move(socket), peer);
+  stranger.place = std::prev(silent_.end());
+  if (absl::Status status = hub_.sockets.add(stranger.socket.fd(), stranger); !status.ok()) {
+    return refuse(stranger, std::string(status.message()));
+  }
+  hear(stranger);  // it has spoken already, mostly
+}
+
+void ShmTransport::hear(Stranger& stranger) {
+  while (stranger.stage != Stranger::Stage::kDone) {
+    ControlSocket::End end = ControlSocket::End::kOpen;
+    std::optional<ControlSocket::Received> word = stranger.socket.receive(
+        end, stranger.stage == Stranger::Stage::kProven ? ControlSocket::TakesFiles::kYes
+                                                        : ControlSocket::TakesFiles::kNo);
+    if (!word && end == ControlSocket::End::kOpen) return;
+    if (!word) {
+      return refuse(stranger, end == ControlSocket::End::kNonsense
+                                  ? "it said what no peer of this version says"
+                                  : "it went before it had proved itself");
+    }
+    if (absl::Status status = take_word(stranger, *word); !status.ok()) {
+      return refuse(stranger, std::string(status.message()));
+    }
   }
 }
 
-void ShmTransport::greet(Stranger& stranger) {
-  ControlSocket::End end = ControlSocket::End::kOpen;
-  std::optional<ControlSocket::Received> hello = stranger.socket.receive(end);
-  if (!hello && end == ControlSocket::End::kOpen) return;
-  hub_.sockets.remove(stranger.socket.fd());
-  if (hello && hello->message.kind == ControlKind::kHello) {
-    if (auto connection = admit(stranger, *hello); connection.ok())
-      accepted_.push_back(std::move(*connection));
+absl::Status ShmTransport::take_word(Stranger& stranger, ControlSocket::Received& word) {
+  using Stage = Stranger::Stage;
+  ++hub_.meetings;
+  if (stranger.stage == Stage::kSilent && word.message.kind == ControlKind::kGreeting) {
+    return challenge(stranger, word.message);
   }
-  strangers_.remove_if([&](const Stranger& each) { return &each == &stranger; });
+  if (stranger.stage == Stage::kChallenged && word.message.kind == ControlKind::kProof) {
+    if (!is_proof(word.message.proof, hub_.secret.get(), kConnectorRole, {stranger.theirs, stranger.ours})) {
+      return absl::PermissionDeniedError("it does not have the secret of this job");
+    }
+    stranger.stage = Stage::kProven;
+    return absl::OkStatus();
+  }
+  if (stranger.stage != Stage::kProven || word.message.kind != ControlKind::kHello) {
+    return absl::DataLossError("it spoke out of turn");
+  }
+  auto connection = admit(stranger, word);
+  if (!connection.ok()) return connection.status();
+  accepted_.push_back(*std::move(connection));
+  part_from(stranger);
+  return absl::OkStatus();
+}
+
+absl::Status ShmTransport::challenge(Stranger& stranger, const ControlMessage& greeting) {
+  auto nonce = fresh_nonce();
+  if (!nonce.ok()) return nonce.status();
+  stranger.theirs = greeting.nonce;
+  stranger.ours = *nonce;
+  const ControlMessage challenge = {
+      .kind = ControlKind::kChallenge,
+      .has_secret = hub_.secret == nullptr ? 0U : 1U,
+      .nonce = *nonce,
+      .proof = prove(hub_.secret.get(), kAcceptorRole, {stranger.theirs, stranger.ours})};
+  if (absl::Status status = stranger.socket.send(challenge, {-1, -1, -1}); !status.ok()) return status;
+  stranger.stage = Stranger::Stage::kChallenged;
+  challenged_.splice(challenged_.end(), silent_, stranger.place);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::admit(Stranger& stranger,
@@ -220,7 +328,7 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::admit(Stranger& str
   if (hello.message.geometry != hub_.geometry) {
     const ControlMessage refusal = {.kind = ControlKind::kRefused, .geometry = hub_.geometry};
     absl::Status status = stranger.socket.send(refusal, {-1, -1, -1});
-    return status.ok() ? absl::FailedPreconditionError("options differ") : status;
+    return status.ok() ? absl::FailedPreconditionError("its options differ") : status;
   }
   const std::size_t bytes = ShmConnection::channels_bytes(hub_.geometry);
   if (absl::Status status = check_received(hello.files[0], bytes); !status.ok()) return status;
@@ -233,9 +341,46 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::admit(Stranger& str
   const ControlMessage welcome = {.kind = ControlKind::kWelcome, .geometry = hub_.geometry};
   const std::array<int, 3> files = {hub_.doorbell.file().get(), hub_.regions->table().file().get(), -1};
   if (absl::Status status = stranger.socket.send(welcome, files); !status.ok()) return status;
-  return ShmConnection::create(hub_, ShmConnection::Side::kAcceptor, std::move(stranger.socket),
-                               stranger.peer, std::move(*channels), std::move(*doorbell),
-                               std::move(*regions));
+  hub_.sockets.remove(stranger.socket.fd());
+  return ShmConnection::admit(hub_, std::move(stranger.socket), stranger.peer, std::move(*channels),
+                              std::move(*doorbell), std::move(*regions));
+}
+
+// ---- strangers
+
+std::size_t ShmTransport::most_strangers() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return kMostStrangers;
+  return std::clamp<std::size_t>(files.rlim_cur / 4, 16, kMostStrangers);
+}
+
+void ShmTransport::part_from(Stranger& stranger) {
+  if (stranger.socket.fd() >= 0) hub_.sockets.remove(stranger.socket.fd());
+  stranger.socket = ControlSocket();
+  std::list<Stranger>& from = stranger.stage == Stranger::Stage::kSilent ? silent_ : challenged_;
+  done_.splice(done_.end(), from, stranger.place);
+  stranger.stage = Stranger::Stage::kDone;
+}
+
+void ShmTransport::refuse(Stranger& stranger, std::string_view why) {
+  refusals_.note(now(), fmt::format("process {}: {}", stranger.peer.pid, why));
+  part_from(stranger);
+}
+
+/// Of those who have said nothing, if there are such, the one that has been silent longest. False if nobody is here.
+bool ShmTransport::refuse_one_of_many(std::string_view why) {
+  std::list<Stranger>& from = silent_.empty() ? challenged_ : silent_;
+  if (from.empty()) return false;
+  refuse(from.front(), why);
+  return true;
+}
+
+void ShmTransport::refuse_late() {
+  const TimePoint time = now();
+  for (std::list<Stranger>* list : {&silent_, &challenged_}) {
+    while (!list->empty() && list->front().deadline <= time)
+      refuse(list->front(), fmt::format("it has not proved itself within {} s", kHelloPatience.count()));
+  }
 }
 
 std::unique_ptr<Connection> ShmTransport::take_accepted() {
@@ -250,8 +395,19 @@ std::unique_ptr<Connection> ShmTransport::take_accepted() {
 // ---- events
 
 void ShmTransport::check_sockets() {
+  more_wait_ = false;
   hub_.sockets.check();
-  next_socket_check_ = coarse_now() + options_.socket_check_interval;
+  if (!silent_.empty() || !challenged_.empty()) refuse_late();
+  done_.clear();
+  const TimePoint time = coarse_now();
+  if (std::exchange(meetings_seen_, hub_.meetings) != hub_.meetings) hurry_until_ = time + kMeetingHurry;
+  next_socket_check_ = time + (more_wait_ ? Duration::zero() : socket_check_interval(time));
+}
+
+/// Shorter while someone is just being met: a meeting takes a few words to and fro.
+Duration ShmTransport::socket_check_interval(TimePoint time) const {
+  return time < hurry_until_ ? std::min<Duration>(kMeetingCheckInterval, options_.socket_check_interval)
+                             : options_.socket_check_interval;
 }
 
 std::size_t ShmTransport::poll(std::span<Event> events) {
@@ -299,8 +455,8 @@ void ShmTransport::wait_for_work(TimePoint deadline) {
       hub_.doorbell.cancel_sleep();
       return;
     }
-    const bool rung =
-        hub_.doorbell.sleep(std::min<Duration>(deadline - time, options_.socket_check_interval));
+    const bool rung = hub_.doorbell.sleep(
+        std::min<Duration>(deadline - time, more_wait_ ? Duration::zero() : socket_check_interval(time)));
     if (ready()) return;
     check_sockets();  // a peer also rings when it closes
     if (rung || ready()) return;
@@ -322,9 +478,10 @@ void ShmTransport::interrupt() {
 // ---- options
 
 absl::Status check(const ShmOptions& options) {
-  if (options.spin.count() < 0 || options.socket_check_interval.count() <= 0) {
+  if (options.spin.count() < 0 || options.answer_patience.count() < 0 ||
+      options.socket_check_interval.count() <= 0) {
     return absl::InvalidArgumentError(
-        "shm: spin must not be negative, socket_check_interval must be positive");
+        "shm: spin and answer_patience must not be negative, socket_check_interval must be positive");
   }
   if (!std::has_single_bit(options.event_capacity) || options.event_capacity > 1U << 20U) {
     return absl::InvalidArgumentError(fmt::format(
@@ -358,7 +515,8 @@ absl::StatusOr<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& 
   if (!regions.ok()) return regions.status();
   return std::make_unique<shm::ShmTransport>(
       options,
-      shm::Hub{.sockets = std::move(*sockets),
+      shm::Hub{.secret = options.secret,
+               .sockets = std::move(*sockets),
                .doorbell = std::move(*doorbell),
                .regions = std::move(*regions),
                .geometry = {options.event_capacity, options.message_capacity, options.max_message_bytes},

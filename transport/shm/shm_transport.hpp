@@ -2,8 +2,8 @@
 // a ring in shared memory, a futex wakes a sleeping peer.
 //
 // Addresses are "shm:NAME"; NAME is any text that the job chooses, the same for all its processes and unlike
-// any other job's. Processes of one user and one network namespace meet there; others are refused. Nothing
-// is ever created in a file system.
+// any other job's. Processes of one user and one network namespace meet there, if they have the same secret or none;
+// others are refused before they are given anything. Nothing is ever created in a file system.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,15 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "transport/secret.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::transport {
 
 struct ShmOptions {
+  /// What a peer must prove to have. nullptr: nothing but that it is a process of the same user, as the kernel says.
+  std::shared_ptr<const Secret> secret = nullptr;
+
   /// How long wait() may look for work before it yields its processor once and then blocks, at most; it adapts itself
   /// below that. Longer: a peer that answers within it costs no system call. Shorter: less processor taken from
   /// others. Not used where this process has a single processor.
@@ -24,6 +28,10 @@ struct ShmOptions {
   /// How often connecting peers and peers that died are looked for, busy or asleep. Shorter: noticed sooner.
   /// Longer: fewer wake-ups of an idle process (one system call or two each).
   std::chrono::milliseconds socket_check_interval{10};
+
+  /// How long connect() waits for a listener that is there but has not answered; the connection then goes on
+  /// establishing itself in poll(), and what is posted meanwhile goes when it is established.
+  std::chrono::milliseconds answer_patience{200};
 
   /// Notifications and messages, not yet polled by the peer, that a connection holds in each direction; a
   /// power of two, at most 2^20. More: a longer burst before post() takes fewer; 8 bytes each.

@@ -1,8 +1,5 @@
-// Registered memory that a peer on the same host changes in place, beside the device.
-//
-// Such memory is a memory file, and behind it in the file is a page that says where its owner has it. Who it is granted
-// to learns the number of the owner's descriptor with the remote key, and opens the file by the owner's entry in /proc,
-// which the system allows to processes of the same user.
+// Registered memory that a peer on the same host changes in place, beside the device: it is a memory file, which the
+// owner passes to that peer and nobody else (neighbours.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,9 +10,6 @@
 #include "transport/shm/shared_memory.hpp"
 
 namespace verbena::transport::verbs {
-
-/// Equal for processes that see one another in /proc. 0 where that cannot be known.
-std::uint64_t process_space();
 
 /// Zeroed memory of this process.
 struct Pages {
@@ -28,8 +22,9 @@ absl::StatusOr<Pages> create_in_place(std::size_t bytes);
 /// A peer's view of it.
 class InPlaceView {
  public:
-  /// The memory with descriptor `number` of a process. An error says why it cannot be had.
-  static absl::StatusOr<InPlaceView> open(std::uint32_t process, std::uint32_t number);
+  /// Of what its owner has at `address`, as the owner says: PERMISSION_DENIED where the file is not what that needs.
+  static absl::StatusOr<InPlaceView> open(const shm::FileDescriptor& received, std::uint64_t address,
+                                          std::uint64_t length_bytes);
 
   /// What the owner has at this address; nullptr where that is not all inside.
   [[nodiscard]] std::byte* at(std::uint64_t address, std::uint64_t length_bytes) const;

@@ -20,8 +20,6 @@ namespace verbena::transport::verbs {
 
 namespace {
 
-constexpr std::uint32_t kMagic = 0x42524556;  // "VERB"
-constexpr std::uint32_t kVersion = 2;
 constexpr int kResolveTimeoutMs = 2000;
 constexpr auto kAttemptPause = std::chrono::milliseconds(5);
 constexpr auto kLongestAttemptPause = std::chrono::milliseconds(200);
@@ -43,17 +41,16 @@ TimePoint clock_now() {
   return std::chrono::steady_clock::now();
 }
 
-// Upper half of a descriptor's key: the number of the file descriptor, + 1, of memory that was granted in place. The
-// lower half is the device's key.
+// Upper half of a descriptor's key: the number under which memory that was granted in place was passed to a neighbour.
+// The lower half is the device's key.
 std::uint32_t device_key(const RemoteDescriptor& remote) {
   return static_cast<std::uint32_t>(remote.key);
 }
-std::uint64_t tagged_key(std::uint64_t key, const shm::FileDescriptor& file) {
-  return (static_cast<std::uint64_t>(file.get()) + 1) << 32U | key;
+std::uint64_t numbered_key(std::uint64_t key, std::uint32_t number) {
+  return std::uint64_t{number} << 32U | key;
 }
-std::optional<std::uint32_t> file_number(const RemoteDescriptor& remote) {
-  const auto tag = static_cast<std::uint32_t>(remote.key >> 32U);
-  return tag == 0 ? std::nullopt : std::optional(tag - 1);
+std::uint32_t number_of(const RemoteDescriptor& remote) {
+  return static_cast<std::uint32_t>(remote.key >> 32U);
 }
 
 /// The code of InfiniBand for the time until a retry, 4.096 µs × 2^code. All retries shall fit into half of
@@ -134,43 +131,23 @@ void VerbsConnection::destroy_id() {
 
 // ---- meeting: the connector
 
-VerbsConnection::Hello VerbsConnection::hello() const {
-  return {.magic = kMagic,
-          .version = kVersion,
-          .immediate = hub_.device.iwarp() ? 0U : 1U,
-          .receives = hub_.device.receive_depth(),
-          .max_message_bytes = hub_.options.max_message_bytes,
-          .process = static_cast<std::uint32_t>(::getpid()),
-          .process_space = process_space()};
-}
-
-std::optional<VerbsConnection::Hello> VerbsConnection::read_hello(const ManagerEvent& event) {
-  Hello hello{};
-  if (event.private_data.size() < sizeof(hello)) return std::nullopt;  // it may be padded
-  std::memcpy(&hello, event.private_data.data(), sizeof(hello));
-  const bool sane = hello.magic == kMagic && hello.version == kVersion && hello.receives >= 2 &&
-                    hello.receives <= kMostCredits;
-  return sane ? std::optional(hello) : std::nullopt;
-}
-
-absl::Status VerbsConnection::take_hello(const Hello& hello) {
-  if (hello.max_message_bytes != hub_.options.max_message_bytes) {
-    return absl::FailedPreconditionError(fmt::format("{}: its options differ: max_message_bytes {}; here {}",
-                                                     peer_name(), hello.max_message_bytes,
-                                                     hub_.options.max_message_bytes));
+void VerbsConnection::prepare_opening() {
+  opening_.flags = (hub_.device.iwarp() ? 0U : unsigned{Opening::kImmediate}) |
+                   (hub_.options.secret == nullptr ? 0U : unsigned{Opening::kHasSecret}) |
+                   (answers_ ? unsigned{Opening::kAnswers} : 0U);
+  opening_.receives = static_cast<std::uint16_t>(hub_.device.receive_depth());
+  opening_.max_message_bytes = hub_.options.max_message_bytes;
+  if (std::exchange(answers_, false)) {
+    sign(opening_, hub_.options.secret.get());
+    return;
   }
-  send_credits_ = hello.receives;
-  immediate_ = hello.immediate == 1 && !hub_.device.iwarp();
-  if (hello.process_space != 0 && hello.process_space == process_space()) neighbour_ = hello.process;
-  if (role_ == Role::kAcceptor || peer_name() == address_) {
-    set_peer_name(fmt::format("process {} at {}", hello.process, host_of(id_->route.addr.dst_addr)));
-  }
-  return absl::OkStatus();
+  opening_.challenge = {};
+  opening_.proof = {};
 }
 
-rdma_conn_param VerbsConnection::parameters(const Hello& hello) const {
-  return {.private_data = &hello,
-          .private_data_len = sizeof(hello),
+rdma_conn_param VerbsConnection::parameters(std::span<const std::byte> data) const {
+  return {.private_data = data.data(),
+          .private_data_len = static_cast<std::uint8_t>(data.size()),
           .responder_resources = hub_.device.reads_at_once(),
           .initiator_depth = hub_.device.reads_at_once(),
           .flow_control = 1,
@@ -214,8 +191,13 @@ void VerbsConnection::abandon_attempt(std::string obstacle) {
 
 absl::Status VerbsConnection::ask() {
   if (absl::Status status = create_queue_pair(); !status.ok()) return status;
-  const Hello ours = hello();
-  rdma_conn_param param = parameters(ours);
+  if (!answers_) {
+    const auto nonce = fresh_nonce();
+    if (!nonce.ok()) return nonce.status();
+    std::copy_n(nonce->begin(), opening_.nonce.size(), opening_.nonce.begin());
+  }
+  prepare_opening();
+  rdma_conn_param param = parameters(std::as_bytes(std::span(&opening_, 1)));
   if (api().connect(id_, &param) != 0) {
     return errno_status(errno, fmt::format("{}: no connection can be asked for", address_));
   }
@@ -224,12 +206,26 @@ absl::Status VerbsConnection::ask() {
 }
 
 absl::Status VerbsConnection::take_answer(const ManagerEvent& event) {
-  const std::optional<Hello> theirs = read_hello(event);
+  const std::optional<Welcome> theirs = read_welcome(event.private_data);
   if (!theirs) {
     return absl::FailedPreconditionError(
         fmt::format("{}: who listens there is not of this program's version", address_));
   }
-  if (absl::Status status = take_hello(*theirs); !status.ok()) return status;
+  const Secret* secret = hub_.options.secret.get();
+  if (!is_signed(*theirs, opening_, secret)) {
+    return absl::PermissionDeniedError(
+        fmt::format("{}: who listens there does not have this job's secret", address_));
+  }
+  if (theirs->max_message_bytes != hub_.options.max_message_bytes) {
+    return absl::FailedPreconditionError(fmt::format("{}: its options differ: max_message_bytes {}; here {}",
+                                                     peer_name(), theirs->max_message_bytes,
+                                                     hub_.options.max_message_bytes));
+  }
+  send_credits_ = theirs->receives;
+  immediate_ = theirs->immediate == 1 && !hub_.device.iwarp();
+  if (peer_name() == address_)
+    set_peer_name(fmt::format("process {} at {}", theirs->process, host_of(id_->route.addr.dst_addr)));
+  neighbour_ = visit(theirs->neighbours, opening_, secret);
   if (!hub_.device.iwarp()) {
     if (absl::Status status = move_to(IBV_QPS_RTR, nullptr); !status.ok()) return status;
     if (absl::Status status = move_to(IBV_QPS_RTS, nullptr); !status.ok()) return status;
@@ -238,24 +234,46 @@ absl::Status VerbsConnection::take_answer(const ManagerEvent& event) {
     }
   }
   open();
-  add_message(MessageKind::kCredits, 0, {}, {.signaled = true});
+  add_message(MessageKind::kIntroduction, static_cast<std::uint32_t>(::getpid()), {}, {.signaled = true});
   submit();
   return absl::OkStatus();
 }
 
 void VerbsConnection::take_refusal(const ManagerEvent& event) {
-  Refusal refusal{};
-  if (event.private_data.size() >= sizeof(refusal)) {
-    std::memcpy(&refusal, event.private_data.data(), sizeof(refusal));
+  const std::optional<Refusal> refusal = read_refusal(event.private_data);
+  if (!refusal) return abandon_attempt("nobody of this program's version listens there");
+  const bool has_secret = hub_.options.secret != nullptr;
+  if (refusal->has_secret != 0 && !has_secret) {
+    return fail(absl::PermissionDeniedError(fmt::format(
+        "{}: who listens there is of a job that has a secret, and this process was given none", address_)));
   }
-  if (refusal.magic != kMagic) return abandon_attempt("nobody listens there");
-  if (refusal.max_message_bytes == hub_.options.max_message_bytes) {
-    return fail(absl::FailedPreconditionError(
-        fmt::format("{}: it refused the connection; its log says why", address_)));
+  if (refusal->has_secret == 0 && has_secret) {
+    return fail(absl::PermissionDeniedError(fmt::format(
+        "{}: who listens there was given no secret, and so cannot be of this process's job", address_)));
   }
-  fail(absl::FailedPreconditionError(fmt::format("{}: its options differ: max_message_bytes {}; here {}",
-                                                 address_, refusal.max_message_bytes,
-                                                 hub_.options.max_message_bytes)));
+  switch (refusal->reason) {
+    case Refusal::kChallenge:
+      return take_challenge(*refusal);
+    case Refusal::kNoProof:
+      return fail(absl::PermissionDeniedError(fmt::format(
+          "{}: who listens there has another secret than this process: it is of another job", address_)));
+    case Refusal::kOptions:
+      return fail(absl::FailedPreconditionError(
+          fmt::format("{}: its options differ: max_message_bytes {}; here {}", address_,
+                      refusal->max_message_bytes, hub_.options.max_message_bytes)));
+    default:
+      return fail(absl::FailedPreconditionError(
+          fmt::format("{}: it refused the connection; its log says why", address_)));
+  }
+}
+
+/// Asks again, at once, with the answer.
+void VerbsConnection::take_challenge(const Refusal& challenge) {
+  if ((opening_.flags & Opening::kAnswers) != 0) return abandon_attempt("it challenges without end");
+  abandon_attempt("it has not let this process in");
+  opening_.challenge = challenge.challenge;
+  answers_ = true;
+  start_attempt();
 }
 
 void VerbsConnection::open() {
@@ -325,17 +343,28 @@ void VerbsConnection::on_manager_event(const ManagerEvent& event) {
 // ---- meeting: the acceptor
 
 std::unique_ptr<VerbsConnection> VerbsConnection::accept(Hub& hub, const ManagerEvent& request) {
+  const VerbsApi& api = hub.device.api();
+  const std::string from = fmt::format("a process at {}", host_of(request.id->route.addr.dst_addr));
+  const std::optional<Opening> opening = read_opening(request.private_data);
+  if (const std::optional<Refusal> refusal =
+          hub.gatekeeper.refuses(opening, from, hub.options.max_message_bytes, clock_now())) {
+    api.reject(request.id, &*refusal, sizeof(*refusal));
+    api.destroy_id(request.id);
+    return nullptr;
+  }
   std::unique_ptr<VerbsConnection> connection(new VerbsConnection(hub, Role::kAcceptor));
   connection->id_ = request.id;
   ManagerUser* user = connection.get();
   request.id->context = user;
   connection->deadline_ = clock_now() + hub.options.peer_timeout;
-  connection->set_peer_name(fmt::format("a process at {}", host_of(request.id->route.addr.dst_addr)));
+  connection->opening_ = *opening;
+  connection->set_peer_name(from);
   const absl::Status status = connection->answer(request);
   if (status.ok()) return connection;
-  spdlog::warn("a connection was refused: {}", text(status));
-  const Refusal refusal = {.magic = kMagic, .max_message_bytes = hub.options.max_message_bytes};
-  hub.device.api().reject(request.id, &refusal, sizeof(refusal));
+  hub.gatekeeper.note(clock_now(), text(status));
+  const Refusal refusal = {.max_message_bytes = hub.options.max_message_bytes,
+                           .has_secret = hub.options.secret == nullptr ? 0U : 1U};
+  api.reject(request.id, &refusal, sizeof(refusal));
   connection->state_ = State::kFailed;  // there is nothing to disconnect
   return nullptr;
 }
@@ -346,18 +375,20 @@ absl::Status VerbsConnection::answer(const ManagerEvent& request) {
         fmt::format("{} came through device {} port {}, but {} port {} is in use", peer_name(),
                     id_->verbs->device->name, id_->port_num, hub_.device.name(), hub_.device.port()));
   }
-  const std::optional<Hello> theirs = read_hello(request);
-  if (!theirs) {
-    return absl::FailedPreconditionError(fmt::format("{} is not of this program's version", peer_name()));
-  }
-  if (absl::Status status = take_hello(*theirs); !status.ok()) return status;
+  send_credits_ = opening_.receives;
+  immediate_ = (opening_.flags & Opening::kImmediate) != 0 && !hub_.device.iwarp();
   if (absl::Status status = create_queue_pair(); !status.ok()) return status;
   if (!hub_.device.iwarp()) {
     if (absl::Status status = move_to(IBV_QPS_RTR, &request); !status.ok()) return status;
     if (absl::Status status = move_to(IBV_QPS_RTS, &request); !status.ok()) return status;
   }
-  const Hello ours = hello();
-  rdma_conn_param param = parameters(ours);
+  Welcome welcome{.immediate = hub_.device.iwarp() ? 0U : 1U,
+                  .receives = hub_.device.receive_depth(),
+                  .max_message_bytes = hub_.options.max_message_bytes,
+                  .process = static_cast<std::uint32_t>(::getpid()),
+                  .neighbours = hub_.neighbours.name()};
+  sign(welcome, opening_, hub_.options.secret.get());
+  rdma_conn_param param = parameters(std::as_bytes(std::span(&welcome, 1)));
   param.responder_resources = std::min(param.responder_resources, request.responder_resources);
   param.initiator_depth = std::min(param.initiator_depth, request.initiator_depth);
   if (api().accept(id_, &param) != 0) {
@@ -502,25 +533,25 @@ absl::StatusOr<RemoteDescriptor> VerbsConnection::grant_in_place(const MemoryReg
     return absl::PermissionDeniedError("a region that peers may not write in place cannot be granted so");
   }
   absl::StatusOr<RemoteDescriptor> descriptor = grant(region);
-  if (!descriptor.ok() || neighbour_ == 0) return descriptor;
-  descriptor->key = tagged_key(descriptor->key, static_cast<const VerbsRegion&>(region).file());
+  Neighbour* const peer = descriptor.ok() ? neighbour() : nullptr;
+  if (peer == nullptr) return descriptor;
+  // Anew each time: a number is of one file for good, as keys are not.
+  const std::uint32_t number = peer->pass(region.bytes(), static_cast<const VerbsRegion&>(region).file());
+  descriptor->key = numbered_key(descriptor->key, number);
   return descriptor;
 }
 
 std::byte* VerbsConnection::mapped_in_place(const RemoteDescriptor& remote) {
-  const std::optional<std::uint32_t> number = file_number(remote);
-  if (!number || neighbour_ == 0) return nullptr;
-  const auto [view, is_new] = views_.try_emplace(*number);
-  if (is_new) {
-    absl::StatusOr<InPlaceView> opened = InPlaceView::open(neighbour_, *number);
-    if (opened.ok()) {
-      view->second.emplace(*std::move(opened));
-    } else {
-      spdlog::warn("{}: its memory is reached through the device, although it is on this host: {}",
-                   peer_name(), text(opened.status()));
-    }
-  }
-  return view->second ? view->second->at(remote.address, remote.length_bytes) : nullptr;
+  const std::uint32_t number = number_of(remote);
+  Neighbour* const peer = number == 0 ? nullptr : neighbour();
+  return peer == nullptr ? nullptr : peer->find(number, remote.address, remote.length_bytes);
+}
+
+/// A neighbour has come before it has said anything over the device.
+Neighbour* VerbsConnection::neighbour() {
+  if (neighbour_ == nullptr && role_ == Role::kAcceptor)
+    neighbour_ = hub_.neighbours.claim(opening_, hub_.options.secret.get());
+  return neighbour_.get();
 }
 
 // Commonly they are bound when this returns, so that a peer can use a descriptor however it learned it. Where
@@ -886,8 +917,17 @@ void VerbsConnection::take_message(std::uint32_t receive, std::uint32_t bytes) {
       return raise({.kind = Event::Kind::kNotification, .notification = header.value, .connection = this},
                    receive);
     }
-    if (header.kind == MessageKind::kCredits && header.value <= kMostCredits - send_credits_) {
-      send_credits_ += header.value;
+    const bool introduces = header.kind == MessageKind::kIntroduction && role_ == Role::kAcceptor;
+    if (introduces ||
+        (header.kind == MessageKind::kCredits && header.value <= kMostCredits - send_credits_)) {
+      if (introduces) {
+        // Its owner may have a name for it already.
+        const std::string host = fmt::format("a process at {}", host_of(id_->route.addr.dst_addr));
+        if (peer_name() == host)
+          set_peer_name(fmt::format("process {} at {}", header.value, host_of(id_->route.addr.dst_addr)));
+      } else {
+        send_credits_ += header.value;
+      }
       if (state_ != State::kOpen) return;
       free_receives_.push_back(receive);
       return post_receives();

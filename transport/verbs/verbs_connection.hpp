@@ -11,7 +11,7 @@
 // On the wire a message is a header of 8 bytes and the payload. A notification is a write with immediate
 // data, or, where one of the devices has none, a write and then a message.
 //
-// The connecting side opens by a message without credits, for iWARP lets no acceptor speak first.
+// The connecting side opens by a message that introduces it, for iWARP lets no acceptor speak first.
 #pragma once
 
 #include <array>
@@ -28,6 +28,8 @@
 #include "transport/transport.hpp"
 #include "transport/verbs/completion_queues.hpp"
 #include "transport/verbs/device.hpp"
+#include "transport/verbs/introduction.hpp"
+#include "transport/verbs/neighbours.hpp"
 #include "transport/verbs/send_queue.hpp"
 #include "transport/verbs/windows.hpp"
 
@@ -67,6 +69,8 @@ struct Hub {
   Windows& windows;
   CompletionQueues& queues;
   rdma_event_channel* channel;
+  Gatekeeper& gatekeeper;
+  Neighbours& neighbours;
   std::function<void()> check_device;  ///< handles what the device and the manager have to say at once
 
   absl::flat_hash_map<std::uint32_t, VerbsConnection*> connections = {};  ///< by serial number
@@ -122,26 +126,12 @@ class VerbsConnection final : public Connection, public ManagerUser {
  private:
   enum class State : std::uint8_t { kConnecting, kOpen, kFailed };
   enum class Role : std::uint8_t { kConnector, kAcceptor };
-  enum class MessageKind : std::uint32_t { kMessage = 1, kNotification = 2, kCredits = 3 };
+  enum class MessageKind : std::uint32_t { kMessage = 1, kNotification = 2, kCredits = 3, kIntroduction = 4 };
   struct MessageHeader {
     MessageKind kind;
     std::uint32_t value;
   };
   static_assert(sizeof(MessageHeader) == 8);
-  struct Hello {
-    std::uint32_t magic;
-    std::uint32_t version;
-    std::uint32_t immediate;  ///< 1 if the device can write with immediate data
-    std::uint32_t receives;   ///< credits of the peer
-    std::uint32_t max_message_bytes;
-    std::uint32_t process;
-    std::uint64_t process_space;  ///< in which the number above is meant
-  };
-  static_assert(sizeof(Hello) <= 56);  // what the connection manager carries
-  struct Refusal {
-    std::uint32_t magic;
-    std::uint32_t max_message_bytes;
-  };
   struct Fault {
     OperationResult result;
     absl::Status status;
@@ -153,14 +143,14 @@ class VerbsConnection final : public Connection, public ManagerUser {
   void start_attempt();
   void abandon_attempt(std::string obstacle);
   absl::Status ask();
+  void prepare_opening();
   absl::Status answer(const ManagerEvent& request);
   absl::Status take_answer(const ManagerEvent& event);
   void take_refusal(const ManagerEvent& event);
-  [[nodiscard]] Hello hello() const;
-  absl::Status take_hello(const Hello& hello);
-  [[nodiscard]] static std::optional<Hello> read_hello(const ManagerEvent& event);
-  rdma_conn_param parameters(const Hello& hello) const;
+  void take_challenge(const Refusal& challenge);
+  rdma_conn_param parameters(std::span<const std::byte> data) const;
   void open();
+  Neighbour* neighbour();
 
   // The queue pair.
   absl::Status create_queue_pair();
@@ -214,6 +204,8 @@ class VerbsConnection final : public Connection, public ManagerUser {
   Duration attempt_pause_;
   std::optional<TimePoint> asked_at_;
   std::string obstacle_;  ///< what the last attempt met
+  Opening opening_;       ///< the connector's; at a connector of the last attempt
+  bool answers_ = false;  ///< the next attempt answers a challenge, which is in opening_
 
   rdma_cm_id* id_ = nullptr;
   ibv_qp* qp_ = nullptr;
@@ -240,9 +232,7 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::uint32_t posted_receives_ = 0;
   std::uint32_t owed_credits_ = 0;
   std::vector<Windows::Binding> unbound_;  ///< windows that were granted and are not bound yet
-  std::uint32_t neighbour_ = 0;            ///< the peer's process, where it is on this host; else 0
-  /// Of its memory, by the number of its descriptor; nothing where it cannot be had.
-  absl::flat_hash_map<std::uint32_t, std::optional<InPlaceView>> views_;
+  std::unique_ptr<Neighbour> neighbour_;   ///< where the peer is on this host and has come
   bool wants_attention_ = false;
 
   std::deque<Hub::Pending> held_;  ///< until taken

@@ -27,6 +27,7 @@ namespace verbs {
 namespace {
 
 constexpr int kBacklog = 1024;
+constexpr int kManagerEventsAtOnce = 256;
 
 // To within some milliseconds, for a fraction of the cost of a precise clock.
 TimePoint coarse_now() {
@@ -138,6 +139,8 @@ class VerbsTransportImpl final : public VerbsTransport {
   shm::FileDescriptor wake_up_;
   Windows windows_;
   CompletionQueues queues_;
+  Gatekeeper gatekeeper_;
+  Neighbours neighbours_;
   Hub hub_;
   std::deque<Listener> listeners_;
   std::string listening_address_;
@@ -164,11 +167,14 @@ VerbsTransportImpl::VerbsTransportImpl(const VerbsOptions& options, std::unique_
                 const auto found = hub_.connections.find(serial);
                 if (found != hub_.connections.end()) found->second->on_completion(completion);
               }),
+      gatekeeper_(options.secret),
       hub_{.options = options_,
            .device = *device_,
            .windows = windows_,
            .queues = queues_,
            .channel = channel_.get(),
+           .gatekeeper = gatekeeper_,
+           .neighbours = neighbours_,
            .check_device = [this] {
              check_device();
              check_manager();
@@ -235,6 +241,7 @@ absl::Status VerbsTransportImpl::listen(Listener& listener, const Address& addre
                                                   text, listener.id->verbs->device->name,
                                                   listener.id->port_num, device_->name(), device_->port()));
   }
+  neighbours_.listen();
   listening_address_ = to_string(Address{.host = address.host, .port = ntohs(api.get_src_port(listener.id))});
   return absl::OkStatus();
 }
@@ -284,10 +291,14 @@ std::unique_ptr<Connection> VerbsTransportImpl::take_accepted() {
 
 // ---- events
 
+/// As many as there are, but not for ever, however many ask to be let in.
 void VerbsTransportImpl::check_manager() {
-  while (auto event = channel_.next()) {
+  for (int i = 0; i < kManagerEventsAtOnce; ++i) {
+    auto event = channel_.next();
+    if (!event) return;
     if (event->first != nullptr) event->first->on_manager_event(event->second);
   }
+  next_look_ = TimePoint::min();
 }
 
 void VerbsTransportImpl::check_device() {
@@ -330,9 +341,9 @@ void VerbsTransportImpl::check_device() {
 
 void VerbsTransportImpl::look_around() {
   check_device();
-  check_manager();
   const TimePoint time = coarse_now();
   next_look_ = time + options_.connection_check_interval;
+  check_manager();
   if (time < next_tick_) return;
   next_tick_ = time + tick_interval();
   for (VerbsConnection* each : connections()) each->tick(now());

@@ -8,9 +8,11 @@
 // A region is reached through a memory window that is bound to the one connection it was granted to. Where
 // the device has no such windows (of type 2; iWARP), and for a region above 2 GiB, one that was granted to one
 // peer can be reached over every connection of this transport by whoever knows its 32-bit key; the log says
-// so. A region granted in place is also mapped by a peer on this host that is of the same user and PID namespace
-// (in_place.hpp). On iWARP local regions can be written by a peer that guesses their key: what a read brings is such a
-// write.
+// so. A region granted in place is also mapped by a peer on this host that is of the same user and network namespace: its
+// memory file is passed to it (neighbours.hpp). On iWARP local regions can be written by a peer that guesses their key:
+// what a read brings is such a write.
+//
+// Who has the secret of the transport's options, or any peer where there is none, is let in (introduction.hpp).
 #pragma once
 
 #include <chrono>
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "transport/secret.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::transport {
@@ -28,8 +31,11 @@ namespace verbena::transport {
 struct VerbsApi;
 
 struct VerbsOptions {
+  /// What a peer must prove to have. nullptr: nothing; whoever reaches the listener is let in.
+  std::shared_ptr<const Secret> secret = nullptr;
+
   /// Its name, such as "mlx5_0" or "rxe0"; empty: the first that can be used.
-  std::string device;
+  std::string device = {};
 
   /// Its port; 0: the first that can be used.
   std::uint8_t port = 0;

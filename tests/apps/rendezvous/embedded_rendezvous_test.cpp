@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <thread>
@@ -26,7 +27,7 @@ class EmbeddedRendezvousTest : public ::testing::Test {
   ~EmbeddedRendezvousTest() override { stop(); }
 
   void start(std::uint32_t size) {
-    host_ = std::make_unique<RendezvousHost>(size);
+    host_ = std::make_unique<RendezvousHost>(size, secret_);
     for (std::uint32_t rank = 0; rank < size; ++rank) ends_.push_back(*host_->add());
     thread_ = std::thread([this] {
       while (!stopped_ && status_.ok()) {
@@ -51,6 +52,7 @@ class EmbeddedRendezvousTest : public ::testing::Test {
     return *std::move(joined);
   }
 
+  const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   std::unique_ptr<RendezvousHost> host_;
   std::vector<int> ends_;
   std::thread thread_;
@@ -68,6 +70,7 @@ TEST_F(EmbeddedRendezvousTest, WhatWasPutIsThereForAllAfterTheFence) {
       const auto mine = join(rank);
       ASSERT_EQ(mine->rank(), rank);
       ASSERT_EQ(mine->size(), kSize);
+      EXPECT_TRUE(std::ranges::equal(mine->secret()->bytes(), secret_->bytes()));
       ASSERT_EQ(mine->local_rank(), rank);
       for (int round = 0; round < 3; ++round) {
         const std::string suffix = std::to_string(round) + "\n\"" + long_value;
@@ -124,7 +127,7 @@ TEST_F(EmbeddedRendezvousTest, ProcessThatGoesHoldsOnlyTheFenceUp) {
 
 TEST_F(EmbeddedRendezvousTest, WordsThatMeanNothingAreAnErrorOfTheHost) {
   for (const std::string words : {"hello\n", "{}\n", "[1]\n", "{\"put\":1}\n"}) {
-    RendezvousHost host(1);
+    RendezvousHost host(1, *transport::Secret::random());
     const int end = host.add().value();
     ASSERT_TRUE(write_all(end, words).ok());
     EXPECT_TRUE(absl::IsInvalidArgument(host.serve())) << words;

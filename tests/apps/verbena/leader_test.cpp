@@ -33,7 +33,7 @@ class LeaderTest : public ::testing::Test {
         display_(settings_, Display::Mode::kNone, stdout, stderr),
         monitor_(record_, display_, nullptr) {
     std::signal(SIGPIPE, SIG_IGN);
-    auto leader = Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}});
+    auto leader = Leader::listen(true, {{"server 0 (rank 0)", true}, {"worker 0 (rank 1)", false}}, secret_);
     EXPECT_TRUE(leader.ok()) << leader.status();
     leader_ = *std::move(leader);
     address_ = leader_->address();
@@ -44,7 +44,7 @@ class LeaderTest : public ::testing::Test {
   }
 
   [[nodiscard]] std::unique_ptr<LeaderLink> connect(std::uint32_t rank) const {
-    auto link = LeaderLink::connect(address_, rank, true, std::chrono::seconds(30), never);
+    auto link = LeaderLink::connect(address_, rank, true, *secret_, std::chrono::seconds(30), never);
     EXPECT_TRUE(link.ok()) << link.status();
     return *std::move(link);
   }
@@ -52,8 +52,6 @@ class LeaderTest : public ::testing::Test {
     thread_.join();
     return monitor_.failure();
   }
-  [[nodiscard]] std::string secret() const { return address_.substr(address_.rfind(';') + 1); }
-
   /// A connection that is no LeaderLink.
   [[nodiscard]] int connect_plainly() const {
     const std::vector<std::string> parts = absl::StrSplit(address_, ';');
@@ -75,6 +73,7 @@ class LeaderTest : public ::testing::Test {
     return answer;
   }
 
+  const std::shared_ptr<const transport::Secret> secret_ = *transport::Secret::random();
   RunSettings settings_;
   RunRecord record_;
   Display display_;
@@ -143,20 +142,53 @@ TEST_F(LeaderTest, SilentFailureIsOne) {
 
 TEST_F(LeaderTest, StrangersAreRefused) {
   const auto worker = connect(1);
-  const std::string no_secret(secret().size(), '0');
-  EXPECT_EQ(answer_to(connect_plainly(), no_secret + " 0\n"), "");
-  EXPECT_EQ(answer_to(connect_plainly(), secret().substr(1) + " 0\n"), "");
+  const std::string nonce(32, 'a');
+  const std::string proof(64, 'b');
+  EXPECT_EQ(answer_to(connect_plainly(), nonce + " 0\n"), "");
   EXPECT_EQ(answer_to(connect_plainly(), " 0\n"), "");
   EXPECT_EQ(answer_to(connect_plainly(), "GET / HTTP/1.1\r\n"), "");
-  EXPECT_EQ(answer_to(connect_plainly(), secret() + " 2\n"), "");          // no such rank
-  EXPECT_EQ(answer_to(connect_plainly(), secret() + " 1\n"), "");          // is here already
-  EXPECT_EQ(answer_to(connect_plainly(), secret() + " zero\n"), "");       // no rank
-  EXPECT_EQ(answer_to(connect_plainly(), secret() + "\n"), "");            // no rank
+  EXPECT_EQ(answer_to(connect_plainly(), "0 " + nonce.substr(1) + "\n"), "");
+  EXPECT_EQ(answer_to(connect_plainly(), "0 " + nonce.substr(1) + "x\n"), "");
+  EXPECT_EQ(answer_to(connect_plainly(), "zero " + nonce + "\n"), "");
   EXPECT_EQ(answer_to(connect_plainly(), std::string(100'000, 'x')), "");  // a line without end
+  // Challenged like a member; but then the secret is missing, and the leader's own proof is none of a member.
+  const std::string challenge = answer_to(connect_plainly(), "0 " + nonce + "\n" + proof + "\n");
+  EXPECT_EQ(challenge.size(), 32U + 1 + 64 + 1) << challenge;
+  const int one = connect_plainly();
+  EXPECT_TRUE(write_all(one, "0 " + nonce + "\n").ok());
+  std::string said(challenge.size(), ' ');
+  EXPECT_EQ(::recv(one, said.data(), said.size(), MSG_WAITALL), static_cast<ssize_t>(said.size()));
+  EXPECT_EQ(answer_to(one, said.substr(33)), "") << "no welcome";
   const auto server = connect(0);
   worker->send(EndedMessage{0});
   server->send(EndedMessage{0});
   EXPECT_TRUE(end_of_run().ok());
+}
+
+TEST_F(LeaderTest, OnlyWhoHasTheSecretBelievesAndIsBelieved) {
+  const auto other = *transport::Secret::random();
+  const auto stranger = LeaderLink::connect(address_, 0, true, *other, std::chrono::seconds(0), never);
+  EXPECT_FALSE(stranger.ok());
+  const auto server = connect(0);
+  EXPECT_FALSE(LeaderLink::connect(address_, 0, true, *secret_, std::chrono::seconds(0), never).ok())
+      << "is here already";
+  EXPECT_FALSE(LeaderLink::connect(address_, 2, true, *secret_, std::chrono::seconds(0), never).ok())
+      << "no such rank";
+  const auto worker = connect(1);
+  worker->send(EndedMessage{0});
+  server->send(EndedMessage{0});
+  EXPECT_TRUE(end_of_run().ok());
+}
+
+TEST_F(LeaderTest, ACrowdThatSaysNothingKeepsNobodyOut) {
+  std::vector<int> crowd(200);
+  for (int& descriptor : crowd) descriptor = connect_plainly();
+  const auto server = connect(0);
+  const auto worker = connect(1);
+  worker->send(EndedMessage{0});
+  server->send(EndedMessage{0});
+  EXPECT_TRUE(end_of_run().ok());
+  for (const int descriptor : crowd) ::close(descriptor);
 }
 
 TEST_F(LeaderTest, NonsenseOfAMemberIsAFailure) {
@@ -169,14 +201,11 @@ TEST_F(LeaderTest, NonsenseOfAMemberIsAFailure) {
               AllOf(HasSubstr("worker 0 (rank 1): not a message"), Not(HasSubstr("server"))));
 }
 
-TEST(LeaderAddressTest, SecretIsNewEachTime) {
-  const auto one = Leader::listen(true, {});
-  const auto two = Leader::listen(true, {});
-  ASSERT_TRUE(one.ok() && two.ok());
-  EXPECT_THAT((*one)->address(), HasSubstr("127.0.0.1;"));
-  const auto secret = [](const std::string& address) { return address.substr(address.rfind(';')); };
-  EXPECT_NE(secret((*one)->address()), secret((*two)->address()));
-  EXPECT_GE(secret((*one)->address()).size(), 32U);
+TEST(LeaderAddressTest, TellsNoSecret) {
+  const auto secret = *transport::Secret::random();
+  const auto leader = Leader::listen(true, {}, secret);
+  ASSERT_TRUE(leader.ok());
+  EXPECT_THAT((*leader)->address(), ::testing::MatchesRegex("127\\.0\\.0\\.1;[0-9]+"));
 }
 
 }  // namespace

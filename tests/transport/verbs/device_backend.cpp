@@ -29,7 +29,12 @@ std::vector<Backend> contract_backends() {
            .make_address =
                [host = host(), counter = std::make_shared<std::atomic<int>>(7000)] {
                  return fmt::format("verbs:{}:{}", host, ++*counter);
-               }}};
+               },
+           .make_guarded = [](std::shared_ptr<const Secret> secret) -> std::unique_ptr<Transport> {
+             auto transport = make_verbs_transport({.secret = std::move(secret)});
+             EXPECT_TRUE(transport.ok()) << transport.status();
+             return transport.ok() ? std::move(*transport) : nullptr;
+           }}};
 }
 
 }  // namespace verbena::transport

@@ -817,6 +817,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   queue->device = static_cast<Context*>(pd->context)->fake;
   queue->qp_num = state.next_queue++;
   state.queues.emplace(queue->qp_num, queue);
+  ++state.counters.queue_pairs;
   return queue;
 }
 

@@ -37,6 +37,7 @@ class FakeFabric {
     std::uint64_t fenced_requests = 0;
     std::uint64_t signaled_requests = 0;
     std::uint64_t requests = 0;
+    std::uint64_t queue_pairs = 0;  ///< ever made
   };
 
   /// With a thread of its own the devices work by themselves; without, in step() only.
