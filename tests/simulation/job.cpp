@@ -55,7 +55,8 @@ struct WorkerNode {
   SimulatedTransport* transport = nullptr;  ///< as long as it is there
   TaskId task = 0;
   bool connected = false;  ///< all servers know it
-  bool joined = false;     ///< has opened its tables
+  TimePoint connected_at;
+  bool joined = false;  ///< has opened its tables
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
@@ -136,8 +137,18 @@ class Job final : public World {
   [[nodiscard]] const Strike* find_strike(Disaster what, std::uint32_t victim) const;
   [[nodiscard]] bool is_victim(std::uint32_t worker) const;
   [[nodiscard]] bool is_server_victim(std::uint32_t server) const;
-  void check_end(const std::string& name, const absl::Status& status, bool is_victim);
-  [[nodiscard]] bool is_news(const absl::Status& status) const;
+  /// How a node has ended, and when.
+  struct Ending {
+    std::string name;
+    absl::Status status;
+    TimePoint at;
+    bool is_victim = false;
+    /// It may: somebody for whom all wait has never come, or this one came when all was over.
+    bool finds_nobody = false;
+  };
+  void check_end(const Ending& end);
+  [[nodiscard]] bool comes_late(const WorkerNode& node) const;
+  [[nodiscard]] bool is_news(const absl::Status& status, bool finds_nobody) const;
   void end_all();
   [[nodiscard]] HostileJob hostile_job() const;
   [[nodiscard]] bool all_workers(bool WorkerNode::*what) const {
@@ -157,6 +168,7 @@ class Job final : public World {
   std::uint64_t losses_ = 0;
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
+  std::optional<TimePoint> first_struck_;
   std::optional<TimePoint> struck_;  ///< by the last disaster so far of those that end a job
   Duration news_time_ = kNewsTime;
   Duration all_stopped_{0};                ///< and some, in which nothing is told
@@ -252,6 +264,7 @@ void Job::run_worker(std::uint32_t rank) {
   node.status = session.status();
   if (session.ok()) {
     node.connected = true;
+    node.connected_at = scheduler_.now();
     node.status = run_workload(*this, scenario_, **session);
     if (!node.status.ok()) static_cast<void>((*session)->give_up(node.status));
     static_cast<void>(note(WorkerLeaves{rank}));
@@ -298,12 +311,10 @@ void Job::note_struck(const Strike& strike) {
   if (strike.is_stop() && strike.is_harmless()) all_stopped_ += strike.length;
   if (strike.is_harmless()) return;
   struck_ = scheduler_.now();
+  if (!first_struck_) first_struck_ = struck_;
   if (strike.is_stop()) news_time_ = std::max<Duration>(news_time_, kNewsTimeOfSilence);
-  // Whoever comes when the job has failed finds nobody.
-  const bool is_known = !strike.early && (strike.is_of_a_server() || workers_[strike.victim].connected);
-  if (is_known && !strike.lacks_memory()) return;
-  strangers_are_waited_for_ = true;
-  news_time_ = std::max<Duration>(news_time_, kNewsTimeOfStrangers);
+  const bool is_known = strike.is_of_a_server() || workers_[strike.victim].connected;
+  if (!is_known || strike.lacks_memory()) strangers_are_waited_for_ = true;
 }
 
 HostileJob Job::hostile_job() const {
@@ -336,9 +347,11 @@ void Job::run_stranger(const Strike& strike) {
 }
 
 void Job::run_disaster(const Strike& strike) {
+  const TimePoint start = scheduler_.now();
   while (!strike.early && !all_workers(&WorkerNode::joined) && !failure_) {
     if (all_workers(&WorkerNode::ended)) return;
-    scheduler_.sleep(scheduler_.now() + microseconds(20));
+    const bool is_late = scheduler_.now() - start > milliseconds(50);  // somebody may never come
+    scheduler_.sleep(scheduler_.now() + (is_late ? microseconds(5000) : microseconds(20)));
   }
   scheduler_.sleep(scheduler_.now() + strike.delay);
   if (strike.is_stop()) return run_stop(strike);
@@ -390,8 +403,8 @@ void Job::kill(const Strike& strike) {
 /// As whoever runs a job ends servers that wait for workers who will never come.
 void Job::end_the_waiting() {
   while (!all_workers(&WorkerNode::ended) && !failure_) scheduler_.sleep(scheduler_.now() + milliseconds(10));
-  if (!strangers_are_waited_for_) return;
-  scheduler_.sleep(scheduler_.now() + kNewsTime);
+  if (!struck_) return;
+  scheduler_.sleep(scheduler_.now() + kNewsTimeOfSilence);
   stop_servers_ = true;
 }
 
@@ -405,53 +418,71 @@ void Job::end_all() {
   }
 }
 
-bool Job::is_news(const absl::Status& status) const {
+bool Job::comes_late(const WorkerNode& node) const {
+  return first_struck_ && (!node.connected || node.connected_at > *first_struck_);
+}
+
+bool Job::is_news(const absl::Status& status, bool finds_nobody) const {
   const std::string message(status.message());
   const auto says = [&](const std::string& what) { return message.find(what) != std::string::npos; };
-  if (strangers_are_waited_for_ && (status.code() == absl::StatusCode::kDeadlineExceeded ||
-                                    status.code() == absl::StatusCode::kCancelled || says("waited"))) {
-    return true;
-  }
+  const bool is_of_nobody = status.code() == absl::StatusCode::kDeadlineExceeded ||
+                            status.code() == absl::StatusCode::kCancelled || says("waited") ||
+                            says("nobody listens") || says("it is gone");
+  if (finds_nobody && is_of_nobody) return true;
   return std::any_of(scenario_.disasters.begin(), scenario_.disasters.end(), [&](const Strike& strike) {
     if (strike.is_harmless()) return false;
     const bool named =
         says(fmt::format("{} {}", strike.is_of_a_server() ? "server" : "worker", strike.victim));
     if (strike.lacks_memory()) return named || says("no room for a region");
     if (strike.what == Disaster::kTraitor) return named;
-    // A server that goes on after a stop blames those who have given it up meanwhile.
-    if (strike.what == Disaster::kServerStops && strike.early && says("it is gone")) return true;
     if (strike.what == Disaster::kLinkBreaks && says("server ")) return true;
     return named &&
            (status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted);
   });
 }
 
-void Job::check_end(const std::string& name, const absl::Status& status, bool is_victim) {
-  if (status.ok() || failure_) return;
-  if (!struck_) return fail(fmt::format("{} ended with {}", name, status.ToString()));
-  if (is_victim) return;
+void Job::check_end(const Ending& end) {
+  if (failure_) return;
+  if (struck_ && !scenario_.outlives_nodes && !end.is_victim) {
+    const Duration most = (end.finds_nobody ? kNewsTimeOfStrangers : news_time_) + all_stopped_;
+    if (const Duration time = end.at - *struck_; time > most)
+      fail(fmt::format("it took {:.3f} s until {} had ended", std::chrono::duration<double>(time).count(),
+                       end.name));
+  }
+  if (end.status.ok()) return;
+  if (!struck_) return fail(fmt::format("{} ended with {}", end.name, end.status.ToString()));
+  if (end.is_victim) return;
   if (scenario_.outlives_nodes)
-    return fail(fmt::format("{} ended with {} in a job that goes on", name, status.ToString()));
-  if (is_news(status)) return;
+    return fail(fmt::format("{} ended with {} in a job that goes on", end.name, end.status.ToString()));
+  if (is_news(end.status, end.finds_nobody)) return;
   std::string victims;
   for (const Strike& strike : scenario_.disasters)
     victims += (victims.empty() ? "" : "; ") + to_string(strike);
-  fail(fmt::format("{} ended with {}, expected news of this: {}", name, status.ToString(), victims));
+  fail(fmt::format("{} ended with {}, expected news of this: {}", end.name, end.status.ToString(), victims));
 }
 
 void Job::check_ends() {
   if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
-  const auto check = [&](const std::string& name, const auto& node, bool is_victim) {
-    if (struck_ && !scenario_.outlives_nodes && !is_victim &&
-        node.ended_at - *struck_ > news_time_ + all_stopped_)
-      fail(fmt::format("it took {:.3f} s until {} had ended",
-                       std::chrono::duration<double>(node.ended_at - *struck_).count(), name));
-    check_end(name, node.status, is_victim);
-  };
-  for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank)
-    check(fmt::format("worker {}", rank), workers_[rank], is_victim(rank));
-  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank)
-    check(fmt::format("server {}", rank), servers_[rank], is_server_victim(rank));
+  // Whoever comes when the job has failed finds nobody, and the servers wait for him.
+  bool any_is_late = false;
+  for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
+    const WorkerNode& node = workers_[rank];
+    const bool is_late = comes_late(node);
+    any_is_late |= is_late;
+    check_end({.name = fmt::format("worker {}", rank),
+               .status = node.status,
+               .at = node.ended_at,
+               .is_victim = is_victim(rank),
+               .finds_nobody = is_late || strangers_are_waited_for_});
+  }
+  for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
+    const ServerNode& node = servers_[rank];
+    check_end({.name = fmt::format("server {}", rank),
+               .status = node.status,
+               .at = node.ended_at,
+               .is_victim = is_server_victim(rank),
+               .finds_nobody = any_is_late || strangers_are_waited_for_});
+  }
 }
 
 JobResult Job::run() {
