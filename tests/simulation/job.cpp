@@ -57,6 +57,7 @@ struct WorkerNode {
   bool connected = false;  ///< all servers know it
   TimePoint connected_at;
   bool joined = false;  ///< has opened its tables
+  bool was_stopped = false;
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
@@ -66,6 +67,7 @@ struct ServerNode {
   SimulatedTransport* transport = nullptr;
   server::Server* server = nullptr;
   TaskId task = 0;
+  bool was_stopped = false;
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
@@ -365,7 +367,7 @@ void Job::run_stop(const Strike& strike) {
   bool any = false;
   const auto stop = [&](auto& node) {
     if (node.ended) return;
-    any = true;
+    any = node.was_stopped = true;
     scheduler_.stop(node.task, until);
     if (node.transport != nullptr) network_.stop(*node.transport, until);
   };
@@ -463,7 +465,7 @@ void Job::check_end(const Ending& end) {
 
 void Job::check_ends() {
   if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
-  // Whoever comes when the job has failed finds nobody, and the servers wait for him.
+  // Whoever comes when the job has failed, or comes back, finds nobody; and the servers wait for him.
   bool any_is_late = false;
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
     const WorkerNode& node = workers_[rank];
@@ -473,7 +475,7 @@ void Job::check_ends() {
                .status = node.status,
                .at = node.ended_at,
                .is_victim = is_victim(rank),
-               .finds_nobody = is_late || strangers_are_waited_for_});
+               .finds_nobody = is_late || node.was_stopped || strangers_are_waited_for_});
   }
   for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) {
     const ServerNode& node = servers_[rank];
@@ -481,7 +483,7 @@ void Job::check_ends() {
                .status = node.status,
                .at = node.ended_at,
                .is_victim = is_server_victim(rank),
-               .finds_nobody = any_is_late || strangers_are_waited_for_});
+               .finds_nobody = any_is_late || node.was_stopped || strangers_are_waited_for_});
   }
 }
 
