@@ -103,7 +103,7 @@ class Counter : public Application {
     }
     fmt::print(stderr, "holding\n");
     while (!context.stop) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    (*table)->release();
+    if (absl::Status status = (*table)->release(); !status.ok()) return status;
     return absl::CancelledError("stopped");
   }
 
