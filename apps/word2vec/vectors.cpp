@@ -119,7 +119,8 @@ absl::Status save(const std::string& path, const Vectors& vectors) {
   const auto out = std::back_inserter(text);
   fmt::format_to(out, "{} {}\n", words.size(), vectors.dimension());
   for (std::size_t id = 0; id < words.size(); ++id) {
-    if (!all_finite({vectors.row(id), vectors.dimension()})) return diverged(fmt::format("{}: not written: {}", path, kNoNumbers));
+    if (!all_finite({vectors.row(id), vectors.dimension()}))
+      return diverged(fmt::format("{}: not written: {}", path, kNoNumbers));
     text.append(words[id]);
     for (std::size_t k = 0; k < vectors.dimension(); ++k) fmt::format_to(out, " {}", vectors.row(id)[k]);
     text.push_back('\n');
