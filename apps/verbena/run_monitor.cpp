@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <map>
 #include <utility>
 
 #include "apps/divergence.hpp"
@@ -15,21 +13,6 @@ namespace {
 /// Of the user's, which no process is to blame for.
 bool is_of_nobody(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || is_diverged(status);
-}
-
-/// What a worker reports and what comes of it, of whatever application.
-absl::Status check_finite(const IterationMessage& message, const std::optional<IterationRecord>& record) {
-  const auto check = [&](const std::map<std::string, double>& numbers) {
-    for (const auto& [name, value] : numbers) {
-      if (std::isfinite(value)) continue;
-      return diverged(
-          fmt::format("training has diverged in iteration {}: {} is {}; a lower learning rate may help",
-                      message.report.iteration, name, std::isnan(value) ? "no number" : "infinite"));
-    }
-    return absl::OkStatus();
-  };
-  if (absl::Status status = check(message.report.sums); !status.ok() || !record) return status;
-  return check(record->objectives);
 }
 
 }  // namespace
@@ -87,10 +70,6 @@ void RunMonitor::on_iteration(const IterationMessage& message) {
   const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
   if (!record.ok()) {
     fail(Cause::kOwnError, record.status());
-    return;
-  }
-  if (absl::Status status = check_finite(message, *record); !status.ok()) {
-    fail(Cause::kOwnError, std::move(status));
     return;
   }
   if (!*record) return;

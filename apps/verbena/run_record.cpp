@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "apps/divergence.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -15,6 +17,17 @@ double rate(double items, double seconds) {
 
 absl::Status unknown_worker(std::uint32_t worker, std::size_t workers) {
   return absl::InvalidArgumentError(fmt::format("a report of worker {}, of {} workers", worker, workers));
+}
+
+/// What workers report and what comes of it, of whatever application.
+absl::Status check_finite(std::int64_t iteration, const std::map<std::string, double>& numbers) {
+  for (const auto& [name, value] : numbers) {
+    if (std::isfinite(value)) continue;
+    return diverged(
+        fmt::format("training has diverged in iteration {}: {} is {}; a lower learning rate may help",
+                    iteration, name, std::isnan(value) ? "no number" : "infinite"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -39,6 +52,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMes
     return absl::InvalidArgumentError(fmt::format("worker {} reported iteration {} after iteration {}",
                                                   message.worker, report.iteration, worker.last_iteration));
   }
+  if (absl::Status status = check_finite(report.iteration, report.sums); !status.ok()) return status;
   worker.last_iteration = report.iteration;
   worker.items += report.items;
   worker.training_seconds += report.seconds;
@@ -59,11 +73,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMes
                          .objectives = {}};
   if (!partial.sums.empty()) record.objectives = compute_objectives_(partial.sums);
   partial_.erase(report.iteration);
-  for (const auto& [name, value] : record.objectives) {
-    if (std::isfinite(value)) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("iteration {}: {} is no number: training has diverged", record.iteration, name));
-  }
+  if (absl::Status status = check_finite(record.iteration, record.objectives); !status.ok()) return status;
   for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
   iterations_.push_back(record);
   return record;

@@ -46,7 +46,7 @@ class RunRecord {
   RunRecord(std::uint32_t workers, Objectives objectives);
 
   /// Returns the iteration if it is complete now. INVALID_ARGUMENT for an unknown worker, an iteration that
-  /// does not follow the worker's last one, or an objective that is no number.
+  /// does not follow the worker's last one; diverged() where a sum or an objective is NaN or infinite.
   absl::StatusOr<std::optional<IterationRecord>> add(const IterationMessage& message, double elapsed_seconds);
   absl::Status add(const FinishedMessage& message);
 

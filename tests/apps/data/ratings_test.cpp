@@ -88,7 +88,7 @@ TEST_F(RatingsTest, ReadsGzip) {
 
 TEST_F(RatingsTest, SaysWhereAndWhat) {
   EXPECT_EQ(error_of("1\t2\t3\t4\n1\t2\n"),
-            "2: expected user, item, rating and 1 more, separated by tabs, found \"1?2\"");
+            "2: expected user, item, rating and 1 more, separated by tabs, found \"1\\t2\"");
   EXPECT_EQ(error_of("1,2,3\n1,2,3,4\n"),
             "2: expected user, item, rating, separated by commas, found \"1,2,3,4\"");
   EXPECT_EQ(error_of("1|2|3\n1|2|good\n"), "2: expected a number as the rating, found \"good\"");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <regex>
 
+#include "apps/divergence.hpp"
 #include "apps/verbena/child_message.hpp"
 #include "apps/verbena/format.hpp"
 #include "apps/verbena/svg_chart.hpp"
@@ -52,11 +53,11 @@ TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
 }
 
 TEST(RunRecordTest, WhatIsNoNumberIsNoResult) {
-  for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {
+  for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {  // of -1 the root is none
     RunRecord record = two_workers();
     ASSERT_TRUE(record.add(report(0, 1, 1, 0), 0).ok());
     const auto complete = record.add(report(1, 1, 1, sum), 0);
-    EXPECT_EQ(complete.status().message(), "iteration 1: rmse is no number: training has diverged") << sum;
+    EXPECT_TRUE(is_diverged(complete.status())) << sum;
     EXPECT_TRUE(record.objectives().empty()) << sum;
   }
 }
