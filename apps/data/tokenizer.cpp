@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -22,20 +23,26 @@ bool is_ascii_blank(char c) {
   return static_cast<unsigned char>(c) <= ' ';
 }
 
-/// How much of the text, cut at a blank, is ASCII and right quotes. Between blanks, words do not depend on what is beside them.
-std::size_t plain_prefix(std::string_view text) {
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < text.size();) {
-    if (is_ascii(text[i])) {
-      if (is_ascii_blank(text[i])) end = i + 1;
-      ++i;
-    } else if (text.substr(i).starts_with(kRightQuoteBytes)) {
-      i += kRightQuoteBytes.size();
-    } else {
-      return end;
-    }
+/// The first byte from `at` on that is not ASCII, or the end; eight at a time.
+std::size_t skip_ascii(std::string_view text, std::size_t at) {
+  constexpr std::uint64_t kNotAscii = 0x8080808080808080U;
+  for (std::uint64_t bytes = 0; at + sizeof(bytes) <= text.size(); at += sizeof(bytes)) {
+    std::memcpy(&bytes, text.data() + at, sizeof(bytes));
+    if ((bytes & kNotAscii) != 0) break;
   }
-  return text.size();
+  while (at < text.size() && is_ascii(text[at])) ++at;
+  return at;
+}
+
+/// How much of the text, cut at a blank, is ASCII and right quotes. Between blanks, words do not depend on what is beside
+/// them.
+std::size_t plain_prefix(std::string_view text) {
+  std::size_t end = skip_ascii(text, 0);
+  while (text.substr(end).starts_with(kRightQuoteBytes))
+    end = skip_ascii(text, end + kRightQuoteBytes.size());
+  if (end == text.size()) return end;
+  while (end > 0 && !is_ascii_blank(text[end - 1])) --end;
+  return end;
 }
 
 /// The text up to the blank before the next stretch that is plain.

@@ -32,7 +32,7 @@ enum class Kind : std::uint8_t {
 };
 
 /// ICU fails on these calls for want of memory only: its data is linked in.
-void check(UErrorCode error) {
+void check_icu(UErrorCode error) {
   if (U_FAILURE(error)) throw std::bad_alloc();
 }
 
@@ -89,7 +89,7 @@ void fill_string(String& result, std::size_t likely, const Fill& fill) {
     UErrorCode error = U_ZERO_ERROR;
     const std::int32_t needed = fill(result.data(), static_cast<std::int32_t>(result.size()), &error);
     const bool fits = error != U_BUFFER_OVERFLOW_ERROR;
-    if (fits) check(error);
+    if (fits) check_icu(error);
     result.resize(static_cast<std::size_t>(needed));
     if (fits) return;
   }
@@ -205,7 +205,7 @@ void UnicodeWords::Close::operator()(UBreakIterator* iterator) const {
 UnicodeWords::UnicodeWords() {
   UErrorCode error = U_ZERO_ERROR;
   breaks_.reset(ubrk_open(UBRK_WORD, kRootLocale, nullptr, 0, &error));
-  check(error);
+  check_icu(error);
 }
 UnicodeWords::~UnicodeWords() = default;
 
@@ -222,7 +222,7 @@ void UnicodeWords::for_each_word(std::string_view text, const std::function<void
   read(text);
   UErrorCode error = U_ZERO_ERROR;
   ubrk_setText(breaks_.get(), text_.data(), size_of(text_), &error);
-  check(error);
+  check_icu(error);
   Splitter splitter(*this, use);
   std::int32_t boundary = ubrk_next(breaks_.get());
   for (std::size_t next = 0; next < text_.size();) {
@@ -254,7 +254,7 @@ std::string_view UnicodeWords::finish(std::u16string& word) {
   });
   UErrorCode error = U_ZERO_ERROR;
   const UNormalizer2* const nfc = unorm2_getNFCInstance(&error);
-  check(error);
+  check_icu(error);
   fill_string(composed_, lower_.size() + 8, [&](char16_t* data, std::int32_t capacity, UErrorCode* failure) {
     return unorm2_normalize(nfc, lower_.data(), size_of(lower_), data, capacity, failure);
   });
