@@ -365,7 +365,7 @@ Violations unfinished_marks(const std::vector<File>& tree) {
 }
 
 Violations missing_commands(const std::vector<File>& tree) {
-  static const std::regex kScript(R"re((scripts|\.ci)/[A-Za-z0-9_-]+)re");
+  static const std::regex kScript(R"re((scripts|\.ci)/[A-Za-z0-9_-]+(\.[a-z]+)?)re");
   static const std::regex kPreset(R"re(--preset[ =]([A-Za-z0-9_-]+))re");
   std::set<std::string> paths;
   std::string presets;

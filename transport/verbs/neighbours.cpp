@@ -15,7 +15,7 @@ constexpr std::string_view kVisitorRole = "verbena verbs neighbour";
 constexpr auto kQueuePatience = std::chrono::milliseconds(10);
 constexpr std::array<int, 3> kNoFiles = {-1, -1, -1};
 
-std::string address_of(const Neighbours::Name& name) {
+std::string meeting_place(const Neighbours::Name& name) {
   std::string address = "shm:verbs-";
   for (const std::byte each : name) address += fmt::format("{:02x}", std::to_integer<unsigned>(each));
   return address;
@@ -74,7 +74,7 @@ void Neighbours::listen() {
   if (listening_) return;
   const auto name = fresh_nonce();
   if (!name.ok()) return;
-  auto socket = shm::ControlSocket::listen(address_of(*name));
+  auto socket = shm::ControlSocket::listen(meeting_place(*name));
   if (!socket.ok()) {
     spdlog::warn("peers on this host reach memory through the device: {}",
                  std::string(socket.status().message()));
@@ -120,7 +120,7 @@ std::unique_ptr<Neighbour> Neighbours::claim(const Opening& opening, const Secre
 
 std::unique_ptr<Neighbour> visit(const Neighbours::Name& name, const Opening& opening, const Secret* secret) {
   if (name == Neighbours::Name{}) return nullptr;
-  auto socket = shm::ControlSocket::connect(address_of(name), kQueuePatience);
+  auto socket = shm::ControlSocket::connect(meeting_place(name), kQueuePatience);
   if (!socket.ok() || !socket->has_value() || !is_own_user(**socket)) return nullptr;
   const shm::ControlMessage word = {.kind = shm::ControlKind::kGreeting,
                                     .nonce = opening.challenge,
