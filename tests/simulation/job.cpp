@@ -315,8 +315,11 @@ void Job::note_struck(const Strike& strike) {
   struck_ = scheduler_.now();
   if (!first_struck_) first_struck_ = struck_;
   if (strike.is_stop()) news_time_ = std::max<Duration>(news_time_, kNewsTimeOfSilence);
-  const bool is_known = strike.is_of_a_server() || workers_[strike.victim].connected;
-  if (!is_known || strike.lacks_memory()) strangers_are_waited_for_ = true;
+  // A server that lacks memory refuses those who come; where all have come, it has none for a table.
+  const bool is_known = strike.is_of_a_server()
+                            ? !strike.lacks_memory() || all_workers(&WorkerNode::connected)
+                            : workers_[strike.victim].connected;
+  if (!is_known) strangers_are_waited_for_ = true;
 }
 
 HostileJob Job::hostile_job() const {
