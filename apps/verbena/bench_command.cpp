@@ -293,8 +293,9 @@ absl::Status decide_secret(BenchCommand& options) {
   } else {
     secret = transport::Secret::random();
   }
-  if (secret.ok()) options.transport.secret = *std::move(secret);
-  return secret.status();
+  if (!secret.ok()) return secret.status();
+  options.transport.secret = *std::move(secret);
+  return absl::OkStatus();
 }
 
 int run_bench(BenchCommand& options) {

@@ -114,16 +114,20 @@ inline void pump_for(std::initializer_list<Node*> nodes, std::chrono::millisecon
 }
 
 /// Connects the client to the server, which listens; returns the server's end. (A backend may need the
-/// server's polls to connect, hence the thread.)
+/// server's polls to connect, hence the thread; and both ends' polls to go on where connecting was not waited for.)
 inline std::unique_ptr<Connection> meet(Node& client, Node& server, const std::string& address) {
   auto connecting = std::async(std::launch::async,
                                [&] { return client.transport->connect(address, client.in(kPatience)); });
   const std::size_t before = server.accepted.size();
-  const bool met = pump({&server}, [&] { return server.accepted.size() > before; });
+  const auto has_accepted = [&] { return server.accepted.size() > before; };
+  pump({&server}, [&] {
+    return has_accepted() || connecting.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  });
   auto connection = connecting.get();
   EXPECT_TRUE(connection.ok()) << connection.status();
-  if (!met || !connection.ok()) return nullptr;
+  if (!connection.ok()) return nullptr;
   client.connection = std::move(*connection);
+  if (!pump({&client, &server}, has_accepted)) return nullptr;
   std::unique_ptr<Connection> incoming = std::move(server.accepted.back());
   server.accepted.pop_back();
   return incoming;

@@ -37,7 +37,7 @@ class Pair {
   explicit Pair(const FaultOptions& options) {
     static int count = 0;
     const std::string address = fmt::format("shm:faulty-transport-test-{}-{}", ::getpid(), count++);
-    near = std::make_unique<FaultyTransport>(*make_shm_transport({}), options);
+    near = std::make_unique<FaultyTransport>(*make_shm_transport({.answer_patience = kPairTimeout}), options);
     far = *make_shm_transport({});
     EXPECT_EQ(far->listen(address), absl::OkStatus());
     auto connecting =

@@ -28,7 +28,7 @@ std::string fresh_address() {
 }
 
 std::unique_ptr<FaultyTransport> make_transport(const FaultOptions& options) {
-  auto transport = make_shm_transport({});
+  auto transport = make_shm_transport({.answer_patience = kTimeout});
   EXPECT_TRUE(transport.ok()) << transport.status();
   return std::make_unique<FaultyTransport>(std::move(*transport), options);
 }
@@ -508,7 +508,7 @@ TEST(MessageRing, TwoThreads) {
     meet(6);
   });
   {
-    auto transport = *make_shm_transport({});
+    auto transport = *make_shm_transport({.answer_patience = kTimeout});
     auto connection = *transport->connect(address, transport->now() + kTimeout);
     Source source(*transport, *connection, kRingBytes);
     credit = source.sender().credit_descriptor();

@@ -99,8 +99,9 @@ bool Gatekeeper::use_up(const Challenge& challenge, std::uint32_t now) {
 absl::Status Gatekeeper::find_seal() {
   if (seal_ != nullptr) return absl::OkStatus();
   auto seal = Secret::random();
-  if (seal.ok()) seal_ = *std::move(seal);
-  return seal.status();
+  if (!seal.ok()) return seal.status();
+  seal_ = *std::move(seal);
+  return absl::OkStatus();
 }
 
 std::optional<Refusal> Gatekeeper::refuses(const std::optional<Opening>& opening, const std::string& from,
