@@ -16,8 +16,9 @@ namespace verbena::protocol {
 /// to 8 bytes.
 template <class Value>
 [[nodiscard]] inline Value load_once(const std::byte* from) {
-  static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % sizeof(std::uint64_t) == 0);
-  std::array<std::uint64_t, sizeof(Value) / sizeof(std::uint64_t)> words;
+  constexpr std::size_t kWordBytes = 8;
+  static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % kWordBytes == 0);
+  std::array<std::uint64_t, sizeof(Value) / kWordBytes> words;
   for (std::size_t i = 0; i < words.size(); ++i)
     words[i] = __atomic_load_n(reinterpret_cast<const std::uint64_t*>(from) + i, __ATOMIC_RELAXED);
   return std::bit_cast<Value>(words);

@@ -80,7 +80,8 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
               AllOf(HasSubstr("1/21 mf plain loop: test_rmse "), HasSubstr("/21 mf localize, 2 nodes: "),
                     HasSubstr("14/21 kge intent, 2 nodes: test_mrr "),
                     HasSubstr("21/21 word2vec intent, 2 nodes: ")));
-  EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
+  // Behind what the plain loops say of their models.
+  EXPECT_THAT(ended.out, HasSubstr(result("table.txt")));
   EXPECT_THAT(ended.out, HasSubstr("2 nodes of a server and a worker each"));
   EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("<svg")));
   const json numbers = json::parse(result("numbers.json"));
@@ -129,10 +130,15 @@ TEST_F(ExperimentTest, ScaleIsTheSameJobAgain) {
   EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
   EXPECT_THAT(ended.out, HasSubstr("expected: essp:2's mean clock differential"));
   EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("Expected and found")));
-  const std::string numbers = result("numbers.json");
-  EXPECT_EQ(json::parse(numbers).at("runs").size(), 6U);
+  const auto numbers = [&] {
+    json all = json::parse(result("numbers.json"));
+    EXPECT_EQ(all.erase("date"), 1U);
+    return all;
+  };
+  const json first = numbers();
+  EXPECT_EQ(first.at("runs").size(), 6U);
   ASSERT_EQ(run(VERBENA_PROGRAM, arguments, folder_.path()).status, 0);
-  EXPECT_EQ(result("numbers.json"), numbers);
+  EXPECT_EQ(numbers(), first);
 }
 
 TEST_F(ExperimentTest, StopsWhenItIsToldTo) {

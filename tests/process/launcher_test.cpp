@@ -270,7 +270,7 @@ TEST_F(LauncherTest, ProcessesStartedByHandFindEachOther) {
   const Ended first = worker0.wait();
   EXPECT_EQ(first.status, 0) << first.err;
   EXPECT_THAT(first.out,
-              AllOf(HasSubstr("throughput"), HasSubstr("worker process 0 of 2 alone: the objectives are")));
+              AllOf(HasSubstr("throughput"), HasSubstr("worker 0 of 2 processes alone: the objectives are")));
   EXPECT_EQ(worker1.wait().status, 0);
   EXPECT_EQ(server.wait().status, 0);
   EXPECT_EQ(contents("count"), "10\n");
@@ -400,9 +400,9 @@ TEST_F(LauncherTest, SynopsisShowsWhatIsRequired) {
   };
   EXPECT_EQ(synopsis({"server"}),
             "SYNOPSIS verbena server (--job NAME | --addresses HOST:PORT,…) [OPTION]… ");
-  EXPECT_EQ(synopsis({"worker", "mf"}),
-            "SYNOPSIS verbena worker mf --data FILE (--job NAME | --addresses HOST:PORT,…) [OPTION]… ");
-  EXPECT_EQ(synopsis({"run", "mf"}), "SYNOPSIS verbena run mf --data FILE [OPTION]… ");
+  EXPECT_EQ(synopsis({"worker", "lda"}),
+            "SYNOPSIS verbena worker lda --data FILE (--job NAME | --addresses HOST:PORT,…) [OPTION]… ");
+  EXPECT_EQ(synopsis({"run", "lda"}), "SYNOPSIS verbena run lda --data FILE [OPTION]… ");
 }
 
 TEST_F(LauncherTest, RealProgramHasHelpAndVersion) {
