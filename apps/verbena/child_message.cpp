@@ -57,7 +57,7 @@ double number(const json& value) {
 
 /// The library would cut off what does not fit.
 template <class Number>
-Number whole_number(const json& value) {
+Number exact_number(const json& value) {
   if (value.is_number_unsigned() && std::in_range<Number>(value.get<std::uint64_t>()))
     return value.get<Number>();
   if (value.is_number_integer() && !value.is_number_unsigned() &&
@@ -70,8 +70,8 @@ Number whole_number(const json& value) {
 
 IterationMessage iteration(const json& object) {
   IterationMessage message;
-  message.worker = whole_number<std::uint32_t>(object.at("worker"));
-  message.report.iteration = whole_number<std::int64_t>(object.at("iteration"));
+  message.worker = exact_number<std::uint32_t>(object.at("worker"));
+  message.report.iteration = exact_number<std::int64_t>(object.at("iteration"));
   message.report.items = number(object.at("items"));
   message.report.seconds = number(object.at("seconds"));
   // Of this type and no other: the library walks through lists and objects alike.
@@ -82,26 +82,26 @@ IterationMessage iteration(const json& object) {
 
 FinishedMessage finished(const json& object) {
   FinishedMessage message;
-  message.worker = whole_number<std::uint32_t>(object.at("worker"));
+  message.worker = exact_number<std::uint32_t>(object.at("worker"));
   message.seconds = number(object.at("seconds"));
   SessionStatistics& statistics = message.statistics;
   statistics.waited_seconds = number(object.at("waited_seconds"));
   statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
   const auto read_count = [&](const SessionCount& count) {
-    statistics.*count.value = whole_number<std::uint64_t>(object.at(count.name));
+    statistics.*count.value = exact_number<std::uint64_t>(object.at(count.name));
   };
   std::for_each(kSessionCounts.begin(), kSessionCounts.end(), read_count);
   std::for_each(kDynamicRowCounts.begin(), kDynamicRowCounts.end(), read_count);
   for (const json& reads : object.at("reads_by_lag").get_ref<const json::array_t&>()) {
-    statistics.staleness.reads_by_lag.push_back(whole_number<std::uint64_t>(reads));
+    statistics.staleness.reads_by_lag.push_back(exact_number<std::uint64_t>(reads));
   }
   for (const json& moves : object.at("move_times").get_ref<const json::array_t&>())
-    statistics.move_times.counts.push_back(whole_number<std::uint64_t>(moves));
+    statistics.move_times.counts.push_back(exact_number<std::uint64_t>(moves));
   return message;
 }
 
 FailedMessage failed(const json& object) {
-  const int code = whole_number<int>(object.at("code"));
+  const int code = exact_number<int>(object.at("code"));
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return {absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
                        object.at("message").get<std::string>())};
@@ -113,11 +113,11 @@ absl::StatusOr<ChildMessage> parse(const json& object) {
   if (kind == "iteration") return iteration(object);
   if (kind == "finished") return finished(object);
   if (kind == "failed") return failed(object);
-  if (kind == "ended") return EndedMessage{whole_number<int>(object.at("status"))};
+  if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};
   if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
   if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
   if (kind == "progress") {
-    return ProgressMessage{whole_number<std::uint32_t>(object.at("worker")),
+    return ProgressMessage{exact_number<std::uint32_t>(object.at("worker")),
                            object.at("what").get<std::string>(), number(object.at("done")),
                            number(object.at("total"))};
   }
