@@ -76,7 +76,8 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
     if (!end.status.ok()) return kExitFailed;
     const RunSettings settings = run_settings(application, options, run.job, run.baseline);
     RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
-    Display display(settings, Display::mode_for(stderr, quiet), stdout, stderr);
+    // What models say of themselves goes with the progress: the experiment's own output is its table.
+    Display display(settings, Display::mode_for(stderr, quiet), stderr, stderr);
     RunMonitor monitor(record, display, nullptr);
     HostRunEnd ended = carry_out_host_run(run, application, options, monitor);
     end = {std::move(ended.status), ended.signal};
