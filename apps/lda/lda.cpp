@@ -14,6 +14,7 @@
 #include "apps/enough_memory.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
+#include "apps/options/numbers.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -95,26 +96,25 @@ void Lda::add_options(CLI::App& command) {
                   "words to leave out: none, english, or a file with one word a line")
       ->capture_default_str()
       ->type_name("LIST");
-  command.add_option("--min-count", min_count_, "leave out words that are rarer in the whole corpus")
+  add_number(command, "--min-count", min_count_, "leave out words that are rarer in the whole corpus")
       ->capture_default_str();
-  command.add_option("--topics", topics_, "number of topics")->capture_default_str();
-  command.add_option("--alpha", training_.alpha, "prior of each topic in a document; smaller: fewer topics")
+  add_number(command, "--topics", topics_, "number of topics")->capture_default_str();
+  add_number(command, "--alpha", training_.alpha, "prior of each topic in a document; smaller: fewer topics")
       ->capture_default_str();
-  command.add_option("--beta", training_.beta, "prior of each word in a topic; smaller: fewer words")
+  add_number(command, "--beta", training_.beta, "prior of each word in a topic; smaller: fewer words")
       ->capture_default_str();
-  command.add_option("--iterations", training_.iterations, "passes over the documents")
+  add_number(command, "--iterations", training_.iterations, "passes over the documents")
       ->capture_default_str();
-  command
-      .add_option("--held-out", held_out_,
-                  "share of the documents that is not trained, but predicted (perplexity)")
+  add_number(command, "--held-out", held_out_,
+             "share of the documents that is not trained, but predicted (perplexity)")
       ->capture_default_str();
-  command
-      .add_option("--evaluate-every", training_.evaluate_every, "iterations from one evaluation to the next")
+  add_number(command, "--evaluate-every", training_.evaluate_every,
+             "iterations from one evaluation to the next")
       ->capture_default_str();
-  command.add_option("--top-words", top_words_, "words of each topic to print at the end")
+  add_number(command, "--top-words", top_words_, "words of each topic to print at the end")
       ->capture_default_str();
-  command
-      .add_option("--seed", training_.seed, "of the first topics, the sampling and the held-out documents")
+  add_number(command, "--seed", training_.seed,
+             "of the first topics, the sampling and the held-out documents")
       ->capture_default_str();
   command.add_option("--output", output_, "save how often each word has each topic, as text")
       ->type_name("FILE");

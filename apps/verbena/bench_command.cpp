@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -17,6 +16,8 @@
 #include "apps/bench/perftest.hpp"
 #include "apps/bench/responder.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/decimal.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/bench_report.hpp"
@@ -29,8 +30,8 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::int64_t kLargestBytes = 1 << 26;
-constexpr std::int64_t kMostRequests = 16384;
+constexpr std::size_t kLargestBytes = 1 << 26;
+constexpr std::size_t kMostRequests = 16384;
 constexpr const char* kDefaultName = "bench";
 constexpr const char* kDefaultPort = ":7471";
 constexpr auto kStartPatience = std::chrono::seconds(20);  // of a process of our own
@@ -52,25 +53,11 @@ struct BenchCommand {
 CLI::Validator transfer_size() {
   return CLI::Validator(
       [](const std::string& text) {
-        std::int64_t bytes = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
-        const bool good = error == std::errc() && stop == text.data() + text.size() && bytes >= 8 &&
-                          bytes <= kLargestBytes && bytes % 8 == 0;
+        const std::optional<std::size_t> bytes = parse_decimal<std::size_t>(text);
+        const bool good = bytes && *bytes >= 8 && *bytes <= kLargestBytes && *bytes % 8 == 0;
         return good
                    ? std::string()
                    : fmt::format("a multiple of 8 from 8 to {} is expected, not \"{}\"", kLargestBytes, text);
-      },
-      "");
-}
-
-CLI::Validator seconds() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        double value = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool good =
-            error == std::errc() && stop == text.data() + text.size() && value >= 0.01 && value <= 60;
-        return good ? std::string() : fmt::format("seconds from 0.01 to 60 are expected, not \"{}\"", text);
       },
       "");
 }
@@ -283,43 +270,37 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
       ->delimiter(',')
       ->check(one_of(bench::operation_names()))
       ->group(kMeasurements);
-  command
-      .add_option("--sizes", options.sizes_bytes,
-                  "Bytes of a transfer, for read, write, write-complete and write-notify; multiples of 8.")
+  add_number(command, "--sizes", options.sizes_bytes,
+             "Bytes of a transfer, for read, write, write-complete and write-notify; multiples of 8.")
       ->type_name("SIZES")
       ->delimiter(',')
       ->check(transfer_size())
       ->group(kMeasurements)
       ->default_str(absl::StrJoin(options.sizes_bytes, ","));
-  command
-      .add_option("--seconds", options.timing.seconds, "Length of each measurement; a tenth more to warm up.")
+  add_number(command, "--seconds", options.timing.seconds,
+             "Length of each measurement; a tenth more to warm up.", {0.01, 60})
       ->type_name("SECONDS")
-      ->check(seconds())
       ->group(kMeasurements)
       ->capture_default_str();
-  command
-      .add_option(
-          "--depth", options.depth,
-          "Requests under way on each connection where bandwidth is measured. More hides latency, and takes "
-          "more of the device's memory.")
+  add_number(
+      command, "--depth", options.depth,
+      "Requests under way on each connection where bandwidth is measured. More hides latency, and takes "
+      "more of the device's memory.",
+      {1, kMostRequests})
       ->type_name("N")
-      ->check(whole_number(1, kMostRequests))
       ->group(kMeasurements)
       ->capture_default_str();
-  command
-      .add_option(
-          "--batch", options.batch,
-          "Requests posted together: in read-batch, and where bandwidth is measured (there at most a quarter "
-          "of the depth).")
+  add_number(
+      command, "--batch", options.batch,
+      "Requests posted together: in read-batch, and where bandwidth is measured (there at most a quarter "
+      "of the depth).",
+      {1, kMostRequests})
       ->type_name("N")
-      ->check(whole_number(1, kMostRequests))
       ->group(kMeasurements)
       ->capture_default_str();
-  command
-      .add_option("--connections", options.connections,
-                  "Connections over which bandwidth is measured, driven by one thread.")
+  add_number(command, "--connections", options.connections,
+             "Connections over which bandwidth is measured, driven by one thread.", {1, 256})
       ->type_name("N")
-      ->check(whole_number(1, 256))
       ->group(kMeasurements)
       ->capture_default_str();
   command
@@ -328,11 +309,9 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
                 "ib_read_bw, "
                 "ib_write_bw on the same device, by turns with ours. Both sides need the package perftest.")
       ->group(kMeasurements);
-  command
-      .add_option("--rounds", options.rounds,
-                  "How often a figure of the transport and perftest's are measured by turns.")
+  add_number(command, "--rounds", options.rounds,
+             "How often a figure of the transport and perftest's are measured by turns.", {1, 1000})
       ->type_name("N")
-      ->check(whole_number(1, 1000))
       ->group(kMeasurements)
       ->default_str(fmt::format("{} with --perftest, else 1", kRoundsWithPerftest));
 }

@@ -34,6 +34,14 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
 /// For subcommands that need no application, such as bench and generate.
 using AddCommand = std::function<void(CLI::App& program, Run* run)>;
 
+/// Those that the binary knows, in the order of --help.
+std::vector<AddCommand> make_commands();
+
+/// All that can be written on the command line. When it is parsed, `*run` becomes what was asked for; it must not
+/// outlive the program. The program must not outlive `applications` and `run`.
+std::unique_ptr<CLI::App> make_program(const Applications& applications,
+                                       const std::vector<AddCommand>& commands, Run* run);
+
 /// The program: everything but which applications and further subcommands there are.
 int verbena_main(int argc, char** argv, const Applications& applications,
                  const std::vector<AddCommand>& commands = {});

@@ -15,6 +15,7 @@
 #include "apps/conditions/fields.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/data/generate_ratings.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment.hpp"
@@ -197,20 +198,17 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->group(kInput)
         ->capture_default_str();
   }
-  command.add_option("--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
-  command
-      .add_option("--iterations", chosen.iterations,
-                  "Of each run; by default as many as the experiment needs.")
+  add_number(command, "--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
+  add_number(command, "--iterations", chosen.iterations,
+             "Of each run; by default as many as the experiment needs.", {1, 1'000'000})
       ->type_name("N")
-      ->check(whole_number(1, 1'000'000))
       ->group(kInput);
   if (experiment.makes_rounds()) {
-    command
-        .add_option("--rounds", chosen.rounds,
-                    "Make each run so many times, by turns, and judge by the middle one; by default as the "
-                    "experiment has it.")
+    add_number(command, "--rounds", chosen.rounds,
+               "Make each run so many times, by turns, and judge by the middle one; by default as the "
+               "experiment has it.",
+               {1, 100})
         ->type_name("N")
-        ->check(whole_number(1, 100))
         ->group(kInput);
   }
   if (experiment.compares_models()) {
@@ -225,24 +223,23 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->group(kProcesses);
   }
   if (experiment.compares_nodes()) {
-    command
-        .add_option(
-            "--nodes", chosen.nodes,
-            "Make jobs of so many nodes, each a server and a worker; by default those that the experiment is "
-            "about.")
+    add_number(
+        command, "--nodes", chosen.nodes,
+        "Make jobs of so many nodes, each a server and a worker; by default those that the experiment is "
+        "about.",
+        {2, kMostNodes})
         ->type_name("N,…")
         ->delimiter(',')
-        ->check(whole_number(2, kMostNodes))
         ->group(kProcesses);
   } else {
-    command.add_option("--servers", chosen.servers, "Server processes of each run.")
+    add_number(command, "--servers", chosen.servers, "Server processes of each run.",
+               {1, protocol::kMaxWorkers})
         ->type_name("S")
-        ->check(whole_number(1, protocol::kMaxWorkers))
         ->group(kProcesses)
         ->capture_default_str();
-    command.add_option("--workers", chosen.workers, "Worker processes of each run.")
+    add_number(command, "--workers", chosen.workers, "Worker processes of each run.",
+               {2, protocol::kMaxWorkers})
         ->type_name("W")
-        ->check(whole_number(2, protocol::kMaxWorkers))
         ->group(kProcesses)
         ->capture_default_str();
   }

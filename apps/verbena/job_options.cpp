@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "absl/strings/str_join.h"
+#include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/manual_formatter.hpp"
 #include "consistency/model.hpp"
@@ -39,24 +40,21 @@ std::uint32_t JobOptions::chosen_lanes() const {
 }
 
 void add_size_options(CLI::App& command, JobOptions& options) {
-  const std::int64_t most = protocol::kMaxWorkers;
-  command
-      .add_option("--servers", options.servers,
-                  "Server processes; the rows of each table are split over them.")
+  constexpr std::uint32_t most = protocol::kMaxWorkers;
+  add_number(command, "--servers", options.servers,
+             "Server processes; the rows of each table are split over them.", {1, most})
       ->type_name("S")
-      ->check(whole_number(1, most))
       ->group(kProcessOptions)
       ->capture_default_str();
-  command.add_option("--workers", options.workers, "Worker processes; the data is split over them.")
+  add_number(command, "--workers", options.workers, "Worker processes; the data is split over them.",
+             {1, most})
       ->type_name("W")
-      ->check(whole_number(1, most))
       ->group(kProcessOptions)
       ->capture_default_str();
-  command
-      .add_option("--threads", options.threads,
-                  "Worker threads in each worker process, each a worker of its own: W × T workers in all.")
+  add_number(command, "--threads", options.threads,
+             "Worker threads in each worker process, each a worker of its own: W × T workers in all.",
+             {1, most})
       ->type_name("T")
-      ->check(whole_number(1, most))
       ->group(kProcessOptions)
       ->capture_default_str();
 }
@@ -96,33 +94,30 @@ void decide_consistency(JobOptions& options, const Application& application) {
 }
 
 void add_budget_option(CLI::App& command, JobOptions& options) {
-  command
-      .add_option(
-          "--budget", options.budget_mb_per_s,
-          "Managed communication, for ssp, essp, bounded-delay and asp; nothing changes under others. Each "
-          "server and worker may send one another so much before it is due: rows and updates go within an "
-          "iteration while this lasts, the most important first, and eager pushes that nobody needs yet "
-          "wait when it is used up. By default all travels at the end of an iteration, at full speed.")
+  add_number(
+      command, "--budget", options.budget_mb_per_s,
+      "Managed communication, for ssp, essp, bounded-delay and asp; nothing changes under others. Each "
+      "server and worker may send one another so much before it is due: rows and updates go within an "
+      "iteration while this lasts, the most important first, and eager pushes that nobody needs yet "
+      "wait when it is used up. By default all travels at the end of an iteration, at full speed.")
       ->type_name("MB/S")
       ->check(positive_number())
       ->group(kConsistency);
 }
 
 void add_server_options(CLI::App& command, JobOptions& options) {
-  command
-      .add_option("--server-threads", options.server_threads,
-                  "Threads of each server; 1 drives everything, best where workers need the cores. By "
-                  "default what the "
-                  "workers leave over, at least 1.")
+  add_number(command, "--server-threads", options.server_threads,
+             "Threads of each server; 1 drives everything, best where workers need the cores. By "
+             "default what the "
+             "workers leave over, at least 1.",
+             {1, 256})
       ->type_name("N")
-      ->check(whole_number(1, 256))
       ->group(kServers);
-  command
-      .add_option(
-          "--lanes", options.lanes,
-          "Parts of each shard that are applied independently. By default one for each thread but the first.")
+  add_number(
+      command, "--lanes", options.lanes,
+      "Parts of each shard that are applied independently. By default one for each thread but the first.",
+      {1, protocol::kMaxLanes})
       ->type_name("N")
-      ->check(whole_number(1, protocol::kMaxLanes))
       ->group(kServers);
 }
 

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/options/validators.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -42,9 +42,8 @@ void add_server_command(CLI::App& program, Run* run) {
                                              "start one server process by hand\n\nIt holds its part of each "
                                              "table until all workers of the job have left. "
                                              "`verbena run` starts servers and workers by itself.");
-  command->add_option("--server-rank", options->rank, "Which of the servers this is, from 0.")
+  add_number(*command, "--server-rank", options->rank, "Which of the servers this is, from 0.")
       ->type_name("R")
-      ->check(whole_number(0, UINT32_MAX))
       ->group(kProcessOptions)
       ->capture_default_str();
   add_size_options(*command, options->job);

@@ -71,25 +71,32 @@ int check_output(int status) {
 
 }  // namespace
 
-int verbena_main(int argc, char** argv, const Applications& applications,
-                 const std::vector<AddCommand>& commands) {
-  set_up_process(argc, argv);
-  CLI::App program(
+std::unique_ptr<CLI::App> make_program(const Applications& applications,
+                                       const std::vector<AddCommand>& commands, Run* run) {
+  auto made = std::make_unique<CLI::App>(
       "a parameter server on one-sided RDMA\n\nWorkers train one model together: they pull rows of "
       "shared tables from servers and push updates to them.",
       "verbena");
+  CLI::App& program = *made;
   program.formatter(std::make_shared<ManualFormatter>());
   program.set_help_flag("-h,--help", "Show this.");
   program.get_help_ptr()->group("General");
   program.set_version_flag("--version", std::string("verbena ") + VERBENA_VERSION, "Show the version.");
   program.get_version_ptr()->group("General");
   program.require_subcommand(1);
+  add_run_command(program, applications, run_application, run);
+  add_server_command(program, run);
+  add_worker_command(program, applications, run);
+  for (const AddCommand& add : commands) add(program, run);
+  return made;
+}
+
+int verbena_main(int argc, char** argv, const Applications& applications,
+                 const std::vector<AddCommand>& commands) {
+  set_up_process(argc, argv);
   Run run;
-  add_run_command(program, applications, run_application, &run);
-  add_server_command(program, &run);
-  add_worker_command(program, applications, &run);
-  for (const AddCommand& add : commands) add(program, &run);
-  return check_output(parse_and_run(program, argc, argv, run));
+  const std::unique_ptr<CLI::App> program = make_program(applications, commands, &run);
+  return check_output(parse_and_run(*program, argc, argv, run));
 }
 
 }  // namespace verbena::apps

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/options/validators.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -71,9 +71,8 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
         command->add_subcommand(std::string(application->name()), std::string(application->description()));
     auto arguments = std::make_shared<ApplicationOptions>(*app, *application);
     JobOptions& job = options->child.job;
-    app->add_option("--worker-rank", options->child.rank, "Which of the worker processes this is, from 0.")
+    add_number(*app, "--worker-rank", options->child.rank, "Which of the worker processes this is, from 0.")
         ->type_name("R")
-        ->check(whole_number(0, UINT32_MAX))
         ->group(kProcessOptions)
         ->capture_default_str();
     add_size_options(*app, job);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "apps/data/output_file.hpp"
+#include "apps/options/numbers.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -25,9 +26,9 @@ class Counter : public Application {
   [[nodiscard]] std::string_view main_objective() const override { return "counted"; }
 
   void add_options(CLI::App& command) override {
-    command.add_option("--iterations", iterations_)->capture_default_str();
-    command.add_option("--seed", seed_)->capture_default_str();
-    command.add_option("--milliseconds", milliseconds_, "Length of an iteration.");
+    add_number(command, "--iterations", iterations_, "How far it counts.")->capture_default_str();
+    add_number(command, "--seed", seed_, "Of nothing.")->capture_default_str();
+    add_number(command, "--milliseconds", milliseconds_, "Length of an iteration.");
     command.add_option("--output", output_, "Where worker 0 writes the count.");
     command.add_option("--fail", fail_,
                        "What worker 0 does in iteration 2: hang, throw, abort, exit, error, input.");

@@ -1,0 +1,113 @@
+// What holds for each option of each command and application, also for those that are still to come.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "apps/verbena/commands.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OptionsTest : public ::testing::Test {
+ protected:
+  /// Calls `look` for each option that has a value.
+  void for_each_option(const std::function<void(const CLI::App&, CLI::Option&)>& look) {
+    visit(*program_, look);
+    EXPECT_GT(seen_, 200);  // or it has looked at nothing
+  }
+  /// Whether the option takes `text`; then `understood` is what is recorded.
+  static bool takes(CLI::Option& option, const std::string& text, std::string* understood = nullptr) {
+    option.clear();
+    option.add_result(text);
+    try {
+      option.run_callback();
+    } catch (const CLI::ParseError&) {
+      return false;
+    }
+    if (understood != nullptr) *understood = option.results().front();
+    return true;
+  }
+  /// The first of the bounds that its numbers keep to.
+  static std::string number_taken(CLI::Option& option) {
+    for (const char* const text : {"8", "16", "1", "2", "0.5"}) {
+      if (takes(option, text)) return text;
+    }
+    return {};
+  }
+  static bool is_number(CLI::Option& option) { return !takes(option, "x") && !number_taken(option).empty(); }
+
+ private:
+  void visit(CLI::App& command, const std::function<void(const CLI::App&, CLI::Option&)>& look) {
+    for (CLI::Option* option : command.get_options()) {
+      if (option->get_expected_max() == 0 || option->get_items_expected_max() == 0) continue;  // a flag
+      SCOPED_TRACE(command.get_parent()->get_name() + " " + command.get_name() + " " + option->get_name());
+      ++seen_;
+      look(command, *option);
+      option->clear();
+    }
+    for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) visit(*inner, look);
+  }
+
+  const Applications applications_ = make_applications();
+  Run run_;
+  const std::unique_ptr<CLI::App> program_ = make_program(applications_, make_commands(), &run_);
+  int seen_ = 0;
+};
+
+TEST_F(OptionsTest, NumbersAreDecimalAndWhole) {
+  std::set<std::string> numbers;
+  for_each_option([&](const CLI::App&, CLI::Option& option) {
+    if (!is_number(option)) return;
+    numbers.insert(option.get_name());
+    const std::string number = number_taken(option);
+    std::string understood;
+    EXPECT_TRUE(takes(option, "0" + number, &understood));
+    EXPECT_EQ(understood, number);  // recorded as it is used
+    EXPECT_TRUE(takes(option, "00" + number));
+    for (const std::string& text : {"+" + number,  " " + number, number + " ",
+                                    "0x" + number, number + "x", "0x1p3",
+                                    "0b1",         "1'000",      "1,",
+                                    "1_0",         "",           " ",
+                                    "-",           ".",          "1e",
+                                    "nan",         "inf",        "1e999",
+                                    "١",           "1\n",        "99999999999999999999999999"}) {
+      if (text == "1," && option.get_delimiter() == ',') continue;
+      if (text.size() > 20 && takes(option, "0.5")) continue;  // a real number may be large
+      EXPECT_FALSE(takes(option, text)) << text;
+    }
+  });
+  for (const char* const name :
+       {"--seed", "--iterations", "--workers", "--learning-rate", "--budget", "--sizes", "--lookahead",
+        "--relation-regularization", "--nodes", "--device-port"}) {
+    EXPECT_TRUE(numbers.contains(name)) << name;
+  }
+}
+
+TEST_F(OptionsTest, EachSeedOf64BitsIsTaken) {
+  int seeds = 0;
+  for_each_option([&](const CLI::App&, CLI::Option& option) {
+    if (option.get_name() != "--seed") return;
+    ++seeds;
+    std::string understood;
+    for (const char* const text : {"0", "1", "9223372036854775808", "18446744073709551615"}) {
+      EXPECT_TRUE(takes(option, text, &understood)) << text;
+      EXPECT_EQ(understood, text);
+    }
+    EXPECT_TRUE(takes(option, "08", &understood));
+    EXPECT_EQ(understood, "8");
+    for (const char* const text : {"18446744073709551616", "-1", "1.0", "1e3", "0x10", "-0"}) {
+      EXPECT_FALSE(takes(option, text)) << text;
+    }
+  });
+  EXPECT_GE(seeds, 15);
+}
+
+}  // namespace
+}  // namespace verbena::apps
