@@ -100,20 +100,6 @@ absl::StatusOr<CorpusFormat> detect_format(const std::string& path) {
   return header_lines == kDetectionLines ? CorpusFormat::kUci : CorpusFormat::kText;
 }
 
-/// The vocabulary file that belongs to docword.NAME.txt[.gz], if it is there.
-std::string vocabulary_beside(const std::string& path) {
-  std::string name = stem_of(path);
-  constexpr std::string_view kPrefix = "docword";
-  if (!name.starts_with(kPrefix)) return {};
-  name.replace(0, kPrefix.size(), "vocab");
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  for (const std::string& candidate : {name, name + ".gz"}) {
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(folder / candidate, ignored)) return (folder / candidate).string();
-  }
-  return {};
-}
-
 absl::StatusOr<std::vector<std::string>> read_vocabulary(const std::string& path) {
   absl::StatusOr<LineReader> reader = LineReader::open(path);
   if (!reader.ok()) return reader.status();
@@ -398,6 +384,19 @@ absl::Status read_as(CorpusFormat format, LineReader& reader, const CorpusOption
 }
 
 }  // namespace
+
+std::string vocabulary_beside(const std::string& path) {
+  std::string name = stem_of(path);
+  constexpr std::string_view kPrefix = "docword";
+  if (!name.starts_with(kPrefix)) return {};
+  name.replace(0, kPrefix.size(), "vocab");
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (const std::string& candidate : {name, name + ".gz"}) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(folder / candidate, ignored)) return (folder / candidate).string();
+  }
+  return {};
+}
 
 absl::StatusOr<Corpus> read_corpus(const CorpusOptions& options, const ReadProgress& progress) {
   const absl::StatusOr<std::unordered_set<std::string>> stop_words = read_stop_words(options.stop_words);

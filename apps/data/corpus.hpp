@@ -37,6 +37,9 @@ struct CorpusOptions {
   std::uint32_t parts = 1;
 };
 
+/// The vocabulary file that belongs to docword.NAME.txt[.gz], if it is there; else empty.
+std::string vocabulary_beside(const std::string& path);
+
 /// Streams the file once, keeping only this part's tokens. The same file and options give the same
 /// ids in every process. Word ids are by falling frequency, ties by the word. Errors: NOT_FOUND;
 /// INVALID_ARGUMENT "file:line: what was expected, what was found".

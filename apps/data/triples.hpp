@@ -26,6 +26,9 @@ struct KnowledgeGraph {
   std::vector<Triple> test;
 };
 
+/// The names that read_triples() looks for.
+std::vector<std::string> triple_files(const std::string& folder);
+
 /// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, of lines
 /// head<TAB>relation<TAB>tail. The same files give the same ids in every process. Errors: NOT_FOUND;
 /// INVALID_ARGUMENT "file:line: what was expected, what was found".

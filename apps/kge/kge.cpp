@@ -83,6 +83,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return objectives_of(sums);
@@ -124,6 +125,19 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   TrainingOptions training_;
   std::optional<double> relation_regularization_;
 };
+
+Files KnowledgeGraphEmbedding::files() const {
+  Files files;
+  for (const std::string& path : triple_files(data_)) files.reads("--data", path);
+  if (!load_.empty()) {
+    for (const std::string& path : {entities_path(load_), relations_path(load_)}) files.reads("--load", path);
+  }
+  if (!output_.empty()) {
+    for (const std::string& path : {entities_path(output_), relations_path(output_)})
+      files.writes("--output", path);
+  }
+  return files;
+}
 
 void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
   command

@@ -47,6 +47,7 @@ class Lda final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -80,6 +81,15 @@ class Lda final : public Application {
   double held_out_ = 0;
   TrainingOptions training_;
 };
+
+Files Lda::files() const {
+  Files files;
+  files.reads("--data", data_);
+  files.reads("--vocabulary", vocabulary_.empty() ? vocabulary_beside(data_) : vocabulary_);
+  if (stop_words_ != "none" && stop_words_ != "english") files.reads("--stop-words", stop_words_);
+  files.writes("--output", output_);
+  return files;
+}
 
 void Lda::add_options(CLI::App& command) {
   command

@@ -127,6 +127,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
 
@@ -160,6 +161,15 @@ class MatrixFactorization final : public EmbeddingApplication {
   std::int64_t clocks_per_iteration_ = 0;
   TrainingOptions training_;
 };
+
+Files MatrixFactorization::files() const {
+  Files files;
+  files.reads("--data", data_);
+  if (output_.empty()) return files;
+  files.writes("--output", users_path(output_));
+  files.writes("--output", items_path(output_));
+  return files;
+}
 
 void MatrixFactorization::add_options(CLI::App& command) {
   command.add_option("--data", data_, "ratings: MovieLens u.data, ratings.dat or ratings.csv; gzip of any")

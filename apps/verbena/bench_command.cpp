@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "apps/bench/operations.hpp"
 #include "apps/bench/perftest.hpp"
 #include "apps/bench/responder.hpp"
+#include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/decimal.hpp"
 #include "apps/options/numbers.hpp"
@@ -22,8 +24,11 @@
 #include "apps/options/validators.hpp"
 #include "apps/verbena/bench_report.hpp"
 #include "apps/verbena/child_process.hpp"
+#include "apps/verbena/cluster_run.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/job_options.hpp"
+#include "apps/verbena/launch_letter.hpp"
 #include "apps/verbena/process_jobs.hpp"
 #include "transport/verbs/address.hpp"
 
@@ -47,7 +52,6 @@ struct BenchCommand {
   std::string connect;
   std::string json;
   std::string report;
-  int report_to = -1;  ///< a pipe to the measuring side that has started this one; −1 when started by hand
 };
 
 CLI::Validator transfer_size() {
@@ -82,26 +86,26 @@ void tell(int pipe, std::string_view line) {
 }
 
 /// The other side of measurements, until a signal, or until who has started it is gone.
-int respond(const BenchCommand& options, const bench::Backend& backend, const std::string& address) {
-  const bool started_by_us = options.report_to >= 0;
+int respond(const LaunchLetter& letter, const bench::Backend& backend, const std::string& address) {
+  const bool started_by_us = letter.launched();
   const auto failed = [&](const absl::Status& status) {
     if (!started_by_us) return report_error(status);
-    tell(options.report_to, fmt::format("error {}", std::string(status.message())));
+    tell(letter.report_to, fmt::format("error {}", std::string(status.message())));
     return exit_status(status);
   };
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});
   auto responder = bench::Responder::create(backend, address);
   if (!responder.ok()) return failed(responder.status());
   if (started_by_us) {
-    tell(options.report_to, fmt::format("address {}", (*responder)->address()));
+    tell(letter.report_to, fmt::format("address {}", (*responder)->address()));
   } else {
-    fmt::print("listening at {}; Ctrl-C ends it\n", (*responder)->address());
+    print_out("listening at {}; Ctrl-C ends it\n", (*responder)->address());
     std::fflush(stdout);
   }
   std::atomic<bool> stop = false;
   const JobsResult ended = run_jobs({.jobs = {[&] { return (*responder)->run(stop); }},
                                      .wake = [&] { (*responder)->interrupt(); },
-                                     .listener_descriptor = options.report_to},
+                                     .listener_descriptor = letter.report_to},
                                     signals, stop);
   if (ended.abandoned) ::_exit(kExitFailed);
   for (const absl::Status& status : ended.statuses) {
@@ -170,7 +174,7 @@ absl::Status write_outputs(const BenchCommand& options, const bench::Circumstanc
   if (options.json.empty()) return absl::OkStatus();
   const std::string json = bench::to_json(circumstances, results).dump(2) + "\n";
   if (options.json != "-") return write_file(options.json, json);
-  fmt::print("{}", json);
+  print_out("{}", json);
   return absl::OkStatus();
 }
 
@@ -196,12 +200,10 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
   }
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   if (terminal) {
-    options.bench.progress = [](std::string_view what) {
-      fmt::print(stderr, "\r\033[Kmeasuring {} …", what);
-    };
+    options.bench.progress = [](std::string_view what) { print_error("\r\033[Kmeasuring {} …", what); };
   }
   auto report = bench::measure(options.bench, backend, address);
-  if (terminal) fmt::print(stderr, "\r\033[K");
+  if (terminal) print_error("\r\033[K");
   if (!report.ok()) {
     report_error(report.status());
     return kExitFailed;  // whatever it was: the options were possible
@@ -211,7 +213,7 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
                                            .mtu_bytes = backend.mtu_bytes,
                                            .other_side = other_side,
                                            .notes = report->notes};
-  if (options.json != "-") fmt::print("{}", bench::to_table(circumstances, report->results));
+  if (options.json != "-") print_out("{}", bench::to_table(circumstances, report->results));
   const absl::Status status = write_outputs(options, circumstances, report->results);
   if (status.ok()) return kExitOk;
   // All was measured: an output that cannot be written is no wrong use any more.
@@ -223,8 +225,17 @@ absl::Status check(BenchCommand& options) {
   if (options.listens && !options.connect.empty()) {
     return absl::InvalidArgumentError("--listen and --connect are for different processes");
   }
+  if (!options.listens) {
+    if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
+        !status.ok())
+      return status;
+  }
   options.transport = decided(options.transport, options.listens || !options.connect.empty() ? kVerbs : kShm);
   if (absl::Status status = check(options.transport); !status.ok()) return status;
+  Files files;
+  if (options.json != "-") files.writes("--json", options.json);
+  files.writes("--report", options.report);
+  if (absl::Status status = check_distinct(files); !status.ok()) return status;
   for (const std::string& output : {options.json, options.report}) {
     if (output.empty() || output == "-") continue;
     if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
@@ -242,7 +253,7 @@ absl::Status check(BenchCommand& options) {
   return absl::OkStatus();
 }
 
-int run_bench(BenchCommand& options) {
+int run_bench(BenchCommand& options, const LaunchLetter& letter) {
   if (absl::Status status = check(options); !status.ok()) return report_error(status);
   const std::string& transport = options.transport.transport;
   absl::StatusOr<std::string> listen = full_address(transport, options.listen, "--listen", false);
@@ -259,7 +270,7 @@ int run_bench(BenchCommand& options) {
                                     .depth = options.bench.depth});
   }
   if (!backend.ok()) return report_error(backend.status());
-  return options.listens ? respond(options, *backend, *listen) : measure(options, *backend);
+  return options.listens ? respond(letter, *backend, *listen) : measure(options, *backend);
 }
 
 void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
@@ -336,7 +347,6 @@ void add_bench_options(CLI::App& command, BenchCommand& options) {
       ->type_name("ADDRESS")
       ->group(kSides);
   add_transport_options(command, options.transport, kSides);
-  command.add_option("--report-to", options.report_to)->group("");  // the measuring side's, not for people
   command
       .add_option(
           "--json", options.json,
@@ -370,7 +380,7 @@ void add_bench_command(CLI::App& program, Run* run) {
                             "verbena bench --connect node2:7471           (on another)"}));
   command->callback([options, run, command] {
     options->listens = command->get_option("--listen")->count() > 0;
-    *run = [options] { return run_bench(*options); };
+    *run = [options](const LaunchLetter& letter) { return run_bench(*options, letter); };
   });
 }
 

@@ -1,5 +1,5 @@
 // The subcommands. Each adds itself to the program; when it is given on the command line, `*run` becomes what
-// carries it out and returns the exit status.
+// carries it out and returns the exit status. `letter`: what the process was told beside its command line.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/application.hpp"
+#include "apps/verbena/launch_letter.hpp"
 
 namespace CLI {
 class App;
@@ -17,7 +18,7 @@ namespace verbena::apps {
 class ApplicationOptions;
 struct RunOptions;
 
-using Run = std::function<int()>;
+using Run = std::function<int(const LaunchLetter& letter)>;
 using Applications = std::vector<std::unique_ptr<Application>>;
 
 /// What to do about a run that was asked for; returns the exit status.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/format.hpp"
 
 namespace verbena::apps {
@@ -14,11 +15,6 @@ namespace {
 constexpr double kLiveSeconds = 0.1;   // between two drawings
 constexpr double kPlainSeconds = 2.0;  // between two plain lines
 constexpr std::size_t kBarCells = 20;
-
-/// Errors are not ours to handle here: main() looks at the stream's state at the end.
-void put(std::FILE* stream, std::string_view text) {
-  (void)std::fwrite(text.data(), 1, text.size(), stream);
-}
 
 std::size_t columns(std::FILE* terminal) {
   winsize size = {};

@@ -10,6 +10,7 @@
 #include "apps/doctor/diagnosis.hpp"
 #include "apps/doctor/report.hpp"
 #include "apps/options/numbers.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "transport/shm/shm_transport.hpp"
 
@@ -64,9 +65,9 @@ int run_doctor(const DoctorCommand& options) {
   }
   const doctor::Diagnosis diagnosis = doctor::diagnose(facts);
   if (options.json) {
-    fmt::print("{}\n", doctor::to_json(facts, diagnosis).dump(2));
+    print_out("{}\n", doctor::to_json(facts, diagnosis).dump(2));
   } else {
-    fmt::print("{}", doctor::to_text(facts, diagnosis, ::isatty(STDOUT_FILENO) != 0));
+    print_out("{}", doctor::to_text(facts, diagnosis, ::isatty(STDOUT_FILENO) != 0));
   }
   if (diagnosis.verbs) return kExitOk;
   return diagnosis.shared_memory ? kSharedMemoryOnly : kNothingWorks;
@@ -94,7 +95,8 @@ void add_doctor_command(CLI::App& program, Run* run) {
       "       1      verbs will not work, shared memory does\n"
       "       2      impossible options\n"
       "       3      neither works");
-  command->callback([options, run] { *run = [options] { return run_doctor(*options); }; });
+  command->callback(
+      [options, run] { *run = [options](const LaunchLetter&) { return run_doctor(*options); }; });
 }
 
 }  // namespace verbena::apps

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <string>
 
 namespace verbena::apps {
@@ -21,10 +22,14 @@ int exit_status(const absl::Status& status) {
 }
 
 int report_error(const absl::Status& status) {
-  std::string message(status.message());
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  const std::string line = fmt::format("verbena: error: {}\n", message);
-  (void)std::fwrite(line.data(), 1, line.size(), stderr);
+  try {
+    std::string message(status.message());
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    const std::string line = fmt::format("verbena: error: {}\n", message);
+    (void)std::fwrite(line.data(), 1, line.size(), stderr);
+  } catch (const std::bad_alloc&) {
+    (void)std::fputs("verbena: error: out of memory\n", stderr);
+  }
   return exit_status(status);
 }
 

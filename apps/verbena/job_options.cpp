@@ -121,6 +121,17 @@ void add_server_options(CLI::App& command, JobOptions& options) {
       ->group(kServers);
 }
 
+void add_outlive_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_flag(
+          "--outlive-workers", options.outlives_workers,
+          "Let a worker that dies go, as if it had said goodbye, and serve the others to their end. For "
+          "programs that can do without one of their workers, and where all tables are dynamic, so that "
+          "no clock waits for it (docs/allocation.md); else the job fails all the same. All servers of the "
+          "job need it.")
+      ->group(kServers);
+}
+
 void add_address_options(CLI::App& command, JobOptions& options) {
   command.formatter(std::make_shared<ManualFormatter>("(--job NAME | --addresses HOST:PORT,…)"));
   command
@@ -356,11 +367,12 @@ std::string effective(const JobOptions& options) {
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
       "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
-      "--budget={}{}{}",
+      "--budget={}{}{}{}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
       options.transport.transport, options.transport.device, options.transport.device_port,
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
+      options.outlives_workers ? " --outlive-workers" : "",
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
 }
 

@@ -6,11 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/scale/measure.hpp"
+#include "apps/verbena/cluster_run.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment_output.hpp"
 #include "apps/verbena/experiment_scale.hpp"
@@ -39,28 +42,32 @@ void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& r
   double effort_left = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) (i < done ? effort_done : effort_left) += effort(runs[i]);
   const ScaleRun& run = runs[done - 1];
-  fmt::print(stderr, "{}/{} {} workers, {}: {}; {} left\n", done, runs.size(), run.workers, run.model,
-             run.failure.empty() ? fmt::format("{:.1f} clocks/s, {}",
-                                               static_cast<double>(options.cell.clocks) / run.figures.seconds,
-                                               limit_text(run.figures))
-                                 : run.failure,
-             format_clock(elapsed_seconds / effort_done * effort_left));
+  print_error(
+      "{}/{} {} workers, {}: {}; {} left\n", done, runs.size(), run.workers, run.model,
+      run.failure.empty()
+          ? fmt::format("{:.1f} clocks/s, {}", static_cast<double>(options.cell.clocks) / run.figures.seconds,
+                        limit_text(run.figures))
+          : run.failure,
+      format_clock(elapsed_seconds / effort_done * effort_left));
 }
 
 int run_scale(ScaleCommand options) {
   ScaleOptions& chosen = options.scale;
+  if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
+      !status.ok())
+    return report_error(status);
   absl::StatusOr<std::vector<ScaleRun>> runs = plan_scale(chosen);
   if (!runs.ok()) return report_error(runs.status());
   if (absl::Status status = make_output_folder(options.output); !status.ok()) return report_error(status);
   scale::Costs& costs = chosen.cell.costs;
-  if (!options.quiet && !all_known(costs)) fmt::print(stderr, "measuring what work costs on this host\n");
+  if (!options.quiet && !all_known(costs)) print_error("measuring what work costs on this host\n");
   const auto measured = scale::measure(costs, {.rows = chosen.cell.rows, .width = chosen.cell.width});
   if (!measured.ok()) return report_error(measured.status());
   costs = *measured;
   if (!options.quiet) {
     for (const scale::CostField& field : scale::kCostFields)
-      fmt::print(stderr, "  --{:<19} {:>8g}  {}\n", fmt::format("{}-ns", field.name), costs.*field.value,
-                 field.what);
+      print_error("  --{:<19} {:>8g}  {}\n", fmt::format("{}-ns", field.name), costs.*field.value,
+                  field.what);
   }
   bool any_failed = false;
   const auto start = std::chrono::steady_clock::now();
@@ -185,7 +192,7 @@ void add_scale_experiment(CLI::App& experiment_command, Run* run) {
   app->add_flag("-q,--quiet", options->quiet, "No progress; the table at the end only.")->group("Output");
   app->footer(examples({"verbena experiment scale",
                         "verbena experiment scale --workers 8,64,256 --models bsp,essp:1 --servers 4"}));
-  app->callback([options, run] { *run = [options] { return run_scale(*options); }; });
+  app->callback([options, run] { *run = [options](const LaunchLetter&) { return run_scale(*options); }; });
 }
 
 }  // namespace verbena::apps

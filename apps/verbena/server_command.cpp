@@ -12,20 +12,21 @@
 namespace verbena::apps {
 namespace {
 
-int run_server(ChildOptions options) {
+int run_server(ChildOptions options, const LaunchLetter& letter) {
+  options.letter = letter;
   if (options.rank >= options.job.servers) {
     return report_error(
         absl::InvalidArgumentError("--server-rank counts from 0: it must be less than --servers " +
                                    std::to_string(options.job.servers)));
   }
-  if (!options.launched()) {
+  if (!letter.launched()) {
     if (absl::Status status = check_by_hand(options.job); !status.ok()) return report_error(status);
     options.job.transport = decided_by_hand(options.job);
   }
   spdlog::info("server {}: {}", options.rank, effective(options.job));
   std::unique_ptr<Outlet> outlet;
-  if (options.launched()) {
-    outlet = std::make_unique<PipeOutlet>(options.report_to);
+  if (letter.launched()) {
+    outlet = std::make_unique<PipeOutlet>(letter.report_to);
   } else {
     outlet = std::make_unique<ConsoleOutlet>(RunSettings{}, 0, RunRecord::Objectives());
   }
@@ -50,14 +51,16 @@ void add_server_command(CLI::App& program, Run* run) {
   add_transport_options(*command, options->job.transport, kProcessOptions);
   add_address_options(*command, options->job);
   add_server_options(*command, options->job);
+  add_outlive_option(*command, options->job);
   add_budget_option(*command, options->job);
   add_network_option(*command, options->job);
   add_verbose_option(*command, options->job);
-  add_launcher_options(*command, *options);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2",
                             "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
                             "--server-rank 1"}));
-  command->callback([options, run] { *run = [options] { return run_server(*options); }; });
+  command->callback([options, run] {
+    *run = [options](const LaunchLetter& letter) { return run_server(*options, letter); };
+  });
 }
 
 }  // namespace verbena::apps

@@ -109,6 +109,7 @@ class Word2Vec final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return objectives_of(sums);
@@ -153,6 +154,14 @@ class Word2Vec final : public EmbeddingApplication {
   double held_out_ = 0.05;
   TrainingOptions training_;
 };
+
+Files Word2Vec::files() const {
+  Files files;
+  files.reads("--data", data_);
+  files.reads("--load", load_);
+  files.writes("--output", output_);
+  return files;
+}
 
 void Word2Vec::add_options(CLI::App& command) {
   command.add_option("--data", data_, "running text, one document a line, maybe .gz (docs/data.md)")

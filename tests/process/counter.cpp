@@ -30,12 +30,18 @@ class Counter : public Application {
     add_number(command, "--seed", seed_, "Of nothing.")->capture_default_str();
     add_number(command, "--milliseconds", milliseconds_, "Length of an iteration.");
     command.add_option("--output", output_, "Where worker 0 writes the count.");
+    command.add_flag("--dynamic", dynamic_, "Count in rows that can move.");
     command.add_option("--fail", fail_,
                        "What worker 0 does in iteration 2: hang, throw, abort, exit, error, input.");
     command.add_option("--bad-check", bad_check_, "What check() complains of.");
     command.add_option("--words", words_, "Said by worker 0.");
   }
 
+  [[nodiscard]] Files files() const override {
+    Files files;
+    files.writes("--output", output_);
+    return files;
+  }
   absl::Status check(std::uint32_t /*workers*/) override {
     if (!bad_check_.empty()) return absl::InvalidArgumentError(bad_check_);
     return output_.empty() ? absl::OkStatus() : OutputFile::check(output_);
@@ -65,7 +71,11 @@ class Counter : public Application {
   absl::Status count(WorkerContext& context) const {
     const bool first = context.session.rank() == 0;
     auto table = context.session.table<std::int64_t>(
-        {.name = "counts", .rows = kRows, .width = kWidth, .consistency = context.consistency});
+        {.name = "counts",
+         .rows = kRows,
+         .width = kWidth,
+         .consistency = context.consistency,
+         .allocation = dynamic_ ? Allocation::kDynamic : Allocation::kStatic});
     if (!table.ok()) return table.status();
     std::vector<std::int64_t> values(kRows * kWidth);
     const std::vector<std::int64_t> ones(kRows * kWidth, 1);
@@ -101,7 +111,7 @@ class Counter : public Application {
   }
 
   absl::Status misbehave(bool now, const std::atomic<bool>& stop) const {
-    for (int waited = 0; waited < milliseconds_ && !stop; waited += 10) {
+    for (std::int64_t waited = 0; waited < milliseconds_ && !stop; waited += 10) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     if (!now || fail_.empty()) return absl::OkStatus();
@@ -118,11 +128,12 @@ class Counter : public Application {
 
   std::int64_t iterations_ = 5;
   std::uint64_t seed_ = 1;
-  int milliseconds_ = 0;
+  std::int64_t milliseconds_ = 0;
   std::string output_;
   std::string fail_;
   std::string bad_check_;
   std::string words_;
+  bool dynamic_ = false;
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // What holds for each option of each command and application, also for those that are still to come.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -12,8 +12,6 @@
 
 namespace verbena::apps {
 namespace {
-
-using ::testing::HasSubstr;
 
 class OptionsTest : public ::testing::Test {
  protected:
@@ -41,6 +39,8 @@ class OptionsTest : public ::testing::Test {
     }
     return {};
   }
+  CLI::App& program() { return *program_; }
+  [[nodiscard]] const Applications& applications() const { return applications_; }
   static bool is_number(CLI::Option& option) { return !takes(option, "x") && !number_taken(option).empty(); }
 
  private:
@@ -56,7 +56,7 @@ class OptionsTest : public ::testing::Test {
   }
 
   const Applications applications_ = make_applications();
-  Run run_;
+  apps::Run run_;
   const std::unique_ptr<CLI::App> program_ = make_program(applications_, make_commands(), &run_);
   int seen_ = 0;
 };
@@ -71,13 +71,14 @@ TEST_F(OptionsTest, NumbersAreDecimalAndWhole) {
     EXPECT_TRUE(takes(option, "0" + number, &understood));
     EXPECT_EQ(understood, number);  // recorded as it is used
     EXPECT_TRUE(takes(option, "00" + number));
-    for (const std::string& text : {"+" + number,  " " + number, number + " ",
-                                    "0x" + number, number + "x", "0x1p3",
-                                    "0b1",         "1'000",      "1,",
-                                    "1_0",         "",           " ",
-                                    "-",           ".",          "1e",
-                                    "nan",         "inf",        "1e999",
-                                    "١",           "1\n",        "99999999999999999999999999"}) {
+    for (const std::string& text :
+         std::initializer_list<std::string>{"+" + number,  " " + number, number + " ",
+                                            "0x" + number, number + "x", "0x1p3",
+                                            "0b1",         "1'000",      "1,",
+                                            "1_0",         "",           " ",
+                                            "-",           ".",          "1e",
+                                            "nan",         "inf",        "1e999",
+                                            "١",           "1\n",        "99999999999999999999999999"}) {
       if (text == "1," && option.get_delimiter() == ',') continue;
       if (text.size() > 20 && takes(option, "0.5")) continue;  // a real number may be large
       EXPECT_FALSE(takes(option, text)) << text;
@@ -107,6 +108,60 @@ TEST_F(OptionsTest, EachSeedOf64BitsIsTaken) {
     }
   });
   EXPECT_GE(seeds, 15);
+}
+
+TEST_F(OptionsTest, NoneTakesAnEmptyValueOrTheNextOption) {
+  for_each_option([&](const CLI::App&, CLI::Option& option) {
+    if (option.get_items_expected_min() == 0) return;  // it may stand alone
+    EXPECT_FALSE(takes(option, ""));
+    EXPECT_FALSE(takes(option, "--report"));
+    EXPECT_FALSE(takes(option, "--report-to=7"));
+  });
+}
+
+bool is_path(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  for (const char* const name : {"FILE", "FOLDER", "PREFIX", "LIST"}) {
+    if (type.find(name) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
+  const std::set<std::string> no_paths = {"NAME",
+                                          "ADDRESS",
+                                          "[ADDRESS]",
+                                          "HOST:PORT,…",
+                                          "WORD,WORD,…",
+                                          "MODEL",
+                                          "LOSS",
+                                          "static|localize|intent",
+                                          "auto|relations|entities"};
+  for_each_option([&](const CLI::App&, CLI::Option& option) {
+    if (!takes(option, "some/where.x") || is_path(option)) return;
+    EXPECT_TRUE(no_paths.contains(option.get_type_name())) << option.get_type_name();
+  });
+}
+
+TEST_F(OptionsTest, EachPathOfAnApplicationIsCompared) {
+  for (const auto& application : applications()) {
+    for (const char* const command : {"run", "worker"}) {
+      CLI::App* const app =
+          program().get_subcommand(command)->get_subcommand(std::string(application->name()));
+      for (CLI::Option* option : app->get_options()) {
+        const std::string name = option->get_name();
+        if (!is_path(*option) || name == "--metrics" || name == "--report") continue;  // the launcher's own
+        SCOPED_TRACE(std::string(application->name()) + " " + name);
+        ASSERT_TRUE(takes(*option, "some/where.x"));
+        const Files files = application->files();
+        const auto names_it = [&](const NamedFile& file) {
+          return file.option == name && file.path.starts_with("some/where.x");
+        };
+        EXPECT_TRUE(std::any_of(files.inputs.begin(), files.inputs.end(), names_it) ||
+                    std::any_of(files.outputs.begin(), files.outputs.end(), names_it));
+      }
+    }
+  }
 }
 
 }  // namespace
