@@ -161,7 +161,8 @@ TEST_F(CommandLineTest, TenIsTenEverywhere) {
             0);
   const std::string ratings = verbena::testing::contents(made);
   EXPECT_EQ(std::count(ratings.begin(), ratings.end(), '\n'), 10);
-  const Ended ended = verbena(mf({"--iterations", "010", "--metrics", folder_.path("metrics")}));
+  const Ended ended = verbena({"run", "mf", "--data", data_, "--rank", "2", "--iterations", "010",
+                               "--metrics", folder_.path("metrics")});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(verbena::testing::contents(folder_.path("metrics")), HasSubstr("\"iteration\":10"));
 }
