@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/conditions/slowdown.hpp"
+#include "apps/files.hpp"
 #include "worker/session.hpp"
 
 namespace CLI {
@@ -75,6 +76,10 @@ class Application {
 
   /// The model for its tables, as --consistency reads it, where none is given. By the options parsed, which may be wrong.
   [[nodiscard]] virtual std::string default_consistency() const { return "bsp"; }
+
+  /// What it would read and write with the options parsed, all that is derived from a prefix or folder included. The
+  /// options may be wrong.
+  [[nodiscard]] virtual Files files() const = 0;
 
   /// Runs once in the launcher before any process is started: options that fit together, input that can be
   /// read, output that can be written, memory that suffices. `workers` counts all, 1 for the plain loop.

@@ -13,6 +13,7 @@
 
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
+#include "apps/thrown.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 
@@ -44,7 +45,8 @@ class ServerJob {
     job->server_ = std::move(*server);
     job->address_ = backend.listening_address(*job->transport_, asked);
     job->thread_ = std::thread([&job = *job] {
-      const absl::Status ended = server::drive(*job.server_, *job.transport_, {}, job.stop_);
+      const absl::Status ended =
+          run_caught([&] { return server::drive(*job.server_, *job.transport_, {}, job.stop_); });
       if (!ended.ok() && !absl::IsCancelled(ended)) spdlog::warn("{}", std::string(ended.message()));
     });
     return job;

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace verbena::apps::bench {
 
 namespace {
@@ -59,7 +61,7 @@ Samples time_core_round_trip(const TimingOptions& options) {
     std::atomic<std::uint64_t> value = 0;
   };
   Line line;
-  std::thread other([&] {
+  std::jthread other([&] {
     for (std::uint64_t odd = 1;; odd += 2) {
       std::uint64_t seen = 0;
       while ((seen = line.value.load(std::memory_order_acquire)) != odd) {
@@ -68,18 +70,16 @@ Samples time_core_round_trip(const TimingOptions& options) {
       line.value.store(odd + 1, std::memory_order_release);
     }
   });
+  const absl::Cleanup end_other = [&] { line.value.store(UINT64_MAX, std::memory_order_release); };
   std::uint64_t even = 0;
   TimingOptions single = options;
   single.batch_nanoseconds = 0;  // each by itself: the clock costs little beside it
-  Samples samples = time_plain(single, [&] {
+  return time_plain(single, [&] {
     line.value.store(even + 1, std::memory_order_release);
     while (line.value.load(std::memory_order_acquire) != even + 2) {
     }
     even += 2;
   });
-  line.value.store(UINT64_MAX, std::memory_order_release);
-  other.join();
-  return samples;
 }
 
 }  // namespace verbena::apps::bench

@@ -1,7 +1,8 @@
 #include "apps/conditions/fields.hpp"
 
-#include <charconv>
 #include <cmath>
+
+#include "apps/decimal.hpp"
 
 namespace verbena::apps {
 
@@ -19,20 +20,12 @@ std::optional<std::vector<std::pair<std::string_view, std::string_view>>> split_
   }
 }
 
-std::optional<double> parse_decimal(std::string_view text) {
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stop != text.data() + text.size() || !std::isfinite(number))
-    return std::nullopt;
-  return number;
-}
-
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
   constexpr double kMostNs = 1e18;
   for (const auto& [unit, ns] : kUnits) {
     if (!text.ends_with(unit)) continue;
-    const std::optional<double> number = parse_decimal(text.substr(0, text.size() - unit.size()));
+    const std::optional<double> number = parse_decimal<double>(text.substr(0, text.size() - unit.size()));
     if (!number) continue;  // "1ms" ends in "s", too
     if (!(*number >= 0) || *number * ns > kMostNs) return std::nullopt;
     return std::chrono::nanoseconds(std::llround(*number * ns));

@@ -12,8 +12,6 @@ namespace verbena::apps {
 /// Nothing where a part has no "=".
 std::optional<std::vector<std::pair<std::string_view, std::string_view>>> split_fields(std::string_view text);
 
-/// The whole text, finite.
-std::optional<double> parse_decimal(std::string_view text);
 /// A number and one of ns, us, ms, s; 0 or more.
 std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text);
 

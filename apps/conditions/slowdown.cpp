@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <thread>
 #include <utility>
 
 #include "apps/conditions/fields.hpp"
+#include "apps/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -21,24 +21,17 @@ constexpr std::uint32_t kMostCompetitors = 64;
 constexpr nanoseconds kLongestPause = std::chrono::seconds(10);
 constexpr nanoseconds kLongestItem = std::chrono::seconds(1);
 
-template <class Number>
-std::optional<Number> parse_count(std::string_view text) {
-  Number number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && stop == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
 absl::Status parse_field(std::string_view name, std::string_view value, SlowRule& rule) {
   const auto expected = [&](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{}={}: {} is expected", name, value, what));
   };
   if (name == "worker") {
     if (value == "all") return absl::OkStatus();
-    rule.worker = parse_count<std::uint32_t>(value);
+    rule.worker = parse_decimal<std::uint32_t>(value);
     return rule.worker ? absl::OkStatus() : expected("a worker's rank, from 0, or all");
   }
   if (name == "factor") {
-    const std::optional<double> factor = parse_decimal(value);
+    const std::optional<double> factor = parse_decimal<double>(value);
     if (!factor || !(*factor >= 1 && *factor <= kMostFactor)) {
       return expected(fmt::format("a number from 1 to {}", kMostFactor));
     }
@@ -62,13 +55,13 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
     return absl::OkStatus();
   }
   if (name == "every") {
-    const std::optional<std::int64_t> every = parse_count<std::int64_t>(value);
+    const std::optional<std::int64_t> every = parse_decimal<std::int64_t>(value);
     if (!every || *every < 1) return expected("a number of clocks, at least 1,");
     rule.every = *every;
     return absl::OkStatus();
   }
   if (name == "competitors") {
-    const std::optional<std::uint32_t> competitors = parse_count<std::uint32_t>(value);
+    const std::optional<std::uint32_t> competitors = parse_decimal<std::uint32_t>(value);
     if (!competitors || *competitors < 1 || *competitors > kMostCompetitors) {
       return expected(fmt::format("a whole number from 1 to {}", kMostCompetitors));
     }
@@ -76,7 +69,7 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
     return absl::OkStatus();
   }
   if (name == "core") {
-    rule.core = parse_count<std::uint32_t>(value);
+    rule.core = parse_decimal<std::uint32_t>(value);
     return rule.core ? absl::OkStatus() : expected("a core's number, from 0,");
   }
   return absl::InvalidArgumentError(fmt::format("there is no {}=", name));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/data/output_file.hpp"
+#include "apps/options/numbers.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -63,17 +64,17 @@ Weights zipf(std::int64_t words) {
 }  // namespace
 
 void GenerateCorpusOptions::add_options(CLI::App& command) {
-  command.add_option("--documents", documents, "number of documents")->capture_default_str();
-  command.add_option("--topics", topics, "number of topics")->capture_default_str();
-  command.add_option("--words-per-topic", words_per_topic, "words that belong to each topic")
+  add_number(command, "--documents", documents, "number of documents")->capture_default_str();
+  add_number(command, "--topics", topics, "number of topics")->capture_default_str();
+  add_number(command, "--words-per-topic", words_per_topic, "words that belong to each topic")
       ->capture_default_str();
-  command.add_option("--mean-length", mean_length, "mean number of words of a document")
+  add_number(command, "--mean-length", mean_length, "mean number of words of a document")
       ->capture_default_str();
-  command.add_option("--alpha", alpha, "concentration of a document's topics; smaller: fewer topics")
+  add_number(command, "--alpha", alpha, "concentration of a document's topics; smaller: fewer topics")
       ->capture_default_str();
-  command.add_option("--noise", noise, "share of the words that come from a random topic")
+  add_number(command, "--noise", noise, "share of the words that come from a random topic")
       ->capture_default_str();
-  command.add_option("--seed", seed, "of all random choices")->capture_default_str();
+  add_number(command, "--seed", seed, "of all random choices")->capture_default_str();
 }
 
 absl::Status generate_corpus(const GenerateCorpusOptions& options, const std::string& path) {

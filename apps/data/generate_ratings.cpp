@@ -13,6 +13,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
+#include "apps/options/numbers.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -84,17 +85,17 @@ class Popularity {
 }  // namespace
 
 void GenerateRatingsOptions::add_options(CLI::App& command) {
-  command.add_option("--users", users, "users that rate")->capture_default_str();
-  command.add_option("--items", items, "items that are rated")->capture_default_str();
-  command.add_option("--ratings", ratings, "lines to write")->capture_default_str();
-  command.add_option("--rank", rank, "factors that a rating is made of")->capture_default_str();
-  command.add_option("--mean", mean, "mean of the ratings")->capture_default_str();
-  command.add_option("--signal", signal, "standard deviation of what the factors explain")
+  add_number(command, "--users", users, "users that rate")->capture_default_str();
+  add_number(command, "--items", items, "items that are rated")->capture_default_str();
+  add_number(command, "--ratings", ratings, "lines to write")->capture_default_str();
+  add_number(command, "--rank", rank, "factors that a rating is made of")->capture_default_str();
+  add_number(command, "--mean", mean, "mean of the ratings")->capture_default_str();
+  add_number(command, "--signal", signal, "standard deviation of what the factors explain")
       ->capture_default_str();
-  command.add_option("--noise", noise, "standard deviation of what nothing explains")->capture_default_str();
-  command.add_option("--skew", skew, "how much the popular are preferred; 0: not at all")
+  add_number(command, "--noise", noise, "standard deviation of what nothing explains")->capture_default_str();
+  add_number(command, "--skew", skew, "how much the popular are preferred; 0: not at all")
       ->capture_default_str();
-  command.add_option("--seed", seed, "of everything drawn")->capture_default_str();
+  add_number(command, "--seed", seed, "of everything drawn")->capture_default_str();
 }
 
 absl::Status generate_ratings(const GenerateRatingsOptions& options, const std::string& path) {

@@ -10,6 +10,7 @@
 #include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
+#include "apps/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -45,7 +46,8 @@ bool is_number(std::string_view field) {
 bool is_pair(std::string_view field, bool any_name) {
   const std::size_t colon = field.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
-  return (any_name || parse_whole(field.substr(0, colon))) && is_number(field.substr(colon + 1));
+  return (any_name || parse_decimal<std::uint64_t>(field.substr(0, colon))) &&
+         is_number(field.substr(colon + 1));
 }
 
 /// What fields a line has behind its first one, if all of them are "id:number".
@@ -59,7 +61,7 @@ std::optional<std::size_t> pairs_behind(std::string_view rest) {
 }
 
 bool is_lda_c(std::string_view line) {
-  const std::optional<std::uint64_t> size = parse_whole(next_field(line));
+  const std::optional<std::uint64_t> size = parse_decimal<std::uint64_t>(next_field(line));
   return size.has_value() && pairs_behind(line) == *size;
 }
 
@@ -78,7 +80,7 @@ bool is_svm_light(std::string_view line) {
 }
 
 bool is_one_number(std::string_view line) {
-  return parse_whole(next_field(line)) && next_field(line).empty();
+  return parse_decimal<std::uint64_t>(next_field(line)) && next_field(line).empty();
 }
 
 /// "[label [weight [base]]] ['tag] |…".
@@ -119,8 +121,8 @@ bool is_n_triple(std::string_view line) {
 bool is_vectors(std::span<const std::string_view> lines) {
   if (lines.size() < 2) return false;
   std::string_view head = lines[0];
-  const std::optional<std::uint64_t> words = parse_whole(next_field(head));
-  const std::optional<std::uint64_t> dimension = parse_whole(next_field(head));
+  const std::optional<std::uint64_t> words = parse_decimal<std::uint64_t>(next_field(head));
+  const std::optional<std::uint64_t> dimension = parse_decimal<std::uint64_t>(next_field(head));
   if (!words || !dimension || *dimension < 2 || !next_field(head).empty()) return false;
   std::string_view row = lines[1];
   next_field(row);

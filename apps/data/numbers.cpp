@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "absl/strings/charconv.h"
+#include "apps/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -36,15 +37,8 @@ std::optional<double> parse_double(std::string_view text) {
   return parse_number<double>(text);
 }
 
-std::optional<std::uint64_t> parse_whole(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::optional<std::uint64_t> parse_count(std::string_view text) {
-  if (const std::optional<std::uint64_t> whole = parse_whole(text)) return whole;
+  if (const std::optional<std::uint64_t> whole = parse_decimal<std::uint64_t>(text)) return whole;
   constexpr double kMost = 9007199254740992.0;  // 2^53: beyond it, not every whole number is a double
   const std::optional<double> number = parse_double(text);
   if (!number || *number < 0 || *number > kMost || *number != std::floor(*number)) return std::nullopt;

@@ -12,9 +12,6 @@ std::optional<float> parse_float(std::string_view text);
 /// Likewise.
 std::optional<double> parse_double(std::string_view text);
 
-/// Decimal digits and nothing else.
-std::optional<std::uint64_t> parse_whole(std::string_view text);
-
 /// A whole number that may be written as others are: "3", "+3.0", "3e0". Nothing where it is negative or not whole.
 std::optional<std::uint64_t> parse_count(std::string_view text);
 

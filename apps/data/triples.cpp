@@ -112,6 +112,15 @@ class TriplesReader {
 
 }  // namespace
 
+std::vector<std::string> triple_files(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const std::string_view name : {"train", "valid", "test"}) {
+    for (const std::string_view ending : kEndings)
+      paths.push_back(fmt::format("{}/{}{}", folder, name, ending));
+  }
+  return paths;
+}
+
 absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const ReadProgress& progress) {
   KnowledgeGraph graph;
   TriplesReader reader(graph);

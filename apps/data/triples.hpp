@@ -27,6 +27,9 @@ struct KnowledgeGraph {
   std::string format;  ///< the order of the columns of `train`, and what tells it, for people
 };
 
+/// The names that read_triples() looks for.
+std::vector<std::string> triple_files(const std::string& folder);
+
 /// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, or train2id and so on as
 /// OpenKE names them. Lines are of three columns between tabs: head, relation, tail, unless a header or what is in the
 /// columns tells another order (docs/data.md). The same files give the same ids in every process. Errors: NOT_FOUND;

@@ -6,6 +6,7 @@
 
 #include "apps/embedding/allocation.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/options/numbers.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -31,14 +32,13 @@ void EmbeddingApplication::add_fetch_options(CLI::App& command, const Lookahead&
   add_allocation_option(command, allocation_);
   std::string help = fmt::format("{}. Default: {}", of_moving.help, kMostOfStatic);
   if (of_moving.usual != kMostOfStatic) help += fmt::format(", {} where rows move", of_moving.usual);
-  command.add_option("--lookahead", lookahead_, help)->type_name("N");
+  add_number(command, "--lookahead", lookahead_, help)->type_name("N");
 }
 
 void EmbeddingApplication::add_barrier_option(CLI::App& command) {
-  command
-      .add_option("--barrier-every", barrier_every_,
-                  "under asp, sequential and vap, which let workers drift apart: iterations after which all "
-                  "wait for one another, so that the slowest does not train the last ones alone; 0: never")
+  add_number(command, "--barrier-every", barrier_every_,
+             "under asp, sequential and vap, which let workers drift apart: iterations after which all "
+             "wait for one another, so that the slowest does not train the last ones alone; 0: never")
       ->capture_default_str();
 }
 

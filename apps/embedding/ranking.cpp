@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "apps/thrown.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -52,11 +55,26 @@ absl::StatusOr<RankSums> rank_all(std::size_t questions, std::size_t at_once, co
       options.progress(static_cast<double>(finished), static_cast<double>(questions));
     }
   };
+  std::mutex mutex;
+  absl::Status failed;
+  const auto work_caught = [&](bool reports) {
+    const absl::Status worked = run_caught([&] {
+      work(reports);
+      return absl::OkStatus();
+    });
+    const std::lock_guard lock(mutex);
+    failed.Update(worked);
+  };
   {
     std::vector<std::jthread> helpers;
-    for (unsigned n = 1; n < options.threads; ++n) helpers.emplace_back(work, false);
-    work(true);
+    // Where there are no more threads, fewer do the work.
+    run_caught([&] {
+      for (unsigned n = 1; n < options.threads; ++n) helpers.emplace_back(work_caught, false);
+      return absl::OkStatus();
+    }).IgnoreError();
+    work_caught(true);
   }
+  if (!failed.ok()) return failed;
   if (options.stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
   if (options.progress && questions > 0) {
     options.progress(static_cast<double>(questions), static_cast<double>(questions));

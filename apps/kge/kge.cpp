@@ -20,6 +20,7 @@
 #include "apps/kge/model.hpp"
 #include "apps/kge/partition.hpp"
 #include "apps/kge/trainer.hpp"
+#include "apps/options/numbers.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -94,6 +95,7 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return objectives_of(sums);
@@ -136,6 +138,19 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
   std::optional<double> relation_regularization_;
 };
 
+Files KnowledgeGraphEmbedding::files() const {
+  Files files;
+  for (const std::string& path : triple_files(data_)) files.reads("--data", path);
+  if (!load_.empty()) {
+    for (const std::string& path : {entities_path(load_), relations_path(load_)}) files.reads("--load", path);
+  }
+  if (!output_.empty()) {
+    for (const std::string& path : {entities_path(output_), relations_path(output_)})
+      files.writes("--output", path);
+  }
+  return files;
+}
+
 void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
   command
       .add_option(
@@ -146,10 +161,9 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
   command.add_option("--model", model_, "how a triple is scored: complex, distmult or rescal")
       ->capture_default_str()
       ->type_name("MODEL");
-  command
-      .add_option("--dimension", dimension_,
-                  "numbers of an entity; complex: two of them are one complex number; rescal: a relation has "
-                  "the square of it")
+  add_number(command, "--dimension", dimension_,
+             "numbers of an entity; complex: two of them are one complex number; rescal: a relation has "
+             "the square of it")
       ->capture_default_str();
   command
       .add_option(
@@ -157,32 +171,26 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
           "softmax: the right answer against all wrong ones together; logistic: each answer by itself")
       ->capture_default_str()
       ->type_name("LOSS");
-  command
-      .add_option(
-          "--negatives", training_.negatives,
-          "wrong tails of each triple, drawn from all entities, and as many wrong heads; more: better "
-          "and slower")
+  add_number(command, "--negatives", training_.negatives,
+             "wrong tails of each triple, drawn from all entities, and as many wrong heads; more: better "
+             "and slower")
       ->capture_default_str();
-  command
-      .add_option(
-          "--share-negatives", training_.share_negatives,
-          "so many triples of a mini-batch share their wrong answers: there are fewer rows to pull and push")
+  add_number(
+      command, "--share-negatives", training_.share_negatives,
+      "so many triples of a mini-batch share their wrong answers: there are fewer rows to pull and push")
       ->capture_default_str();
-  command
-      .add_option("--iterations", training_.iterations,
-                  "passes over the triples; 0, with --load: nothing is trained, only evaluated")
+  add_number(command, "--iterations", training_.iterations,
+             "passes over the triples; 0, with --load: nothing is trained, only evaluated")
       ->capture_default_str();
-  command.add_option("--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
-  command
-      .add_option("--regularization", training_.regularization,
-                  "weight of the cubed absolute numbers of a triple's entities")
+  add_number(command, "--learning-rate", training_.learning_rate, "of Adagrad")->capture_default_str();
+  add_number(command, "--regularization", training_.regularization,
+             "weight of the cubed absolute numbers of a triple's entities")
       ->capture_default_str();
-  command.add_option(
-      "--relation-regularization", relation_regularization_,
-      fmt::format("the same for the relation's row; by default as --regularization, of rescal {:g} "
-                  "of it",
-                  kMatrixRegularization));
-  command.add_option("--batch", training_.batch, "triples whose rows are pulled and trained at a time")
+  add_number(command, "--relation-regularization", relation_regularization_,
+             fmt::format("the same for the relation's row; by default as --regularization, of rescal {:g} "
+                         "of it",
+                         kMatrixRegularization));
+  add_number(command, "--batch", training_.batch, "triples whose rows are pulled and trained at a time")
       ->capture_default_str();
   command
       .add_option(
@@ -193,24 +201,20 @@ void KnowledgeGraphEmbedding::add_options(CLI::App& command) {
       ->capture_default_str()
       ->type_name("auto|relations|entities");
   add_fetch_options(command);
-  command
-      .add_option("--near-negatives", near_negatives_,
-                  "where rows move, the share of wrong answers drawn from other nodes' rows that are drawn "
-                  "anew, from "
-                  "those that are near; 0: evenly from all entities; more: fewer rows to move")
+  add_number(command, "--near-negatives", near_negatives_,
+             "where rows move, the share of wrong answers drawn from other nodes' rows that are drawn "
+             "anew, from "
+             "those that are near; 0: evenly from all entities; more: fewer rows to move")
       ->capture_default_str();
-  command
-      .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
-                  "clocks in a pass over the triples; more: workers see earlier what others have learnt")
+  add_number(command, "--clocks-per-iteration", training_.clocks_per_iteration,
+             "clocks in a pass over the triples; more: workers see earlier what others have learnt")
       ->capture_default_str();
-  command
-      .add_option(
-          "--evaluate-every", training_.evaluate_every,
-          "iterations from one evaluation on the valid triples to the next; 0: none, only the test at "
-          "the end")
+  add_number(command, "--evaluate-every", training_.evaluate_every,
+             "iterations from one evaluation on the valid triples to the next; 0: none, only the test at "
+             "the end")
       ->capture_default_str();
   add_barrier_option(command);
-  command.add_option("--seed", training_.seed, "of the first rows, the order and the wrong answers")
+  add_number(command, "--seed", training_.seed, "of the first rows, the order and the wrong answers")
       ->capture_default_str();
   command
       .add_option(

@@ -12,12 +12,14 @@
 #include <string_view>
 #include <utility>
 
+#include "apps/data/bags_of_words.hpp"
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/tokens_option.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
+#include "apps/options/numbers.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -50,6 +52,7 @@ class Lda final : public Application {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -89,6 +92,15 @@ class Lda final : public Application {
   TrainingOptions training_;
 };
 
+Files Lda::files() const {
+  Files files;
+  files.reads("--data", data_);
+  files.reads("--vocabulary", vocabulary_.empty() ? vocabulary_beside(data_) : vocabulary_);
+  if (stop_words_ != "none" && stop_words_ != "english") files.reads("--stop-words", stop_words_);
+  files.writes("--output", output_);
+  return files;
+}
+
 void Lda::add_options(CLI::App& command) {
   command
       .add_option(
@@ -107,26 +119,25 @@ void Lda::add_options(CLI::App& command) {
                   "words to leave out: none, english, or a file with one word a line")
       ->capture_default_str()
       ->type_name("LIST");
-  command.add_option("--min-count", min_count_, "leave out words that are rarer in the whole corpus")
+  add_number(command, "--min-count", min_count_, "leave out words that are rarer in the whole corpus")
       ->capture_default_str();
-  command.add_option("--topics", topics_, "number of topics")->capture_default_str();
-  command.add_option("--alpha", training_.alpha, "prior of each topic in a document; smaller: fewer topics")
+  add_number(command, "--topics", topics_, "number of topics")->capture_default_str();
+  add_number(command, "--alpha", training_.alpha, "prior of each topic in a document; smaller: fewer topics")
       ->capture_default_str();
-  command.add_option("--beta", training_.beta, "prior of each word in a topic; smaller: fewer words")
+  add_number(command, "--beta", training_.beta, "prior of each word in a topic; smaller: fewer words")
       ->capture_default_str();
-  command.add_option("--iterations", training_.iterations, "passes over the documents")
+  add_number(command, "--iterations", training_.iterations, "passes over the documents")
       ->capture_default_str();
-  command
-      .add_option("--held-out", held_out_,
-                  "share of the documents that is not trained, but predicted (perplexity)")
+  add_number(command, "--held-out", held_out_,
+             "share of the documents that is not trained, but predicted (perplexity)")
       ->capture_default_str();
-  command
-      .add_option("--evaluate-every", training_.evaluate_every, "iterations from one evaluation to the next")
+  add_number(command, "--evaluate-every", training_.evaluate_every,
+             "iterations from one evaluation to the next")
       ->capture_default_str();
-  command.add_option("--top-words", top_words_, "words of each topic to print at the end")
+  add_number(command, "--top-words", top_words_, "words of each topic to print at the end")
       ->capture_default_str();
-  command
-      .add_option("--seed", training_.seed, "of the first topics, the sampling and the held-out documents")
+  add_number(command, "--seed", training_.seed,
+             "of the first topics, the sampling and the held-out documents")
       ->capture_default_str();
   command.add_option("--output", output_, "save how often each word has each topic, as text")
       ->type_name("FILE");

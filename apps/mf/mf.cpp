@@ -18,6 +18,7 @@
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/mf/trainer.hpp"
+#include "apps/options/numbers.hpp"
 #include "protocol/partition.hpp"
 #include "worker/table.hpp"
 
@@ -155,6 +156,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
 
@@ -192,6 +194,17 @@ class MatrixFactorization final : public EmbeddingApplication {
   TrainingOptions training_;
 };
 
+Files MatrixFactorization::files() const {
+  Files files;
+  files.reads("--data", data_);
+  files.reads("--train-data", train_data_);
+  files.reads("--test-data", test_data_);
+  if (output_.empty()) return files;
+  files.writes("--output", users_path(output_));
+  files.writes("--output", items_path(output_));
+  return files;
+}
+
 void MatrixFactorization::add_options(CLI::App& command) {
   CLI::Option* const data =
       command
@@ -213,26 +226,25 @@ void MatrixFactorization::add_options(CLI::App& command) {
           ->excludes(data)
           ->needs(train_data);
   train_data->needs(test_data);
-  command.add_option("--rank", rank_, "factors of a user or an item")->capture_default_str();
-  command.add_option("--iterations", training_.iterations, "passes over the ratings")->capture_default_str();
-  command.add_option("--learning-rate", training_.learning_rate, "step of the first iteration")
+  add_number(command, "--rank", rank_, "factors of a user or an item")->capture_default_str();
+  add_number(command, "--iterations", training_.iterations, "passes over the ratings")->capture_default_str();
+  add_number(command, "--learning-rate", training_.learning_rate, "step of the first iteration")
       ->capture_default_str();
-  command
-      .add_option("--decay", training_.decay, "factor of the learning rate from one iteration to the next")
+  add_number(command, "--decay", training_.decay,
+             "factor of the learning rate from one iteration to the next")
       ->capture_default_str();
-  command
-      .add_option("--regularization", training_.regularization, "weight of the squared factors and biases")
+  add_number(command, "--regularization", training_.regularization,
+             "weight of the squared factors and biases")
       ->capture_default_str();
   command.add_flag("--no-biases", no_biases_, "no bias of a user or an item, only the mean and the factors");
-  command
-      .add_option(
-          "--clocks-per-iteration", clocks_per_iteration_,
-          "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
-          "a worker trains another one; 0: workers x (staleness + 1), or workers x 3 where rows move. With "
-          "fewer "
-          "than workers, some "
-          "train the same items at a time and what they learn is added up: that needs a smaller "
-          "--learning-rate")
+  add_number(
+      command, "--clocks-per-iteration", clocks_per_iteration_,
+      "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
+      "a worker trains another one; 0: workers x (staleness + 1), or workers x 3 where rows move. With "
+      "fewer "
+      "than workers, some "
+      "train the same items at a time and what they learn is added up: that needs a smaller "
+      "--learning-rate")
       ->capture_default_str();
   add_fetch_options(
       command,
@@ -241,19 +253,17 @@ void MatrixFactorization::add_options(CLI::App& command) {
                "sequential",
        .usual = 1,
        .most = 1});
-  command
-      .add_option(
-          "--batch", training_.batch,
-          "ratings between two looks at the connections; with --consistency sequential and --allocation "
-          "static their items' rows are pulled together, the next ones while these are trained")
+  add_number(command, "--batch", training_.batch,
+             "ratings between two looks at the connections; with --consistency sequential and --allocation "
+             "static their items' rows are pulled together, the next ones while these are trained")
       ->capture_default_str();
-  command.add_option("--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
+  add_number(command, "--test-fraction", test_fraction_, "share of the ratings that is held out for the test")
       ->capture_default_str()
       ->excludes(test_data);
-  command
-      .add_option("--evaluate-every", training_.evaluate_every, "iterations from one evaluation to the next")
+  add_number(command, "--evaluate-every", training_.evaluate_every,
+             "iterations from one evaluation to the next")
       ->capture_default_str();
-  command.add_option("--seed", training_.seed, "of the held-out ratings, the first factors and the order")
+  add_number(command, "--seed", training_.seed, "of the held-out ratings, the first factors and the order")
       ->capture_default_str();
   command.add_option("--output", output_, "save the factors as PREFIX.users.tsv and PREFIX.items.tsv")
       ->type_name("PREFIX");

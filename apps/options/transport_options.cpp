@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/conditions/delayed_transport.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "transport/verbs/verbs_transport.hpp"
@@ -26,11 +27,9 @@ void add_transport_options(CLI::App& command, TransportOptions& options, const s
                   "The RDMA device, such as mlx5_0 or rxe0; by default the first that can be used.")
       ->type_name("NAME")
       ->group(group);
-  command
-      .add_option("--device-port", options.device_port,
-                  "The port of the RDMA device; by default the first that can be used.")
+  add_number(command, "--device-port", options.device_port,
+             "The port of the RDMA device; by default the first that can be used.", {1, UINT8_MAX})
       ->type_name("N")
-      ->check(whole_number(1, UINT8_MAX))
       ->group(group);
 }
 
@@ -57,9 +56,6 @@ void add_secret_options(CLI::App& command, TransportOptions& options, const std:
           "user's processes can connect, without it all of them may. "
           "(umask 077; head -c 32 /dev/urandom | base64 > FILE) makes one.")
       ->type_name("FILE")
-      ->check(accepted_by([](const std::string& path) {
-        return path.empty() ? absl::InvalidArgumentError("a path is expected, not \"\"") : absl::OkStatus();
-      }))
       ->group(group);
   command
       .add_flag("--no-secret", options.no_secret,

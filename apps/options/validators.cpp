@@ -4,35 +4,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "apps/decimal.hpp"
 
 namespace verbena::apps {
-
-CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
-  return CLI::Validator(
-      [least, most](const std::string& text) {
-        std::int64_t number = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-        const bool good =
-            error == std::errc() && stop == text.data() + text.size() && number >= least && number <= most;
-        return good ? std::string()
-                    : fmt::format("a whole number from {} to {} is expected, not \"{}\"", least, most, text);
-      },
-      "");
-}
 
 CLI::Validator positive_number() {
   return CLI::Validator(
       [](const std::string& text) {
-        double number = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-        const bool good =
-            error == std::errc() && stop == text.data() + text.size() && number > 0 && std::isfinite(number);
-        return good ? std::string() : fmt::format("a number above 0 is expected, not \"{}\"", text);
+        const std::optional<double> number = parse_decimal<double>(text);
+        return number && *number > 0 ? std::string()
+                                     : fmt::format("a number above 0 is expected, not \"{}\"", text);
       },
       "");
 }

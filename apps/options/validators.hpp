@@ -1,7 +1,6 @@
 // CLI validators that say in one line what was expected.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,7 +13,6 @@ class Validator;
 
 namespace verbena::apps {
 
-CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 CLI::Validator positive_number();
 CLI::Validator one_of(const std::vector<std::string>& choices);
 /// What `check` finds fault with is refused, with its message.

@@ -1,7 +1,13 @@
+// Which applications and subcommands there are.
 #include "apps/application.hpp"
 #include "apps/kge/kge.hpp"
 #include "apps/lda/lda.hpp"
 #include "apps/mf/mf.hpp"
+#include "apps/verbena/bench_command.hpp"
+#include "apps/verbena/commands.hpp"
+#include "apps/verbena/doctor_command.hpp"
+#include "apps/verbena/experiment_command.hpp"
+#include "apps/verbena/generate_command.hpp"
 #include "apps/word2vec/word2vec.hpp"
 
 namespace verbena::apps {
@@ -13,6 +19,10 @@ std::vector<std::unique_ptr<Application>> make_applications() {
   applications.push_back(make_kge());
   applications.push_back(make_word2vec());
   return applications;
+}
+
+std::vector<AddCommand> make_commands() {
+  return {add_generate_command, add_experiment_command, add_bench_command, add_doctor_command};
 }
 
 }  // namespace verbena::apps

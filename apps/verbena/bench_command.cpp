@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,16 +21,21 @@
 #include "apps/bench/operations.hpp"
 #include "apps/bench/perftest.hpp"
 #include "apps/bench/responder.hpp"
+#include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/decimal.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/rendezvous/secret_handover.hpp"
 #include "apps/verbena/bench_report.hpp"
 #include "apps/verbena/child_message.hpp"
 #include "apps/verbena/child_process.hpp"
+#include "apps/verbena/cluster_run.hpp"
 #include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/job_options.hpp"
+#include "apps/verbena/launch_letter.hpp"
 #include "apps/verbena/process_jobs.hpp"
 #include "apps/verbena/provenance.hpp"
 #include "apps/verbena/terminal.hpp"
@@ -40,8 +45,8 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::int64_t kLargestBytes = 1 << 26;
-constexpr std::int64_t kMostRequests = 16384;
+constexpr std::size_t kLargestBytes = 1 << 26;
+constexpr std::size_t kMostRequests = 16384;
 constexpr const char* kDefaultName = "bench";
 constexpr const char* kDefaultPort = ":7471";
 constexpr auto kStartPatience = std::chrono::seconds(20);  // of a process of our own
@@ -57,33 +62,16 @@ struct BenchCommand {
   std::string connect;
   std::string json;
   std::string report;
-  // --- descriptors to the measuring side that has started this one; −1 when started by hand
-  int report_to = -1;   ///< a pipe
-  int rendezvous = -1;  ///< a socket, which brings the secret
 };
 
 CLI::Validator transfer_size() {
   return CLI::Validator(
       [](const std::string& text) {
-        std::int64_t bytes = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
-        const bool good = error == std::errc() && stop == text.data() + text.size() && bytes >= 8 &&
-                          bytes <= kLargestBytes && bytes % 8 == 0;
+        const std::optional<std::size_t> bytes = parse_decimal<std::size_t>(text);
+        const bool good = bytes && *bytes >= 8 && *bytes <= kLargestBytes && *bytes % 8 == 0;
         return good
                    ? std::string()
                    : fmt::format("a multiple of 8 from 8 to {} is expected, not \"{}\"", kLargestBytes, text);
-      },
-      "");
-}
-
-CLI::Validator seconds() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        double value = 0;
-        const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool good =
-            error == std::errc() && stop == text.data() + text.size() && value >= 0.01 && value <= 60;
-        return good ? std::string() : fmt::format("seconds from 0.01 to 60 are expected, not \"{}\"", text);
       },
       "");
 }
@@ -108,18 +96,18 @@ void tell(int pipe, std::string_view line) {
 }
 
 /// The other side of measurements, until a signal, or until who has started it is gone.
-int respond(const BenchCommand& options, const bench::Backend& backend, const std::string& address) {
-  const bool started_by_us = options.report_to >= 0;
+int respond(const LaunchLetter& letter, const bench::Backend& backend, const std::string& address) {
+  const bool started_by_us = letter.launched();
   const auto failed = [&](const absl::Status& status) {
     if (!started_by_us) return report_error(status);
-    tell(options.report_to, fmt::format("error {}", std::string(status.message())));
+    tell(letter.report_to, fmt::format("error {}", std::string(status.message())));
     return exit_status(status);
   };
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});
   auto responder = bench::Responder::create(backend, address);
   if (!responder.ok()) return failed(responder.status());
   if (started_by_us) {
-    tell(options.report_to, fmt::format("address {}", (*responder)->address()));
+    tell(letter.report_to, fmt::format("address {}", (*responder)->address()));
   } else {
     print_out("listening at {}; Ctrl-C ends it\n", (*responder)->address());
     flush(stdout);
@@ -127,7 +115,7 @@ int respond(const BenchCommand& options, const bench::Backend& backend, const st
   std::atomic<bool> stop = false;
   const JobsResult ended = run_jobs({.jobs = {[&] { return (*responder)->run(stop); }},
                                      .wake = [&] { (*responder)->interrupt(); },
-                                     .listener_descriptor = options.report_to},
+                                     .listener_descriptor = letter.report_to},
                                     signals, stop);
   if (ended.abandoned) ::_exit(kExitFailed);
   for (const absl::Status& status : ended.statuses) {
@@ -263,8 +251,18 @@ absl::Status check(BenchCommand& options) {
   if (options.listens && !options.connect.empty()) {
     return absl::InvalidArgumentError("--listen and --connect are for different processes");
   }
+  if (!options.listens) {
+    if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
+        !status.ok())
+      return status;
+  }
   options.transport = decided(options.transport, options.listens || !options.connect.empty() ? kVerbs : kShm);
   if (absl::Status status = check(options.transport); !status.ok()) return status;
+  Files files;
+  files.reads("--secret-file", options.transport.secret_file);
+  if (options.json != "-") files.writes("--json", options.json);
+  files.writes("--report", options.report);
+  if (absl::Status status = check_distinct(files); !status.ok()) return status;
   for (const std::string& output : {options.json, options.report}) {
     if (output.empty() || output == "-") continue;
     if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
@@ -283,11 +281,11 @@ absl::Status check(BenchCommand& options) {
 }
 
 /// Of both sides: as given for the two hosts; without these it is ours to make, and the other side's to be told.
-absl::Status decide_secret(BenchCommand& options) {
+absl::Status decide_secret(BenchCommand& options, const LaunchLetter& letter) {
   absl::StatusOr<bench::SharedSecret> secret = nullptr;
-  if (options.rendezvous >= 0) {
-    secret = take_over_secret(options.rendezvous);
-    ::close(std::exchange(options.rendezvous, -1));
+  if (letter.rendezvous >= 0) {
+    secret = take_over_secret(letter.rendezvous);
+    ::close(letter.rendezvous);
   } else if (options.listens || !options.connect.empty()) {
     return take_secret(options.transport);
   } else {
@@ -298,9 +296,9 @@ absl::Status decide_secret(BenchCommand& options) {
   return absl::OkStatus();
 }
 
-int run_bench(BenchCommand& options) {
+int run_bench(BenchCommand& options, const LaunchLetter& letter) {
   if (absl::Status status = check(options); !status.ok()) return report_error(status);
-  if (absl::Status status = decide_secret(options); !status.ok()) return report_error(status);
+  if (absl::Status status = decide_secret(options, letter); !status.ok()) return report_error(status);
   const std::string& transport = options.transport.transport;
   absl::StatusOr<std::string> listen = full_address(transport, options.listen, "--listen", false);
   if (options.listens && !listen.ok()) return report_error(listen.status());
@@ -317,7 +315,7 @@ int run_bench(BenchCommand& options) {
                                     .secret = options.transport.secret});
   }
   if (!backend.ok()) return report_error(backend.status());
-  return options.listens ? respond(options, *backend, *listen) : measure(options, *backend);
+  return options.listens ? respond(letter, *backend, *listen) : measure(options, *backend);
 }
 
 void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
@@ -328,43 +326,37 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
       ->delimiter(',')
       ->check(one_of(bench::operation_names()))
       ->group(kMeasurements);
-  command
-      .add_option("--sizes", options.sizes_bytes,
-                  "Bytes of a transfer, for read, write, write-complete and write-notify; multiples of 8.")
+  add_number(command, "--sizes", options.sizes_bytes,
+             "Bytes of a transfer, for read, write, write-complete and write-notify; multiples of 8.")
       ->type_name("SIZES")
       ->delimiter(',')
       ->check(transfer_size())
       ->group(kMeasurements)
       ->default_str(absl::StrJoin(options.sizes_bytes, ","));
-  command
-      .add_option("--seconds", options.timing.seconds, "Length of each measurement; a tenth more to warm up.")
+  add_number(command, "--seconds", options.timing.seconds,
+             "Length of each measurement; a tenth more to warm up.", {0.01, 60})
       ->type_name("SECONDS")
-      ->check(seconds())
       ->group(kMeasurements)
       ->capture_default_str();
-  command
-      .add_option(
-          "--depth", options.depth,
-          "Requests under way on each connection where bandwidth is measured. More hides latency, and takes "
-          "more of the device's memory.")
+  add_number(
+      command, "--depth", options.depth,
+      "Requests under way on each connection where bandwidth is measured. More hides latency, and takes "
+      "more of the device's memory.",
+      {1, kMostRequests})
       ->type_name("N")
-      ->check(whole_number(1, kMostRequests))
       ->group(kMeasurements)
       ->capture_default_str();
-  command
-      .add_option(
-          "--batch", options.batch,
-          "Requests posted together: in read-batch, and where bandwidth is measured (there at most a quarter "
-          "of the depth).")
+  add_number(
+      command, "--batch", options.batch,
+      "Requests posted together: in read-batch, and where bandwidth is measured (there at most a quarter "
+      "of the depth).",
+      {1, kMostRequests})
       ->type_name("N")
-      ->check(whole_number(1, kMostRequests))
       ->group(kMeasurements)
       ->capture_default_str();
-  command
-      .add_option("--connections", options.connections,
-                  "Connections over which bandwidth is measured, driven by one thread.")
+  add_number(command, "--connections", options.connections,
+             "Connections over which bandwidth is measured, driven by one thread.", {1, 256})
       ->type_name("N")
-      ->check(whole_number(1, 256))
       ->group(kMeasurements)
       ->capture_default_str();
   command
@@ -373,11 +365,9 @@ void add_measurement_options(CLI::App& command, bench::BenchOptions& options) {
                 "ib_read_bw, "
                 "ib_write_bw on the same device, by turns with ours. Both sides need the package perftest.")
       ->group(kMeasurements);
-  command
-      .add_option("--rounds", options.rounds,
-                  "How often a figure of the transport and perftest's are measured by turns.")
+  add_number(command, "--rounds", options.rounds,
+             "How often a figure of the transport and perftest's are measured by turns.", {1, 1000})
       ->type_name("N")
-      ->check(whole_number(1, 1000))
       ->group(kMeasurements)
       ->default_str(fmt::format("{} with --perftest, else 1", kRoundsWithPerftest));
 }
@@ -403,9 +393,6 @@ void add_bench_options(CLI::App& command, BenchCommand& options) {
       ->group(kSides);
   add_transport_options(command, options.transport, kSides);
   add_secret_options(command, options.transport, kSides);
-  // The measuring side's, not for people.
-  command.add_option("--report-to", options.report_to)->group("");
-  command.add_option("--rendezvous", options.rendezvous)->group("");
   command
       .add_option(
           "--json", options.json,
@@ -439,7 +426,7 @@ void add_bench_command(CLI::App& program, Run* run) {
                             "verbena bench --connect node2:7471 --secret-file secret  (on another)"}));
   command->callback([options, run, command] {
     options->listens = command->get_option("--listen")->count() > 0;
-    *run = [options] { return run_bench(*options); };
+    *run = [options](const LaunchLetter& letter) { return run_bench(*options, letter); };
   });
 }
 

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -12,12 +11,6 @@
 #include "apps/verbena/exit_status.hpp"
 
 namespace verbena::apps {
-
-void add_launcher_options(CLI::App& command, ChildOptions& options) {
-  // No group: they are the launcher's, not for people.
-  command.add_option("--report-to", options.report_to)->group("");
-  command.add_option("--rendezvous", options.rendezvous)->group("");
-}
 
 namespace {
 
@@ -41,7 +34,7 @@ int report_result(const JobsResult& result, Outlet& outlet) {
 }
 
 int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_jobs) {
-  if (options.launched()) {
+  if (options.letter.launched()) {
     // A Ctrl-C goes to all processes of the terminal; the launcher says what is to be done about it. Errors
     // are the launcher's to print, once.
     std::signal(SIGINT, SIG_IGN);
@@ -55,14 +48,16 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
   JobOptions job = options.job;
   std::unique_ptr<EmbeddedRendezvous> rendezvous;
   std::optional<AddressExchange> addresses;
-  if (options.rendezvous >= 0) {
-    absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined = EmbeddedRendezvous::join(options.rendezvous);
+  if (options.letter.rendezvous >= 0) {
+    absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined =
+        EmbeddedRendezvous::join(options.letter.rendezvous);
     if (!joined.ok()) return fail(joined.status());
     rendezvous = *std::move(joined);
     job.transport.secret = rendezvous->secret();
     addresses.emplace(*rendezvous, options.job.servers);
   }
-  StopSignals signals = options.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
+  StopSignals signals =
+      options.letter.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
   const Role role{
       .job = job, .rank = options.rank, .addresses = addresses.has_value() ? &*addresses : nullptr};
   std::atomic<bool> stop = false;

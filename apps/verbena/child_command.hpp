@@ -5,27 +5,18 @@
 #include <functional>
 
 #include "apps/verbena/job_options.hpp"
+#include "apps/verbena/launch_letter.hpp"
 #include "apps/verbena/outlet.hpp"
 #include "apps/verbena/process_jobs.hpp"
 #include "apps/verbena/roles.hpp"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace verbena::apps {
 
 struct ChildOptions {
   JobOptions job;
   std::uint32_t rank = 0;  ///< of this process among its kind
-  // --- descriptors to the launcher; −1 when started by hand
-  int report_to = -1;   ///< a pipe
-  int rendezvous = -1;  ///< a socket, which also brings the job's secret
-
-  [[nodiscard]] bool launched() const { return report_to >= 0; }
+  LaunchLetter letter;     ///< empty when started by hand; its rendezvous also brings the job's secret
 };
-
-void add_launcher_options(CLI::App& command, ChildOptions& options);
 
 using MakeJobs = std::function<absl::StatusOr<ProcessJobs>(const Role& role, Outlet& outlet,
                                                            const std::atomic<bool>& stop)>;

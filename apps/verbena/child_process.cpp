@@ -12,6 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/verbena/launch_letter.hpp"
+
 // This C library's header forgets to say so.
 extern "C" {
 #include <sys/pidfd.h>
@@ -24,14 +26,13 @@ constexpr const char* kProgram = "/proc/self/exe";
 constexpr int kCannotRun = 127;  // as shells say it
 
 /// Between fork() and exec(): no memory is allocated here.
-[[noreturn]] void become(pid_t parent, char* const* arguments) {
+[[noreturn]] void become(pid_t parent, int letter, char* const* arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotRun);  // it died before it could be noticed
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
-  const int null = ::open("/dev/null", O_RDONLY);
-  if (null >= 0) ::dup2(null, STDIN_FILENO);
+  ::dup2(letter, STDIN_FILENO);
   ::execv(kProgram, arguments);
   ::_exit(kCannotRun);
 }
@@ -49,10 +50,13 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
     const int error = errno;
     return cannot_start(name, error);
   }
+  const absl::StatusOr<int> letter = write_letter({.report_to = ends[1], .rendezvous = rendezvous});
+  if (!letter.ok()) {
+    for (const int end : ends) ::close(end);
+    return letter.status();
+  }
   std::vector<std::string> all = {"verbena"};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  all.push_back(fmt::format("--report-to={}", ends[1]));
-  if (rendezvous >= 0) all.push_back(fmt::format("--rendezvous={}", rendezvous));
   std::vector<char*> pointers;
   pointers.reserve(all.size() + 1);
   for (std::string& argument : all) pointers.push_back(argument.data());
@@ -64,10 +68,11 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
     for (const int inherited : {ends[1], rendezvous}) {
       if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
     }
-    become(parent, pointers.data());
+    become(parent, *letter, pointers.data());
   }
   int error = errno;
   ::close(ends[1]);
+  ::close(*letter);
   if (pid < 0) {
     ::close(ends[0]);
     return cannot_start(name, error);

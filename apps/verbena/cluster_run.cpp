@@ -17,7 +17,10 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "apps/decimal.hpp"
+#include "apps/thrown.hpp"
 #include "apps/verbena/child_command.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/leader.hpp"
 #include "apps/verbena/meeting.hpp"
@@ -38,6 +41,26 @@ std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
 }
+
+/// Who starts many processes, and tells each how many there are. Those who speak other protocols than PMIx would have
+/// as many whole jobs of them, which all write the same files.
+struct Starter {
+  const char* size;  ///< the environment variable
+  const char* name;
+  const char* remedy;
+};
+constexpr const char* kElse =
+    "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do (docs/cluster.md)";
+/// Slurm and Flux first: they set what the others do, too.
+constexpr Starter kStarters[] = {
+    {"SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
+    {"FLUX_JOB_SIZE", "flux run",
+     "it needs -o pmi=pmix (the plugin flux-pmix), or mpirun inside of flux alloc"},
+    {"OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
+    {"MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},
+    {"PMI_SIZE", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
+    {"MPI_LOCALNRANKS", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
+};
 
 /// What this process knows of the others after the first fence.
 struct Others {
@@ -74,6 +97,8 @@ class ClusterProcess {
   [[nodiscard]] absl::Status check_memory_here() const;
   absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
   int train();
+  int train(std::thread& listening);
+  [[noreturn]] int abort(const absl::Status& why);
   int lead(std::thread listening, int own_status);
   void follow(bool lost);
   int end_early(const absl::Status& status);
@@ -102,7 +127,7 @@ bool ClusterProcess::stopped() {
 /// way to know that.
 int ClusterProcess::end_early(const absl::Status& status) {
   if (signal_ != 0) {
-    if (leads()) fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
+    if (leads()) print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
     return kExitSignalBase + signal_;
   }
   const int exit_status = absl::IsCancelled(status) ? kExitUsage : report_error(status);
@@ -248,7 +273,31 @@ absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const st
 
 int ClusterProcess::train() {
   std::thread listening;
-  if (leads()) listening = std::thread([this] { leader_->run(outputs_->monitor()); });
+  int status = kExitFailed;
+  const absl::Status ended = run_caught([&] {
+    status = train(listening);
+    return absl::OkStatus();
+  });
+  return ended.ok() ? status : abort(ended);
+}
+
+/// All processes of the job, this one at once.
+int ClusterProcess::abort(const absl::Status& why) {
+  const int status = report_error(why);
+  cluster_.abort(status, std::string(why.message()));
+  ::_exit(status);
+}
+
+int ClusterProcess::train(std::thread& listening) {
+  if (leads()) {
+    listening = std::thread([this] {
+      const absl::Status heard = run_caught([this] {
+        leader_->run(outputs_->monitor());
+        return absl::OkStatus();
+      });
+      if (!heard.ok()) abort(heard);
+    });
+  }
   if (const absl::Status linked = open_link(); !linked.ok()) {
     const int status = end_early(linked);
     if (!leads()) return status;
@@ -310,13 +359,38 @@ void ClusterProcess::follow(bool lost) {
 
 }  // namespace
 
-absl::Status check_started_apart(const std::function<const char*(const char* variable)>& variable) {
-  const char* tasks = variable("SLURM_STEP_NUM_TASKS");
-  if (variable("PMIX_RANK") != nullptr || tasks == nullptr || std::string_view(tasks) == "1") {
-    return absl::OkStatus();
+namespace {
+
+struct Started {
+  const Starter& by;
+  std::uint32_t processes;
+};
+
+std::optional<Started> started_together(const Environment& variable) {
+  for (const Starter& starter : kStarters) {
+    const char* const text = variable(starter.size);
+    const auto processes = parse_decimal<std::uint32_t>(text == nullptr ? "" : text);
+    if (processes && *processes > 1) return Started{starter, *processes};
   }
-  return absl::InvalidArgumentError(
-      fmt::format("srun has started {} processes that cannot find each other: it needs --mpi=pmix", tasks));
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::Status check_started_apart(const Environment& variable) {
+  const std::optional<Started> started = started_together(variable);
+  if (variable("PMIX_RANK") != nullptr || !started) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{} has started {} processes that cannot find each other: {}",
+                                                started->by.name, started->processes, started->by.remedy));
+}
+
+absl::Status check_started_once(const Environment& variable) {
+  const std::optional<Started> started = started_together(variable);
+  if (!started) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{} has started {} processes, each of which would do the whole work and write the same files: "
+      "start one; of the commands only `verbena run` shares its work out",
+      started->by.name, started->processes));
 }
 
 absl::Status share_out(std::uint32_t size, RunOptions& run) {

@@ -16,9 +16,13 @@
 
 namespace verbena::apps {
 
-/// Whether srun has started several processes that cannot find each other, which would each be a job of its
-/// own. `variable`: of the environment.
-absl::Status check_started_apart(const std::function<const char*(const char* variable)>& variable);
+/// Of the process: a variable's value, nullptr if there is none.
+using Environment = std::function<const char*(const char* variable)>;
+/// INVALID_ARGUMENT, with what to do, where srun, mpiexec or the like has started several processes that cannot find
+/// each other, so that each would be a job of its own.
+absl::Status check_started_apart(const Environment& variable);
+/// INVALID_ARGUMENT where several processes were started of a command that is to be one.
+absl::Status check_started_once(const Environment& variable);
 
 /// How the `size` processes are shared out: what the command line leaves open is chosen, half of them (at
 /// least one) to be servers. INVALID_ARGUMENT where that does not come out.

@@ -9,7 +9,7 @@
 
 #include "apps/doctor/diagnosis.hpp"
 #include "apps/doctor/report.hpp"
-#include "apps/options/validators.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/verbena/child_message.hpp"
 #include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -93,9 +93,8 @@ void add_doctor_command(CLI::App& program, Run* run) {
       "it.");
   command->add_option("--device", options->device, "Would this device work? Such as mlx5_1 or rxe0.")
       ->type_name("NAME");
-  command->add_option("--device-port", options->device_port, "Would this port of it work?")
-      ->type_name("N")
-      ->check(whole_number(1, UINT8_MAX));
+  add_number(*command, "--device-port", options->device_port, "Would this port of it work?", {1, UINT8_MAX})
+      ->type_name("N");
   command->add_flag("--json", options->json, "For programs: everything as JSON, on standard output.");
   command->footer(
       "EXIT STATUS\n"
@@ -103,7 +102,8 @@ void add_doctor_command(CLI::App& program, Run* run) {
       "       1      verbs will not work, shared memory does\n"
       "       2      impossible options\n"
       "       3      neither works");
-  command->callback([options, run] { *run = [options] { return run_doctor(*options); }; });
+  command->callback(
+      [options, run] { *run = [options](const LaunchLetter&) { return run_doctor(*options); }; });
 }
 
 }  // namespace verbena::apps

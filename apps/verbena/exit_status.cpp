@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <new>
 #include <string>
 
 #include "apps/verbena/console.hpp"
@@ -24,9 +26,13 @@ int exit_status(const absl::Status& status) {
 }
 
 int report_error(const absl::Status& status) {
-  const std::string line =
-      fmt::format("verbena: error: {}\n", std::string(protocol::printable(status).message()));
-  put(stderr, line);
+  try {
+    const std::string line =
+        fmt::format("verbena: error: {}\n", std::string(protocol::printable(status).message()));
+    put(stderr, line);
+  } catch (const std::bad_alloc&) {
+    put(stderr, "verbena: error: out of memory\n");
+  }
   return exit_status(status);
 }
 

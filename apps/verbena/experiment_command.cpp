@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -15,8 +16,12 @@
 #include "apps/conditions/fields.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/data/generate_ratings.hpp"
+#include "apps/data/triples.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/child_message.hpp"
+#include "apps/verbena/cluster_run.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment.hpp"
 #include "apps/verbena/experiment_output.hpp"
@@ -97,13 +102,16 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
     end.status = absl::InvalidArgumentError(error.what());
     return end;
   }
-  run();
+  run(LaunchLetter{});
   return end;
 }
 
 /// Decides what was left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
+  if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
+      !status.ok())
+    return status;
   if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
@@ -112,11 +120,22 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
     return absl::NotFoundError(fmt::format("--triples {}: there is no such folder", chosen.triples));
   }
   experiment.complete(chosen);
-  if (absl::Status status = make_output_folder(options.output); !status.ok()) return status;
-  if (!chosen.ratings.empty()) return absl::OkStatus();
-  chosen.ratings = options.output + "/ratings.tsv";
+  const bool makes_ratings = chosen.ratings.empty();
+  if (makes_ratings) chosen.ratings = options.output + "/ratings.tsv";
+  Files files;
+  if (makes_ratings) {
+    files.writes("--output", chosen.ratings);
+  } else {
+    files.reads("--data", chosen.ratings);
+  }
+  if (experiment.needs_documents()) files.reads("--documents", chosen.documents);
+  if (experiment.needs_triples()) {
+    for (const std::string& path : triple_files(chosen.triples)) files.reads("--triples", path);
+  }
+  if (absl::Status status = make_output_folder(options.output, std::move(files)); !status.ok()) return status;
+  if (!makes_ratings) return absl::OkStatus();
   if (!options.quiet) {
-    fmt::print(stderr, "writing {}, as `verbena generate mf` does\n", protocol::printable(chosen.ratings));
+    print_error("writing {}, as `verbena generate mf` does\n", protocol::printable(chosen.ratings));
   }
   return generate_ratings({}, chosen.ratings);
 }
@@ -152,7 +171,7 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
     RunFigures figures{.planned = planned};
     const RunEnd end = make_run(planned, options.quiet, figures);
     if (end.signal != 0) {
-      fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(end.signal));
+      print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(end.signal));
       return kExitSignalBase + end.signal;
     }
     if (!end.status.ok()) {
@@ -166,8 +185,8 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const auto done = static_cast<double>(runs.size());
     const double left = elapsed / done * static_cast<double>(plan.size() - runs.size());
-    fmt::print(stderr, "{}/{} {}: {}; {} left\n", runs.size(), plan.size(), planned.label,
-               outcome_text(runs.back()), format_clock(left));
+    print_error("{}/{} {}: {}; {} left\n", runs.size(), plan.size(), planned.label, outcome_text(runs.back()),
+                format_clock(left));
   }
   if (absl::Status status = write_all(experiment, options, runs); !status.ok()) {
     report_error(status);
@@ -202,20 +221,17 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->group(kInput)
         ->capture_default_str();
   }
-  command.add_option("--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
-  command
-      .add_option("--iterations", chosen.iterations,
-                  "Of each run; by default as many as the experiment needs.")
+  add_number(command, "--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
+  add_number(command, "--iterations", chosen.iterations,
+             "Of each run; by default as many as the experiment needs.", {1, 1'000'000})
       ->type_name("N")
-      ->check(whole_number(1, 1'000'000))
       ->group(kInput);
   if (experiment.makes_rounds()) {
-    command
-        .add_option("--rounds", chosen.rounds,
-                    "Make each run so many times, by turns, and judge by the middle one; by default as the "
-                    "experiment has it.")
+    add_number(command, "--rounds", chosen.rounds,
+               "Make each run so many times, by turns, and judge by the middle one; by default as the "
+               "experiment has it.",
+               {1, 100})
         ->type_name("N")
-        ->check(whole_number(1, 100))
         ->group(kInput);
   }
   if (experiment.compares_models()) {
@@ -230,24 +246,23 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->group(kProcesses);
   }
   if (experiment.compares_nodes()) {
-    command
-        .add_option(
-            "--nodes", chosen.nodes,
-            "Make jobs of so many nodes, each a server and a worker; by default those that the experiment is "
-            "about.")
+    add_number(
+        command, "--nodes", chosen.nodes,
+        "Make jobs of so many nodes, each a server and a worker; by default those that the experiment is "
+        "about.",
+        {2, kMostNodes})
         ->type_name("N,…")
         ->delimiter(',')
-        ->check(whole_number(2, kMostNodes))
         ->group(kProcesses);
   } else {
-    command.add_option("--servers", chosen.servers, "Server processes of each run.")
+    add_number(command, "--servers", chosen.servers, "Server processes of each run.",
+               {1, protocol::kMaxWorkers})
         ->type_name("S")
-        ->check(whole_number(1, protocol::kMaxWorkers))
         ->group(kProcesses)
         ->capture_default_str();
-    command.add_option("--workers", chosen.workers, "Worker processes of each run.")
+    add_number(command, "--workers", chosen.workers, "Worker processes of each run.",
+               {2, protocol::kMaxWorkers})
         ->type_name("W")
-        ->check(whole_number(2, protocol::kMaxWorkers))
         ->group(kProcesses)
         ->capture_default_str();
   }
@@ -290,7 +305,7 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
   app->footer(examples({fmt::format("verbena experiment {}", name),
                         fmt::format("verbena experiment {} --data FILE --output FOLDER", name)}));
   app->callback([options, experiment, run] {
-    *run = [options, experiment] { return run_experiment(*experiment, *options); };
+    *run = [options, experiment](const LaunchLetter&) { return run_experiment(*experiment, *options); };
   });
 }
 

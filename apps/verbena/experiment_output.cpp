@@ -5,13 +5,24 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/verbena/console.hpp"
 #include "protocol/printable.hpp"
 
 namespace verbena::apps {
+namespace {
 
-absl::Status make_output_folder(const std::string& path) {
+constexpr const char* kTable = "table.txt";
+constexpr const char* kNumbers = "numbers.json";
+constexpr const char* kPage = "report.html";
+
+}  // namespace
+
+absl::Status make_output_folder(const std::string& path, Files others) {
+  for (const char* const name : {kTable, kNumbers, kPage})
+    others.writes("--output", fmt::format("{}/{}", path, name));
+  if (absl::Status status = check_distinct(others); !status.ok()) return status;
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path)) return absl::OkStatus();
@@ -21,13 +32,12 @@ absl::Status make_output_folder(const std::string& path) {
 
 absl::Status write_experiment(const std::string& folder, const ExperimentFiles& files) {
   put(stdout, files.table);
-  for (const auto& [name, text] : {std::pair("table.txt", &files.table),
-                                   {"numbers.json", &files.numbers},
-                                   {"report.html", &files.page}}) {
+  for (const auto& [name, text] :
+       {std::pair(kTable, &files.table), {kNumbers, &files.numbers}, {kPage, &files.page}}) {
     if (absl::Status status = write_file(folder + "/" + name, *text); !status.ok()) return status;
   }
-  put(stdout,
-      protocol::printable_lines(fmt::format("\n{0}/table.txt, {0}/numbers.json, {0}/report.html\n", folder)));
+  put(stdout, protocol::printable_lines(
+                  fmt::format("\n{0}/{1}, {0}/{2}, {0}/{3}\n", folder, kTable, kNumbers, kPage)));
   return absl::OkStatus();
 }
 

@@ -1,11 +1,13 @@
 #include "apps/verbena/generate_command.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <string>
 
 #include "apps/data/generate_corpus.hpp"
 #include "apps/data/generate_ratings.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/verbena/cluster_run.hpp"
 #include "apps/verbena/exit_status.hpp"
 
 namespace verbena::apps {
@@ -24,8 +26,10 @@ void add_kind(CLI::App& command, const std::string& name, const std::string& des
   kind->add_option("--output", given->output, "Where to write.")->type_name("FILE")->required();
   given->options.add_options(*kind);
   kind->callback([given, run, generate] {
-    *run = [given, generate] {
-      if (absl::Status status = OutputFile::check(given->output); !status.ok()) return report_error(status);
+    *run = [given, generate](const LaunchLetter&) {
+      absl::Status possible = check_started_once([](const char* name) { return std::getenv(name); });
+      if (possible.ok()) possible = OutputFile::check(given->output);
+      if (!possible.ok()) return report_error(possible);
       const absl::Status status = generate(given->options, given->output);
       return status.ok() ? kExitOk : report_error(status);
     };

@@ -34,10 +34,12 @@ int show_help(const CLI::App& program, const std::vector<std::string>& names) {
 void add_help_command(CLI::App& program, Run* run) {
   auto names = std::make_shared<std::vector<std::string>>();
   CLI::App* command = program.add_subcommand("help", "show what a command does, and its options");
-  command->add_option("COMMAND", *names, "Such as run, or run lda; without one, the whole program.");
+  command->add_option("COMMAND", *names, "Such as run, or run lda; without one, the whole program.")
+      ->type_name("NAME");
   command->footer(examples({"verbena help", "verbena help run lda"}));
-  command->callback(
-      [&program, names, run] { *run = [&program, names] { return show_help(program, *names); }; });
+  command->callback([&program, names, run] {
+    *run = [&program, names](const LaunchLetter&) { return show_help(program, *names); };
+  });
 }
 
 }  // namespace verbena::apps

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "absl/strings/str_join.h"
+#include "apps/decimal.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/manual_formatter.hpp"
 #include "consistency/model.hpp"
@@ -41,39 +43,34 @@ std::uint32_t JobOptions::chosen_lanes() const {
 }
 
 void add_size_options(CLI::App& command, JobOptions& options) {
-  const std::int64_t most = protocol::kMaxWorkers;
-  command
-      .add_option("--servers", options.servers,
-                  "Server processes; the rows of each table are split over them.")
+  constexpr std::uint32_t most = protocol::kMaxWorkers;
+  add_number(command, "--servers", options.servers,
+             "Server processes; the rows of each table are split over them.", {1, most})
       ->type_name("S")
-      ->check(whole_number(1, most))
       ->group(kProcessOptions)
       ->capture_default_str();
-  command.add_option("--workers", options.workers, "Worker processes; the data is split over them.")
+  add_number(command, "--workers", options.workers, "Worker processes; the data is split over them.",
+             {1, most})
       ->type_name("W")
-      ->check(whole_number(1, most))
       ->group(kProcessOptions)
       ->capture_default_str();
-  command
-      .add_option("--threads", options.threads,
-                  "Worker threads in each worker process, each a worker of its own: W × T workers in all.")
+  add_number(command, "--threads", options.threads,
+             "Worker threads in each worker process, each a worker of its own: W × T workers in all.",
+             {1, most})
       ->type_name("T")
-      ->check(whole_number(1, most))
       ->group(kProcessOptions)
       ->capture_default_str();
 }
 
 void add_silence_option(CLI::App& command, JobOptions& options) {
-  command
-      .add_option(
-          "--silence-timeout", options.silence_timeout_ms,
-          "A process that has shown no sign of life for so many milliseconds, because it is stopped or "
-          "its host hangs, ends the job, with its name. 0: none does, as for a process in a debugger. A "
-          "process that computes is not silent.")
+  add_number(command, "--silence-timeout", options.silence_timeout_ms,
+             "A process that has shown no sign of life for so many milliseconds, because it is stopped or "
+             "its host hangs, ends the job, with its name. 0: none does, as for a process in a debugger. A "
+             "process that computes is not silent.",
+             {0, std::numeric_limits<std::int32_t>::max()})
       ->type_name("MS")
-      ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()))
       ->check(accepted_by([](const std::string& text) {
-        return transport::check_silence_timeout(static_cast<std::uint32_t>(std::stoul(text)));
+        return transport::check_silence_timeout(parse_decimal<std::uint32_t>(text).value_or(0));
       }))
       ->group(kProcessOptions)
       ->capture_default_str();
@@ -114,33 +111,41 @@ void decide_consistency(JobOptions& options, const Application& application) {
 }
 
 void add_budget_option(CLI::App& command, JobOptions& options) {
-  command
-      .add_option(
-          "--budget", options.budget_mb_per_s,
-          "Managed communication, for ssp, essp, bounded-delay and asp; nothing changes under others. Each "
-          "server and worker may send one another so much before it is due: rows and updates go within an "
-          "iteration while this lasts, the most important first, and eager pushes that nobody needs yet "
-          "wait when it is used up. By default all travels at the end of an iteration, at full speed.")
+  add_number(
+      command, "--budget", options.budget_mb_per_s,
+      "Managed communication, for ssp, essp, bounded-delay and asp; nothing changes under others. Each "
+      "server and worker may send one another so much before it is due: rows and updates go within an "
+      "iteration while this lasts, the most important first, and eager pushes that nobody needs yet "
+      "wait when it is used up. By default all travels at the end of an iteration, at full speed.")
       ->type_name("MB/S")
       ->check(positive_number())
       ->group(kConsistency);
 }
 
 void add_server_options(CLI::App& command, JobOptions& options) {
-  command
-      .add_option("--server-threads", options.server_threads,
-                  "Threads of each server; 1 drives everything, best where workers need the cores. By "
-                  "default what the "
-                  "workers leave over, at least 1.")
+  add_number(command, "--server-threads", options.server_threads,
+             "Threads of each server; 1 drives everything, best where workers need the cores. By "
+             "default what the "
+             "workers leave over, at least 1.",
+             {1, 256})
       ->type_name("N")
-      ->check(whole_number(1, 256))
       ->group(kServers);
-  command
-      .add_option(
-          "--lanes", options.lanes,
-          "Parts of each shard that are applied independently. By default one for each thread but the first.")
+  add_number(
+      command, "--lanes", options.lanes,
+      "Parts of each shard that are applied independently. By default one for each thread but the first.",
+      {1, protocol::kMaxLanes})
       ->type_name("N")
-      ->check(whole_number(1, protocol::kMaxLanes))
+      ->group(kServers);
+}
+
+void add_outlive_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_flag(
+          "--outlive-workers", options.outlives_workers,
+          "Let a worker that dies go, as if it had said goodbye, and serve the others to their end. For "
+          "programs that can do without one of their workers, and where all tables are dynamic, so that "
+          "no clock waits for it (docs/allocation.md); else the job fails all the same. All servers of the "
+          "job need it.")
       ->group(kServers);
 }
 
@@ -379,12 +384,12 @@ std::string effective(const JobOptions& options) {
   return fmt::format(
       "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
       "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
-      "--budget={} --silence-timeout={}{}{}",
+      "--budget={} --silence-timeout={}{}{}{}",
       options.servers, options.workers, options.threads, options.consistency, options.read_path,
       options.transport.transport, options.transport.device, options.transport.device_port,
       options.chosen_server_threads(), options.chosen_lanes(), options.job,
       absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
-      options.silence_timeout_ms,
+      options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
       options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
 }
 

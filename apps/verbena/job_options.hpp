@@ -30,6 +30,8 @@ struct JobOptions {
   std::string read_path = "auto";
   double budget_mb_per_s = 0;               ///< managed communication; 0: none
   std::uint32_t silence_timeout_ms = 5000;  ///< of ServerOptions and SessionOptions
+  /// Of servers started by hand, for programs of a user's own: a worker that dies ends nothing.
+  bool outlives_workers = false;
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
   // --- where the servers are, for processes started by hand; one of the two
@@ -54,6 +56,7 @@ void decide_consistency(JobOptions& options, const Application& application);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
 void add_silence_option(CLI::App& command, JobOptions& options);     // all
 void add_server_options(CLI::App& command, JobOptions& options);     // run, server
+void add_outlive_option(CLI::App& command, JobOptions& options);     // server
 void add_address_options(CLI::App& command, JobOptions& options);    // worker, server
 void add_condition_options(CLI::App& command, JobOptions& options);  // run, worker
 void add_network_option(CLI::App& command, JobOptions& options);     // server; the others have it, too

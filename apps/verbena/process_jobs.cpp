@@ -7,11 +7,12 @@
 
 #include <array>
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
+#include <string>
 #include <thread>
+
+#include "apps/thrown.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -34,25 +35,17 @@ struct Shared {
   bool failed = false;
 };
 
-/// Whatever a library throws in a job ends here.
-absl::Status run_one(const std::function<absl::Status()>& job) {
-  try {
-    return job();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    return absl::InternalError(fmt::format("unexpected exception: {}", error.what()));
-  }
-}
-
-void run_and_tell(const std::function<absl::Status()>& job, std::size_t index, Shared& shared) {
-  absl::Status status = run_one(job);
+void note_end(absl::Status status, std::size_t index, Shared& shared) {
   const std::lock_guard lock(shared.mutex);
   shared.failed = shared.failed || !status.ok();
   shared.statuses[index] = std::move(status);
   --shared.running;
   const std::uint64_t one = 1;
   (void)!::write(shared.changed, &one, sizeof one);
+}
+
+absl::Status cannot_start_thread(const absl::Status& why) {
+  return {why.code(), fmt::format("cannot start a thread: {}", std::string(why.message()))};
 }
 
 int milliseconds_until(Clock::time_point deadline) {
@@ -65,8 +58,15 @@ int milliseconds_until(Clock::time_point deadline) {
 JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& stop) {
   const auto shared = std::make_shared<Shared>(jobs.jobs.size());
   std::vector<std::thread> threads;
+  threads.reserve(jobs.jobs.size());
   for (std::size_t index = 0; index < jobs.jobs.size(); ++index) {
-    threads.emplace_back([shared, job = jobs.jobs[index], index] { run_and_tell(job, index, *shared); });
+    const absl::Status started = run_caught([&] {
+      threads.emplace_back(
+          [shared, job = jobs.jobs[index], index] { note_end(run_caught(job), index, *shared); });
+      return absl::OkStatus();
+    });
+    // It ends the others, as a job that fails.
+    if (!started.ok()) note_end(cannot_start_thread(started), index, *shared);
   }
 
   JobsResult result;

@@ -34,6 +34,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
                                          .silence_timeout_ms = job.silence_timeout_ms,
+                                         .outlives_workers = job.outlives_workers,
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();

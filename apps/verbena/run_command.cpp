@@ -91,7 +91,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
     decide_consistency(options->job, application);
     options->servers_given = app->count("--servers") > 0;
     options->workers_given = app->count("--workers") > 0;
-    *run = [options, arguments, carry_out, &application] {
+    *run = [options, arguments, carry_out, &application](const LaunchLetter&) {
       return carry_out(*options, application, *arguments);
     };
   });

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/html_report.hpp"
 
@@ -19,6 +21,10 @@ absl::Status check_all(Application& application, const RunOptions& run) {
   if (run.baseline && !run.job.transport.network.empty()) {
     return absl::InvalidArgumentError("--network is for servers and workers; --baseline has none");
   }
+  Files files = application.files();
+  files.writes("--metrics", run.metrics);
+  files.writes("--report", run.report);
+  if (absl::Status status = check_distinct(files); !status.ok()) return status;
   for (const std::string& output : {run.metrics, run.report}) {
     if (output.empty()) continue;
     if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
@@ -50,7 +56,7 @@ RunOutputs::RunOutputs(const RunOptions& run, const Application& application,
 
 int RunOutputs::finish(const absl::Status& ended, int signal) {
   if (signal != 0) {
-    fmt::print(stderr, "verbena: stopped by SIG{}\n", ::sigabbrev_np(signal));
+    print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal));
     return kExitSignalBase + signal;
   }
   if (!ended.ok()) return report_error(ended);

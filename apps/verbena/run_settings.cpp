@@ -1,22 +1,10 @@
 #include "apps/verbena/run_settings.hpp"
 
-#include <charconv>
-
+#include "apps/decimal.hpp"
 #include "apps/verbena/provenance.hpp"
 #include "consistency/model.hpp"
 
 namespace verbena::apps {
-namespace {
-
-std::optional<std::uint64_t> seed_of(const ApplicationOptions& options) {
-  const std::string text = options.value("--seed");
-  std::uint64_t seed = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  return error == std::errc() && stop == text.data() + text.size() ? std::optional(seed) : std::nullopt;
-}
-
-}  // namespace
-
 RunSettings run_settings(const Application& application, const ApplicationOptions& options,
                          const JobOptions& job, bool baseline) {
   RunSettings settings;
@@ -24,7 +12,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.throughput_unit = application.throughput_unit();
   settings.main_objective = application.main_objective();
   settings.iterations = application.iterations();
-  settings.seed = seed_of(options);
+  settings.seed = parse_decimal<std::uint64_t>(options.value("--seed"));
   settings.options = options.values();
   settings.baseline = baseline;
   settings.made = provenance();

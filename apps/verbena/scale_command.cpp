@@ -6,11 +6,15 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/scale/measure.hpp"
 #include "apps/verbena/child_message.hpp"
+#include "apps/verbena/cluster_run.hpp"
+#include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
 #include "apps/verbena/experiment_output.hpp"
 #include "apps/verbena/experiment_scale.hpp"
@@ -39,28 +43,32 @@ void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& r
   double effort_left = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) (i < done ? effort_done : effort_left) += effort(runs[i]);
   const ScaleRun& run = runs[done - 1];
-  fmt::print(stderr, "{}/{} {} workers, {}: {}; {} left\n", done, runs.size(), run.workers, run.model,
-             run.failure.empty() ? fmt::format("{:.1f} clocks/s, {}",
-                                               static_cast<double>(options.cell.clocks) / run.figures.seconds,
-                                               limit_text(run.figures))
-                                 : run.failure,
-             format_clock(elapsed_seconds / effort_done * effort_left));
+  print_error(
+      "{}/{} {} workers, {}: {}; {} left\n", done, runs.size(), run.workers, run.model,
+      run.failure.empty()
+          ? fmt::format("{:.1f} clocks/s, {}", static_cast<double>(options.cell.clocks) / run.figures.seconds,
+                        limit_text(run.figures))
+          : run.failure,
+      format_clock(elapsed_seconds / effort_done * effort_left));
 }
 
 int run_scale(ScaleCommand options) {
   ScaleOptions& chosen = options.scale;
+  if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
+      !status.ok())
+    return report_error(status);
   absl::StatusOr<std::vector<ScaleRun>> runs = plan_scale(chosen);
   if (!runs.ok()) return report_error(runs.status());
   if (absl::Status status = make_output_folder(options.output); !status.ok()) return report_error(status);
   scale::Costs& costs = chosen.cell.costs;
-  if (!options.quiet && !all_known(costs)) fmt::print(stderr, "measuring what work costs on this host\n");
+  if (!options.quiet && !all_known(costs)) print_error("measuring what work costs on this host\n");
   const auto measured = scale::measure(costs, {.rows = chosen.cell.rows, .width = chosen.cell.width});
   if (!measured.ok()) return report_error(measured.status());
   costs = *measured;
   if (!options.quiet) {
     for (const scale::CostField& field : scale::kCostFields)
-      fmt::print(stderr, "  --{:<19} {:>8g}  {}\n", fmt::format("{}-ns", field.name), costs.*field.value,
-                 field.what);
+      print_error("  --{:<19} {:>8g}  {}\n", fmt::format("{}-ns", field.name), costs.*field.value,
+                  field.what);
   }
   bool any_failed = false;
   const auto start = std::chrono::steady_clock::now();
@@ -93,10 +101,10 @@ int run_scale(ScaleCommand options) {
 
 void add_job_options(CLI::App& command, ScaleOptions& chosen) {
   constexpr const char* kJobs = "Jobs";
-  command.add_option("--workers", chosen.workers, "Sizes of the jobs to simulate.")
+  add_number(command, "--workers", chosen.workers, "Sizes of the jobs to simulate.",
+             {1, protocol::kMaxWorkers})
       ->type_name("W,…")
       ->delimiter(',')
-      ->check(whole_number(1, protocol::kMaxWorkers))
       ->group(kJobs)
       ->default_str(fmt::format("{}", fmt::join(chosen.workers, ",")));
   command.add_option("--models", chosen.models, "Consistency models, as for --consistency of `verbena run`.")
@@ -105,56 +113,51 @@ void add_job_options(CLI::App& command, ScaleOptions& chosen) {
       ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
       ->group(kJobs)
       ->default_str(fmt::format("{}", fmt::join(chosen.models, ",")));
-  command
-      .add_option(
-          "--workers-per-server", chosen.workers_per_server,
-          "How many workers a server has; the smallest jobs have one server. A connection takes about 0.1 MB "
-          "of memory while its job is simulated.")
+  add_number(
+      command, "--workers-per-server", chosen.workers_per_server,
+      "How many workers a server has; the smallest jobs have one server. A connection takes about 0.1 MB "
+      "of memory while its job is simulated.",
+      {1, protocol::kMaxWorkers})
       ->type_name("N")
-      ->check(whole_number(1, protocol::kMaxWorkers))
       ->group(kJobs)
       ->capture_default_str();
-  command.add_option("--servers", chosen.servers, "As many servers for each size instead.")
+  add_number(command, "--servers", chosen.servers, "As many servers for each size instead.",
+             {1, protocol::kMaxWorkers})
       ->type_name("S")
-      ->check(whole_number(1, protocol::kMaxWorkers))
       ->group(kJobs);
-  command
-      .add_option("--rows", chosen.cell.rows,
-                  "Of the table: every worker reads and updates all at each clock.")
+  add_number(command, "--rows", chosen.cell.rows,
+             "Of the table: every worker reads and updates all at each clock.", {1, 1'000'000})
       ->type_name("N")
-      ->check(whole_number(1, 1'000'000))
       ->group(kJobs)
       ->capture_default_str();
-  command.add_option("--width", chosen.cell.width, "Floats a row.")
+  add_number(command, "--width", chosen.cell.width, "Floats a row.", {1, 65'536})
       ->type_name("N")
-      ->check(whole_number(1, 65'536))
       ->group(kJobs)
       ->capture_default_str();
-  command.add_option("--examples", chosen.cell.examples, "That a worker computes on at each clock.")
+  add_number(command, "--examples", chosen.cell.examples, "That a worker computes on at each clock.",
+             {0, 1'000'000'000})
       ->type_name("N")
-      ->check(whole_number(0, 1'000'000'000))
       ->group(kJobs)
       ->capture_default_str();
-  command.add_option("--clocks", chosen.cell.clocks, "Of each job, beside four before that do not count.")
+  add_number(command, "--clocks", chosen.cell.clocks, "Of each job, beside four before that do not count.",
+             {1, 100'000})
       ->type_name("N")
-      ->check(whole_number(1, 100'000))
       ->group(kJobs)
       ->capture_default_str();
-  command.add_option("--seed", chosen.cell.seed, "Of all that varies.")->group(kJobs)->capture_default_str();
+  add_number(command, "--seed", chosen.cell.seed, "Of all that varies.")->group(kJobs)->capture_default_str();
 }
 
 void add_cost_options(CLI::App& command, ScaleOptions& chosen) {
   constexpr const char* kCosts = "Costs";
-  command
-      .add_option("--spread", chosen.cell.spread,
-                  "How much a clock's computing varies: its standard deviation, in parts of the mean.")
+  add_number(command, "--spread", chosen.cell.spread,
+             "How much a clock's computing varies: its standard deviation, in parts of the mean.",
+             {0.0, 10.0})
       ->type_name("PART")
-      ->check(CLI::Range(0.0, 10.0))
       ->group(kCosts)
       ->capture_default_str();
-  command.add_option("--straggler", chosen.cell.straggler, "Worker 1 computes so many times slower.")
+  add_number(command, "--straggler", chosen.cell.straggler, "Worker 1 computes so many times slower.",
+             {1.0, 1000.0})
       ->type_name("FACTOR")
-      ->check(CLI::Range(1.0, 1000.0))
       ->group(kCosts)
       ->capture_default_str();
   command
@@ -165,11 +168,9 @@ void add_cost_options(CLI::App& command, ScaleOptions& chosen) {
       ->group(kCosts)
       ->capture_default_str();
   for (const scale::CostField& field : scale::kCostFields) {
-    command
-        .add_option(fmt::format("--{}-ns", field.name), chosen.cell.costs.*field.value,
-                    fmt::format("Nanoseconds: {}. By default measured.", field.what))
+    add_number(command, fmt::format("--{}-ns", field.name), chosen.cell.costs.*field.value,
+               fmt::format("Nanoseconds: {}. By default measured.", field.what), {0.0, 1e9})
         ->type_name("NS")
-        ->check(CLI::Range(0.0, 1e9))
         ->group(kCosts);
   }
 }
@@ -192,7 +193,7 @@ void add_scale_experiment(CLI::App& experiment_command, Run* run) {
   app->add_flag("-q,--quiet", options->quiet, "No progress; the table at the end only.")->group("Output");
   app->footer(examples({"verbena experiment scale",
                         "verbena experiment scale --workers 8,64,256 --models bsp,essp:1 --servers 4"}));
-  app->callback([options, run] { *run = [options] { return run_scale(*options); }; });
+  app->callback([options, run] { *run = [options](const LaunchLetter&) { return run_scale(*options); }; });
 }
 
 }  // namespace verbena::apps

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/options/validators.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -13,21 +13,22 @@
 namespace verbena::apps {
 namespace {
 
-int run_server(ChildOptions options) {
+int run_server(ChildOptions options, const LaunchLetter& letter) {
+  options.letter = letter;
   if (options.rank >= options.job.servers) {
     return report_error(
         absl::InvalidArgumentError("--server-rank counts from 0: it must be less than --servers " +
                                    std::to_string(options.job.servers)));
   }
-  if (!options.launched()) {
+  if (!letter.launched()) {
     if (absl::Status status = check_by_hand(options.job); !status.ok()) return report_error(status);
     options.job.transport = decided_by_hand(options.job);
     if (absl::Status status = take_secret(options.job.transport); !status.ok()) return report_error(status);
   }
   spdlog::info("server {}: {}", options.rank, effective(options.job));
   std::unique_ptr<Outlet> outlet;
-  if (options.launched()) {
-    outlet = std::make_unique<PipeOutlet>(options.report_to);
+  if (letter.launched()) {
+    outlet = std::make_unique<PipeOutlet>(letter.report_to);
   } else {
     RunSettings settings;
     settings.process = fmt::format("server {}", options.rank);
@@ -46,9 +47,8 @@ void add_server_command(CLI::App& program, Run* run) {
                                              "start one server process by hand\n\nIt holds its part of each "
                                              "table until all workers of the job have left. "
                                              "`verbena run` starts servers and workers by itself.");
-  command->add_option("--server-rank", options->rank, "Which of the servers this is, from 0.")
+  add_number(*command, "--server-rank", options->rank, "Which of the servers this is, from 0.")
       ->type_name("R")
-      ->check(whole_number(0, UINT32_MAX))
       ->group(kProcessOptions)
       ->capture_default_str();
   add_size_options(*command, options->job);
@@ -57,14 +57,16 @@ void add_server_command(CLI::App& program, Run* run) {
   add_address_options(*command, options->job);
   add_secret_options(*command, options->job.transport, kProcessOptions);
   add_server_options(*command, options->job);
+  add_outlive_option(*command, options->job);
   add_budget_option(*command, options->job);
   add_network_option(*command, options->job);
   add_verbose_option(*command, options->job);
-  add_launcher_options(*command, *options);
   command->footer(examples({"verbena server --job demo --servers 1 --workers 2",
                             "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
                             "--secret-file secret --server-rank 1"}));
-  command->callback([options, run] { *run = [options] { return run_server(*options); }; });
+  command->callback([options, run] {
+    *run = [options](const LaunchLetter& letter) { return run_server(*options, letter); };
+  });
 }
 
 }  // namespace verbena::apps

@@ -46,6 +46,7 @@ struct Tick {
 
 std::vector<Tick> number_ticks(const std::vector<double>& values) {
   std::vector<Tick> ticks;
+  ticks.reserve(values.size());
   for (const double value : values) ticks.push_back({value, number_text(value)});
   return ticks;
 }
@@ -304,6 +305,7 @@ std::string to_svg(const LogChart& chart) {
   std::string out = svg_begin(kHeight + legend.height, fmt::format("{} by {}", chart.y_label, chart.x_label));
   if (y_least > y_most) return out + nothing_to_draw("not measured");
   std::vector<Tick> x_ticks;
+  x_ticks.reserve(x_values.size());
   for (const double value : x_values) x_ticks.push_back({std::log10(value), chart.x_text(value)});
   const double y_low = std::floor(y_least);
   const double y_high = std::max(std::ceil(y_most), y_low + 1);

@@ -1,15 +1,21 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "apps/thrown.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/console.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -41,7 +47,19 @@ void set_up_log(bool verbose) {
   spdlog::set_level(verbose ? spdlog::level::info : spdlog::level::warn);
 }
 
+[[noreturn]] void on_terminate();
+
+/// Where one of the three was closed, the next file or socket that is opened would be taken for it. Reading finds nothing,
+/// and writing fails, as if it were closed still.
+void keep_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDONLY));
+  }
+}
+
 void set_up_process(int argc, char** argv) {
+  std::set_terminate(on_terminate);
+  keep_standard_streams();
   // A reader that goes away and a file that may not grow are errors of a write, no reason to die.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -50,7 +68,41 @@ void set_up_process(int argc, char** argv) {
   }));
 }
 
-int parse_and_run(CLI::App& program, int argc, char** argv, const Run& run) {
+/// CLI11 takes the next word for the value where there is none after a "=".
+absl::Status check_words(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word(argv[i]);
+    if (word.starts_with("--") && word.size() > 2 && word.find('=') == word.size() - 1) {
+      return absl::InvalidArgumentError(fmt::format("{}: a value is expected after the =", word));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// No option has a use for an empty value, least of all one that is a path; and a word that begins as an option does is
+/// the next option, before which the value was forgotten.
+CLI::Validator value() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        if (text.empty()) return std::string("a value is expected, not an empty one");
+        if (!text.starts_with("--")) return std::string();
+        return fmt::format("a value is expected, not the option {} (of a file, write ./{})", text, text);
+      },
+      "");
+}
+
+void expect_values(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const bool is_flag = option->get_items_expected_max() == 0;
+    const bool may_be_bare = option->get_items_expected_min() == 0;
+    if (!is_flag && !may_be_bare) option->check(value());
+  }
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) expect_values(*inner);
+}
+
+/// What is to be done, of which `run` is left. An exit status where that was all.
+std::optional<int> parse(CLI::App& program, int argc, char** argv) {
+  if (const absl::Status status = check_words(argc, argv); !status.ok()) return report_error(status);
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -63,7 +115,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv, const Run& run) {
   } catch (const CLI::ParseError& error) {
     return report_error(usage_error(program, error));
   }
-  return run();
+  return std::nullopt;
 }
 
 /// What was printed must have arrived, as far as someone wanted to read it.
@@ -74,28 +126,58 @@ int check_output(int status) {
   return kExitFailed;
 }
 
+/// The last resort for what is thrown where nothing may be thrown, or in a thread of a library: a line and a status
+/// instead of an abort. A terminate without an exception is a broken invariant of ours.
+[[noreturn]] void on_terminate() {
+  const std::exception_ptr thrown = std::current_exception();
+  if (thrown == nullptr) std::abort();
+  try {
+    report_error(run_caught([&]() -> absl::Status { std::rethrow_exception(thrown); }));
+  } catch (...) {  // nothing was unwound, and no memory given back
+    (void)std::fputs("verbena: error: out of memory\n", stderr);
+  }
+  ::_exit(kExitFailed);
+}
+
 }  // namespace
 
-int verbena_main(int argc, char** argv, const Applications& applications,
-                 const std::vector<AddCommand>& commands) {
-  set_up_process(argc, argv);
-  CLI::App program(
+std::unique_ptr<CLI::App> make_program(const Applications& applications,
+                                       const std::vector<AddCommand>& commands, Run* run) {
+  auto made = std::make_unique<CLI::App>(
       "a parameter server on one-sided RDMA\n\nWorkers train one model together: they pull rows of "
       "shared tables from servers and push updates to them.",
       "verbena");
+  CLI::App& program = *made;
   program.formatter(std::make_shared<ManualFormatter>());
   program.set_help_flag("-h,--help", "Show this.");
   program.get_help_ptr()->group("General");
   program.set_version_flag("--version", std::string("verbena ") + VERBENA_VERSION, "Show the version.");
   program.get_version_ptr()->group("General");
   program.require_subcommand(1);
-  Run run;
-  add_run_command(program, applications, run_application, &run);
-  add_server_command(program, &run);
-  add_worker_command(program, applications, &run);
-  for (const AddCommand& add : commands) add(program, &run);
-  add_help_command(program, &run);
-  return check_output(parse_and_run(program, argc, argv, run));
+  add_run_command(program, applications, run_application, run);
+  add_server_command(program, run);
+  add_worker_command(program, applications, run);
+  for (const AddCommand& add : commands) add(program, run);
+  add_help_command(program, run);
+  expect_values(program);
+  return made;
+}
+
+int verbena_main(int argc, char** argv, const Applications& applications,
+                 const std::vector<AddCommand>& commands) {
+  int status = kExitFailed;
+  const absl::Status ended = run_caught([&] {
+    set_up_process(argc, argv);
+    const absl::StatusOr<LaunchLetter> letter = take_letter();
+    if (!letter.ok()) return letter.status();
+    Run run;
+    const std::unique_ptr<CLI::App> program = make_program(applications, commands, &run);
+    const std::optional<int> parsed = parse(*program, argc, argv);
+    status = parsed ? *parsed : run(*letter);
+    return absl::OkStatus();
+  });
+  if (!ended.ok()) status = report_error(ended);
+  return check_output(status);
 }
 
 }  // namespace verbena::apps

@@ -4,7 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/options/validators.hpp"
+#include "apps/data/distinct_files.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/commands.hpp"
 #include "apps/verbena/exit_status.hpp"
@@ -25,40 +26,45 @@ absl::Status check(const WorkerOptions& options, Application& application) {
     return absl::InvalidArgumentError(
         fmt::format("--worker-rank counts from 0: it must be less than --workers {}", child.job.workers));
   }
-  if (child.launched()) return absl::OkStatus();  // the launcher has looked
+  if (child.letter.launched()) return absl::OkStatus();  // the launcher has looked
   if (absl::Status status = options.baseline ? check(child.job) : check_by_hand(child.job); !status.ok()) {
     return status;
   }
+  Files files = application.files();
+  files.reads("--secret-file", child.job.transport.secret_file);
+  if (absl::Status status = check_distinct(files); !status.ok()) return status;
   return check_application(application, child.job, options.baseline);
 }
 
-int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments) {
+int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments,
+               const LaunchLetter& letter) {
+  options.child.letter = letter;
   if (absl::Status status = check(options, application); !status.ok()) return report_error(status);
   ChildOptions& child = options.child;
-  if (!child.launched()) {
+  if (!child.letter.launched()) {
     child.job.transport = decided_by_hand(child.job);
     if (absl::Status status = options.baseline ? absl::OkStatus() : take_secret(child.job.transport);
         !status.ok())
       return report_error(status);
   }
   spdlog::info("worker {}: {} {}", child.rank, effective(child.job), arguments.effective());
-  PipeOutlet pipe(child.report_to);
+  PipeOutlet pipe(child.letter.report_to);
   RunSettings settings = run_settings(application, arguments, child.job, options.baseline);
   settings.process = fmt::format("worker {}", child.rank);
   settings.first_worker = child.rank * child.job.threads;
   ConsoleOutlet console(std::move(settings), [&](const auto& sums) { return application.objectives(sums); });
   if (const std::string output = arguments.value("--output");
-      !child.launched() && child.rank > 0 && !output.empty()) {
+      !child.letter.launched() && child.rank > 0 && !output.empty()) {
     console.note(fmt::format("--output {} is not written here but by worker 0, on its host", output));
   }
-  Outlet& outlet = child.launched() ? static_cast<Outlet&>(pipe) : console;
+  Outlet& outlet = child.letter.launched() ? static_cast<Outlet&>(pipe) : console;
   const int status = run_child(
       child, outlet,
       [&](const Role& role, Outlet& to, const std::atomic<bool>& stop) -> absl::StatusOr<ProcessJobs> {
         if (options.baseline) return baseline_jobs(application, to, stop);
         return worker_jobs(role, application, to, stop);
       });
-  if (status == kExitOk && !child.launched()) console.finish();
+  if (status == kExitOk && !child.letter.launched()) console.finish();
   return status;
 }
 
@@ -81,9 +87,8 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
         command->add_subcommand(std::string(application->name()), std::string(application->description()));
     auto arguments = std::make_shared<ApplicationOptions>(*app, *application);
     JobOptions& job = options->child.job;
-    app->add_option("--worker-rank", options->child.rank, "Which of the worker processes this is, from 0.")
+    add_number(*app, "--worker-rank", options->child.rank, "Which of the worker processes this is, from 0.")
         ->type_name("R")
-        ->check(whole_number(0, UINT32_MAX))
         ->group(kProcessOptions)
         ->capture_default_str();
     add_size_options(*app, job);
@@ -94,12 +99,13 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     add_consistency_options(*app, job);
     add_condition_options(*app, job);
     add_verbose_option(*app, job);
-    add_launcher_options(*app, options->child);
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
         ->group(kProcessOptions);
     app->callback([options, arguments, run, &application] {
       decide_consistency(options->child.job, *application);
-      *run = [options, arguments, &application] { return run_worker(*options, *application, *arguments); };
+      *run = [options, arguments, &application](const LaunchLetter& letter) {
+        return run_worker(*options, *application, *arguments, letter);
+      };
     });
   }
 }

@@ -16,6 +16,7 @@
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
+#include "apps/decimal.hpp"
 #include "apps/divergence.hpp"
 #include "apps/word2vec/kernel.hpp"
 
@@ -61,8 +62,8 @@ class VectorReader {
     constexpr std::string_view kExpected = "the number of words and of numbers each";
     if (!is_there) return lines_.error(kExpected, "the end of the file");
     std::string_view rest = line_;
-    const std::optional<std::uint64_t> words = parse_whole(next_field(rest));
-    const std::optional<std::uint64_t> dimension = parse_whole(next_field(rest));
+    const std::optional<std::uint64_t> words = parse_decimal<std::uint64_t>(next_field(rest));
+    const std::optional<std::uint64_t> dimension = parse_decimal<std::uint64_t>(next_field(rest));
     if (!words || !dimension || !next_field(rest).empty()) return lines_.error(kExpected, line_);
     if (*words < 1 || *dimension < 1 || *dimension > kMaxDimension) {
       return lines_.error(fmt::format("1 word or more, and 1 to {} numbers each", kMaxDimension), line_);

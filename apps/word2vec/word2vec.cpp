@@ -22,6 +22,7 @@
 #include "apps/embedding/row_store.hpp"
 #include "apps/embedding/schedule.hpp"
 #include "apps/enough_memory.hpp"
+#include "apps/options/numbers.hpp"
 #include "apps/word2vec/merging.hpp"
 #include "apps/word2vec/trainer.hpp"
 #include "apps/word2vec/uses.hpp"
@@ -120,6 +121,7 @@ class Word2Vec final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
     return objectives_of(sums);
@@ -169,55 +171,56 @@ class Word2Vec final : public EmbeddingApplication {
   TrainingOptions training_;
 };
 
+Files Word2Vec::files() const {
+  Files files;
+  files.reads("--data", data_);
+  files.reads("--load", load_);
+  files.writes("--output", output_);
+  return files;
+}
+
 void Word2Vec::add_options(CLI::App& command) {
   command.add_option("--data", data_, "running text, one document a line, maybe .gz (docs/data.md)")
       ->capture_default_str()
       ->type_name("FILE");
   add_tokens_option(command, tokens_);
-  command.add_option("--min-count", min_count_, "leave out words that are rarer in the whole text")
+  add_number(command, "--min-count", min_count_, "leave out words that are rarer in the whole text")
       ->capture_default_str();
-  command.add_option("--dimension", dimension_, "numbers of a word's vector")->capture_default_str();
-  command
-      .add_option("--window", window_,
-                  "words on each side that a word is trained with: 1 to so many, by chance")
+  add_number(command, "--dimension", dimension_, "numbers of a word's vector")->capture_default_str();
+  add_number(command, "--window", window_,
+             "words on each side that a word is trained with: 1 to so many, by chance")
       ->capture_default_str();
-  command
-      .add_option("--negatives", negatives_,
-                  "wrong words of each window, drawn by their frequency to the power of 3/4")
+  add_number(command, "--negatives", negatives_,
+             "wrong words of each window, drawn by their frequency to the power of 3/4")
       ->capture_default_str();
-  command
-      .add_option("--subsample", subsample_,
-                  "of words more frequent than this share of the text, some are left out; 0: none")
+  add_number(command, "--subsample", subsample_,
+             "of words more frequent than this share of the text, some are left out; 0: none")
       ->capture_default_str();
-  command
-      .add_option("--iterations", training_.iterations,
-                  "passes over the text; 0, with --load: nothing is trained, only neighbours are printed")
+  add_number(command, "--iterations", training_.iterations,
+             "passes over the text; 0, with --load: nothing is trained, only neighbours are printed")
       ->capture_default_str();
-  command.add_option("--learning-rate", training_.learning_rate, "at first; falls evenly to nearly 0")
+  add_number(command, "--learning-rate", training_.learning_rate, "at first; falls evenly to nearly 0")
       ->capture_default_str();
-  command.add_option("--batch", training_.batch, "words whose rows are pulled and trained at a time")
+  add_number(command, "--batch", training_.batch, "words whose rows are pulled and trained at a time")
       ->capture_default_str();
   add_fetch_options(command);
-  command
-      .add_option("--clocks-per-iteration", training_.clocks_per_iteration,
-                  "clocks in a pass over the text; more: workers see earlier what others have learnt")
+  add_number(command, "--clocks-per-iteration", training_.clocks_per_iteration,
+             "clocks in a pass over the text; more: workers see earlier what others have learnt")
       ->capture_default_str();
-  command
-      .add_option("--held-out", held_out_,
-                  "share of the documents that is not trained, but whose gaps are filled (held_out_mrr)")
+  add_number(command, "--held-out", held_out_,
+             "share of the documents that is not trained, but whose gaps are filled (held_out_mrr)")
       ->capture_default_str();
-  command
-      .add_option("--evaluate-every", training_.evaluate_every,
-                  "iterations from one evaluation to the next; 0: only at the end")
+  add_number(command, "--evaluate-every", training_.evaluate_every,
+             "iterations from one evaluation to the next; 0: only at the end")
       ->capture_default_str();
   add_barrier_option(command);
   command
       .add_option("--neighbours", neighbours_,
                   "words whose nearest ones are printed at the end; default: some of middling frequency")
       ->type_name("WORD,WORD,…");
-  command.add_option("--top-words", top_words_, "neighbours of each to print")->capture_default_str();
-  command
-      .add_option("--seed", training_.seed, "of the first vectors, the sampling and the held-out documents")
+  add_number(command, "--top-words", top_words_, "neighbours of each to print")->capture_default_str();
+  add_number(command, "--seed", training_.seed,
+             "of the first vectors, the sampling and the held-out documents")
       ->capture_default_str();
   command
       .add_option("--load", load_,

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "apps/data/output_file.hpp"
+#include "apps/options/numbers.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -25,10 +26,11 @@ class Counter : public Application {
   [[nodiscard]] std::string_view main_objective() const override { return "counted"; }
 
   void add_options(CLI::App& command) override {
-    command.add_option("--iterations", iterations_)->capture_default_str();
-    command.add_option("--seed", seed_)->capture_default_str();
-    command.add_option("--milliseconds", milliseconds_, "Length of an iteration.");
+    add_number(command, "--iterations", iterations_, "How far it counts.")->capture_default_str();
+    add_number(command, "--seed", seed_, "Of nothing.")->capture_default_str();
+    add_number(command, "--milliseconds", milliseconds_, "Length of an iteration.");
     command.add_option("--output", output_, "Where worker 0 writes the count.");
+    command.add_flag("--dynamic", dynamic_, "Count in rows that can move.");
     command.add_option("--fail", fail_,
                        "What worker 0 does in iteration 2: hang, throw, abort, exit, error, input.");
     command.add_flag("--hold", hold_, "Worker 0 holds a row for good, which the others push to.");
@@ -36,6 +38,11 @@ class Counter : public Application {
     command.add_option("--words", words_, "Said by worker 0.");
   }
 
+  [[nodiscard]] Files files() const override {
+    Files files;
+    files.writes("--output", output_);
+    return files;
+  }
   absl::Status check(std::uint32_t /*workers*/) override {
     if (!bad_check_.empty()) return absl::InvalidArgumentError(bad_check_);
     return output_.empty() ? absl::OkStatus() : OutputFile::check(output_);
@@ -65,7 +72,11 @@ class Counter : public Application {
   absl::Status count(WorkerContext& context) const {
     const bool first = context.session.rank() == 0;
     auto table = context.session.table<std::int64_t>(
-        {.name = "counts", .rows = kRows, .width = kWidth, .consistency = context.consistency});
+        {.name = "counts",
+         .rows = kRows,
+         .width = kWidth,
+         .consistency = context.consistency,
+         .allocation = dynamic_ ? Allocation::kDynamic : Allocation::kStatic});
     if (!table.ok()) return table.status();
     std::vector<std::int64_t> values(kRows * kWidth);
     const std::vector<std::int64_t> ones(kRows * kWidth, 1);
@@ -125,7 +136,7 @@ class Counter : public Application {
   }
 
   absl::Status misbehave(bool now, const std::atomic<bool>& stop) const {
-    for (int waited = 0; waited < milliseconds_ && !stop; waited += 10) {
+    for (std::int64_t waited = 0; waited < milliseconds_ && !stop; waited += 10) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     if (!now || fail_.empty()) return absl::OkStatus();
@@ -142,12 +153,13 @@ class Counter : public Application {
 
   std::int64_t iterations_ = 5;
   std::uint64_t seed_ = 1;
-  int milliseconds_ = 0;
+  std::int64_t milliseconds_ = 0;
   std::string output_;
   std::string fail_;
   bool hold_ = false;
   std::string bad_check_;
   std::string words_;
+  bool dynamic_ = false;
 };
 
 }  // namespace

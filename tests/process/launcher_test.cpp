@@ -359,7 +359,7 @@ TEST_F(LauncherTest, ImpossibleOptionsAreOneClearLineEach) {
       {{"worker", "counter", "--addresses", "a:1"}, "over verbs a job needs a secret"},
       {{"server", "--job", "x", "--secret-file", "no_such_file"},
        "--secret-file no_such_file: there is no such secret"},
-      {{"server", "--job", "x", "--secret-file", ""}, "a path is expected"},
+      {{"server", "--job", "x", "--secret-file", ""}, "--secret-file: a value is expected"},
       {{"server", "--job", "x", "--secret-file", "/dev/null"},
        "/dev/null: a secret is read from a regular file"},
       {{"server", "--addresses", "a:1", "--secret-file", "x", "--no-secret"}, "exclude each other"},
@@ -576,6 +576,56 @@ TEST_F(LauncherTest, LeavesNoSharedMemory) {
   for (const std::string& name : objects()) {
     EXPECT_TRUE(before.contains(name) || name.find("verbena") == std::string::npos) << name;
   }
+}
+
+// --- servers that outlive workers
+
+/// Three workers by hand, of which the first hangs and is killed; how the others end, and then the server.
+class OutlivingTest : public LauncherTest {
+ protected:
+  [[nodiscard]] std::unique_ptr<Program> start(const std::string& name,
+                                               std::vector<std::string> arguments) const {
+    std::filesystem::create_directory(scratch_ / name);
+    arguments.insert(arguments.end(), {"--job", job_, "--workers", "3"});
+    return std::make_unique<Program>(COUNTER_PROGRAM, arguments, scratch_ / name);
+  }
+  [[nodiscard]] std::vector<Ended> without_the_first(const std::vector<std::string>& of_server,
+                                                     const std::vector<std::string>& of_workers) const {
+    std::vector<std::string> server = {"server"};
+    server.insert(server.end(), of_server.begin(), of_server.end());
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int rank = 0; rank < 3; ++rank) {
+      std::vector<std::string> worker = {"worker",        "counter",    "--worker-rank", std::to_string(rank),
+                                         "--consistency", "sequential", "--iterations",  "3"};
+      worker.insert(worker.end(), of_workers.begin(), of_workers.end());
+      if (rank == 0) worker.insert(worker.end(), {"--fail", "hang"});
+      programs.push_back(start(fmt::format("worker-{}", rank), worker));
+    }
+    programs.push_back(start("server", server));
+    EXPECT_TRUE(programs[0]->wait_for_output("hanging"));
+    programs[0]->signal(SIGKILL);
+    std::vector<Ended> ended;
+    for (const auto& program : programs) ended.push_back(program->wait());
+    EXPECT_EQ(ended[0].status, 128 + SIGKILL);
+    return {ended.begin() + 1, ended.end()};
+  }
+
+  const std::string job_ = fmt::format("outliving-{}", ::getpid());
+};
+
+TEST_F(OutlivingTest, TheOthersFinish) {
+  for (const Ended& ended : without_the_first({"--outlive-workers"}, {"--dynamic"})) {
+    EXPECT_EQ(ended.status, 0) << ended.err;
+  }
+}
+
+TEST_F(OutlivingTest, OnlyWhereAsked) {
+  for (const Ended& ended : without_the_first({}, {"--dynamic"})) EXPECT_EQ(ended.status, 1) << ended.err;
+}
+
+TEST_F(OutlivingTest, ClocksOfAStaticTableWouldWait) {
+  for (const Ended& ended : without_the_first({"--outlive-workers"}, {}))
+    EXPECT_EQ(ended.status, 1) << ended.err;
 }
 
 }  // namespace

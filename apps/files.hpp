@@ -1,0 +1,30 @@
+// The files that a command reads and writes, to be compared before the first is written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace verbena::apps {
+
+struct NamedFile {
+  std::string option;  ///< that it was named by: "--output"
+  std::string path;
+};
+
+struct Files {
+  std::vector<NamedFile> inputs;
+  std::vector<NamedFile> outputs;
+
+  /// What was not given, an empty path, is no file.
+  void reads(const std::string& option, const std::string& path) { add(inputs, option, path); }
+  void writes(const std::string& option, const std::string& path) { add(outputs, option, path); }
+
+ private:
+  static void add(std::vector<NamedFile>& files, const std::string& option, const std::string& path) {
+    if (!path.empty()) files.push_back({option, path});
+  }
+};
+
+}  // namespace verbena::apps
