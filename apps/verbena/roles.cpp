@@ -33,8 +33,8 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .rank = role.rank,
                                          .servers = job.servers,
                                          .workers = job.total_workers(),
-                                         .silence_timeout_ms = job.silence_timeout_ms,
                                          .outlives_workers = job.outlives_workers,
+                                         .silence_timeout_ms = job.silence_timeout_ms,
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
@@ -107,6 +107,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .workers = job.total_workers(),
                                .node = node,
                                .read_path = read_path_of(job),
+                               .outlives_workers = job.outlives_workers,
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
