@@ -49,6 +49,11 @@ if(VERBENA_SANITIZE)
   target_compile_options(verbena_compile INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()
 
+# What guides a fuzzer; little enough for tests to run with it, too.
+if(VERBENA_FUZZ)
+  add_compile_options(-fsanitize-coverage=inline-8bit-counters,pc-table)
+endif()
+
 # verbena_library(NAME SOURCES … DEPENDS …): a library verbena_NAME, alias verbena::NAME.
 function(verbena_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})

@@ -14,11 +14,16 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 17;
+constexpr std::size_t kLeastBufferBytes = std::size_t{1} << 10;
+constexpr std::size_t kMostBufferBytes = std::size_t{1} << 17;  // grows beyond for a longer line
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 28;
-constexpr unsigned kInflateBytes = 1U << 17;
 constexpr std::size_t kShownBytes = 60;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+/// For a small file a small one: to make it would take longer than to read that.
+std::size_t buffer_bytes(double file_bytes) {
+  return static_cast<std::size_t>(std::clamp<double>(file_bytes + 1, kLeastBufferBytes, kMostBufferBytes));
+}
 
 }  // namespace
 
@@ -28,7 +33,7 @@ LineReader::LineReader(std::string path, std::unique_ptr<gzFile_s, Close> file, 
       file_(std::move(file)),
       total_bytes_(total_bytes),
       progress_(std::move(progress)),
-      buffer_(kBufferBytes, '\0') {}
+      buffer_(buffer_bytes(total_bytes), '\0') {}
 
 absl::StatusOr<LineReader> LineReader::open(const std::string& path, ReadProgress progress) {
   struct stat facts = {};
@@ -49,8 +54,9 @@ absl::StatusOr<LineReader> LineReader::open(const std::string& path, ReadProgres
     return absl::InvalidArgumentError(
         fmt::format("{}: cannot be read: {}", path, std::generic_category().message(errno)));
   }
-  gzbuffer(file.get(), kInflateBytes);
-  return LineReader(path, std::move(file), static_cast<double>(facts.st_size), std::move(progress));
+  const auto file_bytes = static_cast<double>(facts.st_size);
+  gzbuffer(file.get(), static_cast<unsigned>(buffer_bytes(file_bytes)));
+  return LineReader(path, std::move(file), file_bytes, std::move(progress));
 }
 
 absl::StatusOr<bool> LineReader::fill() {

@@ -12,8 +12,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "apps/rendezvous/secret_handover.hpp"
+#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -22,9 +24,32 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPollSlice = std::chrono::milliseconds(50);  // how often a wait looks whether it is to end
+constexpr std::size_t kShownBytes = 200;                    // of a line in an error
 
 std::string line_of(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+// What the other end has written is looked at before it is taken: the library throws where it is of another kind.
+// ------------------------------------------------------------------------------------------------------------
+
+std::optional<std::uint32_t> number_in(const json& object, const char* name) {
+  if (!object.is_object() || !object.contains(name) || !object[name].is_number_unsigned())
+    return std::nullopt;
+  const auto number = object[name].get<std::uint64_t>();
+  return std::in_range<std::uint32_t>(number) ? std::optional(static_cast<std::uint32_t>(number))
+                                              : std::nullopt;
+}
+
+std::optional<std::string> text_in(const json& object, const char* name) {
+  if (!object.is_object() || !object.contains(name) || !object[name].is_string()) return std::nullopt;
+  return object[name].get<std::string>();
+}
+
+absl::Status broke_the_rules(std::string_view who, std::string_view line) {
+  return absl::InvalidArgumentError(fmt::format("{} said what it should not: {}{}", who,
+                                                protocol::printable(line.substr(0, kShownBytes)),
+                                                line.size() > kShownBytes ? "…" : ""));
 }
 
 absl::Status launcher_gone() {
@@ -60,13 +85,14 @@ absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> EmbeddedRendezvous::join(int
       return launcher_gone();
     }
   }
-  if (!welcome->is_object() || !welcome->contains("rank") || !welcome->contains("size")) {
+  const std::optional<std::uint32_t> rank = number_in(*welcome, "rank");
+  const std::optional<std::uint32_t> size = number_in(*welcome, "size");
+  if (!rank || !size || *rank >= *size) {
     ::close(descriptor);
     return absl::InvalidArgumentError("not a launcher's words");
   }
   return std::unique_ptr<EmbeddedRendezvous>(
-      new EmbeddedRendezvous(descriptor, welcome->at("rank").get<std::uint32_t>(),
-                             welcome->at("size").get<std::uint32_t>(), *std::move(secret)));
+      new EmbeddedRendezvous(descriptor, *rank, *size, *std::move(secret)));
 }
 
 EmbeddedRendezvous::EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
@@ -83,11 +109,14 @@ absl::Status EmbeddedRendezvous::put(const std::string& key, const std::string& 
 }
 
 /// True at the end of a fence.
-bool EmbeddedRendezvous::take(std::string_view line) {
+absl::StatusOr<bool> EmbeddedRendezvous::take(std::string_view line) {
   const json object = json::parse(line, nullptr, false);
-  if (!object.is_object() || !object.contains("rank")) return object.is_object() && object.contains("go");
-  values_[{object.at("rank").get<std::uint32_t>(), object.at("key").get<std::string>()}] =
-      object.at("value").get<std::string>();
+  if (object.is_object() && object.contains("go")) return true;
+  const std::optional<std::uint32_t> rank = number_in(object, "rank");
+  std::optional<std::string> key = text_in(object, "key");
+  std::optional<std::string> value = text_in(object, "value");
+  if (!rank || *rank >= size() || !key || !value) return broke_the_rules("the launcher", line);
+  values_[{*rank, *std::move(key)}] = *std::move(value);
   return false;
 }
 
@@ -102,7 +131,13 @@ absl::Status EmbeddedRendezvous::fence(std::chrono::milliseconds patience, const
                                                      size(), patience.count() / 1000));
     }
     wait_readable(descriptor_);
-    const bool open = lines_.read(descriptor_, [&](std::string_view line) { done = take(line) || done; });
+    absl::Status said;
+    const bool open = lines_.read(descriptor_, [&](std::string_view line) {
+      const absl::StatusOr<bool> ends = take(line);
+      said.Update(ends.status());
+      done = done || (ends.ok() && *ends);
+    });
+    if (!said.ok()) return said;
     if (!open && !done) return launcher_gone();
   }
   return absl::OkStatus();
@@ -167,11 +202,11 @@ absl::Status RendezvousHost::take(std::uint32_t rank, std::string_view line) {
     seats_[rank].at_fence = true;
     return absl::OkStatus();
   }
-  if (object.is_object() && object.contains("put") && object.contains("value")) {
-    news_ += line_of({{"rank", rank}, {"key", object["put"]}, {"value", object["value"]}});
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format("process {} said what it should not: {}", rank, line));
+  const std::optional<std::string> key = text_in(object, "put");
+  const std::optional<std::string> value = text_in(object, "value");
+  if (!key || !value) return broke_the_rules(fmt::format("process {}", rank), line);
+  news_ += line_of({{"rank", rank}, {"key", *key}, {"value", *value}});
+  return absl::OkStatus();
 }
 
 void RendezvousHost::let_go() {

@@ -22,11 +22,13 @@ namespace verbena::apps {
 /// A process's end.
 class EmbeddedRendezvous : public Rendezvous {
  public:
-  /// Takes the descriptor over; waits for the launcher's first words.
+  /// Takes the descriptor over; waits for the launcher's first words. UNAVAILABLE where it is gone, INVALID_ARGUMENT for
+  /// words that are no launcher's.
   static absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> join(int descriptor);
   ~EmbeddedRendezvous() override;
 
   absl::Status put(const std::string& key, const std::string& value) override;
+  /// INVALID_ARGUMENT, too, for what no launcher says.
   absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
 
@@ -36,7 +38,7 @@ class EmbeddedRendezvous : public Rendezvous {
  private:
   EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
                      std::shared_ptr<const transport::Secret> secret);
-  bool take(std::string_view line);
+  absl::StatusOr<bool> take(std::string_view line);
 
   const int descriptor_;
   const std::shared_ptr<const transport::Secret> secret_;

@@ -107,6 +107,18 @@ FailedMessage failed(const json& object) {
                        object.at("message").get<std::string>())};
 }
 
+/// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks through what it
+/// has read by calling itself, and nobody's line is to use up the stack.
+json parse_text(std::string_view line) {
+  constexpr int kMostDepth = 64;
+  return json::parse(line, [](int depth, json::parse_event_t /*event*/, json& /*parsed*/) {
+    if (depth > kMostDepth) {
+      throw json::out_of_range::create(0, fmt::format("nested deeper than {} levels", kMostDepth), nullptr);
+    }
+    return true;
+  });
+}
+
 /// Throws what nlohmann throws.
 absl::StatusOr<ChildMessage> parse(const json& object) {
   const std::string kind = object.at("kind").get<std::string>();
@@ -149,7 +161,7 @@ std::string encode(const ChildMessage& message) {
 
 absl::StatusOr<ChildMessage> decode(std::string_view line) {
   try {
-    return parse(json::parse(line));
+    return parse(parse_text(line));
   } catch (const json::exception& error) {
     return absl::InvalidArgumentError(fmt::format("not a message of a worker: {}", error.what()));
   }

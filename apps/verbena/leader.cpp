@@ -37,7 +37,7 @@ constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr std::size_t kMostStrangers = 64;  // beyond the members themselves
 constexpr std::size_t kAcceptedAtOnce = 256;
 constexpr std::size_t kLongestIntroduction = 256;
-constexpr int kLongestPollMs = 1000;
+constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
 
@@ -169,7 +169,7 @@ absl::StatusOr<std::pair<int, std::uint16_t>> listen_at(const std::string& host)
 
 int poll_ms_until(std::chrono::steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestPollMs));
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestPoll.count()));
 }
 
 bool parse_number(std::string_view text, auto& number) {
@@ -226,26 +226,31 @@ Leader::~Leader() {
 }
 
 void Leader::run(RunMonitor& monitor) {
-  while (!all_over(false) && !abandoned_) {
-    wait();
-    accept();
-    hear_strangers();
-    hear_members(monitor);
-    check_time(monitor);
-    if (monitor.failed() || signal_ != 0) stop_all();
-    monitor.tick();
+  while (poll(monitor, kLongestPoll)) {
   }
   monitor.finish();
 }
 
-void Leader::wait() const {
+bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
+  if (all_over(false) || abandoned_) return false;
+  wait(patience);
+  accept();
+  hear_strangers();
+  hear_members(monitor);
+  check_time(monitor);
+  if (monitor.failed() || signal_ != 0) stop_all();
+  monitor.tick();
+  return true;
+}
+
+void Leader::wait(std::chrono::milliseconds patience) const {
   std::vector<pollfd> wanted = {{listener_, POLLIN, 0}};
   for (const Stranger& stranger : strangers_) wanted.push_back({stranger.descriptor, POLLIN, 0});
   for (const Seat& seat : seats_) {
     wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
   }
-  int timeout_ms = kLongestPollMs;
-  if (stopped_at_) timeout_ms = poll_ms_until(*stopped_at_ + kStopPatience);
+  auto timeout_ms = static_cast<int>(patience.count());
+  if (stopped_at_) timeout_ms = std::min(timeout_ms, poll_ms_until(*stopped_at_ + kStopPatience));
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 

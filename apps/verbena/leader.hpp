@@ -46,6 +46,9 @@ class Leader {
   /// Listens to all until they have ended; when one fails the others are told to stop. Bounded: returns
   /// also when some do not end, see abandoned(). `monitor` has the failure, if there was one.
   void run(RunMonitor& monitor);
+  /// A piece of run(), for who lets time pass himself: waits at most so long for something to happen. False when run()
+  /// would return.
+  bool poll(RunMonitor& monitor, std::chrono::milliseconds patience);
 
   /// Some have not ended. Who started them has to end them.
   [[nodiscard]] bool abandoned() const { return abandoned_; }
@@ -78,7 +81,7 @@ class Leader {
   Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
          std::vector<Member> members);
 
-  void wait() const;
+  void wait(std::chrono::milliseconds patience) const;
   void accept();
   void send_one_away();
   void hear_strangers();

@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <thread>
+
+#include "apps/rendezvous/secret_handover.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -126,12 +130,54 @@ TEST_F(EmbeddedRendezvousTest, ProcessThatGoesHoldsOnlyTheFenceUp) {
 }
 
 TEST_F(EmbeddedRendezvousTest, WordsThatMeanNothingAreAnErrorOfTheHost) {
-  for (const std::string words : {"hello\n", "{}\n", "[1]\n", "{\"put\":1}\n"}) {
+  for (const std::string words : {"hello\n", "{}\n", "[1]\n", "{\"put\":1}\n",
+                                  "{\"put\":1,\"value\":\"v\"}\n", "{\"put\":\"k\",\"value\":[[1]]}\n"}) {
     RendezvousHost host(1, *transport::Secret::random());
     const int end = host.add().value();
     ASSERT_TRUE(write_all(end, words).ok());
     EXPECT_TRUE(absl::IsInvalidArgument(host.serve())) << words;
     ::close(end);
+  }
+}
+
+TEST_F(EmbeddedRendezvousTest, WordsOfTheHostsErrorAreShownEscaped) {
+  RendezvousHost host(1, *transport::Secret::random());
+  const int end = host.add().value();
+  ASSERT_TRUE(write_all(end, "\x1b[2J" + std::string(1000, 'x') + "\n").ok());
+  const absl::Status status = host.serve();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("process 0 said what it should not: \\u001b[2Jx"));
+  EXPECT_LT(status.message().size(), 300U);
+  ::close(end);
+}
+
+/// Who joins at a socket whose other end says this: first words, and what comes at the fence.
+absl::Status after_words(const std::string& first, const std::string& later = "") {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  EXPECT_TRUE(hand_over(**transport::Secret::random(), ends[0]).ok());
+  EXPECT_TRUE(write_all(ends[0], first).ok());
+  const auto joined = EmbeddedRendezvous::join(ends[1]);
+  absl::Status status = joined.status();
+  if (status.ok()) {
+    EXPECT_TRUE(write_all(ends[0], later).ok());
+    status = (*joined)->fence(seconds(30), never);
+  }
+  ::close(ends[0]);
+  return status;
+}
+
+TEST_F(EmbeddedRendezvousTest, WordsOfNoLauncherAreAnErrorOfTheProcess) {
+  for (const std::string words :
+       {"hello\n", "[0]\n", "{\"rank\":0}\n", "{\"rank\":\"x\",\"size\":1}\n", "{\"rank\":-1,\"size\":1}\n",
+        "{\"rank\":1,\"size\":1}\n", "{\"rank\":0,\"size\":4294967296}\n"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(after_words(words))) << words;
+  }
+  const std::string welcome = "{\"rank\":0,\"size\":2}\n";
+  EXPECT_TRUE(after_words(welcome, "{\"rank\":1,\"key\":\"k\",\"value\":\"v\"}\n{\"go\":true}\n").ok());
+  for (const std::string words :
+       {"hello\n", "{\"rank\":0}\n", "{\"rank\":2,\"key\":\"k\",\"value\":\"v\"}\n",
+        "{\"rank\":1,\"key\":1,\"value\":\"v\"}\n", "{\"rank\":\"x\",\"key\":\"k\",\"value\":\"v\"}\n"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(after_words(welcome, words))) << words;
   }
 }
 

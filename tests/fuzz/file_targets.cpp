@@ -1,0 +1,219 @@
+// Files as users have them: sound data, or one line that says where and what was expected.
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/data/corpus.hpp"
+#include "apps/data/line_reader.hpp"
+#include "apps/data/ratings.hpp"
+#include "apps/data/stop_words.hpp"
+#include "apps/data/tokenizer.hpp"
+#include "apps/data/triples.hpp"
+#include "apps/kge/model.hpp"
+#include "apps/word2vec/vectors.hpp"
+#include "tests/fuzz/target.hpp"
+#include "tests/temporary_folder.hpp"
+#include "transport/secret.hpp"
+
+namespace verbena::fuzz {
+namespace {
+
+/// In no file system: thousands a second are written.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    require(descriptor_ >= 0 && ::fchmod(descriptor_, 0600) == 0, "no memory file");
+  }
+  ~MemoryFile() { ::close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  void write(std::string_view bytes) const {
+    require(::ftruncate(descriptor_, 0) == 0, "cannot be emptied");
+    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), 0);
+    require(written == static_cast<ssize_t>(bytes.size()), "cannot be written");
+  }
+  [[nodiscard]] std::string path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
+
+ private:
+  const int descriptor_;
+};
+
+/// Memory files by their names in a folder, for readers that look for several.
+class MemoryFolder {
+ public:
+  explicit MemoryFolder(const std::vector<std::string>& names) : files_(names.size()) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      std::filesystem::create_symlink(files_[i].path(), folder_.path(names[i]));
+    }
+  }
+  [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
+  [[nodiscard]] std::string path() const { return folder_.path().string(); }
+  /// The part before the first FF byte to the first file, what follows to the next…
+  void write(std::string_view bytes) const {
+    for (const MemoryFile& file : files_) {
+      const std::size_t end = std::min(bytes.find('\xff'), bytes.size());
+      file.write(bytes.substr(0, end));
+      bytes.remove_prefix(std::min(end + 1, bytes.size()));
+    }
+  }
+
+ private:
+  std::vector<MemoryFile> files_;
+  verbena::testing::TemporaryFolder folder_;
+};
+
+void require_sound(const apps::Corpus& corpus) {
+  require(corpus.begin.size() == corpus.documents.size() + 1, "begin");
+  require(corpus.titles.size() == corpus.documents.size(), "titles");
+  require(std::is_sorted(corpus.begin.begin(), corpus.begin.end()), "order of documents");
+  require(corpus.begin.front() == 0 && corpus.begin.back() == corpus.tokens.size(), "ends of documents");
+  require(corpus.total_tokens == corpus.tokens.size(), "tokens");
+  for (const std::uint64_t document : corpus.documents)
+    require(document < corpus.total_documents, "document");
+  for (const std::uint32_t token : corpus.tokens) require(token < corpus.vocabulary.size(), "token");
+}
+
+}  // namespace
+
+void lines(std::string_view bytes) {
+  static const MemoryFile file;
+  file.write(bytes);
+  absl::StatusOr<apps::LineReader> reader = apps::LineReader::open(file.path());
+  require(reader.ok(), "cannot be opened");
+  const bool plain = !bytes.starts_with("\x1F\x8B");
+  std::size_t found_bytes = 0;
+  std::string_view line;
+  for (std::uint64_t number = 1;; ++number) {
+    const absl::StatusOr<bool> more = reader->next(line);
+    if (!more.ok()) {
+      require(!plain, "plain text is refused");
+      return require_refusal(more.status(), "expected text or whole gzip data");
+    }
+    if (!*more) break;
+    require(reader->line_number() == number, "number of a line");
+    require(line.find('\n') == std::string_view::npos, "two lines in one");
+    found_bytes += line.size();
+  }
+  if (plain) require(found_bytes <= bytes.size(), "more than there is");
+}
+
+void words(std::string_view bytes) {
+  for (const apps::Tokens tokens : {apps::Tokens::kWords, apps::Tokens::kWhitespace}) {
+    apps::Tokenizer tokenizer(tokens);
+    const bool whole = tokenizer.for_each_word(bytes, [&](std::string_view word) {
+      require(!word.empty() && word.find(' ') == std::string_view::npos, "a word");
+    });
+    if (!whole) require(tokenizer.damaged() >= 0x80, "damaged");
+    static_cast<void>(tokenizer.vocabulary_form(bytes));
+  }
+}
+
+/// As plain words where its last byte is even, else whatever is between white space; where that is 7 or more of 8, its order
+/// is wanted.
+void corpus(std::string_view bytes) {
+  static const MemoryFile file;
+  file.write(bytes);
+  const unsigned choice = bytes.empty() ? 0 : static_cast<unsigned char>(bytes.back());
+  const absl::StatusOr<apps::Corpus> found =
+      apps::read_corpus({.path = file.path(),
+                         .tokens = choice % 2 == 0 ? apps::Tokens::kWords : apps::Tokens::kWhitespace,
+                         .needs_order = choice % 8 == 7});
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  require_sound(*found);
+}
+
+/// First the vocabulary, then the bag of words.
+void vocabulary(std::string_view bytes) {
+  static const MemoryFolder folder({"vocab", "docword"});
+  folder.write(bytes);
+  const absl::StatusOr<apps::Corpus> found =
+      apps::read_corpus({.path = folder.path("docword"), .vocabulary = folder.path("vocab")});
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  require_sound(*found);
+}
+
+void stop_words(std::string_view bytes) {
+  static const MemoryFile file;
+  file.write(bytes);
+  const auto found = apps::read_stop_words(file.path());
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  for (const std::string& word : *found) require(!word.empty(), "an empty word");
+}
+
+/// Behind the first FF byte is a file of ratings that are held out.
+void ratings(std::string_view bytes) {
+  static const MemoryFolder folder({"train", "test"});
+  folder.write(bytes);
+  const bool has_test = bytes.find('\xff') != std::string_view::npos;
+  const auto found = apps::read_ratings(
+      {.path = folder.path("train"), .test_path = has_test ? folder.path("test") : "", .test_fraction = 0.5});
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  require(found->total_train == found->train.size() && found->total_test == found->test.size(), "totals");
+  require(found->item_train.size() == found->item_names.size(), "items");
+  require(std::isfinite(found->train_mean) && std::isfinite(found->train_deviation), "statistics");
+  for (const std::vector<apps::Rating>* part : {&found->train, &found->test}) {
+    for (const apps::Rating& rating : *part) {
+      require(rating.user < found->user_names.size() && rating.item < found->item_names.size(), "an id");
+      require(std::isfinite(rating.value), "a value");
+    }
+  }
+}
+
+void triples(std::string_view bytes) {
+  static const MemoryFolder folder({"train.txt", "valid.txt", "test.txt"});
+  folder.write(bytes);
+  const auto found = apps::read_triples(folder.path());
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  for (const auto* part : {&found->train, &found->valid, &found->test}) {
+    for (const apps::Triple& triple : *part) {
+      require(triple.head < found->entity_names.size() && triple.tail < found->entity_names.size(),
+              "an entity");
+      require(triple.relation < found->relation_names.size(), "a relation");
+    }
+  }
+}
+
+void kge_model(std::string_view bytes) {
+  static const MemoryFolder folder({"model.entities.tsv", "model.relations.tsv"});
+  static const std::vector<std::string> entities = {"a", "b", "c"};
+  static const std::vector<std::string> relations = {"isa"};
+  folder.write(bytes);
+  const auto found = apps::kge::load(
+      folder.path("model"), {.model = apps::kge::Model::kComplEx, .dimension = 2}, {entities, relations});
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  for (std::size_t id = 0; id < entities.size(); ++id) {
+    require(std::isfinite(found->entity(id)[0]) && std::isfinite(found->entity(id)[1]), "a value");
+  }
+}
+
+void vectors(std::string_view bytes) {
+  static const MemoryFile file;
+  file.write(bytes);
+  const auto found = apps::word2vec::load(file.path());
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  require(!found->words().empty(), "no words");
+  for (std::size_t id = 0; id < found->words().size(); ++id) {
+    require(!found->words()[id].empty(), "an empty word");
+    for (std::size_t k = 0; k < found->dimension(); ++k) require(std::isfinite(found->row(id)[k]), "a value");
+  }
+}
+
+void secret_file(std::string_view bytes) {
+  static const MemoryFile file;
+  file.write(bytes);
+  const auto found = transport::Secret::read_file(file.path());
+  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  require(bytes.size() >= transport::Secret::kFewestFileBytes, "too short a secret");
+  const auto again = transport::Secret::from_hex((*found)->to_hex());
+  require(again.ok() && std::ranges::equal((*again)->bytes(), (*found)->bytes()), "said otherwise");
+}
+
+}  // namespace verbena::fuzz

@@ -1,0 +1,36 @@
+// libFuzzer's way to a target: the environment's VERBENA_FUZZ names its kind.
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/fuzz/target.hpp"
+
+namespace {
+
+const verbena::fuzz::Target* chosen = nullptr;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
+  const char* const kind = std::getenv("VERBENA_FUZZ");
+  chosen = verbena::fuzz::find_target(kind == nullptr ? "" : kind);
+  if (chosen == nullptr) {
+    std::fprintf(stderr, "VERBENA_FUZZ must be one of:");
+    for (const verbena::fuzz::Target& target : verbena::fuzz::targets()) {
+      std::fprintf(stderr, " %.*s", static_cast<int>(target.kind.size()), target.kind.data());
+    }
+    std::fprintf(stderr, "\n");
+    std::exit(2);
+  }
+  spdlog::set_level(spdlog::level::off);
+  std::signal(SIGPIPE, SIG_IGN);  // as the program does
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t count) {
+  chosen->attempt({reinterpret_cast<const char*>(bytes), count});
+  return 0;
+}

@@ -1,0 +1,157 @@
+// Messages and lines of other processes.
+#include <array>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "apps/bench/messages.hpp"
+#include "apps/bench/perftest.hpp"
+#include "apps/verbena/child_message.hpp"
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+#include "tests/fuzz/target.hpp"
+#include "transport/verbs/address.hpp"
+
+namespace verbena::fuzz {
+namespace {
+
+std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// What is kept in corpus/ stays worth something when a version counts up.
+std::string of_version(std::string_view bytes, std::uint32_t version) {
+  constexpr std::size_t kAt = 4;
+  std::string own(bytes);
+  if (own.size() >= kAt + sizeof version) std::memcpy(own.data() + kAt, &version, sizeof version);
+  return own;
+}
+
+/// What the header promises of a message that was accepted.
+struct PossibleFields {
+  void operator()(const protocol::Hello& hello) const {
+    require(hello.worker < hello.workers && hello.workers <= protocol::kMaxWorkers, "worker");
+    require(hello.server < hello.servers && hello.node < hello.servers, "server");
+  }
+  void operator()(const protocol::Welcome& welcome) const {
+    require(welcome.lanes >= 1 && welcome.lanes <= protocol::kMaxLanes, "lanes");
+  }
+  void operator()(const protocol::OpenTable& open) const {
+    require(protocol::value_bytes(open.value_type) != 0, "value type");
+    require(open.rows >= 1 && open.rows <= protocol::kMaxRows, "rows");
+    require(open.width >= 1 && open.width <= protocol::kMaxWidth, "width");
+    require(open.name.size() <= protocol::kMaxNameBytes, "name");
+    require(open.allocation <= protocol::Allocation::kDynamic, "allocation");
+  }
+  void operator()(const protocol::Failed& failed) const {
+    require(failed.code != 0 && failed.reason.size() <= protocol::kMaxReasonBytes, "reason");
+  }
+  void operator()(const protocol::EndIteration& end) const { require(end.clock >= 0, "clock"); }
+  void operator()(const protocol::KeyRequests& requests) const {
+    using Kind = protocol::KeyRequests::Kind;
+    require(requests.kind >= Kind::kLocate && requests.kind <= Kind::kReleased, "kind");
+    require(!requests.rows.empty(), "no rows");
+    require(requests.rows.size() <= protocol::MessageRoom<protocol::KeyRequests::Row>::kMaxItems, "rows");
+    for (const auto& row : requests.rows) require(row.epoch <= protocol::SlotHeader::kMaxEpoch, "epoch");
+  }
+  void operator()(const protocol::KeyAnswers& answers) const {
+    using Kind = protocol::KeyAnswers::Kind;
+    require(!answers.answers.empty(), "no answers");
+    require(answers.answers.size() <= protocol::MessageRoom<protocol::KeyAnswers::Answer>::kMaxItems,
+            "answers");
+    for (const auto& each : answers.answers) {
+      require(each.kind >= Kind::kOwned && each.kind <= Kind::kKept, "kind");
+      require(each.epoch <= protocol::SlotHeader::kMaxEpoch, "epoch");
+    }
+  }
+  void operator()(const auto& /*anything*/) const {}
+};
+
+}  // namespace
+
+void control_message(std::string_view given) {
+  const std::string bytes = of_version(given, protocol::kVersion);
+  const absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(as_bytes(bytes));
+  if (!message.ok()) return require_refusal(message.status(), "");
+  std::visit(PossibleFields(), *message);
+  // What was understood can be said, and is understood again.
+  const std::string again = protocol::encode(*message);
+  require(again.size() == bytes.size(), "another length");
+  const auto back = protocol::decode_control(as_bytes(again));
+  require(back.ok() && protocol::encode(*back) == again, "said otherwise");
+}
+
+void bulk_message(std::string_view bytes) {
+  constexpr protocol::KeyRange kRange{100, 108};
+  const absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(as_bytes(bytes));
+  if (!message.ok()) return require_refusal(message.status(), "");
+  const auto end = as_bytes(bytes).data() + bytes.size();
+  require(message->payload.data() + message->payload.size() == end, "payload");
+  for (const std::size_t stride_bytes : {std::size_t{8}, std::size_t{16}, std::size_t{1} << 23}) {
+    if (!protocol::check_records(*message, stride_bytes, kRange).ok()) continue;
+    for (std::size_t i = 0; i < message->header.count; ++i) {
+      const protocol::Key key = protocol::record_key(message->payload, stride_bytes, i);
+      require(key >= kRange.first && key < kRange.last, "key of a record");
+      require(protocol::record_values(message->payload, stride_bytes, i) + stride_bytes <= end, "values");
+    }
+  }
+  if (protocol::check_keys(*message, kRange).ok()) {
+    require(message->payload.size() == message->header.count * sizeof(protocol::Key), "keys");
+    for (std::size_t i = 0; i < message->header.count; ++i) {
+      const protocol::Key key = protocol::record_key(message->payload, 0, i);
+      require(key >= kRange.first && key < kRange.last, "key");
+    }
+  }
+  if (const auto counts = protocol::decode_example_counts(*message); counts.ok()) {
+    require(counts->processed <= counts->planned && counts->planned <= protocol::kMaxExamples, "examples");
+  }
+}
+
+void bench_message(std::string_view given) {
+  using apps::bench::Message;
+  const std::string bytes = of_version(given, Message::kVersion);
+  const std::optional<Message> message = apps::bench::read_message(as_bytes(bytes));
+  require(message.has_value() == (bytes.size() == sizeof(Message)), "length");
+  if (!message) return;
+  require(message->text().size() <= message->text_bytes.size(), "text");
+  const auto run = apps::bench::decode_perftest(message->text());
+  if (!run) return;
+  const auto again = apps::bench::decode_perftest(apps::bench::encode_perftest(*run));
+  require(again && again->tool == run->tool && again->bytes == run->bytes &&
+              again->iterations == run->iterations && again->depth == run->depth &&
+              again->connections == run->connections,
+          "said otherwise");
+}
+
+void child_line(std::string_view bytes) {
+  const absl::StatusOr<apps::ChildMessage> message = apps::decode(bytes);
+  if (!message.ok()) {
+    require(message.status().code() == absl::StatusCode::kInvalidArgument, message.status().ToString());
+    return;
+  }
+  const std::string again = apps::encode(*message);
+  const absl::StatusOr<apps::ChildMessage> back = apps::decode(again);
+  require(back.ok() && apps::encode(*back) == again, "said otherwise");
+}
+
+void consistency_name(std::string_view bytes) {
+  const auto model = consistency::parse_model(bytes);
+  if (!model.ok()) return require_refusal(model.status(), "expected bsp, ssp:S, essp:S");
+  require(consistency::staleness(*model) <= 1'000'000, "staleness");
+  const auto again = consistency::parse_model(consistency::to_string(*model));
+  require(again.ok() && *again == *model, "said otherwise");
+}
+
+void verbs_address(std::string_view bytes) {
+  const std::string text(bytes);
+  const auto address = transport::verbs::parse_address(text);
+  if (!address.ok()) {
+    require(address.status().code() == absl::StatusCode::kInvalidArgument, address.status().ToString());
+    return;
+  }
+  const auto again = transport::verbs::parse_address(to_string(*address));
+  require(again.ok() && again->host == address->host && again->port == address->port, "said otherwise");
+}
+
+}  // namespace verbena::fuzz
