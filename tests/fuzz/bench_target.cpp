@@ -1,6 +1,7 @@
 // The answering side of measurements under whatever orders, in one thread and virtual time.
 #include <array>
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -70,12 +71,12 @@ class Measurer {
   [[nodiscard]] const transport::RemoteDescriptor& granted() const { return granted_; }
 
   void order(Message message) {
-    asked_bytes_ = message.kind == Message::Kind::kMemory ? message.value : 0;
-    say(std::as_writable_bytes(std::span(&message, 1)));
+    say(std::as_writable_bytes(std::span(&message, 1)),
+        message.kind == Message::Kind::kMemory ? message.value : 0);
   }
-  void say(std::span<std::byte> bytes) {
+  void say(std::span<std::byte> bytes, std::uint64_t asked_bytes = 0) {
     const transport::WorkRequest request{.opcode = transport::Opcode::kSend, .local = bytes};
-    static_cast<void>(connection_->post({&request, 1}));
+    if (connection_->post({&request, 1}) == 1) asked_bytes_.push_back(asked_bytes);
   }
   /// What an echo of memory waits for.
   void write(std::uint64_t word, std::size_t bytes) {
@@ -96,9 +97,12 @@ class Measurer {
     if (event.kind != Event::Kind::kMessage) return;
     const auto answer = apps::bench::read_message(event.message);
     require(answer.has_value(), "the responder says what cannot be understood");
+    require(!asked_bytes_.empty(), "an answer to nothing");
+    const std::uint64_t asked_bytes = asked_bytes_.front();
+    asked_bytes_.pop_front();
     if (answer->kind == Message::Kind::kFailed) return require(!answer->text().empty(), "no reason");
     if (answer->kind != Message::Kind::kMemory) return;
-    require(answer->readable.length_bytes >= asked_bytes_ && answer->writable.length_bytes >= asked_bytes_,
+    require(answer->readable.length_bytes >= asked_bytes && answer->writable.length_bytes >= asked_bytes,
             "less memory than was asked for");
     theirs_ = answer->writable;
   }
@@ -108,7 +112,7 @@ class Measurer {
   std::unique_ptr<transport::MemoryRegion> memory_;
   transport::RemoteDescriptor granted_;
   transport::RemoteDescriptor theirs_;
-  std::uint64_t asked_bytes_ = 0;  ///< by the last order
+  std::deque<std::uint64_t> asked_bytes_;  ///< by orders that are not answered, in their order
 };
 
 class ToResponder {

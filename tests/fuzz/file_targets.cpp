@@ -70,6 +70,13 @@ class MemoryFolder {
   verbena::testing::TemporaryFolder folder_;
 };
 
+/// One line that says what was expected.
+void require_expectation(const absl::Status& status, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE()) {
+  require_refusal(status, "expected ", file, line);
+  require(status.message().find('\n') == absl::string_view::npos, "more than a line", file, line);
+}
+
 void require_sound(const apps::Corpus& corpus) {
   require(corpus.begin.size() == corpus.documents.size() + 1, "begin");
   require(corpus.titles.size() == corpus.documents.size(), "titles");
@@ -95,7 +102,7 @@ void lines(std::string_view bytes) {
     const absl::StatusOr<bool> more = reader->next(line);
     if (!more.ok()) {
       require(!plain, "plain text is refused");
-      return require_refusal(more.status(), "expected text or whole gzip data");
+      return require_expectation(more.status());
     }
     if (!*more) break;
     require(reader->line_number() == number, "number of a line");
@@ -126,7 +133,7 @@ void corpus(std::string_view bytes) {
       apps::read_corpus({.path = file.path(),
                          .tokens = choice % 2 == 0 ? apps::Tokens::kWords : apps::Tokens::kWhitespace,
                          .needs_order = choice % 8 == 7});
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   require_sound(*found);
 }
 
@@ -136,7 +143,7 @@ void vocabulary(std::string_view bytes) {
   folder.write(bytes);
   const absl::StatusOr<apps::Corpus> found =
       apps::read_corpus({.path = folder.path("docword"), .vocabulary = folder.path("vocab")});
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   require_sound(*found);
 }
 
@@ -144,7 +151,7 @@ void stop_words(std::string_view bytes) {
   static const MemoryFile file;
   file.write(bytes);
   const auto found = apps::read_stop_words(file.path());
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   for (const std::string& word : *found) require(!word.empty(), "an empty word");
 }
 
@@ -155,7 +162,7 @@ void ratings(std::string_view bytes) {
   const bool has_test = bytes.find('\xff') != std::string_view::npos;
   const auto found = apps::read_ratings(
       {.path = folder.path("train"), .test_path = has_test ? folder.path("test") : "", .test_fraction = 0.5});
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   require(found->total_train == found->train.size() && found->total_test == found->test.size(), "totals");
   require(found->item_train.size() == found->item_names.size(), "items");
   require(std::isfinite(found->train_mean) && std::isfinite(found->train_deviation), "statistics");
@@ -171,7 +178,7 @@ void triples(std::string_view bytes) {
   static const MemoryFolder folder({"train.txt", "valid.txt", "test.txt"});
   folder.write(bytes);
   const auto found = apps::read_triples(folder.path());
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   for (const auto* part : {&found->train, &found->valid, &found->test}) {
     for (const apps::Triple& triple : *part) {
       require(triple.head < found->entity_names.size() && triple.tail < found->entity_names.size(),
@@ -188,7 +195,7 @@ void kge_model(std::string_view bytes) {
   folder.write(bytes);
   const auto found = apps::kge::load(
       folder.path("model"), {.model = apps::kge::Model::kComplEx, .dimension = 2}, {entities, relations});
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   for (std::size_t id = 0; id < entities.size(); ++id) {
     require(std::isfinite(found->entity(id)[0]) && std::isfinite(found->entity(id)[1]), "a value");
   }
@@ -198,7 +205,7 @@ void vectors(std::string_view bytes) {
   static const MemoryFile file;
   file.write(bytes);
   const auto found = apps::word2vec::load(file.path());
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   require(!found->words().empty(), "no words");
   for (std::size_t id = 0; id < found->words().size(); ++id) {
     require(!found->words()[id].empty(), "an empty word");
@@ -210,7 +217,7 @@ void secret_file(std::string_view bytes) {
   static const MemoryFile file;
   file.write(bytes);
   const auto found = transport::Secret::read_file(file.path());
-  if (!found.ok()) return require_refusal(found.status(), "expected ");
+  if (!found.ok()) return require_expectation(found.status());
   require(bytes.size() >= transport::Secret::kFewestFileBytes, "too short a secret");
   const auto again = transport::Secret::from_hex((*found)->to_hex());
   require(again.ok() && std::ranges::equal((*again)->bytes(), (*found)->bytes()), "said otherwise");

@@ -14,6 +14,15 @@ const verbena::fuzz::Target* chosen = nullptr;
 
 }  // namespace
 
+// What the sanitizers ask for. Undefined behaviour is a finding like others; and thousands of inputs a second shall not
+// fill the memory with what they have freed, or the time with whose it was.
+extern "C" const char* __ubsan_default_options() {
+  return "halt_on_error=1:print_stacktrace=1";
+}
+extern "C" const char* __asan_default_options() {
+  return "quarantine_size_mb=4:malloc_context_size=8";
+}
+
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   const char* const kind = std::getenv("VERBENA_FUZZ");
   chosen = verbena::fuzz::find_target(kind == nullptr ? "" : kind);

@@ -28,7 +28,7 @@ const Target* find_target(std::string_view kind);
 /// Ends the process unless `holds`: so fuzzers learn of it.
 void require(bool holds, std::string_view what, const char* file = __builtin_FILE(),
              int line = __builtin_LINE());
-/// A refusal: of that code, one line, with an expectation in it.
+/// A refusal: INVALID_ARGUMENT, and so many words in it.
 void require_refusal(const absl::Status& status, std::string_view says, const char* file = __builtin_FILE(),
                      int line = __builtin_LINE());
 

@@ -60,7 +60,8 @@ void ChannelSender::publish(EventKind kind, std::uint32_t value) {
 }
 
 void ChannelSender::message(std::span<const std::byte> message) {
-  transfer(layout_.message(sent_messages_++), message.data(), message.size());
+  std::byte* const slot = layout_.message(sent_messages_++);
+  if (!message.empty()) transfer(slot, message.data(), message.size());  // an empty one may be nowhere
   publish(EventKind::kMessage, static_cast<std::uint32_t>(message.size()));
 }
 
