@@ -231,6 +231,7 @@ class ResponderImpl final : public Responder {
       if (!granted.ok()) return granted.status();
       *descriptor = *granted;
     }
+    peer.echo = Echo::kNone;  // which was of what it had opened before
     peer.writable = order.writable;
     return absl::OkStatus();
   }

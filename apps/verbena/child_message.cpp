@@ -110,7 +110,7 @@ FailedMessage failed(const json& object) {
 /// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks through what it
 /// has read by calling itself, and nobody's line is to use up the stack.
 json parse_text(std::string_view line) {
-  constexpr int kMostDepth = 64;
+  static constexpr int kMostDepth = 64;
   return json::parse(line, [](int depth, json::parse_event_t /*event*/, json& /*parsed*/) {
     if (depth > kMostDepth) {
       throw json::out_of_range::create(0, fmt::format("nested deeper than {} levels", kMostDepth), nullptr);

@@ -140,8 +140,11 @@ class ToResponder {
  private:
   void turn() {
     constexpr std::size_t kRoundsAtEnd = 30;
-    if (++steps_ <= kMostOrders && !input_.empty()) {
+    if (pause_ > 0) {
+      --pause_;
+    } else if (++steps_ <= kMostOrders && !input_.empty()) {
       act();
+      pause_ = input_.below(8);
     } else if (++rounds_ > kRoundsAtEnd) {
       stop_ = true;
     }
@@ -154,7 +157,7 @@ class ToResponder {
   }
 
   void act() {
-    const std::uint32_t what = input_.below(12);
+    const std::uint32_t what = input_.below(10);
     if (clients_.empty() || what == 0) return connect();
     const std::size_t at = input_.below(static_cast<std::uint32_t>(clients_.size()));
     Measurer& client = *clients_[at];
@@ -190,11 +193,8 @@ class ToResponder {
         std::string bytes(input_.take_bytes(input_.take<std::uint16_t>() % 1024));
         return client.say(std::as_writable_bytes(std::span(bytes)));
       }
-      case 9:
-        clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(at));
-        return;
       default:
-        return;  // the others go on
+        clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(at));
     }
   }
 
@@ -210,6 +210,7 @@ class ToResponder {
   std::unique_ptr<simulation::SimulatedTransport> transport_;
   std::vector<std::unique_ptr<Measurer>> clients_;
   std::size_t steps_ = 0;
+  std::uint32_t pause_ = 0;  ///< turns until the next order
   std::size_t rounds_ = 0;
   std::atomic<bool> stop_ = false;
 };

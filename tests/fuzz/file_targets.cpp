@@ -77,6 +77,34 @@ void require_expectation(const absl::Status& status, const char* file = __builti
   require(status.message().find('\n') == absl::string_view::npos, "more than a line", file, line);
 }
 
+/// What a text's lines are, without marks.
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (lines.empty() && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.starts_with("\x1F\x8B");
+}
+
+/// Whether there may be a count of millions of words: a few bytes that would fill the memory, as they should.
+bool may_count_millions(std::string_view bytes) {
+  constexpr int kMostDigits = 5;
+  int digits = 0;
+  return is_gzip(bytes) || std::ranges::any_of(bytes, [&](char c) {
+           digits = c >= '0' && c <= '9' ? digits + 1 : 0;
+           return digits > kMostDigits;
+         });
+}
+
 void require_sound(const apps::Corpus& corpus) {
   require(corpus.begin.size() == corpus.documents.size() + 1, "begin");
   require(corpus.titles.size() == corpus.documents.size(), "titles");
@@ -95,8 +123,8 @@ void lines(std::string_view bytes) {
   file.write(bytes);
   absl::StatusOr<apps::LineReader> reader = apps::LineReader::open(file.path());
   require(reader.ok(), "cannot be opened");
-  const bool plain = !bytes.starts_with("\x1F\x8B");
-  std::size_t found_bytes = 0;
+  const bool plain = !is_gzip(bytes);
+  const std::vector<std::string_view> expected = split_lines(bytes);
   std::string_view line;
   for (std::uint64_t number = 1;; ++number) {
     const absl::StatusOr<bool> more = reader->next(line);
@@ -104,12 +132,11 @@ void lines(std::string_view bytes) {
       require(!plain, "plain text is refused");
       return require_expectation(more.status());
     }
-    if (!*more) break;
+    if (!*more) return require(!plain || number == expected.size() + 1, "too few lines");
     require(reader->line_number() == number, "number of a line");
     require(line.find('\n') == std::string_view::npos, "two lines in one");
-    found_bytes += line.size();
+    if (plain) require(number <= expected.size() && line == expected[number - 1], "another line");
   }
-  if (plain) require(found_bytes <= bytes.size(), "more than there is");
 }
 
 void words(std::string_view bytes) {
@@ -132,7 +159,8 @@ void corpus(std::string_view bytes) {
   const absl::StatusOr<apps::Corpus> found =
       apps::read_corpus({.path = file.path(),
                          .tokens = choice % 2 == 0 ? apps::Tokens::kWords : apps::Tokens::kWhitespace,
-                         .needs_order = choice % 8 == 7});
+                         .needs_order = choice % 8 == 7,
+                         .part = may_count_millions(bytes) ? 1U : 0U});
   if (!found.ok()) return require_expectation(found.status());
   require_sound(*found);
 }
@@ -141,10 +169,17 @@ void corpus(std::string_view bytes) {
 void vocabulary(std::string_view bytes) {
   static const MemoryFolder folder({"vocab", "docword"});
   folder.write(bytes);
-  const absl::StatusOr<apps::Corpus> found =
-      apps::read_corpus({.path = folder.path("docword"), .vocabulary = folder.path("vocab")});
+  const absl::StatusOr<apps::Corpus> found = apps::read_corpus(
+      {.path = folder.path("docword"),
+       .vocabulary = folder.path("vocab"),
+       .part = may_count_millions(bytes) || bytes.find("\x1F\x8B") != bytes.npos ? 1U : 0U});
   if (!found.ok()) return require_expectation(found.status());
   require_sound(*found);
+  const std::string_view vocabulary = bytes.substr(0, bytes.find('\xff'));
+  if (is_gzip(vocabulary)) return;
+  for (const std::string& word : found->vocabulary) {
+    require(vocabulary.find(word) != std::string_view::npos, "a word that is not in the vocabulary");
+  }
 }
 
 void stop_words(std::string_view bytes) {
@@ -153,6 +188,7 @@ void stop_words(std::string_view bytes) {
   const auto found = apps::read_stop_words(file.path());
   if (!found.ok()) return require_expectation(found.status());
   for (const std::string& word : *found) require(!word.empty(), "an empty word");
+  require(is_gzip(bytes) || found->size() <= split_lines(bytes).size(), "two words in a line");
 }
 
 /// Behind the first FF byte is a file of ratings that are held out.
@@ -179,6 +215,9 @@ void triples(std::string_view bytes) {
   folder.write(bytes);
   const auto found = apps::read_triples(folder.path());
   if (!found.ok()) return require_expectation(found.status());
+  for (const auto* names : {&found->entity_names, &found->relation_names}) {
+    for (const std::string& name : *names) require(!name.empty(), "an empty name");
+  }
   for (const auto* part : {&found->train, &found->valid, &found->test}) {
     for (const apps::Triple& triple : *part) {
       require(triple.head < found->entity_names.size() && triple.tail < found->entity_names.size(),
@@ -218,7 +257,10 @@ void secret_file(std::string_view bytes) {
   file.write(bytes);
   const auto found = transport::Secret::read_file(file.path());
   if (!found.ok()) return require_expectation(found.status());
-  require(bytes.size() >= transport::Secret::kFewestFileBytes, "too short a secret");
+  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  const auto first = std::ranges::find_if_not(bytes, is_space);
+  const auto last = std::find_if_not(bytes.rbegin(), bytes.rend(), is_space).base();
+  require(last - first >= std::ptrdiff_t{transport::Secret::kFewestFileBytes}, "too short a secret");
   const auto again = transport::Secret::from_hex((*found)->to_hex());
   require(again.ok() && std::ranges::equal((*again)->bytes(), (*found)->bytes()), "said otherwise");
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -67,12 +68,12 @@ sockaddr_in loopback(std::uint16_t port) {
   return place;
 }
 
-/// All that there is.
-void read_into(int descriptor, std::string& text) {
+/// All that there is; false when the other end has closed.
+bool read_into(int descriptor, std::string& text) {
   std::array<char, 512> block{};
   for (;;) {
     const ssize_t got = ::recv(descriptor, block.data(), block.size(), MSG_DONTWAIT);
-    if (got <= 0) return;
+    if (got <= 0) return got < 0 && errno == EAGAIN;
     text.append(block.data(), static_cast<std::size_t>(got));
   }
 }
@@ -108,7 +109,7 @@ class Caller {
   }
   /// Looks at what has been answered; returns the rank as which it was welcomed just now.
   std::optional<std::uint32_t> hear() {
-    read_into(descriptor_, heard_);
+    static_cast<void>(read_into(descriptor_, heard_));
     const std::size_t end = heard_.find('\n');
     if (end == std::string::npos) {
       require(heard_.empty(), "half a line");
@@ -253,7 +254,7 @@ class Impostor {
   bool go_on() {
     if (descriptor_ < 0) descriptor_ = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (descriptor_ < 0) return ++idle_ > 10;
-    read_into(descriptor_, heard_);
+    if (!read_into(descriptor_, heard_)) return true;
     if (heard_.find('\n') == std::string::npos) return ++idle_ > 10;
     if (turns_ == kMostTurns) return true;
     const std::string words = ++turns_ == 1 ? challenge() : second();

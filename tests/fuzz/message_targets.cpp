@@ -131,6 +131,11 @@ void child_line(std::string_view bytes) {
     return;
   }
   const std::string again = apps::encode(*message);
+  const nlohmann::json said = nlohmann::json::parse(bytes);
+  for (const auto& [name, value] : nlohmann::json::parse(again).items()) {
+    if (name == "code") continue;  // an unknown one becomes UNKNOWN
+    require(said.contains(name) && said[name] == value, "understood otherwise");
+  }
   const absl::StatusOr<apps::ChildMessage> back = apps::decode(again);
   require(back.ok() && apps::encode(*back) == again, "said otherwise");
 }

@@ -336,12 +336,18 @@ void shm_answer(std::string_view bytes) {
     require(connection.ok(), "not connected");
     Input input(bytes);
     Speaker speaker(input, listener.accept());
-    speaker.set_poll([&] {
+    const auto poll = [&] {
       connector->wait(connector->now() + kSocketCheck);
       std::array<Event, 8> events;
       static_cast<void>(connector->poll(events));
-    });
-    if (const std::uint32_t how = input.below(4); how > 0) speaker.meet_as_listener(how > 1);
+    };
+    speaker.set_poll(poll);
+    const std::uint32_t how = input.below(4);
+    if (how > 0) speaker.meet_as_listener(how > 1);
+    if (how == 1) {
+      poll();
+      require(!(*connection)->status().ok(), "an impostor is taken for a peer");
+    }
     for (int step = 0; step < 16 && !input.empty(); ++step) speaker.go_on(connection->get());
     const transport::RemoteDescriptor anything{};
     require((*connection)->mapped(anything) == nullptr, "memory that nobody has granted");
