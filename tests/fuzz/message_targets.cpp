@@ -132,7 +132,8 @@ void child_line(std::string_view bytes) {
   }
   const std::string again = apps::encode(*message);
   const nlohmann::json said = nlohmann::json::parse(bytes);
-  for (const auto& [name, value] : nlohmann::json::parse(again).items()) {
+  const nlohmann::json understood = nlohmann::json::parse(again);
+  for (const auto& [name, value] : understood.items()) {
     if (name == "code") continue;  // an unknown one becomes UNKNOWN
     require(said.contains(name) && said[name] == value, "understood otherwise");
   }
@@ -155,6 +156,8 @@ void verbs_address(std::string_view bytes) {
     require(address.status().code() == absl::StatusCode::kInvalidArgument, address.status().ToString());
     return;
   }
+  require(text.back() >= '0' && text.back() <= '9', "more behind the port");
+  require(address->host.find_first_of("[]") == std::string::npos, "brackets in a host");
   const auto again = transport::verbs::parse_address(to_string(*address));
   require(again.ok() && again->host == address->host && again->port == address->port, "said otherwise");
 }
