@@ -22,7 +22,7 @@
 #include "apps/bench/responder.hpp"
 #include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
