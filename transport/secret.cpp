@@ -120,7 +120,10 @@ absl::StatusOr<std::shared_ptr<const Secret>> Secret::read_file(const std::strin
   if (absl::Status status = check_file(path, info); !status.ok()) return status;
   std::string text(kMostFileBytes, '\0');
   const ssize_t got = ::read(file.get(), text.data(), text.size());
-  if (got < 0) return absl::ErrnoToStatus(errno, fmt::format("{}: the secret cannot be read", path));
+  if (got < 0) {
+    const int error = errno;
+    return absl::ErrnoToStatus(error, fmt::format("{}: the secret cannot be read", path));
+  }
   std::string_view said = std::string_view(text).substr(0, static_cast<std::size_t>(got));
   constexpr std::string_view kSpace = " \t\r\n";
   said.remove_prefix(std::min(said.find_first_not_of(kSpace), said.size()));

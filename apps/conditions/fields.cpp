@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "apps/conditions/fields.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

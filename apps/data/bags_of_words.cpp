@@ -14,7 +14,7 @@
 #include "apps/data/matrix_market.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/data/unicode.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

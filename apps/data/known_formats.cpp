@@ -10,7 +10,7 @@
 #include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

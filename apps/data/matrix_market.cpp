@@ -9,7 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "apps/data/fields.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "absl/strings/charconv.h"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

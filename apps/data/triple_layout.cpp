@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "apps/data/fields.hpp"
 #include "apps/data/header.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

@@ -7,7 +7,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 namespace {

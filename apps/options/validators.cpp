@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 
 namespace verbena::apps {
 

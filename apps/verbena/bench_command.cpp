@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,7 +22,7 @@
 #include "apps/bench/responder.hpp"
 #include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
@@ -252,9 +251,7 @@ absl::Status check(BenchCommand& options) {
     return absl::InvalidArgumentError("--listen and --connect are for different processes");
   }
   if (!options.listens) {
-    if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
-        !status.ok())
-      return status;
+    if (absl::Status status = check_started_once(); !status.ok()) return status;
   }
   options.transport = decided(options.transport, options.listens || !options.connect.empty() ? kVerbs : kShm);
   if (absl::Status status = check(options.transport); !status.ok()) return status;

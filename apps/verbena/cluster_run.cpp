@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 #include "apps/thrown.hpp"
 #include "apps/verbena/child_command.hpp"
 #include "apps/verbena/console.hpp"

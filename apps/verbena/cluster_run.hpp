@@ -11,18 +11,17 @@
 #include "absl/status/status.h"
 #include "apps/application.hpp"
 #include "apps/rendezvous/rendezvous.hpp"
+#include "apps/verbena/environment.hpp"
 #include "apps/verbena/run_outputs.hpp"
 #include "apps/verbena/stop_signals.hpp"
 
 namespace verbena::apps {
 
-/// Of the process: a variable's value, nullptr if there is none.
-using Environment = std::function<const char*(const char* variable)>;
 /// INVALID_ARGUMENT, with what to do, where srun, mpiexec or the like has started several processes that cannot find
 /// each other, so that each would be a job of its own.
-absl::Status check_started_apart(const Environment& variable);
+absl::Status check_started_apart(const Environment& variable = own_environment);
 /// INVALID_ARGUMENT where several processes were started of a command that is to be one.
-absl::Status check_started_once(const Environment& variable);
+absl::Status check_started_once(const Environment& variable = own_environment);
 
 /// How the `size` processes are shared out: what the command line leaves open is chosen, half of them (at
 /// least one) to be servers. INVALID_ARGUMENT where that does not come out.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -109,9 +108,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
 /// Decides what was left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
-  if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
-      !status.ok())
-    return status;
+  if (absl::Status status = check_started_once(); !status.ok()) return status;
   if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));

@@ -1,7 +1,6 @@
 #include "apps/verbena/generate_command.hpp"
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <string>
 
 #include "apps/data/generate_corpus.hpp"
@@ -27,7 +26,7 @@ void add_kind(CLI::App& command, const std::string& name, const std::string& des
   given->options.add_options(*kind);
   kind->callback([given, run, generate] {
     *run = [given, generate](const LaunchLetter&) {
-      absl::Status possible = check_started_once([](const char* name) { return std::getenv(name); });
+      absl::Status possible = check_started_once();
       if (possible.ok()) possible = OutputFile::check(given->output);
       if (!possible.ok()) return report_error(possible);
       const absl::Status status = generate(given->options, given->output);

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_join.h"
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/verbena/manual_formatter.hpp"

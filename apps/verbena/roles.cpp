@@ -107,7 +107,6 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .workers = job.total_workers(),
                                .node = node,
                                .read_path = read_path_of(job),
-                               .outlives_workers = job.outlives_workers,
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};

@@ -39,9 +39,8 @@ std::optional<int> run_as_one_of_many(const RunOptions& run, Application& applic
 }  // namespace
 
 int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options) {
-  const auto variable = [](const char* name) { return std::getenv(name); };
-  if (absl::Status status = check_started_apart(variable); !status.ok()) return report_error(status);
-  if (variable("PMIX_RANK") != nullptr) {
+  if (absl::Status status = check_started_apart(); !status.ok()) return report_error(status);
+  if (std::getenv("PMIX_RANK") != nullptr) {
     if (const std::optional<int> status = run_as_one_of_many(run, application, options)) return *status;
   }
   return run_on_this_host(run, application, options);

@@ -1,6 +1,6 @@
 #include "apps/verbena/run_settings.hpp"
 
-#include "apps/decimal.hpp"
+#include "apps/numbers/decimal.hpp"
 #include "apps/verbena/provenance.hpp"
 #include "consistency/model.hpp"
 

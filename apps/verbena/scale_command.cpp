@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "apps/options/numbers.hpp"
@@ -54,9 +53,7 @@ void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& r
 
 int run_scale(ScaleCommand options) {
   ScaleOptions& chosen = options.scale;
-  if (absl::Status status = check_started_once([](const char* name) { return std::getenv(name); });
-      !status.ok())
-    return report_error(status);
+  if (absl::Status status = check_started_once(); !status.ok()) return report_error(status);
   absl::StatusOr<std::vector<ScaleRun>> runs = plan_scale(chosen);
   if (!runs.ok()) return report_error(runs.status());
   if (absl::Status status = make_output_folder(options.output); !status.ok()) return report_error(status);

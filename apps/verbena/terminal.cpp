@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "apps/verbena/console.hpp"
@@ -21,7 +20,7 @@ std::size_t columns_of_terminal(std::FILE* terminal) {
 
 }  // namespace
 
-TerminalUse terminal_use(bool is_terminal, const EnvironmentVariable& variable) {
+TerminalUse terminal_use(bool is_terminal, const Environment& variable) {
   const auto value = [&](const char* name) {
     const char* text = variable(name);
     return std::string_view(text == nullptr ? "" : text);
@@ -31,7 +30,7 @@ TerminalUse terminal_use(bool is_terminal, const EnvironmentVariable& variable) 
 }
 
 TerminalUse terminal_use(std::FILE* stream) {
-  return terminal_use(::isatty(::fileno(stream)) == 1, [](const char* name) { return std::getenv(name); });
+  return terminal_use(::isatty(::fileno(stream)) == 1, own_environment);
 }
 
 void StatusLine::show(std::string_view text) {

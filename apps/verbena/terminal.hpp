@@ -3,19 +3,17 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <functional>
 #include <string_view>
 
-namespace verbena::apps {
+#include "apps/verbena/environment.hpp"
 
-/// Reads the environment; nullptr: not set.
-using EnvironmentVariable = std::function<const char*(const char* name)>;
+namespace verbena::apps {
 
 struct TerminalUse {
   bool redraws = false;  ///< a line can be taken back: no file or pipe, and no TERM=dumb
   bool colours = false;  ///< likewise, and NO_COLOR is not set (or empty)
 };
-TerminalUse terminal_use(bool is_terminal, const EnvironmentVariable& variable);
+TerminalUse terminal_use(bool is_terminal, const Environment& variable);
 /// Of this process's environment.
 TerminalUse terminal_use(std::FILE* stream);
 

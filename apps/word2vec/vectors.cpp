@@ -16,8 +16,8 @@
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
-#include "apps/decimal.hpp"
 #include "apps/divergence.hpp"
+#include "apps/numbers/decimal.hpp"
 #include "apps/word2vec/kernel.hpp"
 
 namespace verbena::apps::word2vec {

@@ -94,9 +94,18 @@ void expect_to_say_that_it_diverges(Application& application) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("lower --learning-rate"));
 }
 
+absl::Status check_options(const Parsed& parsed, const std::vector<std::string>& arguments,
+                           std::uint32_t workers) {
+  try {
+    return parsed(arguments)->check(workers);
+  } catch (const CLI::ParseError& refused) {
+    return absl::InvalidArgumentError(refused.what());
+  }
+}
+
 void expect_refusals(const Parsed& parsed, const Refusals& refusals) {
   for (const auto& [arguments, expected] : refusals) {
-    const absl::Status status = parsed(arguments)->check(4);
+    const absl::Status status = check_options(parsed, arguments, 4);
     EXPECT_THAT(status.code(), AnyOf(absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound))
         << expected;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +63,9 @@ void expect_runs_to_be_equal(const Parsed& parsed,
 void expect_to_stop_without_files(const Parsed& parsed, const std::vector<std::string>& arguments = {});
 /// The error names what to do about it.
 void expect_to_say_that_it_diverges(Application& application);
+/// What the application, or the command line before it, says of these.
+absl::Status check_options(const Parsed& parsed, const std::vector<std::string>& arguments,
+                           std::uint32_t workers);
 /// In jobs of four workers: by arguments, what the error says, among other things.
 using Refusals = std::vector<std::pair<std::vector<std::string>, std::string>>;
 void expect_refusals(const Parsed& parsed, const Refusals& refusals);

@@ -64,13 +64,14 @@ class Peer {
     who.heartbeat = heartbeat();
     say(who);
   }
-  void say_welcome(std::uint32_t lanes) {
-    say(protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
-                          .lanes = lanes,
-                          .inbox = to_wire(receiver_->descriptor()),
-                          .push_credit = to_wire(sender_->credit_descriptor()),
-                          .heartbeat = heartbeat()});
+  [[nodiscard]] protocol::Welcome welcome(std::uint32_t lanes) {
+    return {.pid = static_cast<std::uint32_t>(::getpid()),
+            .lanes = lanes,
+            .inbox = to_wire(receiver_->descriptor()),
+            .push_credit = to_wire(sender_->credit_descriptor()),
+            .heartbeat = heartbeat()};
   }
+  void say_welcome(std::uint32_t lanes) { say(welcome(lanes)); }
   /// The next message of that kind, those of others being ignored; none within kPatience fails the test.
   template <class Message>
   Message hear() {

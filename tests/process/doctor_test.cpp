@@ -19,20 +19,20 @@ nlohmann::json examine(
     const verbena::testing::TemporaryFolder& folder, const std::function<void()>& prepare = [] {}) {
   const Ended json_run = run(VERBENA_PROGRAM, {"doctor", "--json"}, folder.path(), prepare);
   const Ended text_run = run(VERBENA_PROGRAM, {"doctor"}, folder.path(), prepare);
-  nlohmann::json json = nlohmann::json::parse(json_run.out);
-  const bool verbs = json.at("verbs").get<bool>();
-  const bool shared_memory = json.at("shared_memory").get<bool>();
+  nlohmann::json said = nlohmann::json::parse(json_run.out);
+  const bool verbs = said.at("verbs").get<bool>();
+  const bool shared_memory = said.at("shared_memory").get<bool>();
   EXPECT_EQ(json_run.status, verbs ? 0 : shared_memory ? 1 : 3);
   EXPECT_EQ(text_run.status, json_run.status);
   EXPECT_THAT(text_run.out, Not(HasSubstr("\033"))) << "this is no terminal";
-  for (const nlohmann::json& finding : json.at("findings")) {
+  for (const nlohmann::json& finding : said.at("findings")) {
     EXPECT_THAT(text_run.out, HasSubstr(finding.at("subject").get<std::string>()));
   }
-  return json;
+  return said;
 }
 
-nlohmann::json finding(const nlohmann::json& json, const std::string& subject) {
-  for (const nlohmann::json& each : json.at("findings")) {
+nlohmann::json finding(const nlohmann::json& said, const std::string& subject) {
+  for (const nlohmann::json& each : said.at("findings")) {
     if (each.at("subject") == subject) return each;
   }
   ADD_FAILURE() << "nothing is said about " << subject;
@@ -41,18 +41,18 @@ nlohmann::json finding(const nlohmann::json& json, const std::string& subject) {
 
 TEST(DoctorTest, ThisHost) {
   const verbena::testing::TemporaryFolder folder;
-  const nlohmann::json json = examine(folder);
-  EXPECT_TRUE(json.at("shared_memory").get<bool>()) << "the other tests need it, too";
-  EXPECT_EQ(finding(json, "kernel").at("level"), "ok");
+  const nlohmann::json said = examine(folder);
+  EXPECT_TRUE(said.at("shared_memory").get<bool>()) << "the other tests need it, too";
+  EXPECT_EQ(finding(said, "kernel").at("level"), "ok");
 }
 
 TEST(DoctorTest, WithoutLibibverbs) {
   const verbena::testing::TemporaryFolder folder;
   verbena::testing::write_file(folder.path("libibverbs.so.1"), "");  // found first, and no library
-  const nlohmann::json json = examine(folder, [&] { ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1); });
-  EXPECT_FALSE(json.at("verbs").get<bool>());
-  EXPECT_EQ(finding(json, "libraries").at("level"), "problem");
-  EXPECT_THAT(finding(json, "libraries").at("text").get<std::string>(), HasSubstr("libibverbs"));
+  const nlohmann::json said = examine(folder, [&] { ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1); });
+  EXPECT_FALSE(said.at("verbs").get<bool>());
+  EXPECT_EQ(finding(said, "libraries").at("level"), "problem");
+  EXPECT_THAT(finding(said, "libraries").at("text").get<std::string>(), HasSubstr("libibverbs"));
 }
 
 TEST(DoctorTest, ADeviceThatIsNotThere) {

@@ -139,6 +139,7 @@ class Job final : public World {
   [[nodiscard]] const Strike* find_strike(Disaster what, std::uint32_t victim) const;
   [[nodiscard]] bool is_victim(std::uint32_t worker) const;
   [[nodiscard]] bool is_server_victim(std::uint32_t server) const;
+  [[nodiscard]] bool has_honest_workers() const;
   /// How a node has ended, and when.
   struct Ending {
     std::string name;
@@ -275,9 +276,9 @@ void Job::run_worker(std::uint32_t rank) {
     rows_moved_by_intent_ += statistics.rows_moved_by_intent;
     rows_replicated_ += statistics.rows_replicated;
     replicas_used_ += statistics.rows_pulled_from_replicas + statistics.rows_pushed_to_replicas;
-    const TimePoint left = scheduler_.now();
+    const TimePoint left = scheduler_.now() - all_stopped_;
     session->reset();
-    if (!struck_ && scheduler_.now() - left >= milliseconds(kTimeoutMs))
+    if (!struck_ && scheduler_.now() - all_stopped_ - left >= milliseconds(kTimeoutMs))
       fail(fmt::format("worker {} waited in vain for the servers' goodbyes", rank));
   }
   trace([&] { return fmt::format("worker {} ends: {}", rank, node.status.ToString()); });
@@ -300,6 +301,13 @@ bool Job::is_victim(std::uint32_t worker) const {
     if (strike.what == Disaster::kNodeDies) return strike.victim == scenario_.nodes[worker];
     return !strike.is_of_a_server() && !strike.is_harmless() && strike.victim == worker;
   });
+}
+
+bool Job::has_honest_workers() const {
+  for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
+    if (!workers_[rank].ended && !is_victim(rank)) return true;
+  }
+  return false;
 }
 
 bool Job::is_server_victim(std::uint32_t server) const {
@@ -334,11 +342,15 @@ void Job::run_traitor(std::uint32_t rank, const Strike& strike) {
   WorkerNode& node = workers_[rank];
   const auto transport = network_.make_transport(scheduler_.running(), fmt::format("traitor {}", rank));
   node.transport = transport.get();
+  bool has_witnesses = true;
   betray(*transport, hostile_job(), rank, scenario_.nodes[rank], scenario_.seed, [&] {
     node.connected = node.joined = true;
     note_struck(strike);
+    has_witnesses = has_honest_workers();
   });
   trace([&] { return fmt::format("traitor {} ends", rank); });
+  // A server has no connection to another: without a worker that tells them, the others see nothing but one who idles.
+  if (!has_witnesses) struck_ = scheduler_.now();
   if (!struck_) note_struck(strike);  // it has got nowhere, for others' sake
   node.transport = nullptr;
   node.joined = node.ended = true;

@@ -174,9 +174,25 @@ void add_trouble(Scenario& scenario, std::mt19937_64& random) {
   for (TableShape& table : scenario.tables) {
     if (table.shared && scenario.workers > kMostThatCountInAny) table.type = protocol::ValueType::kDouble;
   }
+  // Nor do their numbers fit into the smallest rings.
+  constexpr std::uint32_t kMostForSmallestRings = 8;
+  constexpr std::size_t kSmallRing = 8192;
+  if (scenario.workers > kMostForSmallestRings) {
+    scenario.inbox_bytes = std::max(scenario.inbox_bytes, kSmallRing);
+    scenario.push_ring_bytes = std::max(scenario.push_ring_bytes, kSmallRing);
+  }
   scenario.disasters.clear();
-  for (std::uint64_t strikes = 1 + small(random, 2); strikes > 0; --strikes)
-    scenario.disasters.push_back(make_strike(scenario, random));
+  for (std::uint64_t strikes = 1 + small(random, 2); strikes > 0; --strikes) {
+    Strike strike = make_strike(scenario, random);
+    // Short stops of one may follow each other: together they are no longer than one.
+    Duration left = Strike::kShortStop;
+    for (const Strike& earlier : scenario.disasters) {
+      if (earlier.is_short_stop() && earlier.what == strike.what && earlier.victim == strike.victim)
+        left -= earlier.length;
+    }
+    if (strike.is_short_stop()) strike.length = std::min(strike.length, left);
+    scenario.disasters.push_back(strike);
+  }
 }
 
 }  // namespace

@@ -50,7 +50,10 @@ struct Strike {
   }
   /// The job goes on as if nothing were.
   [[nodiscard]] bool is_harmless() const {
-    return what == Disaster::kStranger || what == Disaster::kAllStop || (is_stop() && length <= kShortStop);
+    return what == Disaster::kStranger || what == Disaster::kAllStop || is_short_stop();
+  }
+  [[nodiscard]] bool is_short_stop() const {
+    return is_stop() && what != Disaster::kAllStop && length <= kShortStop;
   }
   /// Nobody is to notice a stop that is shorter; one that is to be noticed is much longer.
   static constexpr Duration kShortStop = std::chrono::milliseconds(3500);

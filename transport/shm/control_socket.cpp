@@ -107,11 +107,15 @@ absl::StatusOr<ControlSocket> ControlSocket::listen(const std::string& address) 
   auto fd = new_socket();
   if (!fd.ok()) return fd.status();
   if (::bind(fd->get(), name->get(), name->length) != 0) {
-    if (errno != EADDRINUSE) return absl::ErrnoToStatus(errno, fmt::format("cannot listen at {}", address));
+    if (errno != EADDRINUSE) {
+      const int error = errno;
+      return absl::ErrnoToStatus(error, fmt::format("cannot listen at {}", address));
+    }
     return absl::AlreadyExistsError(fmt::format("someone listens at {} already", address));
   }
   if (::listen(fd->get(), kBacklog) != 0) {
-    return absl::ErrnoToStatus(errno, fmt::format("cannot listen at {}", address));
+    const int error = errno;
+    return absl::ErrnoToStatus(error, fmt::format("cannot listen at {}", address));
   }
   return ControlSocket(std::move(*fd));
 }

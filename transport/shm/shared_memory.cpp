@@ -42,7 +42,8 @@ absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes
   FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) return absl::ErrnoToStatus(errno, "no memory file can be created (memfd_create)");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
-    return absl::ErrnoToStatus(errno, fmt::format("no memory file of {} bytes can be made", bytes));
+    const int error = errno;
+    return absl::ErrnoToStatus(error, fmt::format("no memory file of {} bytes can be made", bytes));
   }
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return absl::ErrnoToStatus(errno, "the size of a memory file cannot be sealed");
@@ -81,7 +82,8 @@ absl::StatusOr<Mapping> map_memory(const FileDescriptor& file, std::size_t bytes
   const int flags = protection == Protection::kRead ? PROT_READ : PROT_READ | PROT_WRITE;
   void* address = ::mmap(nullptr, bytes, flags, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) {
-    return absl::ErrnoToStatus(errno, fmt::format("{} bytes of shared memory cannot be mapped", bytes));
+    const int error = errno;
+    return absl::ErrnoToStatus(error, fmt::format("{} bytes of shared memory cannot be mapped", bytes));
   }
   return Mapping({static_cast<std::byte*>(address), bytes});
 }

@@ -37,7 +37,8 @@ absl::StatusOr<CompletionQueue*> CompletionQueues::reserve(std::uint32_t complet
   ibv_cq* cq =
       device_.api().create_cq(device_.context(), static_cast<int>(entries), nullptr, device_.channel(), 0);
   if (cq == nullptr) {
-    return errno_status(errno,
+    const int error = errno;
+    return errno_status(error,
                         fmt::format("{} makes no completion queue of {} entries", device_.name(), entries));
   }
   queues_.push_back(std::make_unique<CompletionQueue>(

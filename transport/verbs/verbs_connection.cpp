@@ -161,7 +161,8 @@ void VerbsConnection::start_attempt() {
   ManagerUser* user = this;
   if (api().create_id(hub_.channel, &id_, user, RDMA_PS_TCP) != 0) {
     id_ = nullptr;
-    return fail(errno_status(errno, fmt::format("{}: no identifier of the connection manager", address_)));
+    const int error = errno;
+    return fail(errno_status(error, fmt::format("{}: no identifier of the connection manager", address_)));
   }
   // From the device's own address where that is known: with two devices in one network the system would
   // choose.
@@ -199,7 +200,8 @@ absl::Status VerbsConnection::ask() {
   prepare_opening();
   rdma_conn_param param = parameters(std::as_bytes(std::span(&opening_, 1)));
   if (api().connect(id_, &param) != 0) {
-    return errno_status(errno, fmt::format("{}: no connection can be asked for", address_));
+    const int error = errno;
+    return errno_status(error, fmt::format("{}: no connection can be asked for", address_));
   }
   asked_at_ = clock_now();
   return absl::OkStatus();
@@ -230,7 +232,8 @@ absl::Status VerbsConnection::take_answer(const ManagerEvent& event) {
     if (absl::Status status = move_to(IBV_QPS_RTR, nullptr); !status.ok()) return status;
     if (absl::Status status = move_to(IBV_QPS_RTS, nullptr); !status.ok()) return status;
     if (api().establish(id_) != 0) {
-      return errno_status(errno, fmt::format("{}: the connection cannot be established", address_));
+      const int error = errno;
+      return errno_status(error, fmt::format("{}: the connection cannot be established", address_));
     }
   }
   open();
@@ -392,7 +395,8 @@ absl::Status VerbsConnection::answer(const ManagerEvent& request) {
   param.responder_resources = std::min(param.responder_resources, request.responder_resources);
   param.initiator_depth = std::min(param.initiator_depth, request.initiator_depth);
   if (api().accept(id_, &param) != 0) {
-    return errno_status(errno, fmt::format("{} cannot be accepted", peer_name()));
+    const int error = errno;
+    return errno_status(error, fmt::format("{} cannot be accepted", peer_name()));
   }
   return absl::OkStatus();
 }
@@ -432,7 +436,8 @@ absl::StatusOr<ibv_qp*> VerbsConnection::create_queue_pair(ibv_qp_init_attr& att
     if (qp != nullptr) return qp;
     if (bytes == 0) break;
   }
-  return errno_status(errno,
+  const int error = errno;
+  return errno_status(error,
                       fmt::format("{}: {} makes no queue pair with {} sends and {} receives (of {} queue "
                                   "pairs)",
                                   peer_name(), hub_.device.name(), sends_.depth(), receives(),
@@ -473,7 +478,8 @@ absl::Status VerbsConnection::move_to(ibv_qp_state state, const ManagerEvent* re
   int mask = 0;
   attributes.qp_state = state;
   if (api().init_qp_attr(id_, &attributes, &mask) != 0) {
-    return errno_status(errno, fmt::format("{}: the connection manager has no parameters", peer_name()));
+    const int error = errno;
+    return errno_status(error, fmt::format("{}: the connection manager has no parameters", peer_name()));
   }
   if (state == IBV_QPS_INIT) {
     attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;

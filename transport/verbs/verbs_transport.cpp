@@ -224,7 +224,8 @@ absl::Status VerbsTransportImpl::listen(Listener& listener, const Address& addre
   ManagerUser* user = &listener;
   if (api.create_id(channel_.get(), &listener.id, user, RDMA_PS_TCP) != 0) {
     listener.id = nullptr;
-    return errno_status(errno, fmt::format("{}: no identifier of the connection manager", text));
+    const int error = errno;
+    return errno_status(error, fmt::format("{}: no identifier of the connection manager", text));
   }
   if (api.bind_addr(listener.id, reinterpret_cast<sockaddr*>(&*place)) != 0 ||
       api.listen(listener.id, kBacklog) != 0) {

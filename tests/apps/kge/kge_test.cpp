@@ -270,7 +270,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--share-out", "none"}, "--share-out: expected auto, relations or entities, found none"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
       {{"--iterations", "0", "--load", "any", "--output", path("model")}, "--output: expected none with"},
-      {{"--learning-rate", "nan"}, "--learning-rate: expected a number above 0"},
+      {{"--learning-rate", "nan"}, "--learning-rate: a number is expected"},
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},
       {{"--relation-regularization", "inf"}, "--relation-regularization: expected 0 or more, found inf"},
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},

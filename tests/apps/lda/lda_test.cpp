@@ -195,7 +195,7 @@ TEST_F(LdaTest, StopsWithoutAFile) {
 
 TEST_F(LdaTest, RefusesImpossibleOptions) {
   const auto refusal = [&](const std::vector<std::string>& arguments) {
-    const absl::Status status = parsed(arguments)->check(2);
+    const absl::Status status = check_options(parsed_, arguments, 2);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
     return std::string(status.message());
@@ -204,7 +204,7 @@ TEST_F(LdaTest, RefusesImpossibleOptions) {
   EXPECT_EQ(refusal({"--topics", "65536"}), "--topics: expected 1 to 65535, found 65536");
   EXPECT_EQ(refusal({"--iterations", "0"}), "--iterations: expected 1 or more, found 0");
   EXPECT_THAT(refusal({"--alpha", "0"}), HasSubstr("--alpha: expected"));
-  EXPECT_THAT(refusal({"--alpha", "nan"}), HasSubstr("--alpha: expected"));
+  EXPECT_THAT(refusal({"--alpha", "nan"}), HasSubstr("--alpha: a number is expected"));
   EXPECT_THAT(refusal({"--beta", "-1"}), HasSubstr("--beta: expected"));
   EXPECT_THAT(refusal({"--held-out", "1"}), HasSubstr("--held-out: expected"));
   EXPECT_THAT(refusal({"--evaluate-every", "0"}), HasSubstr("--evaluate-every: expected"));

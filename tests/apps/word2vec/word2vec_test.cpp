@@ -524,7 +524,7 @@ TEST_F(Word2VecTest, RefusesImpossibleOptionsAndInput) {
       {{"--window", "0"}, "--window: expected 1 to 1000, found 0"},
       {{"--negatives", "0"}, "--negatives: expected 1 to 1000, found 0"},
       {{"--subsample", "-1"}, "--subsample: expected 0 to 1, found -1"},
-      {{"--subsample", "nan"}, "--subsample: expected 0 to 1"},
+      {{"--subsample", "nan"}, "--subsample: a number is expected"},
       {{"--iterations", "0"}, "--iterations: expected 1 or more, or with --load 0, found 0"},
       {{"--iterations", "-1", "--load", path("damaged")}, "--iterations: expected 1 or more"},
       {{"--iterations", "0", "--load", path("damaged"), "--output", path("model")},
