@@ -169,12 +169,12 @@ void corpus(std::string_view bytes) {
 
 /// First the vocabulary, then the bag of words.
 void vocabulary(std::string_view bytes) {
-  static const MemoryFolder folder({"vocab", "docword"});
+  static const MemoryFolder folder({"vocab", "bag"});
   folder.write(bytes);
   const bool has_gzip = bytes.find("\x1F\x8B") != std::string_view::npos;
   const std::uint32_t part = may_count_millions(bytes) || has_gzip ? 1 : 0;
   const absl::StatusOr<apps::Corpus> found =
-      apps::read_corpus({.path = folder.path("docword"), .vocabulary = folder.path("vocab"), .part = part});
+      apps::read_corpus({.path = folder.path("bag"), .vocabulary = folder.path("vocab"), .part = part});
   if (!found.ok()) return require_expectation(found.status());
   require_sound(*found, part);
   const std::string_view vocabulary = bytes.substr(0, bytes.find('\xff'));
