@@ -407,9 +407,9 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
       {"nobody asked for",
        [](Peer& peer) {
-         const protocol::Welcome welcome = peer.welcome(1);
+         const protocol::Welcome later = peer.welcome(1);
          peer.say(protocol::TableOpened{.table = 0, .shard = peer.any_memory()});
-         static_cast<void>(peer.try_to_say(welcome));  // the worker may have gone already
+         static_cast<void>(peer.try_to_say(later));  // the worker may have gone already
        },
        {}},
   };

@@ -324,7 +324,7 @@ struct Guarded {
 TEST(ShmStrangers, AProofIsGoodForOneMeeting) {
   Guarded job;
   const auto meet_by_hand = [&](const shm::ControlSocket& socket, const Nonce& nonce) {
-    const shm::ControlMessage greeting{.kind = shm::ControlKind::kGreeting, .has_secret = 1, .nonce = nonce};
+    const shm::ControlMessage greeting{.kind = shm::ControlKind::kGreeting, .nonce = nonce};
     EXPECT_TRUE(socket.send(greeting, kNoFiles).ok());
     return answer(job.server, socket);
   };
@@ -375,8 +375,7 @@ TEST(ShmStrangers, FilesOfAStrangerAreNotTaken) {
   };
   const shm::ControlSocket socket = stranger_at(job.name);
   const auto before = files_here();
-  EXPECT_TRUE(
-      socket.send({.kind = shm::ControlKind::kGreeting, .has_secret = 1}, {ends[1], ends[1], ends[1]}).ok());
+  EXPECT_TRUE(socket.send({.kind = shm::ControlKind::kGreeting}, {ends[1], ends[1], ends[1]}).ok());
   EXPECT_FALSE(answer(job.server, socket));
   EXPECT_EQ(files_here(), before);
   ::close(ends[1]);
