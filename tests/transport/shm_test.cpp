@@ -413,6 +413,26 @@ TEST(ShmStrangers, ACrowdThatSaysNothingKeepsNobodyOut) {
   EXPECT_LT(std::distance(begin(files), end(files)), 200) << "strangers hold the descriptors";
 }
 
+TEST(ShmStrangers, WhoDoesNotProveItselfInTimeIsClosed) {
+  Guarded job;
+  const shm::ControlSocket silent = stranger_at(job.name);
+  const shm::ControlSocket challenged = stranger_at(job.name);
+  EXPECT_TRUE(challenged.send({.kind = shm::ControlKind::kGreeting, .has_secret = 1}, kNoFiles).ok());
+  EXPECT_TRUE(answer(job.server, challenged));
+  const auto came = std::chrono::steady_clock::now();
+  for (const shm::ControlSocket* socket : {&silent, &challenged}) {
+    auto end = shm::ControlSocket::End::kOpen;
+    pump({&job.server}, [&] {
+      std::this_thread::sleep_for(milliseconds(1));
+      socket->receive(end);
+      return end != shm::ControlSocket::End::kOpen;
+    });
+    EXPECT_EQ(end, shm::ControlSocket::End::kHungUp);
+  }
+  EXPECT_GT(std::chrono::steady_clock::now() - came, seconds(5)) << "it had no time to";
+  EXPECT_TRUE(job.still_meets());
+}
+
 TEST(ShmStrangers, AFloodOfAnotherUserKeepsNobodyOut) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
   Guarded job;
