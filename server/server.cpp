@@ -170,7 +170,9 @@ void Server::part_from_strangers() {
   for (Peer* const peer : strangers_) {
     if (!is_stranger(peer) || (now < peer->due && too_many == 0)) continue;
     too_many -= std::min<std::size_t>(too_many, 1);
-    refusals_.note(now, fmt::format("{}: it has not said which worker it is", peer->connection->peer_name()));
+    if (!peer->refused)
+      refusals_.note(now,
+                     fmt::format("{}: it has not said which worker it is", peer->connection->peer_name()));
     peer->closed = true;
     list(*peer);
   }

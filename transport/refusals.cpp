@@ -6,7 +6,6 @@
 namespace verbena::transport {
 
 void Refusals::note(TimePoint now, std::string_view why) {
-  ++count_;
   if (now < next_line_) {
     ++unsaid_;
     return;

@@ -13,10 +13,8 @@ class Refusals {
   static constexpr std::chrono::seconds kQuiet{10};  ///< between two lines
 
   void note(TimePoint now, std::string_view why);
-  [[nodiscard]] std::uint64_t count() const { return count_; }
 
  private:
-  std::uint64_t count_ = 0;
   std::uint64_t unsaid_ = 0;
   TimePoint next_line_ = TimePoint::min();
 };

@@ -198,7 +198,10 @@ absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint 
   link->connection->set_peer_name(fmt::format("server {}", server));
   link->connection->user_data = reinterpret_cast<std::uintptr_t>(link.get());
   links_.push_back(std::move(link));
-  return say_hello(*links_.back());
+  absl::Status status = say_hello(*links_.back());
+  // It may have no rings: whatever the server says is not for this side.
+  if (!status.ok()) links_.back()->is_refused = true;
+  return status;
 }
 
 absl::Status SessionCore::say_hello(ServerLink& link) {
@@ -476,7 +479,7 @@ void SessionCore::on_completion(const transport::Event& event) {
     if (goes_on && flags == PullOperation::kIsCounted) --running.operation->reading;
     return;
   }
-  link.inbox->on_completion(event);
+  if (link.inbox) link.inbox->on_completion(event);  // not yet where the hello has failed
 }
 
 void SessionCore::start(std::shared_ptr<PullOperation> operation, TableCore& table) {

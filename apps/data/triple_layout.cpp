@@ -30,6 +30,22 @@ constexpr std::size_t kManyTimes = 4;
 
 using Names = absl::flat_hash_set<std::string>;
 
+/// What is in a column.
+struct Column {
+  void add(std::string_view name) {
+    names.emplace(name);
+    if (name != last) ++changes;
+    last = name;
+  }
+  /// The lines are sorted by it: how many names it has among a file's first lines says nothing of how many it has.
+  [[nodiscard]] bool is_sorted() const { return changes < 2 * names.size(); }
+
+  Names names;
+  std::size_t changes = 0;  ///< lines that have another name than the line before
+  std::string_view last;
+};
+using Columns = std::array<Column, kTripleColumns>;
+
 std::optional<TripleOrder> order_by_header(const TripleFields& fields) {
   const auto places = columns_by_name<kTripleColumns>(fields, {kHeadNames, kRelationNames, kTailNames});
   TripleOrder order = {};
@@ -52,17 +68,17 @@ bool all_numbers(const Names& names) {
 }
 
 /// Entities are heads and tails, relations neither; numbers may be both. Relations are few, and come again.
-std::optional<std::size_t> relation_column(const std::array<Names, kTripleColumns>& columns,
-                                           std::size_t triples) {
-  const bool are_numbers = std::all_of(columns.begin(), columns.end(), all_numbers);
+std::optional<std::size_t> relation_column(const Columns& columns, std::size_t triples) {
+  const bool are_numbers = std::all_of(columns.begin(), columns.end(),
+                                       [](const Column& column) { return all_numbers(column.names); });
   std::optional<std::size_t> found;
   for (std::size_t column = 0; column < kTripleColumns; ++column) {
-    const Names& one = columns[(column + 1) % kTripleColumns];
-    const Names& other = columns[(column + 2) % kTripleColumns];
-    const Names& own = columns[column];
+    const Names& one = columns[(column + 1) % kTripleColumns].names;
+    const Names& other = columns[(column + 2) % kTripleColumns].names;
+    const Names& own = columns[column].names;
     const bool is_apart = !are_numbers && shared(one, other) > 0 && shared(own, one) == 0 &&
                           shared(own, other) == 0 && own.size() <= std::min(one.size(), other.size());
-    const bool is_small = triples >= kFewTriples &&
+    const bool is_small = triples >= kFewTriples && !(are_numbers && columns[column].is_sorted()) &&
                           own.size() * kManyTimes <= std::min(one.size(), other.size()) &&
                           shared(one, other) > 0;
     if (!is_apart && !is_small) continue;
@@ -115,23 +131,25 @@ TripleLayout find_triple_layout(std::span<const std::string> first_lines, const 
   if (const std::optional<std::uint64_t> count = parse_decimal<std::uint64_t>(next_field(first));
       count && is_all_blank(first)) {
     layout.count = count;
-    if (usual.told_by.empty()) layout.order = with_relation_in(2);
-    if (usual.told_by.empty())
+    if (usual.told_by.empty()) {
+      layout.order = with_relation_in(2);
       layout.told_by = "by the number of triples in the first line, as OpenKE has it";
+    }
+    return layout;
   }
-  std::array<Names, kTripleColumns> columns;
+  Columns columns;
   std::size_t triples = 0;
   TripleFields fields;
   for (const std::string& line : first_lines.subspan(1)) {
     if (!layout.split(line, fields)) continue;
-    for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].emplace(fields[n]);
+    for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].add(fields[n]);
     ++triples;
   }
-  if (!layout.count.has_value() && layout.split(first_lines.front(), fields)) {
+  if (layout.split(first_lines.front(), fields)) {
     const std::optional<TripleOrder> named = order_by_header(fields);
     const bool comes_again = std::any_of(fields.begin(), fields.end(), [&](std::string_view field) {
       return std::any_of(columns.begin(), columns.end(),
-                         [&](const Names& names) { return names.contains(std::string(field)); });
+                         [&](const Column& column) { return column.names.contains(std::string(field)); });
     });
     if (named.has_value() && !comes_again) {
       layout.order = *named;
@@ -139,7 +157,7 @@ TripleLayout find_triple_layout(std::span<const std::string> first_lines, const 
       layout.has_header = true;
       return layout;
     }
-    for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].emplace(fields[n]);
+    for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].add(fields[n]);
     ++triples;
   }
   if (!usual.told_by.empty()) return layout;  // another file has told it

@@ -15,6 +15,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/secret.hpp"
+
 namespace verbena::apps {
 
 /// The functions, which the library has under these names with PMIx_ before them. Values are made and
@@ -48,7 +50,10 @@ constexpr int kGetSeconds = 30;                          // what a fence has bro
 
 struct FreeValue {
   void operator()(pmix_value_t* value) const {
-    if (value->type == PMIX_STRING) std::free(value->data.string);
+    if (value->type == PMIX_STRING && value->data.string != nullptr) {
+      ::explicit_bzero(value->data.string, std::strlen(value->data.string));  // it may be the secret
+      std::free(value->data.string);
+    }
     std::free(value);
   }
 };
@@ -184,7 +189,9 @@ absl::Status PmixRendezvous::put(const std::string& key, const std::string& valu
   pmix_value_t given{};
   given.type = PMIX_STRING;
   given.data.string = text.data();
-  return library_->status(library_->put(PMIX_GLOBAL, key.c_str(), &given), "cannot tell " + key);
+  absl::Status told = library_->status(library_->put(PMIX_GLOBAL, key.c_str(), &given), "cannot tell " + key);
+  transport::wipe(text);  // it may be the secret
+  return told;
 }
 
 absl::Status PmixRendezvous::fence(std::chrono::milliseconds patience, const Stopped& stopped) {

@@ -100,7 +100,7 @@ class ClusterProcess {
   int train(std::thread& listening);
   [[noreturn]] int abort(const absl::Status& why);
   int lead(std::thread listening, int own_status);
-  void follow(bool lost);
+  void follow(const JobsResult& result, bool lost);
   int end_early(const absl::Status& status);
 
   RunOptions run_;
@@ -326,7 +326,7 @@ int ClusterProcess::train(std::thread& listening) {
   if (leads()) {
     status = lead(std::move(listening), status);
   } else {
-    follow(lost);
+    follow(result, lost);
   }
   if (result.abandoned) {
     std::fflush(stdout);
@@ -349,10 +349,19 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
 }
 
 /// The end, in the others.
-void ClusterProcess::follow(bool lost) {
-  if (!lost) return link_->wait_for_end();
+void ClusterProcess::follow(const JobsResult& result, bool lost) {
+  const bool is_silent = !lost && !link_->wait_for_end();
   // Rank 0 would have said what has happened. One of the others says it instead.
   if (rank() != 1) return;
+  const auto failed = std::find_if(result.statuses.begin(), result.statuses.end(),
+                                   [](const absl::Status& status) { return !status.ok(); });
+  if (is_silent && failed != result.statuses.end()) {
+    // It may be stopped, or its host may hang.
+    report_error(
+        absl::Status(failed->code(), fmt::format("{} ({}, which led the run, does not answer)",
+                                                 std::string(failed->message()), others_.members[0].name)));
+  }
+  if (!lost) return;
   report_error(absl::UnavailableError(fmt::format(
       "{} is gone, which led the run: it was killed, or its host is gone", others_.members[0].name)));
 }

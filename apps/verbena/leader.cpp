@@ -494,12 +494,15 @@ bool LeaderLink::lost() {
   return !read() && !told_to_stop_;
 }
 
-void LeaderLink::wait_for_end() {
+bool LeaderLink::wait_for_end() {
   const auto deadline = std::chrono::steady_clock::now() + kFarewell;
-  while (read() && std::chrono::steady_clock::now() < deadline) {
+  bool is_open = read();
+  while (is_open && std::chrono::steady_clock::now() < deadline) {
     pollfd readable = {descriptor(), POLLIN, 0};
     ::poll(&readable, 1, poll_ms_until(deadline));
+    is_open = read();
   }
+  return !is_open;
 }
 
 }  // namespace verbena::apps

@@ -120,8 +120,8 @@ class LeaderLink : public PipeOutlet {
   /// Whether the leader went without telling to stop.
   [[nodiscard]] bool lost();
   /// After the last message: waits, not for long, until the leader has heard everyone and said what there is
-  /// to say.
-  void wait_for_end();
+  /// to say. False where it has not by then: it is busy, or stopped, or its host hangs.
+  bool wait_for_end();
 
  private:
   bool read();

@@ -7,10 +7,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <future>
 #include <limits>
+#include <memory>
 #include <thread>
 
 #include "protocol/messages.hpp"
@@ -121,8 +124,8 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
   EXPECT_TRUE(second.ok()) << second.status();
 }
 
-/// Shared memory that has so many regions left.
-class ShortOfMemory final : public transport::Transport {
+/// Shared memory that has so many regions left, and whose clock can be put forward.
+class TestedTransport final : public transport::Transport {
  public:
   absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(
       std::size_t bytes, transport::Access access) override {
@@ -137,29 +140,36 @@ class ShortOfMemory final : public transport::Transport {
   }
   std::unique_ptr<transport::Connection> take_accepted() override { return inner_->take_accepted(); }
   [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override { return inner_->poll(events); }
-  void wait(transport::TimePoint deadline) override { inner_->wait(deadline); }
+  void wait(transport::TimePoint deadline) override { inner_->wait(deadline - ahead.load()); }
   void interrupt() override { inner_->interrupt(); }
-  [[nodiscard]] transport::TimePoint now() const override { return inner_->now(); }
+  [[nodiscard]] transport::TimePoint now() const override { return inner_->now() + ahead.load(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
 
   std::atomic<int> left = -1;  ///< regions; below 0: as many as are wanted
+  std::atomic<std::chrono::seconds> ahead = std::chrono::seconds(0);
 
  private:
   const std::unique_ptr<transport::Transport> inner_ = std::move(*transport::make_shm_transport());
 };
 
-TEST(HostilityTest, AWorkerThatThereIsNoMemoryForIsNoneAndCountsAsNone) {
-  const auto memory = std::make_shared<ShortOfMemory>();
-  ServerThreads servers(
+/// A server of two workers that has `own`.
+ServerThreads server_with(const std::shared_ptr<TestedTransport>& own) {
+  return ServerThreads(
       {.servers = 1,
        .workers = 2,
-       .make_transport = [&](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
-         if (number == 0) return memory;
+       .make_transport = [own](std::uint32_t number) -> std::shared_ptr<transport::Transport> {
+         if (number == 0) return own;
          return std::move(*transport::make_shm_transport());
        }});
+}
+
+TEST(HostilityTest, AWorkerThatThereIsNoMemoryForIsNoneAndCountsAsNone) {
+  const auto memory = std::make_shared<TestedTransport>();
+  ServerThreads servers = server_with(memory);
   // Whichever of the regions that an admission takes is the one that is missing.
-  for (int left = 0; left < 3; ++left) {
+  constexpr int kRegions = 4;
+  for (int left = 0; left < kRegions; ++left) {
     Visitor visitor(servers);
     memory->left = left;
     say_hello(visitor.peer, 1);
@@ -168,17 +178,72 @@ TEST(HostilityTest, AWorkerThatThereIsNoMemoryForIsNoneAndCountsAsNone) {
     memory->left = -1;
   }
   // The place is free, and the job is that of two workers who train.
-  std::vector<std::future<absl::Status>> workers;
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    workers.push_back(std::async(std::launch::async, [&servers, rank]() -> absl::Status {
-      auto session = Session::connect(servers.session_options(rank));
-      if (!session.ok()) return session.status();
-      auto table = (*session)->table<float>(kSameTable);
-      return table.ok() ? (*session)->barrier() : table.status();
-    }));
-  }
-  for (auto& worker : workers) EXPECT_EQ(worker.get(), absl::OkStatus());
+  const auto train = [](Session& session) {
+    auto table = session.table<float>(kSameTable);
+    return table.ok() ? session.barrier() : table.status();
+  };
+  memory->left = kRegions;
+  auto first = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(memory->left, 0) << "an admission takes more regions, or fewer, than were tried above";
+  memory->left = -1;
+  auto second = std::async(std::launch::async, [&]() -> absl::Status {
+    auto session = Session::connect(servers.session_options(1));
+    return session.ok() ? train(**session) : session.status();
+  });
+  EXPECT_EQ(train(**first), absl::OkStatus());
+  first->reset();
+  EXPECT_EQ(second.get(), absl::OkStatus());
   EXPECT_EQ(servers.join(Peer::kPatience)[0], absl::OkStatus());
+}
+
+/// Within Peer::kPatience.
+bool is_closed(Peer& peer) {
+  const auto end = std::chrono::steady_clock::now() + Peer::kPatience;
+  while (peer.connection().status().ok() && std::chrono::steady_clock::now() < end) peer.poll();
+  return !peer.connection().status().ok();
+}
+
+TEST(HostilityTest, WhoDoesNotSayWhichWorkerItIsIsClosedInTime) {
+  const auto own = std::make_shared<TestedTransport>();
+  ServerThreads servers = server_with(own);
+  auto job = wait_for_the_other(servers);
+  Visitor silent(servers);
+  Visitor refused(servers);  // whose answer tells that the server knows both
+  refused.peer.say("what?");
+  refused.peer.hear<protocol::Failed>();
+  own->ahead = std::chrono::seconds(40);
+  EXPECT_TRUE(is_closed(silent.peer));
+  EXPECT_TRUE(is_closed(refused.peer));
+  Visitor worker(servers);
+  worker.join();
+  EXPECT_TRUE(worker.peer.connection().status().ok());
+  worker.peer.say(protocol::Failed{.code = 10, .reason = "the test is over"});
+  EXPECT_THAT(message_of(job.get()), HasSubstr("the test is over"));
+}
+
+TEST(HostilityTest, NothingMoreOfARefusedStrangerIsHeard) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  Visitor refused(servers);
+  refused.peer.say("what?");
+  say_hello(refused.peer, 1);
+  EXPECT_TRUE(is_closed(refused.peer));
+  Visitor worker(servers);
+  worker.join();
+}
+
+TEST(HostilityTest, OfManyWhoDoNotSayWhichWorkerTheyAreTheOldestAreClosed) {
+  constexpr std::size_t kMost = 64 + 2;  // as the server has it, for a job of two
+  ServerThreads servers({.servers = 1, .workers = 2});
+  std::deque<Visitor> crowd;
+  while (crowd.size() < kMost) crowd.emplace_back(servers);
+  EXPECT_TRUE(crowd.front().peer.connection().status().ok());
+  crowd.emplace_back(servers);
+  EXPECT_TRUE(is_closed(crowd.front().peer));
+  crowd[1].peer.poll();
+  EXPECT_TRUE(crowd[1].peer.connection().status().ok());
+  say_hello(crowd.back().peer, 1);
+  EXPECT_EQ(crowd.back().peer.hear<protocol::Welcome>().lanes, 1U);
 }
 
 TEST(HostilityTest, AStrangerThatDoesNotReadDoesNotKeepAJobFromEnding) {
@@ -407,9 +472,9 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
       {"nobody asked for",
        [](Peer& peer) {
-         const protocol::Welcome welcome = peer.welcome(1);
+         const protocol::Welcome later = peer.welcome(1);
          peer.say(protocol::TableOpened{.table = 0, .shard = peer.any_memory()});
-         static_cast<void>(peer.try_to_say(welcome));  // the worker may have gone already
+         static_cast<void>(peer.try_to_say(later));  // the worker may have gone already
        },
        {}},
   };

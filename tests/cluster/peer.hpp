@@ -82,16 +82,20 @@ class Peer {
         heard_.pop_front();
         if (std::holds_alternative<Message>(message)) return std::get<Message>(message);
       }
-      std::array<transport::Event, 16> events;
-      for (const transport::Event& event : std::span(events).first(transport_.poll(events))) {
-        if (event.kind == transport::Event::Kind::kNotification) note_bulk(event.notification);
-        if (event.kind != transport::Event::Kind::kMessage) continue;
-        auto message = protocol::decode_control(event.message);
-        if (message.ok()) heard_.push_back(std::move(*message));
-      }
+      poll();
     }
     ADD_FAILURE() << "nothing of that kind was said";
     return {};
+  }
+  /// Takes what has come, for hear().
+  void poll() {
+    std::array<transport::Event, 16> events;
+    for (const transport::Event& event : std::span(events).first(transport_.poll(events))) {
+      if (event.kind == transport::Event::Kind::kNotification) note_bulk(event.notification);
+      if (event.kind != transport::Event::Kind::kMessage) continue;
+      auto message = protocol::decode_control(event.message);
+      if (message.ok()) heard_.push_back(std::move(*message));
+    }
   }
   /// Of this peer, for whoever only needs to be told of some.
   [[nodiscard]] protocol::Descriptor any_memory() const { return to_wire(receiver_->descriptor()); }

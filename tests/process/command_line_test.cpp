@@ -326,7 +326,7 @@ TEST_F(CommandLineTest, MemoryThatRunsOutIsAStatus) {
       ::setrlimit(RLIMIT_CORE, &no_core);
     };
     const Ended made = verbena({"generate", "lda", "--documents", "10", "--topics", "500",
-                                "--words-per-topic", "20000", "--output", folder_.path("made")},
+                                "--words-per-topic", "1000000", "--output", folder_.path("made")},
                                limited);
     expect_no_crash(made);
     was_refused = was_refused || made.status == 1;

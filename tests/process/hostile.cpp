@@ -88,7 +88,7 @@ void scribble(std::span<std::byte> bytes) {
   for (std::byte& each : bytes) each = static_cast<std::byte>(dice()());
 }
 
-const ControlMessage kGreeting = {.kind = ControlKind::kGreeting, .has_secret = 1, .nonce = {}};
+const ControlMessage kGreeting = {.kind = ControlKind::kGreeting, .nonce = {}};
 constexpr std::array<int, 3> kNoFiles = {-1, -1, -1};
 
 // ---- attacks; each is one round of it

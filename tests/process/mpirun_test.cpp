@@ -74,7 +74,8 @@ class MpirunTest : public ::testing::Test {
     std::vector<std::string> all = {"run", "counter", "--iterations", "1000000", "--milliseconds", "20"};
     all.insert(all.end(), more.begin(), more.end());
     program = std::make_unique<Program>(kMpirun, mpirun(4, COUNTER_PROGRAM, all), scratch_);
-    ASSERT_TRUE(program->wait_for_output(more.empty() ? "  counted " : "hanging"));
+    ASSERT_TRUE(program->wait_for_output(
+        std::find(more.begin(), more.end(), "hang") == more.end() ? "  counted " : "hanging"));
     last_ranks_ = find_ranks(program->pid());
     ASSERT_EQ(last_ranks_.size(), 4U);
   }
@@ -201,6 +202,17 @@ TEST_F(MpirunTest, KilledRankIsNamedAndAllEnds) {
     expect_one_error(ended, name + std::to_string(victim));
     EXPECT_TRUE(all_gone());
   }
+}
+
+TEST_F(MpirunTest, StoppedLeaderIsNamedByAnother) {
+  std::unique_ptr<Program> program;
+  ASSERT_NO_FATAL_FAILURE(start_long_run(program, {"--silence-timeout", "2000"}));
+  ::kill(last_ranks_.at(0), SIGSTOP);
+  const Ended ended = program->wait();
+  EXPECT_NE(ended.status, 0);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("server 0"), HasSubstr("has shown no sign of life"),
+                               HasSubstr("(rank 0, pid "), HasSubstr("which led the run, does not answer")));
+  EXPECT_TRUE(all_gone());
 }
 
 TEST_F(MpirunTest, InterruptEndsAll) {

@@ -324,7 +324,7 @@ struct Guarded {
 TEST(ShmStrangers, AProofIsGoodForOneMeeting) {
   Guarded job;
   const auto meet_by_hand = [&](const shm::ControlSocket& socket, const Nonce& nonce) {
-    const shm::ControlMessage greeting{.kind = shm::ControlKind::kGreeting, .has_secret = 1, .nonce = nonce};
+    const shm::ControlMessage greeting{.kind = shm::ControlKind::kGreeting, .nonce = nonce};
     EXPECT_TRUE(socket.send(greeting, kNoFiles).ok());
     return answer(job.server, socket);
   };
@@ -375,8 +375,7 @@ TEST(ShmStrangers, FilesOfAStrangerAreNotTaken) {
   };
   const shm::ControlSocket socket = stranger_at(job.name);
   const auto before = files_here();
-  EXPECT_TRUE(
-      socket.send({.kind = shm::ControlKind::kGreeting, .has_secret = 1}, {ends[1], ends[1], ends[1]}).ok());
+  EXPECT_TRUE(socket.send({.kind = shm::ControlKind::kGreeting}, {ends[1], ends[1], ends[1]}).ok());
   EXPECT_FALSE(answer(job.server, socket));
   EXPECT_EQ(files_here(), before);
   ::close(ends[1]);
@@ -412,6 +411,26 @@ TEST(ShmStrangers, ACrowdThatSaysNothingKeepsNobodyOut) {
   EXPECT_EQ(job.server.count(Kind::kAccepted), 3U);
   const std::filesystem::directory_iterator files("/proc/self/fd");
   EXPECT_LT(std::distance(begin(files), end(files)), 200) << "strangers hold the descriptors";
+}
+
+TEST(ShmStrangers, WhoDoesNotProveItselfInTimeIsClosed) {
+  Guarded job;
+  const shm::ControlSocket silent = stranger_at(job.name);
+  const shm::ControlSocket challenged = stranger_at(job.name);
+  EXPECT_TRUE(challenged.send({.kind = shm::ControlKind::kGreeting, .has_secret = 1}, kNoFiles).ok());
+  EXPECT_TRUE(answer(job.server, challenged));
+  const auto came = std::chrono::steady_clock::now();
+  for (const shm::ControlSocket* socket : {&silent, &challenged}) {
+    auto end = shm::ControlSocket::End::kOpen;
+    pump({&job.server}, [&] {
+      std::this_thread::sleep_for(milliseconds(1));
+      socket->receive(end);
+      return end != shm::ControlSocket::End::kOpen;
+    });
+    EXPECT_EQ(end, shm::ControlSocket::End::kHungUp);
+  }
+  EXPECT_GT(std::chrono::steady_clock::now() - came, seconds(5)) << "it had no time to";
+  EXPECT_TRUE(job.still_meets());
 }
 
 TEST(ShmStrangers, AFloodOfAnotherUserKeepsNobodyOut) {

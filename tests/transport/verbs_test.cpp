@@ -499,8 +499,7 @@ TEST_F(VerbsTest, StrangersCostNoQueuePairAndAProofIsGoodOnce) {
     std::vector<std::byte> noise(56, std::byte{0x5a});
     refused(std::span<const std::byte>(noise), Refusal::kOther);
     refused(std::span<const std::byte>(noise).first(3), Refusal::kOther);
-    Opening opening{
-        .flags = Opening::kImmediate | Opening::kHasSecret, .receives = 8, .max_message_bytes = 4096};
+    Opening opening{.flags = Opening::kImmediate, .receives = 8, .max_message_bytes = 4096};
     for (int i = 0; i < 20; ++i) opening.challenge = refused(opening, Refusal::kChallenge).challenge;
     // Challenged, and without the secret: nothing, a guess, another's.
     opening.flags |= Opening::kAnswers;

@@ -45,8 +45,8 @@ struct ControlMessage {
   std::uint64_t key = 0;      ///< see RegionTable
   std::uint64_t address = 0;  ///< of the first byte, in the owner's terms
   std::uint64_t length_bytes = 0;
-  std::uint64_t has_secret = 0;  ///< kGreeting, kChallenge
-  Nonce nonce{};                 ///< likewise
+  std::uint64_t has_secret = 0;  ///< kChallenge
+  Nonce nonce{};                 ///< kGreeting, kChallenge
   Proof proof{};                 ///< kChallenge, kProof
 };
 

@@ -74,12 +74,16 @@ absl::StatusOr<std::unique_ptr<Regions>> Regions::create(bool check_free_memory)
   return std::unique_ptr<Regions>(new Regions(std::move(*table), check_free_memory));
 }
 
-absl::StatusOr<bool> Regions::check_free_memory(std::size_t bytes) const {
+absl::StatusOr<bool> Regions::check_free_memory(std::size_t bytes) {
   if (!check_free_memory_) return false;
   const std::uint64_t promised = promised_bytes();
   const FreeMemory free = free_memory();
-  if (promised <= free.bytes && bytes <= free.bytes - promised)
-    return promised + bytes >= free.bytes / kShareWorthALook;
+  if (promised <= free.bytes && bytes <= free.bytes - promised) {
+    unlooked_bytes_ += bytes;
+    if (unlooked_bytes_ < free.bytes / kShareWorthALook) return false;
+    unlooked_bytes_ = 0;
+    return true;
+  }
   return absl::ResourceExhaustedError(fmt::format(
       "a region of {} bytes does not fit: {} leaves {} bytes, and {} of them are promised to earlier "
       "regions",

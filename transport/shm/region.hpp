@@ -87,8 +87,9 @@ class Regions {
  private:
   Regions(RegionTable table, bool check_free_memory)
       : table_(std::move(table)), check_free_memory_(check_free_memory) {}
-  /// Against what this transport has been promised. True: it is so much that the promises of others are to be looked at.
-  [[nodiscard]] absl::StatusOr<bool> check_free_memory(std::size_t bytes) const;
+  /// Against what this transport has been promised. True: since the last look at what others have been promised it is so
+  /// much that it is time for another.
+  [[nodiscard]] absl::StatusOr<bool> check_free_memory(std::size_t bytes);
   /// The same against what all processes of this user on the host have been promised, `bytes` included, whose file is there
   /// already: of several that ask at once none overlooks another.
   [[nodiscard]] absl::Status check_promises(std::size_t bytes) const;
@@ -101,6 +102,7 @@ class Regions {
   };
   RegionTable table_;
   bool check_free_memory_;
+  std::uint64_t unlooked_bytes_ = 0;  ///< promised since the last look at all processes
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_slots_;
 };

@@ -55,8 +55,7 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::greet(Hub& hub, Co
   std::unique_ptr<ShmConnection> connection(new ShmConnection(
       hub, Side::kConnector, std::move(socket), peer, std::move(channels), Doorbell(), RegionTable()));
   connection->greeting_.emplace(Greeting{.nonce = *nonce, .channels = std::move(channels_file)});
-  const ControlMessage greeting = {
-      .kind = ControlKind::kGreeting, .has_secret = hub.secret == nullptr ? 0U : 1U, .nonce = *nonce};
+  const ControlMessage greeting = {.kind = ControlKind::kGreeting, .nonce = *nonce};
   absl::Status status = connection->socket_.send(greeting, {-1, -1, -1});
   if (status.ok()) status = hub.sockets.add(connection->socket_.fd(), *connection);
   if (!status.ok()) return status;

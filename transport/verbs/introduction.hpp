@@ -30,7 +30,7 @@ constexpr std::uint8_t kVersion = 3;
 
 /// Of the connector with its request; all that the connection manager carries there.
 struct Opening {
-  enum Flags : std::uint8_t { kImmediate = 1, kHasSecret = 2, kAnswers = 4 };
+  enum Flags : std::uint8_t { kImmediate = 1, kAnswers = 2 };
   std::uint32_t magic = kMagic;
   std::uint8_t version = kVersion;
   std::uint8_t flags = 0;
@@ -104,7 +104,8 @@ class Gatekeeper {
 
   std::shared_ptr<const Secret> secret_;
   std::shared_ptr<const Secret> seal_;  ///< nobody else's
-  /// Those that were answered well, until when they would be good: no more than proved peers.
+  /// Those that were answered well, and when: no more than peers that proved themselves in kPatience, and those who came
+  /// since the last look. Without a secret everybody is one.
   absl::flat_hash_map<Challenge, std::uint32_t> used_;
   Refusals refusals_;
 };

@@ -133,7 +133,6 @@ void VerbsConnection::destroy_id() {
 
 void VerbsConnection::prepare_opening() {
   opening_.flags = (hub_.device.iwarp() ? 0U : unsigned{Opening::kImmediate}) |
-                   (hub_.options.secret == nullptr ? 0U : unsigned{Opening::kHasSecret}) |
                    (answers_ ? unsigned{Opening::kAnswers} : 0U);
   opening_.receives = static_cast<std::uint16_t>(hub_.device.receive_depth());
   opening_.max_message_bytes = hub_.options.max_message_bytes;
@@ -894,6 +893,11 @@ void VerbsConnection::on_receive_completion(const ibv_wc& completion, std::uint3
   --posted_receives_;
   if (completion.status != IBV_WC_SUCCESS) return learn_cause(completion.status);
   if (connecting()) {
+    // An acceptor says nothing before the connector, which says nothing before the acceptor's proof.
+    if (role_ == Role::kConnector) {
+      return fail(absl::PermissionDeniedError(fmt::format(
+          "{}: who listens there spoke without having proved that it has this job's secret", address_)));
+    }
     // Faster than what the connection manager still has to say.
     if (!hub_.device.iwarp()) api().notify(id_, IBV_EVENT_COMM_EST);
     open();

@@ -119,6 +119,13 @@ TEST_F(TriplesTest, ColumnsTellTheOrder) {
   write("train.txt", numbers);
   graph = read_triples(folder_.path().string());
   EXPECT_EQ(graph->format, "head<TAB>tail<TAB>relation, by what is in the columns") << "few numbers of many";
+  numbers.clear();
+  for (int n = 0; n < 600; ++n) numbers += fmt::format("{}\t{}\t{}\n", n / 150, n % 100, 7 * n % 900);
+  write("train.txt", numbers);
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->format, "head<TAB>relation<TAB>tail")
+      << "sorted by head: few among the first lines are few of all";
 }
 
 TEST_F(TriplesTest, ReadsTheFilesOfOpenKE) {

@@ -272,7 +272,7 @@ TEST_F(KgeTest, RefusesImpossibleOptions) {
       {{"--iterations", "0", "--load", "any", "--output", path("model")}, "--output: expected none with"},
       {{"--learning-rate", "nan"}, "--learning-rate: a number is expected"},
       {{"--regularization", "-1"}, "--regularization: expected 0 or more, found -1"},
-      {{"--relation-regularization", "inf"}, "--relation-regularization: expected 0 or more, found inf"},
+      {{"--relation-regularization", "inf"}, "--relation-regularization: a number is expected, not \"inf\""},
       {{"--batch", "0"}, "--batch: expected 1 to 65535, found 0"},
       {{"--clocks-per-iteration", "0"}, "--clocks-per-iteration: expected 1 to 100000, found 0"},
       {{"--clocks-per-iteration", "100001"}, "--clocks-per-iteration: expected 1 to 100000, found 100001"},
