@@ -1,9 +1,11 @@
 // The answering side of measurements under whatever orders, in one thread and virtual time.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

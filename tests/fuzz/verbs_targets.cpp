@@ -1,15 +1,21 @@
 // What a peer says to the verbs transport before and beside its connection, over a fabric in this process.
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstddef>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/fuzz/target.hpp"
