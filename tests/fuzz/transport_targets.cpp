@@ -124,9 +124,7 @@ class Speaker {
   /// As one who connects: proves itself, and says hello.
   void meet_as_connector(bool proves) {
     const auto greeting = proof_of_nothing();
-    socket_.send(bytes_of(shm::ControlMessage{
-                     .kind = shm::ControlKind::kGreeting, .has_secret = 1, .nonce = greeting}),
-                 {});
+    socket_.send(bytes_of(shm::ControlMessage{.kind = shm::ControlKind::kGreeting, .nonce = greeting}), {});
     poll_();
     const auto challenge = socket_.receive();
     if (!challenge) return;

@@ -139,7 +139,7 @@ class Asker {
   std::string opening(bool& entitled) {
     const std::uint32_t kind = input_.below(8);
     if (kind == 0) return std::string(input_.take_bytes(kMostPrivateBytes));
-    verbs::Opening opening{.flags = verbs::Opening::kImmediate | verbs::Opening::kHasSecret,
+    verbs::Opening opening{.flags = verbs::Opening::kImmediate,
                            .receives = input_.take<std::uint8_t>(),
                            .max_message_bytes = input_.below(8) == 7 ? input_.take<std::uint32_t>() : 4096};
     const bool answers = kind >= 4 && challenge_.has_value();
