@@ -431,6 +431,7 @@ TEST_F(LauncherTest, KilledWorkerIsNamedAndAllEnds) {
   const Ended ended = program->wait();
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
   expect_one_error(ended, 1, "worker 1 (pid " + std::to_string(victim) + ") was killed by SIGKILL");
+  EXPECT_THAT(ended.err, HasSubstr("for want of memory")) << "which is guessed at, or ruled out";
   EXPECT_TRUE(gone(all, 0));
   EXPECT_THAT(outputs(), IsEmpty());
 }

@@ -1,4 +1,5 @@
 // Whatever a process of the job, a file or a user has written comes out escaped, on each way out.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@
 namespace verbena::apps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -72,15 +74,17 @@ TEST_F(ForeignTextTest, WhatAChildSaysToTheLauncher) {
 }
 
 TEST_F(ForeignTextTest, NoMessageAtAll) {
-  RunRecord record(1, no_objectives);
-  Display display(settings_, Display::Mode::kNone, file_.get(), file_.get());
-  RunMonitor monitor(record, display, nullptr);
-  monitor.hear("worker 0", R"({"kind": ")"
-                           "\x1b"
-                           R"([31m"})");
-  ::testing::internal::CaptureStderr();
-  report_error(monitor.failure());
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("\x1b")));
+  // As it is, which is no JSON, and as JSON writes it.
+  for (const char* const kind : {"\x1b[31m", R"(\u001b[31m)"}) {
+    RunRecord record(1, no_objectives);
+    Display display(settings_, Display::Mode::kNone, file_.get(), file_.get());
+    RunMonitor monitor(record, display, nullptr);
+    monitor.hear("worker 0", fmt::format(R"({{"kind": "{}"}})", kind));
+    ::testing::internal::CaptureStderr();
+    report_error(monitor.failure());
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr("not a message of a worker"), Not(HasSubstr("\x1b"))));
+  }
 }
 
 TEST_F(ForeignTextTest, AWorkerStartedByHand) {

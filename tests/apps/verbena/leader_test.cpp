@@ -1,6 +1,7 @@
 #include "apps/verbena/leader.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <thread>
@@ -199,6 +201,36 @@ TEST_F(LeaderTest, NonsenseOfAMemberIsAFailure) {
   server->send(EndedMessage{1});
   EXPECT_THAT(std::string(end_of_run().message()),
               AllOf(HasSubstr("worker 0 (rank 1): not a message"), Not(HasSubstr("server"))));
+}
+
+TEST(LeaderLinkTest, WhoListensWithoutTheSecretIsNotBelieved) {
+  std::signal(SIGPIPE, SIG_IGN);
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof place;
+  const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&place), length), 0);
+  ASSERT_EQ(::listen(listening, 1), 0);
+  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&place), &length), 0);
+  // A challenge and a proof that is none, and welcome, whatever is said.
+  std::string heard;
+  std::thread impostor([&] {
+    const int descriptor = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    const std::string nonce(2 * sizeof(transport::Nonce), '0');
+    const std::string proof(2 * sizeof(transport::Proof), '0');
+    write_all(descriptor, fmt::format("{} {}\nwelcome\n", nonce, proof)).IgnoreError();
+    char byte = 0;
+    while (::read(descriptor, &byte, 1) == 1) heard += byte;
+    ::close(descriptor);
+  });
+  const auto secret = *transport::Secret::random();
+  EXPECT_FALSE(LeaderLink::connect(fmt::format("127.0.0.1;{}", ntohs(place.sin_port)), 0, true, *secret,
+                                   std::chrono::seconds(0), never)
+                   .ok());
+  impostor.join();
+  EXPECT_EQ(std::count(heard.begin(), heard.end(), '\n'), 1) << "it was told more than who comes";
+  ::close(listening);
 }
 
 TEST(LeaderAddressTest, TellsNoSecret) {
