@@ -343,7 +343,7 @@ void shm_answer(std::string_view bytes) {
     const std::uint32_t how = input.below(4);
     if (how > 0) speaker.meet_as_listener(how > 1);
     if (how == 1) {
-      poll();
+      for (int round = 0; round < 100 && (*connection)->status().ok(); ++round) poll();  // looks now and then
       require(!(*connection)->status().ok(), "an impostor is taken for a peer");
     }
     for (int step = 0; step < 16 && !input.empty(); ++step) speaker.go_on(connection->get());
