@@ -62,8 +62,8 @@ struct ServerLink {
   bool said_failed = false;       ///< the job has failed there
   bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
   bool is_dead = false;           ///< and the session goes on without it
-  bool is_refused =
-      false;  ///< it broke the rules, or was not told hello: nothing that it says or writes is looked at
+  /// It broke the rules, or was not told hello: nothing that it says or writes is looked at.
+  bool is_refused = false;
   bool has_static_rows = false;
   consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
 };

@@ -10,6 +10,8 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <vector>
 
 #include "transport/shm/shared_memory.hpp"
 #include "transport/shm/shm_transport.hpp"
@@ -122,6 +124,25 @@ TEST(PromisedMemoryTest, TransportsDoNotPromiseTheSameMemoryTwice) {
   EXPECT_THAT(std::string(second.message()), ::testing::HasSubstr("promised to processes of this user"));
   first->reset();
   EXPECT_TRUE((*other)->allocate_region(most, Access::kRemoteRead).ok());
+}
+
+TEST(PromisedMemoryTest, NorInManySmallPieces) {
+  auto one = make_shm_transport();
+  auto other = make_shm_transport();
+  ASSERT_TRUE(one.ok() && other.ok());
+  const std::uint64_t free = free_memory().bytes;
+  const auto first = (*one)->allocate_region(free / 5 * 3, Access::kRemoteRead);
+  ASSERT_TRUE(first.ok()) << first.status();
+  // Half of what is free, each piece too small to be worth a look at all processes.
+  std::vector<std::unique_ptr<MemoryRegion>> pieces;
+  absl::Status status;
+  while (status.ok() && pieces.size() < 150) {
+    auto piece = (*other)->allocate_region(free / 300, Access::kRemoteRead);
+    status = piece.status();
+    if (piece.ok()) pieces.push_back(*std::move(piece));
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << pieces.size();
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("promised to processes of this user"));
 }
 
 TEST_F(HostMemory, OvercommitIsForbiddenByTwo) {

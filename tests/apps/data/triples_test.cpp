@@ -139,6 +139,13 @@ TEST_F(TriplesTest, ReadsTheFilesOfOpenKE) {
   EXPECT_THAT(facts(*graph, graph->train), ElementsAre("0 0 1", "1 0 2"))
       << "head, tail, relation in the file";
   EXPECT_THAT(facts(*graph, graph->test), ElementsAre("3 1 0"));
+  std::string few_in_the_middle = "40\n";
+  for (int n = 0; n < 40; ++n) few_in_the_middle += fmt::format("{} {} {}\n", n, n % 3, (n + 7) % 40);
+  write("train2id.txt", few_in_the_middle);
+  graph = read_triples(folder_.path().string());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->format,
+            "head tail relation, by the number of triples in the first line, as OpenKE has it");
   write("train2id.txt", "3\n0 1 0\n1 2 0\n");
   EXPECT_EQ(read_triples(folder_.path().string()).status().message(),
             folder_.path("train2id.txt") +
