@@ -10,15 +10,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
-# Either ccache remembers what it compiled, or everything is arranged for a build from nothing.
-find_program(CCACHE ccache)
-if(CCACHE AND NOT DEFINED ENV{CCACHE_DISABLE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
-  set(from_nothing OFF)
-else()
-  set(from_nothing ON)
-endif()
-option(VERBENA_BUILD_FROM_NOTHING "join the sources of a target and precompile the tests' headers" ${from_nothing})
+option(VERBENA_JOIN_SOURCES "join the sources of a target and precompile the tests' headers" ON)
 
 add_library(verbena_compile INTERFACE)
 target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
@@ -67,7 +59,7 @@ endfunction()
 # What is parsed is headers, mostly: sources that are compiled together share them. Few enough at a time for both cores
 # to have work. Any two of a target can come together, so none declares for itself what another does (repository_test).
 function(join_sources target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${VERBENA_BUILD_FROM_NOTHING} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${VERBENA_JOIN_SOURCES} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()
 
 # Nothing in it is hot, and what it includes is costly to optimise, the more so with what sanitizers add.
@@ -83,7 +75,7 @@ endfunction()
 # compiled alike: executables, with these options, and with what DEPENDS defines.
 function(verbena_precompiled name)
   cmake_parse_arguments(ARG "" "" "OPTIONS;DEPENDS;HEADERS" ${ARGN})
-  if(NOT VERBENA_BUILD_FROM_NOTHING)
+  if(NOT VERBENA_JOIN_SOURCES)
     return()
   endif()
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "int main() {}\n")
@@ -93,7 +85,7 @@ function(verbena_precompiled name)
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 function(use_precompiled target name)
-  if(VERBENA_BUILD_FROM_NOTHING)
+  if(VERBENA_JOIN_SOURCES)
     target_precompile_headers(${target} REUSE_FROM ${name})
   endif()
 endfunction()

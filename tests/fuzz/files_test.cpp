@@ -29,6 +29,8 @@ using verbena::testing::Mutator;
 class FilesFuzz : public ::testing::Test {
  protected:
   void write(std::string_view name, std::string_view bytes) const {
+    // A new file each time: some file systems write one that is made empty to the disk when it is closed.
+    std::filesystem::remove(path(name));
     verbena::testing::write_file(path(name), bytes);
   }
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }

@@ -14,6 +14,7 @@
 #include "tests/temporary_folder.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
+#include "transport/shm/shared_memory.hpp"
 #include "transport/verbs/introduction.hpp"
 #include "transport/verbs/send_queue.hpp"
 #include "transport/verbs/verbs_api.hpp"
