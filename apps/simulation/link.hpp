@@ -2,8 +2,10 @@
 // sources only.
 #pragma once
 
+#include <sanitizer/asan_interface.h>  // its macros do nothing without the sanitizer
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <functional>
@@ -23,11 +25,21 @@ inline constexpr std::size_t kMaxMessageBytes = 4096;
 /// Pages of a node. They stay as long as somebody maps them.
 struct Memory {
   Memory(std::byte* memory, std::size_t size, transport::Access rights)
-      : data(memory), bytes(size), access(rights) {}
-  ~Memory() { ::munmap(data, bytes == 0 ? kPageBytes : bytes); }
+      : data(memory), bytes(size), access(rights) {
+    // Also the rest of the last page is out of bounds.
+    ASAN_POISON_MEMORY_REGION(data + bytes, mapped_bytes(bytes) - bytes);
+  }
+  ~Memory() {
+    ASAN_UNPOISON_MEMORY_REGION(data, mapped_bytes(bytes));
+    ::munmap(data, mapped_bytes(bytes));
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
+  /// Whole pages.
+  static std::size_t mapped_bytes(std::size_t size) {
+    return std::max(kPageBytes, (size + kPageBytes - 1) / kPageBytes * kPageBytes);
+  }
   [[nodiscard]] bool holds(std::uint64_t address, std::size_t size) const {
     const auto start = reinterpret_cast<std::uintptr_t>(data);
     return address >= start && address - start <= bytes && size <= bytes - (address - start);

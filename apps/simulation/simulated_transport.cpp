@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> SimulatedTransport::allocate_regio
     return refused();
   }
   if (regions_left_) --*regions_left_;
-  void* const memory = ::mmap(nullptr, bytes == 0 ? kPageBytes : bytes, PROT_READ | PROT_WRITE,
+  void* const memory = ::mmap(nullptr, Memory::mapped_bytes(bytes), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return refused();
   return std::make_unique<SimulatedRegion>(
