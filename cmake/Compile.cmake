@@ -37,6 +37,10 @@ add_compile_definitions(
 if(VERBENA_SANITIZE)
   add_compile_options("-fsanitize=${VERBENA_SANITIZE}" -fno-omit-frame-pointer)
   add_link_options("-fsanitize=${VERBENA_SANITIZE}")
+  if(VERBENA_SANITIZE MATCHES "address,undefined")
+    # A third of the time to compile, and what they find the address sanitizer finds, too, when the address is used.
+    add_compile_options(-fno-sanitize=pointer-overflow,object-size)
+  endif()
   # Instrumented code makes gcc see uninitialised uses inside the standard library (std::regex) that are none.
   target_compile_options(verbena_compile INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 endif()

@@ -5,11 +5,10 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "tests/fuzz/mutator.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace verbena::fuzz {
 namespace {
@@ -24,8 +23,7 @@ TEST_P(CorpusFuzz, EachInputIsTriedAgain) {
   verbena::testing::GuardedMemory memory;
   int tried = 0;
   for (const auto& file : std::filesystem::directory_iterator(kCorpora / GetParam().kind)) {
-    std::ifstream stream(file.path(), std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+    const std::string bytes = verbena::testing::contents(file.path());
     SCOPED_TRACE(file.path());
     // For whom it ends the process: ctest shows it then only.
     std::fprintf(stderr, "%s\n", file.path().c_str());
@@ -42,6 +40,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CorpusFuzz, ::testing::ValuesIn(targets().begin(
                            std::erase(name, '-');
                            return name;
                          });
+
+/// A server that refuses everyone at once would pass all else.
+TEST(CorporaFuzz, WholeJobsAreAmongTheServersInputs) {
+  spdlog::set_level(spdlog::level::off);
+  for (const char* const name : {"bsp", "essp", "a-bsp"}) {
+    EXPECT_TRUE(server_finishes_well(verbena::testing::contents(kCorpora / "server" / name))) << name;
+  }
+}
 
 TEST(CorporaFuzz, EachFolderHasItsTarget) {
   for (const auto& folder : std::filesystem::directory_iterator(kCorpora)) {

@@ -14,6 +14,7 @@
 #include "server/server.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/virtual_time.hpp"
+#include "transport/heartbeat.hpp"
 #include "transport/message_ring.hpp"
 
 namespace verbena::fuzz {
@@ -46,7 +47,8 @@ class Visitor {
       : connection_(std::move(connection)),
         receiver_(*transport::RingReceiver::create(transport, *connection_, kRingBytes)),
         sender_(*transport::RingSender::create(transport, *connection_)),
-        memory_(*transport.allocate_region(kRingBytes, transport::Access::kLocal)) {}
+        memory_(*transport.allocate_region(kRingBytes, transport::Access::kLocal)),
+        beats_(*transport.allocate_region(transport::Heartbeat::kBytes, transport::Access::kRemoteRead)) {}
 
   [[nodiscard]] transport::Connection& connection() { return *connection_; }
   /// As which workers it has said goodbye, after hello.
@@ -66,13 +68,18 @@ class Visitor {
   void say_hello(protocol::Hello hello) {
     hello.push_ring = to_wire(receiver_->descriptor());
     hello.inbox_credit = to_wire(sender_->credit_descriptor());
+    const auto beats = connection_->grant(*beats_);
+    if (beats.ok()) hello.heartbeat = to_wire(beats->slice(0, transport::Heartbeat::kBytes));
     say(protocol::encode(hello));
   }
-  void send(const protocol::BulkHeader& header, std::string_view payload) {
+  /// True if the server is to read it: this worker has come, and has not said goodbye.
+  bool send(const protocol::BulkHeader& header, std::string_view payload) {
     const std::size_t count = std::min(payload.size(), memory_->bytes().size() - sizeof header);
     std::memcpy(memory_->bytes().data(), &header, sizeof header);
     std::memcpy(memory_->bytes().data() + sizeof header, payload.data(), count);
-    static_cast<void>(sender_->try_send(memory_->bytes().first(sizeof header + count), *memory_));
+    return sender_->try_send(memory_->bytes().first(sizeof header + count), *memory_) ==
+               transport::SendResult::kSent &&
+           left_.empty();
   }
   void notify(std::uint32_t notification) {
     const transport::WorkRequest request{.opcode = transport::Opcode::kWriteNotify,
@@ -105,6 +112,7 @@ class Visitor {
   std::unique_ptr<transport::RingReceiver> receiver_;
   std::unique_ptr<transport::RingSender> sender_;
   std::unique_ptr<transport::MemoryRegion> memory_;
+  std::unique_ptr<transport::MemoryRegion> beats_;
   std::set<std::uint32_t> came_;
   std::set<std::uint32_t> left_;
 };
@@ -113,7 +121,7 @@ class World {
  public:
   explicit World(Input& input)
       : input_(input),
-        network_(time_, {.max_latency = std::chrono::microseconds(3), .memory_bytes = std::size_t{1} << 20}),
+        network_(time_, {.max_latency = std::chrono::microseconds(3), .memory_bytes = std::size_t{32} << 20}),
         server_transport_(network_.make_transport(0, "server")),
         transport_(network_.make_transport(1, "visitors")),
         outlives_workers_(input.below(4) == 3) {
@@ -125,7 +133,8 @@ class World {
     server_ = std::move(*made);
   }
 
-  void run() {
+  /// Whether the server has finished, and well.
+  bool run() {
     for (std::size_t step = 0; step < kMostSteps && !input_.empty(); ++step) {
       act();
       for (std::uint32_t rounds = 1 + input_.below(4); rounds > 0; --rounds) go_on();
@@ -133,6 +142,7 @@ class World {
     }
     for (int round = 0; round < 50; ++round) go_on();
     check();
+    return server_->finished() && server_->status().ok();
   }
 
  private:
@@ -203,6 +213,7 @@ class World {
                                 .applied = input_.take<std::uint8_t>()};
     const bool keys_only = header.kind == BulkKind::kSubscribe || header.kind == BulkKind::kUnsubscribe;
     std::string payload;
+    bool is_impossible = false;
     if (input_.below(8) == 7) {
       payload = input_.take_bytes(input_.take<std::uint8_t>());
     } else if (header.kind == BulkKind::kClock) {
@@ -212,6 +223,7 @@ class World {
     } else {
       for (std::uint32_t record = 0; record < header.count; ++record) {
         const protocol::Key key = input_.below(kRows + 1);
+        is_impossible = is_impossible || key >= kRows;
         payload.append(reinterpret_cast<const char*>(&key), sizeof key);
         if (keys_only) continue;
         std::array<char, protocol::row_stride_bytes(protocol::ValueType::kFloat, kWidth)> values{};
@@ -220,7 +232,7 @@ class World {
         payload.append(values.data(), values.size());
       }
     }
-    visitor.send(header, payload);
+    if (visitor.send(header, payload) && is_impossible) had_impossible_key_ = true;
   }
 
   void go_on() {
@@ -240,6 +252,7 @@ class World {
     std::set<std::uint32_t> left = came_and_left_;
     for (const auto& visitor : visitors_) left.insert(visitor->left().begin(), visitor->left().end());
     require(left.size() == kWorkers, "finished, but not every worker has come and said goodbye");
+    require(!had_impossible_key_, "finished well, with a message about a row that is not there");
   }
 
   Input& input_;
@@ -250,14 +263,19 @@ class World {
   const bool outlives_workers_;
   std::unique_ptr<server::Server> server_;
   std::set<std::uint32_t> came_and_left_;
+  bool had_impossible_key_ = false;
   std::vector<std::unique_ptr<Visitor>> visitors_;
 };
 
 }  // namespace
 
-void server(std::string_view bytes) {
+bool server_finishes_well(std::string_view bytes) {
   Input input(bytes);
-  World(input).run();
+  return World(input).run();
+}
+
+void server(std::string_view bytes) {
+  static_cast<void>(server_finishes_well(bytes));
 }
 
 }  // namespace verbena::fuzz

@@ -81,6 +81,8 @@ void verbs_answer(std::string_view bytes);
 void verbs_neighbour(std::string_view bytes);
 // The server
 void server(std::string_view bytes);
+/// The same: whether the server has finished, and well.
+bool server_finishes_well(std::string_view bytes);
 // Files
 void lines(std::string_view bytes);
 void words(std::string_view bytes);

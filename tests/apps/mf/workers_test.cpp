@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <vector>
@@ -157,7 +158,12 @@ TEST_F(MfWorkersTest, AloneBlocksAreThePlainLoops) {
 TEST_F(MfWorkersTest, MiniBatchesThatArePulledAndPushedLearnAsMuch) {
   train(Bsp{}, 3);
   const double bsp = objectives_.at("test_rmse");
-  for (const char* batch : {"1", "50", "1024"}) {
+#ifdef VERBENA_SANITIZED
+  constexpr std::array kBatches = {"50", "1024"};
+#else
+  constexpr std::array kBatches = {"1", "50", "1024"};
+#endif
+  for (const char* const batch : kBatches) {
     train(Sequential{}, 3, {"--batch", batch});
     EXPECT_NEAR(objectives_.at("test_rmse"), bsp, 0.05 * bsp) << batch;
     EXPECT_NEAR(items(kIterations), 0.9 * kRatings, 500);
