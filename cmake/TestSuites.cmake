@@ -1,0 +1,48 @@
+# Run when a program of tests has been built (verbena_test()): writes a CTest file in which each suite is one test, for
+# under sanitizers a program's start takes longer than most of its tests. A suite of several tests, each with several
+# parameters, is one for each parameter. The largest begin first.
+#   cmake -D PROGRAM=path -D NAME=what tests' names begin with -D PROPERTIES=of each test -D FILE=to write -P …
+execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE result TIMEOUT 60)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${PROGRAM} does not list its tests: ${result}\n${listed}")
+endif()
+
+set(script "")
+# One test of CTest's: what `filter` selects.
+macro(add_selection name filter cost)
+  string(APPEND script "add_test([[${name}]] [[${PROGRAM}]] [[--gtest_filter=${filter}]])\n"
+                       "set_tests_properties([[${name}]] PROPERTIES COST ${cost} ${PROPERTIES})\n")
+endmacro()
+macro(add_suite)
+  list(LENGTH tests count)
+  list(REMOVE_DUPLICATES tests)
+  list(LENGTH tests distinct)
+  list(REMOVE_DUPLICATES parameters)
+  list(LENGTH parameters parameter_count)
+  if(distinct GREATER 1 AND parameter_count GREATER 0)
+    foreach(parameter IN LISTS parameters)
+      add_selection("${NAME}.${suite}/${parameter}" "${suite}.*/${parameter}" ${distinct})
+    endforeach()
+  elseif(count GREATER 0)
+    add_selection("${NAME}.${suite}" "${suite}.*" ${count})
+  endif()
+  set(tests "")
+  set(parameters "")
+endmacro()
+
+string(REPLACE "\n" ";" lines "${listed}")
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE " +#.*$" "" line "${line}")
+  if(line MATCHES "^  ([^/]+)(/(.+))?$")
+    list(APPEND tests "${CMAKE_MATCH_1}")
+    if(CMAKE_MATCH_2)
+      list(APPEND parameters "${CMAKE_MATCH_3}")
+    endif()
+  elseif(line MATCHES "^([^ ]+)\\.$")
+    set(next "${CMAKE_MATCH_1}")
+    add_suite()
+    set(suite "${next}")
+  endif()
+endforeach()
+add_suite()
+file(WRITE ${FILE} "${script}")
