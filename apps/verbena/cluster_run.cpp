@@ -351,8 +351,8 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
 /// The end, in the others.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   const bool is_silent = !lost && !link_->wait_for_end();
-  // Rank 0 would have said what has happened. One of the others says it instead, and the rest stay for as long again: when
-  // the first process fails, mpirun kills the others.
+  // Rank 0 would have said what has happened. One of the others says it instead, and the rest stay for as long
+  // again: when the first process fails, mpirun kills the others.
   if (rank() != 1) {
     if (is_silent) link_->wait_for_end();
     return;
