@@ -14,6 +14,7 @@
 #include <future>
 #include <limits>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include "protocol/messages.hpp"
@@ -124,7 +125,7 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
   EXPECT_TRUE(second.ok()) << second.status();
 }
 
-/// Shared memory that has so many regions left, and whose clock can be put forward.
+/// Shared memory that has so many regions left, whose clock can be put forward, and whose owner can run out of memory.
 class TestedTransport final : public transport::Transport {
  public:
   absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(
@@ -139,7 +140,10 @@ class TestedTransport final : public transport::Transport {
     return inner_->connect(address, deadline);
   }
   std::unique_ptr<transport::Connection> take_accepted() override { return inner_->take_accepted(); }
-  [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override { return inner_->poll(events); }
+  [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override {
+    if (has_run_out) throw std::bad_alloc();
+    return inner_->poll(events);
+  }
   void wait(transport::TimePoint deadline) override { inner_->wait(deadline - ahead.load()); }
   void interrupt() override { inner_->interrupt(); }
   [[nodiscard]] transport::TimePoint now() const override { return inner_->now() + ahead.load(); }
@@ -148,6 +152,7 @@ class TestedTransport final : public transport::Transport {
 
   std::atomic<int> left = -1;  ///< regions; below 0: as many as are wanted
   std::atomic<std::chrono::seconds> ahead = std::chrono::seconds(0);
+  std::atomic<bool> has_run_out = false;  ///< whoever polls it finds no memory for what has arrived
 
  private:
   const std::unique_ptr<transport::Transport> inner_ = std::move(*transport::make_shm_transport());
@@ -195,6 +200,15 @@ TEST(HostilityTest, AWorkerThatThereIsNoMemoryForIsNoneAndCountsAsNone) {
   first->reset();
   EXPECT_EQ(second.get(), absl::OkStatus());
   EXPECT_EQ(servers.join(Peer::kPatience)[0], absl::OkStatus());
+}
+
+TEST(HostilityTest, AServerThatRunsOutOfMemorySaysSo) {
+  const auto own = std::make_shared<TestedTransport>();
+  ServerThreads servers = server_with(own);
+  auto first = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(first.ok()) << first.status();
+  own->has_run_out = true;
+  EXPECT_THAT(message_of(servers.join(Peer::kPatience)[0]), HasSubstr("no memory left"));
 }
 
 /// Within Peer::kPatience.

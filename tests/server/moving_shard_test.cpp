@@ -1,4 +1,4 @@
-// What opening a dynamic table costs.
+// What opening a dynamic table costs, and what is forgotten of a worker that has died.
 #include "server/moving_shard.hpp"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <vector>
 
+#include "protocol/presence.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::server {
@@ -21,20 +24,25 @@ std::size_t pages_in_memory(std::span<std::byte> bytes) {
       std::count_if(is_there.begin(), is_there.end(), [](unsigned char one) { return (one & 1) != 0; }));
 }
 
+absl::StatusOr<std::unique_ptr<MovingShard>> shard_of(transport::Transport& transport, std::uint64_t rows,
+                                                      std::uint32_t server, std::uint32_t servers) {
+  return MovingShard::create(transport,
+                             {.value_type = protocol::ValueType::kFloat,
+                              .rows = rows,
+                              .width = 2,
+                              .name = "moving",
+                              .allocation = protocol::Allocation::kDynamic,
+                              .consistency = "sequential"},
+                             server, servers);
+}
+
 /// A server that has to write something for each of its rows stops for seconds where there are many.
 TEST(MovingShardTest, OpeningTouchesNoRow) {
   auto transport = transport::make_shm_transport();
   ASSERT_TRUE(transport.ok()) << transport.status();
   constexpr std::uint64_t kRows = std::uint64_t{1} << 20;
   for (const std::uint32_t server : {0U, 1U}) {
-    auto shard = MovingShard::create(**transport,
-                                     {.value_type = protocol::ValueType::kFloat,
-                                      .rows = kRows,
-                                      .width = 2,
-                                      .name = "moving",
-                                      .allocation = protocol::Allocation::kDynamic,
-                                      .consistency = "sequential"},
-                                     server, /*servers=*/2);
+    auto shard = shard_of(**transport, kRows, server, /*servers=*/2);
     ASSERT_TRUE(shard.ok()) << shard.status();
     EXPECT_EQ(pages_in_memory((*shard)->region().bytes()), 0U);
     // And yet each row is where it is at first.
@@ -51,6 +59,35 @@ TEST(MovingShardTest, OpeningTouchesNoRow) {
     }
     EXPECT_LE(pages_in_memory((*shard)->region().bytes()), 4U) << "of two slots and two presences";
   }
+}
+
+/// Else rows that it intended to use would stay here for ever, for nobody. As many keys as a table may have would
+/// stop the server, so some are done at a time.
+TEST(MovingShardTest, WhatADeadWorkerIntendedIsForgottenSomeKeysAtATime) {
+  auto transport = transport::make_shm_transport();
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  constexpr std::uint64_t kRows = 100'000;
+  auto shard = shard_of(**transport, kRows, /*server=*/0, /*servers=*/1);
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  const protocol::PresenceMap presence(
+      (*shard)->region().bytes().data() + protocol::presence_offset(kRows, (*shard)->slot_bytes()),
+      {0, kRows});
+  constexpr std::array<protocol::Key, 4> kIntended = {0, 1, kRows / 2, kRows - 1};
+  for (const protocol::Key key : kIntended) ASSERT_TRUE(presence.begin_intent(key).has_value());
+  const auto forgotten = [&] {
+    return std::ranges::count(kIntended, 0U, [&](protocol::Key key) { return presence.load(key).intents(); });
+  };
+
+  Homes::Answers answers;
+  (*shard)->on_lost({.rank = 1, .node = 1}, answers);
+  EXPECT_FALSE((*shard)->has_put_off());
+  EXPECT_EQ(forgotten(), 0) << "what workers of another node intended is counted there";
+
+  (*shard)->on_lost({.rank = 0, .node = 0}, answers);
+  EXPECT_EQ(forgotten(), 2) << "not all keys at once";
+  while ((*shard)->has_put_off()) ASSERT_TRUE((*shard)->try_again(answers));
+  EXPECT_EQ(forgotten(), 4);
+  EXPECT_TRUE(presence.load(kRows - 1).is_here());
 }
 
 }  // namespace
