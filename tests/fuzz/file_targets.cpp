@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -116,8 +117,6 @@ void require_sound(const apps::Corpus& corpus, std::uint32_t part) {
     require(document < corpus.total_documents, "document");
   for (const std::uint32_t token : corpus.tokens) require(token < corpus.vocabulary.size(), "token");
 }
-
-}  // namespace
 
 void lines(std::string_view bytes) {
   static const MemoryFile file;
@@ -265,6 +264,24 @@ void secret_file(std::string_view bytes) {
   require(last - first >= std::ptrdiff_t{transport::Secret::kFewestFileBytes}, "too short a secret");
   const auto again = transport::Secret::from_hex((*found)->to_hex());
   require(again.ok() && std::ranges::equal((*again)->bytes(), (*found)->bytes()), "said otherwise");
+}
+
+}  // namespace
+
+std::span<const Target> file_targets() {
+  static constexpr auto kTargets = std::to_array<Target>({
+      {"corpus", corpus},
+      {"kge-model", kge_model},
+      {"lines", lines},
+      {"ratings", ratings},
+      {"secret-file", secret_file},
+      {"stop-words", stop_words},
+      {"triples", triples},
+      {"vectors", vectors},
+      {"vocabulary", vocabulary},
+      {"words", words},
+  });
+  return kTargets;
 }
 
 }  // namespace verbena::fuzz

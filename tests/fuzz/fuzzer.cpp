@@ -1,4 +1,5 @@
-// libFuzzer's way to a target: the environment's VERBENA_FUZZ names its kind.
+// libFuzzer's way to a target: the environment's VERBENA_FUZZ names its kind, the build says of which list
+// (VERBENA_FUZZ_TARGETS).
 #include <spdlog/spdlog.h>
 
 #include <csignal>
@@ -25,10 +26,10 @@ extern "C" const char* __asan_default_options() {
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   const char* const kind = std::getenv("VERBENA_FUZZ");
-  chosen = verbena::fuzz::find_target(kind == nullptr ? "" : kind);
+  chosen = verbena::fuzz::find_target(verbena::fuzz::VERBENA_FUZZ_TARGETS(), kind == nullptr ? "" : kind);
   if (chosen == nullptr) {
     std::fprintf(stderr, "VERBENA_FUZZ must be one of:");
-    for (const verbena::fuzz::Target& target : verbena::fuzz::targets()) {
+    for (const verbena::fuzz::Target& target : verbena::fuzz::VERBENA_FUZZ_TARGETS()) {
       std::fprintf(stderr, " %.*s", static_cast<int>(target.kind.size()), target.kind.data());
     }
     std::fprintf(stderr, "\n");

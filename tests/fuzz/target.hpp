@@ -1,5 +1,5 @@
 // What a fuzzer tries: one function for each kind of input. libFuzzer drives them, guided by what is executed
-// (fuzzer.cpp); corpus_test.cpp tries what is kept in corpus/ in every build.
+// (fuzzer.cpp); corpus_test.cpp tries what is kept in corpus/files and corpus/peers in every build.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,16 @@
 namespace verbena::fuzz {
 
 struct Target {
-  std::string_view kind;  ///< and the name of its folder in corpus/
+  std::string_view kind;  ///< and the name of its folder
   /// Anyone may have written `bytes`. Ends the process where something does not hold.
   void (*attempt)(std::string_view bytes);
 };
-std::span<const Target> targets();
+/// What users give. A program of their own: libFuzzer looks at each counter of a program for each input.
+std::span<const Target> file_targets();
+/// What other processes say.
+std::span<const Target> peer_targets();
 /// nullptr if there is none of that kind.
-const Target* find_target(std::string_view kind);
+const Target* find_target(std::span<const Target> targets, std::string_view kind);
 
 /// Ends the process unless `holds`: so fuzzers learn of it.
 void require(bool holds, std::string_view what, const char* file = __builtin_FILE(),
@@ -83,16 +86,5 @@ void verbs_neighbour(std::string_view bytes);
 void server(std::string_view bytes);
 /// The same: whether the server has finished, and well.
 bool server_finishes_well(std::string_view bytes);
-// Files
-void lines(std::string_view bytes);
-void words(std::string_view bytes);
-void corpus(std::string_view bytes);
-void vocabulary(std::string_view bytes);
-void stop_words(std::string_view bytes);
-void ratings(std::string_view bytes);
-void triples(std::string_view bytes);
-void kge_model(std::string_view bytes);
-void vectors(std::string_view bytes);
-void secret_file(std::string_view bytes);
 
 }  // namespace verbena::fuzz

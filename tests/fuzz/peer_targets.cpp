@@ -1,0 +1,30 @@
+#include <array>
+
+#include "tests/fuzz/target.hpp"
+
+namespace verbena::fuzz {
+
+std::span<const Target> peer_targets() {
+  static constexpr auto kTargets = std::to_array<Target>({
+      {"bench-message", bench_message},
+      {"bench-orders", bench_orders},
+      {"bulk-message", bulk_message},
+      {"child-line", child_line},
+      {"consistency-name", consistency_name},
+      {"control-message", control_message},
+      {"leader", leader},
+      {"leader-link", leader_link},
+      {"rendezvous", rendezvous},
+      {"server", server},
+      {"shm-answer", shm_answer},
+      {"shm-channel", shm_channel},
+      {"shm-control", shm_control},
+      {"verbs-address", verbs_address},
+      {"verbs-answer", verbs_answer},
+      {"verbs-hello", verbs_hello},
+      {"verbs-neighbour", verbs_neighbour},
+  });
+  return kTargets;
+}
+
+}  // namespace verbena::fuzz
