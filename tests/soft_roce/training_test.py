@@ -21,7 +21,7 @@ WORD2VEC = ["word2vec", "--data=/data/corpus.tsv", "--dimension=16"]
 LOCALIZE = ("--allocation=localize",)
 INTENT = ("--allocation=intent",)
 SHORT = "--iterations=6"
-LONG = "--iterations=40"
+LONG = "--iterations=16"
 SLOW_NETWORK = "--network=latency=1ms,bandwidth=1Gb/s,hosts=nodes"  # as the emulated one is
 ENDLESS = "--iterations=1000000"
 JOB_DEADLINE_S = 120
@@ -108,7 +108,11 @@ class TrainingTest(case.PairCase):
         self.assertEqual(len(found), len(self.nodes), there)
         for value in found:
             self.assertAlmostEqual(value, expected, delta=within * expected)
-        for output in there:  # of its own machine's server
+        self.check_own_server_in_memory(there)
+
+    def check_own_server_in_memory(self, outputs):
+        """Workers change what lies on their own machine in place."""
+        for output in outputs:
             self.assertNotIn("reached through the device", output)
 
     def test_1_what_workers_read(self):
@@ -150,7 +154,8 @@ class TrainingTest(case.PairCase):
         for allocation in (LOCALIZE, INTENT):
             with self.subTest(allocation=allocation):
                 _, files_here = self.trained_here(KGE, LONG, *allocation, SLOW_NETWORK)
-                _, files = self.train(KGE, LONG, *allocation)
+                outputs, files = self.train(KGE, LONG, *allocation)
+                self.check_own_server_in_memory(outputs)
                 here, there = self.ranked_here(files_here), self.ranked_here(files)
                 print(f"{allocation[0]}: test MRR {there:.3f}, over shared memory {here:.3f}")
                 self.assertGreater(here, 0.5)
@@ -159,12 +164,11 @@ class TrainingTest(case.PairCase):
     def test_5_rows_move(self):
         with self.subTest(application="mf"):
             self.check_same_bits(MF, SHORT, *LOCALIZE)
-        for application in (KGE, WORD2VEC):
-            for allocation in (LOCALIZE, INTENT):
-                with self.subTest(application=application[0], allocation=allocation):
-                    # Little data, and workers that do not wait: no two runs are alike. Without a network those on one
-                    # host learn more from each other, by luck up to a quarter more.
-                    self.check_comes_near("train_loss", 0.3, application, SHORT, *allocation, here=[SLOW_NETWORK])
+        for allocation in (LOCALIZE, INTENT):
+            with self.subTest(application="word2vec", allocation=allocation):
+                # Little data, and workers that do not wait: no two runs are alike. Without a network those on one
+                # host learn more from each other, by luck up to a quarter more.
+                self.check_comes_near("train_loss", 0.3, WORD2VEC, SHORT, *allocation, here=[SLOW_NETWORK])
 
     def start_endless(self):
         """A server and a worker on each node, in the middle of it."""
