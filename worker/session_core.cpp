@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstring>
 
 #include "protocol/printable.hpp"
 #include "transport/shm/shm_transport.hpp"
-#include "worker/moving_rows.hpp"
+#include "worker/table_core.hpp"
 
 namespace verbena::worker {
 
@@ -116,23 +115,6 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
 }
 
 }  // namespace
-
-absl::Status SmallMessages::allocate(LocalMemory& memory) {
-  absl::StatusOr<LocalSpan> span = memory.allocate(kSlots * kSlotBytes);
-  if (!span.ok()) return span.status();
-  memory_ = *span;
-  return absl::OkStatus();
-}
-
-std::span<std::byte> SmallMessages::slot(const transport::RingSender& ring) {
-  if (positions_[next_] > ring.reusable_position()) return {};
-  return memory_.bytes.subspan(next_ * kSlotBytes, kSlotBytes);
-}
-
-void SmallMessages::sent(std::uint64_t position) {
-  positions_[next_] = position;
-  next_ = (next_ + 1) % kSlots;
-}
 
 absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionOptions& options) {
   if (absl::Status status = check(options); !status.ok()) return status;
@@ -282,12 +264,12 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   auto table = make_table_core(*this, number, options, type);
   const protocol::RangePartition servers(options.rows, static_cast<std::uint32_t>(links_.size()));
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    status = table->add_parts(*link, link->shards[number], servers.range(link->server));
+    status = table->add_server(*link, link->shards[number]);
     if (!status.ok()) {
       fail(status);
       return status;
     }
-    link->has_static_rows |= table->moving() == nullptr && servers.range(link->server).size() > 0;
+    link->counts_clocks |= table->follows_clocks() && servers.range(link->server).size() > 0;
   }
   tables_.push_back(std::move(table));
   is_opening_ = false;
@@ -306,7 +288,7 @@ bool SessionCore::poll() {
     if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed
   }
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr && !left_) table->moving()->send_done();
+    if (!left_) table->send_put_off();
   }
   return step_operations() || count > 0;
 }
@@ -405,9 +387,9 @@ absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notifi
 
 absl::Status SessionCore::on_answers(ServerLink& link, const protocol::KeyAnswers& answers) {
   if (!status_.ok()) return absl::OkStatus();  // nobody waits any more
-  if (answers.table >= tables_.size() || tables_[answers.table]->moving() == nullptr)
+  if (answers.table >= tables_.size())
     return absl::InvalidArgumentError(fmt::format("told where rows of table {} are", answers.table));
-  return tables_[answers.table]->moving()->on_answers(link, answers);
+  return tables_[answers.table]->on_answers(link, answers);
 }
 
 absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
@@ -427,17 +409,13 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
                                                   view.shipped));
   }
   if (header.count > 0) {
-    if (header.table >= tables_.size() || tables_[header.table]->moving() != nullptr)
+    if (header.table >= tables_.size())
       return absl::InvalidArgumentError(fmt::format("sent rows of table {}", header.table));
-    TableCore& table = *tables_[header.table];
-    absl::Status status = table.on_rows(table.part(link.server, header.lane), message);
-    if (!status.ok()) return status;
+    if (absl::Status status = tables_[header.table]->on_rows(link, message); !status.ok()) return status;
   }
   view.min_clock = header.clock;
   view.applied = header.applied;
-  for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() == nullptr) table->forget_applied(table->part(link.server, header.lane));
-  }
+  for (const std::unique_ptr<TableCore>& table : tables_) table->on_applied(link, header.lane);
   start_epoch();
   return absl::OkStatus();
 }
@@ -460,36 +438,34 @@ bool SessionCore::lose(ServerLink& link) {
   link.is_dead = true;
   link.said_goodbye = true;
   link.open_requests = 0;
-  for (const std::unique_ptr<TableCore>& table : tables_) table->moving()->on_dead_server(link.server);
-  for (const Running& running : running_) {
-    running.table->moving()->forget_messages(static_cast<MovingOperation&>(*running.operation), link.server);
-  }
+  for (const std::unique_ptr<TableCore>& table : tables_) table->on_dead_server(link.server);
+  for (const std::shared_ptr<Operation>& operation : running_) operation->on_dead_server(link.server);
   return true;
 }
 
 void SessionCore::on_completion(const transport::Event& event) {
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   if (link.watch && link.watch->on_completion(event)) return;
-  for (const Running& running : running_) {
-    const std::uint64_t flags = event.id - reinterpret_cast<std::uintptr_t>(running.operation.get());
-    if (flags > PullOperation::kIsCounted) continue;
+  for (const std::shared_ptr<Operation>& operation : running_) {
+    const std::uint64_t flags = event.id - reinterpret_cast<std::uintptr_t>(&operation->reads);
+    if (flags > RemoteReads::kIsCounted) continue;
     // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to know.
     const bool is_ok = event.result == transport::OperationResult::kOk;
     const bool goes_on = is_ok || link.is_dead || lose(link);
-    if (goes_on && flags == PullOperation::kIsCounted) --running.operation->reading;
+    if (goes_on && flags == RemoteReads::kIsCounted) operation->reads.end_counted();
     return;
   }
   if (link.inbox) link.inbox->on_completion(event);  // not yet where the hello has failed
 }
 
-void SessionCore::start(std::shared_ptr<PullOperation> operation, TableCore& table) {
+void SessionCore::start(std::shared_ptr<Operation> operation) {
   // Tables still name operations that have ended with the session; no other may look at them.
   if (!status_.ok()) return end_with_session(*operation);
-  if (table.step(*operation)) return;
-  running_.push_back({std::move(operation), &table});
+  if (operation->step()) return;
+  running_.push_back(std::move(operation));
 }
 
-void SessionCore::end_with_session(PullOperation& operation) const {
+void SessionCore::end_with_session(Operation& operation) const {
   operation.status = status_;
   operation.ended = true;
 }
@@ -498,10 +474,11 @@ void SessionCore::end_with_session(PullOperation& operation) const {
 bool SessionCore::step_operations() {
   bool ended = false;
   for (auto it = running_.begin(); it != running_.end();) {
+    Operation& operation = **it;
     if (!status_.ok()) {
-      end_with_session(*it->operation);
-    } else if (!it->table->step(*it->operation)) {
-      ended |= it->operation->spins;
+      end_with_session(operation);
+    } else if (!operation.step()) {
+      ended |= operation.step_again;
       ++it;
       continue;
     }
@@ -515,7 +492,13 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
                                      const std::function<std::string()>& what) {
   if (!status_.ok()) return status_;
   if (ready()) return absl::OkStatus();
-  assert(rows_held_ == 0);
+  if (rows_held_ > 0) {
+    // Others may wait for these rows, and this worker for them: for ever.
+    fail(absl::FailedPreconditionError(
+        fmt::format("worker {} holds {} rows and would have to wait for {}: release() them before",
+                    options_.rank, rows_held_, what())));
+    return status_;
+  }
   const transport::TimePoint start = transport_->now();
   transport::Duration left = std::chrono::milliseconds(timeout_ms);
   transport::TimePoint now = start;
@@ -536,7 +519,7 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   return status_;
 }
 
-absl::Status SessionCore::wait_for(PullOperation& operation) {
+absl::Status SessionCore::wait_for(Operation& operation) {
   while (!operation.ended) {
     // A server's answer comes soon or never; the other workers take their time.
     const ServerLink* const server = operation.awaited;
@@ -544,11 +527,7 @@ absl::Status SessionCore::wait_for(PullOperation& operation) {
     const auto of_server = [&] {
       return fmt::format("{} to answer a {}", server->connection->peer_name(), operation.what);
     };
-    const auto of_others = [&] {
-      return operation.waits_for_moves ? std::string("other workers to end moves of rows that it needs")
-                                       : fmt::format("other workers in a pull at clock {}: {}", clock_,
-                                                     slowest_lane(Servers::kCounting));
-    };
+    const auto of_others = [&] { return operation.other_wait(); };
     absl::Status status = server != nullptr ? wait_until(changed, options_.timeout_ms, of_server)
                                             : wait_until(changed, options_.clock_timeout_ms, of_others);
     if (!status.ok() && !operation.ended) return status;
@@ -633,7 +612,6 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
 
 absl::Status SessionCore::ship_all() {
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (absl::Status status = table->send_subscriptions(); !status.ok()) return status;
     if (absl::Status status = table->ship(); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -680,9 +658,10 @@ void SessionCore::end_iteration() {
 template <class Concerned>
 absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   for (;;) {
-    const auto oldest = std::find_if(running_.begin(), running_.end(), concerned);
+    const auto oldest = std::find_if(running_.begin(), running_.end(),
+                                     [&](const auto& operation) { return concerned(*operation); });
     if (oldest == running_.end()) return status_;
-    const std::shared_ptr<PullOperation> operation = oldest->operation;
+    const std::shared_ptr<Operation> operation = *oldest;
     // How it ends is for those to know who have begun it.
     static_cast<void>(wait_for(*operation));
     if (!status_.ok()) return status_;
@@ -692,39 +671,33 @@ absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
 /// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a message for each
 /// mini-batch would cost more than the mini-batch.
 bool SessionCore::counts_clocks(const ServerLink& link) const {
-  return tables_.empty() || link.has_static_rows;
+  return tables_.empty() || link.counts_clocks;
 }
 
 bool SessionCore::any_counts_clocks() const {
   return std::any_of(links_.begin(), links_.end(), [&](const auto& link) { return counts_clocks(*link); });
 }
 
-/// All updates that this worker has made of dynamic tables are applied, and no replica is being read.
-absl::Status SessionCore::settle_dynamic_tables(bool with_localizes) {
+/// All updates that tables hold back are sent, and all operations that must have ended have.
+absl::Status SessionCore::settle_tables(Milestone milestone) {
   bool all = false;
   while (!all) {
     all = true;
-    for (const std::unique_ptr<TableCore>& table : tables_) {
-      if (table->moving() != nullptr && !table->moving()->send_updates()) all = false;
-    }
-    absl::Status status = wait_for_operations([&](const Running& running) {
-      return running.table->moving() != nullptr &&
-             (with_localizes || static_cast<const MovingOperation&>(*running.operation).kind !=
-                                    MovingOperation::Kind::kLocalize);
-    });
+    for (const std::unique_ptr<TableCore>& table : tables_) all &= table->settle();
+    absl::Status status =
+        wait_for_operations([&](const Operation& operation) { return operation.must_end_before(milestone); });
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-/// What is over has left for the rows' homes: only then may a clock be told, which goes to other servers.
-absl::Status SessionCore::wait_until_homes_are_told() {
-  const auto all_told = [&] {
-    return std::all_of(tables_.begin(), tables_.end(), [](const auto& table) {
-      return table->moving() == nullptr || table->moving()->send_done();
-    });
+/// Only then may a clock be told, which goes to other servers.
+absl::Status SessionCore::send_put_off() {
+  const auto all_sent = [&] {
+    return std::all_of(tables_.begin(), tables_.end(),
+                       [](const auto& table) { return table->send_put_off(); });
   };
-  return wait_until(all_told, options_.timeout_ms,
+  return wait_until(all_sent, options_.timeout_ms,
                     [] { return std::string("the servers to take word of intents that are over"); });
 }
 
@@ -734,36 +707,20 @@ absl::Status SessionCore::clock() {
 }
 
 absl::Status SessionCore::advance(bool is_barrier) {
-  // A pull that was begun before this clock ends before it, so that it reads what its clock promises.
-  absl::Status status = wait_for_operations([](const Running& running) {
-    if (running.table->moving() == nullptr) return true;
-    const auto& moving = static_cast<const MovingOperation&>(*running.operation);
-    return moving.kind != MovingOperation::Kind::kLocalize && !moving.is_background;
-  });
+  absl::Status status = wait_for_operations(
+      [](const Operation& operation) { return operation.must_end_before(Milestone::kClock); });
   if (!status.ok()) return status;
   if (status = ship_all(); !status.ok()) return status;
-  for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr) table->moving()->on_clock_ends();
-  }
+  for (const std::unique_ptr<TableCore>& table : tables_) table->on_clock_ends();
   if (any_counts_clocks()) {
-    if (status = wait_until_homes_are_told(); !status.ok()) return status;
+    if (status = send_put_off(); !status.ok()) return status;
   }
   if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
   ++clock_;
   poll();
   if (!status_.ok()) return status_;
-  for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr) table->moving()->on_clock(is_barrier);
-  }
-  status = wait_for_operations([&](const Running& running) {
-    if (running.table->moving() == nullptr) return false;
-    const auto& moving = static_cast<const MovingOperation&>(*running.operation);
-    const consistency::Clock clocks = moving.kind == MovingOperation::Kind::kPull
-                                          ? MovingRows::kMostClocksRefreshing
-                                          : consistency::Asp::kMostClocksBehind;
-    return moving.is_background && moving.kind != MovingOperation::Kind::kLocalize &&
-           moving.begun_at <= clock_ - clocks;
-  });
+  for (const std::unique_ptr<TableCore>& table : tables_) table->on_clock_begins(is_barrier);
+  status = wait_for_operations([&](const Operation& operation) { return operation.is_overdue(clock_); });
   if (!status.ok()) return status;
   consistency::Clock needed = 0;
   std::size_t staleness = 0;
@@ -789,7 +746,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
 }
 
 absl::Status SessionCore::barrier() {
-  if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/false); !status.ok()) return status;
+  if (absl::Status status = settle_tables(Milestone::kBarrier); !status.ok()) return status;
   if (absl::Status status = advance(/*is_barrier=*/true); !status.ok()) return status;
   if (absl::Status status = tell_clock(clock_, Servers::kAll); !status.ok()) return status;
   if (absl::Status status = wait_for_min_clock(clock_, Servers::kAll); !status.ok()) return status;
@@ -804,6 +761,10 @@ bool SessionCore::all_lanes_at(consistency::Clock clock, Servers which) const {
            std::all_of(link->lanes.begin(), link->lanes.end(),
                        [&](const LaneView& lane) { return lane.min_clock >= clock; });
   });
+}
+
+std::string SessionCore::clocks_awaited() const {
+  return fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane(Servers::kCounting));
 }
 
 std::string SessionCore::slowest_lane(Servers which) const {
@@ -829,17 +790,10 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers w
 
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
-  for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() == nullptr) continue;
-    table->moving()->release();
-    table->moving()->stop_intents();
-  }
-  // A row that is on its way here must arrive, or nobody finds it.
-  if (absl::Status status = settle_dynamic_tables(/*with_localizes=*/true); !status.ok()) return status;
-  for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (table->moving() != nullptr) table->moving()->end_counted_intents();
-  }
-  if (absl::Status status = wait_until_homes_are_told(); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) table->on_leaving();
+  if (absl::Status status = settle_tables(Milestone::kLeaving); !status.ok()) return status;
+  for (const std::unique_ptr<TableCore>& table : tables_) table->on_settled();
+  if (absl::Status status = send_put_off(); !status.ok()) return status;
   if (absl::Status status = ship_all(); !status.ok()) return status;
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {

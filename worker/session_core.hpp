@@ -17,56 +17,16 @@
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
-#include "transport/message_outbox.hpp"
-#include "transport/message_ring.hpp"
-#include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
+#include "worker/operation.hpp"
+#include "worker/server_link.hpp"
 #include "worker/session.hpp"
-#include "worker/table_core.hpp"
 #include "worker/thread_owner.hpp"
 
 namespace verbena::worker {
 
-/// Registered scratch for small messages to one server, reused when the transport has read it.
-class SmallMessages {
- public:
-  static constexpr std::size_t kSlotBytes = 512;
-  static constexpr std::size_t kSlots = 32;
-
-  absl::Status allocate(LocalMemory& memory);
-  /// A free slot; empty if all are under way.
-  [[nodiscard]] std::span<std::byte> slot(const transport::RingSender& ring);
-  /// The slot just filled was sent and ended at this position of the ring.
-  void sent(std::uint64_t position);
-  [[nodiscard]] const transport::MemoryRegion& region() const { return *memory_.region; }
-
- private:
-  LocalSpan memory_;
-  std::vector<std::uint64_t> positions_ = std::vector<std::uint64_t>(kSlots, 0);
-  std::size_t next_ = 0;
-};
-
-struct ServerLink {
-  std::uint32_t server = 0;
-  std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection
-  std::unique_ptr<transport::Connection> connection;
-  std::unique_ptr<transport::RingSender> inbox;
-  std::unique_ptr<transport::RingReceiver> push_ring;
-  std::vector<LaneView> lanes;                      ///< empty before the server's welcome
-  std::vector<transport::RemoteDescriptor> shards;  ///< by table
-  SmallMessages small;
-  std::optional<transport::TokenBucket> update_budget;
-  transport::MessageOutbox control;
-  std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come
-  bool said_failed = false;       ///< the job has failed there
-  bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
-  bool is_dead = false;           ///< and the session goes on without it
-  /// It broke the rules, or was not told hello: nothing that it says or writes is looked at.
-  bool is_refused = false;
-  bool has_static_rows = false;
-  consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
-};
+class TableCore;
 
 class SessionCore {
  public:
@@ -102,8 +62,8 @@ class SessionCore {
   /// Drives the session until `ready`. `what` completes "waited for …".
   absl::Status wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
                           const std::function<std::string()>& what);
-  absl::Status wait_for(PullOperation& operation);
-  void start(std::shared_ptr<PullOperation> operation, TableCore& table);
+  absl::Status wait_for(Operation& operation);
+  void start(std::shared_ptr<Operation> operation);
 
   // --- for data cursors
   /// A cursor over so many examples begins in this clock. FAILED_PRECONDITION: it is not the first to do so.
@@ -139,6 +99,8 @@ class SessionCore {
   void start_epoch() { ++epoch_; }
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
+  /// For messages: what a pull waits for that no server has to answer.
+  [[nodiscard]] std::string clocks_awaited() const;
   void fail(absl::Status status);
   /// Updates that nobody waits for were for a row that is lost: the next clock says so.
   void note_lost(const absl::Status& why);
@@ -165,18 +127,14 @@ class SessionCore {
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
-  void end_with_session(PullOperation& operation) const;
+  void end_with_session(Operation& operation) const;
   bool step_operations();
-  struct Running {
-    std::shared_ptr<PullOperation> operation;
-    TableCore* table;
-  };
   /// Until all operations under way of which `concerned` says so have ended.
   template <class Concerned>
   absl::Status wait_for_operations(const Concerned& concerned);
-  absl::Status settle_dynamic_tables(bool with_localizes);
+  absl::Status settle_tables(Milestone milestone);
   absl::Status advance(bool is_barrier);
-  absl::Status wait_until_homes_are_told();
+  absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool counts_clocks(const ServerLink& link) const;
   [[nodiscard]] bool any_counts_clocks() const;
@@ -203,7 +161,7 @@ class SessionCore {
   transport::TimePoint next_look_;  ///< at the servers' heartbeats
   std::vector<std::unique_ptr<ServerLink>> links_;
   std::vector<std::unique_ptr<TableCore>> tables_;
-  std::list<Running> running_;
+  std::list<std::shared_ptr<Operation>> running_;
   std::vector<LocalSpan> staging_;
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;

@@ -25,15 +25,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/sampling.hpp"
 #include "worker/session.hpp"
 
 namespace verbena {
 
 namespace worker {
+class Operation;
 class TableCore;
 struct Dependencies;
-struct PullOperation;
 }  // namespace worker
 
 /// An operation under way. It goes on whenever the session is used, wait() or not; Session::clock() completes
@@ -49,11 +50,11 @@ class Pending {
   friend class Table;
   friend struct worker::Dependencies;
   explicit Pending(absl::Status ended) : status_(std::move(ended)) {}
-  Pending(worker::SessionCore& session, std::shared_ptr<worker::PullOperation> operation)
+  Pending(worker::SessionCore& session, std::shared_ptr<worker::Operation> operation)
       : session_(&session), operation_(std::move(operation)) {}
 
   worker::SessionCore* session_ = nullptr;
-  std::shared_ptr<worker::PullOperation> operation_;
+  std::shared_ptr<worker::Operation> operation_;
   absl::Status status_;
 };
 
@@ -110,7 +111,8 @@ class Table {
   /// without a push. rows[i] is where the values of keys[i] are (of a row of 256 bytes or more: aligned to 64), or nullptr
   /// where the row is elsewhere, in another's hands, or has updates of this worker under way: pull and push those.
   /// Never waits. Until release() others read what they find, number by number, and their pushes and moves of these rows
-  /// wait; so hold them for a mini-batch, not longer, make no call in between that waits, and push none of them.
+  /// wait; so hold them for a mini-batch, not longer, make no call in between that waits (it breaks the session, with
+  /// FAILED_PRECONDITION), and push none of them.
   /// Readers need each number whole: write them as relaxed atomics, or as vectors do. A change counts as a pull and a
   /// push. REQUIRES: nothing of the table is held. FAILED_PRECONDITION for a static table.
   absl::Status hold(std::span<const Key> keys, std::span<Value*> rows);
@@ -136,6 +138,7 @@ class Table {
  private:
   friend class Session;
   Table(worker::SessionCore& session, worker::TableCore& core) : session_(&session), core_(&core) {}
+  Pending pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started);
 
   worker::SessionCore* session_;
   worker::TableCore* core_;

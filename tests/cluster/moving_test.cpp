@@ -300,6 +300,20 @@ TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST(HeldRowsTest, WhoHoldsSomeMayNotWait) {
+  ServerThreads servers({.servers = 1, .workers = 2});
+  auto session = Session::connect(servers.session_options(0));
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto table = (*session)->table<float>(moving(10, 1));
+  ASSERT_TRUE(table.ok()) << table.status();
+  float* row = nullptr;
+  ASSERT_TRUE((*table)->hold(std::vector<Key>{3}, {&row, 1}).ok());
+  ASSERT_NE(row, nullptr);
+  const absl::Status status = (*session)->barrier();  // the other worker is not there yet
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 0 holds 1 rows and would have to wait for "));
+}
+
 TEST(MovingTablesTest, WrongCallsAreRefused) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {

@@ -14,7 +14,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
-#include "worker/key_map.hpp"
+#include "worker/moving/key_map.hpp"
 
 namespace verbena::worker {
 

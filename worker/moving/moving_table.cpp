@@ -1,4 +1,4 @@
-#include "worker/moving_rows.hpp"
+#include "worker/moving/moving_table.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "protocol/prefetch.hpp"
-#include "worker/moving_now.hpp"
-#include "worker/session_core.hpp"
+#include "worker/moving/moving_now.hpp"
 
 namespace verbena::worker {
 
@@ -33,27 +32,28 @@ constexpr int kLockTries = 120;
 /// Then the server is asked to do it, which knows whether the holder is alive.
 constexpr auto kLockPatience = std::chrono::milliseconds(100);
 
+/// Of a message: it does not fit.
+absl::Status wrong_answer(const KeyAnswers::Answer& answer) {
+  return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
+                                                answer.key, static_cast<std::uint32_t>(answer.kind)));
+}
+
 }  // namespace
 
-MovingRows::MovingRows(SessionCore& session, TableCore& table)
-    : session_(session),
-      table_(table),
-      number_(table.number()),
-      options_(table.options()),
-      type_(table.value_type()),
-      stride_bytes_(protocol::row_stride_bytes(type_, options_.width)),
-      row_bytes_(protocol::value_bytes(type_) * options_.width),
+MovingTable::MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
+                         protocol::ValueType type)
+    : TableCore(session, number, options, type),
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
       homes_(options_.rows, static_cast<std::uint32_t>(session.options().servers.size())),
       holder_(session.options().rank + 1),
       node_(session.node()),
-      is_asynchronous_(!table.rules().pushes_at_once),
+      is_asynchronous_(!rules_.pushes_at_once),
       own_home_keys_(homes_.range(node_)),
       replicas_(type_, options_.width) {
   static_assert(protocol::kMaxWorkers < SlotHeader::kServer);
 }
 
-absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDescriptor& slots) {
+absl::Status MovingTable::add_server(ServerLink& link, const transport::RemoteDescriptor& slots) {
   if (slots.length_bytes < protocol::slot_region_bytes(options_.rows, slot_bytes_)) {
     return absl::InvalidArgumentError(fmt::format(
         "{} opened dynamic table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
@@ -92,12 +92,12 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
   return absl::OkStatus();
 }
 
-MovingRows::Location MovingRows::location(Key key) const {
+MovingTable::Location MovingTable::location(Key key) const {
   const auto known = locations_.find(key);
   return known == locations_.end() ? Location{.node = home(key), .epoch = 0} : known->second;
 }
 
-void MovingRows::ask_where(Key key, bool is_sure) {
+void MovingTable::ask_where(Key key, bool is_sure) {
   if (nodes_[home(key)].is_dead) {
     if (!is_coming(key)) lose_row(key, homeless(key));
     return;
@@ -110,13 +110,13 @@ void MovingRows::ask_where(Key key, bool is_sure) {
   if (++chase.attempts > kMostVainAttempts) fetch(key);
 }
 
-bool MovingRows::is_not_here(const KeyAnswers::Answer& here) const {
+bool MovingTable::is_not_here(const KeyAnswers::Answer& here) const {
   const auto chase = chased_.find(here.key);
   return fetched_.contains(here.key) && chase != chased_.end() && chase->second.not_at &&
          chase->second.not_at->node == node_ && chase->second.not_at->epoch == here.epoch;
 }
 
-bool MovingRows::is_coming(Key key) const {
+bool MovingTable::is_coming(Key key) const {
   const auto mover = moving_.find(key);
   if (mover == moving_.end()) return false;
   // One that has not been asked for may be waiting for whoever wants to know, and one that is here for being read.
@@ -124,14 +124,14 @@ bool MovingRows::is_coming(Key key) const {
   return phase > Phase::kAsk && phase < Phase::kInstalled;
 }
 
-void MovingRows::reached(Key key) {
+void MovingTable::reached(Key key) {
   if (chased_.empty()) return;
   chased_.erase(key);
   if (fetched_.erase(key) > 0) ++news_;  // it may leave
 }
 
 /// For what becomes of a move. It may be another's message number, and no key.
-void MovingRows::prefetch_move(Key key) const {
+void MovingTable::prefetch_move(Key key) const {
   if (key >= options_.rows) return;
   moving_.prefetch(key);
   locations_.prefetch(key);
@@ -140,68 +140,68 @@ void MovingRows::prefetch_move(Key key) const {
 
 /// Others move the row again and again, and a read or push of this session always comes too late. It is their turn in
 /// the home's line, once it localizes the row itself.
-void MovingRows::fetch(Key key) {
+void MovingTable::fetch(Key key) {
   if (!fetched_.insert(key).second) return;
   // A localize that has not begun may be one that is to come after whoever chases the row.
   if (const auto mover = moving_.find(key); mover != moving_.end() && !mover->second.operation->intends) {
-    MovingOperation& other = *mover->second.operation;
+    Localize& other = *mover->second.operation;
     if (Move& move = other.moves[mover->second.index]; move.phase == Phase::kAsk) {
       other.enter(move, Phase::kDone);
       other.awaited_moves.push_back(key);
       moving_.erase(mover);
     }
   }
-  auto operation = std::make_shared<MovingOperation>();
-  operation->kind = MovingOperation::Kind::kLocalize;
-  operation->what = "localize";
-  operation->waits_for_moves = true;
-  operation->keys = KeySequence(protocol::KeyRange{key, key + 1});
-  operation->fetches = true;
-  begin_localize(*operation);
-  session_.start(std::move(operation), table_);
+  auto localize = std::make_shared<Localize>(*this, "localize");
+  localize->set_keys(KeySequence(protocol::KeyRange{key, key + 1}));
+  localize->fetches = true;
+  begin_localize(*localize);
+  session_.start(std::move(localize));
 }
 
-bool MovingRows::is_held(Key key) const {
+bool MovingTable::is_held(Key key) const {
   if (!fetched_.contains(key)) return false;
   const auto mover = moving_.find(key);
   return mover != moving_.end() &&
          mover->second.operation->moves[mover->second.index].phase == Phase::kInstalled;
 }
 
-bool MovingRows::step(MovingOperation& operation) {
-  operation.spins = false;
+bool MovingTable::step(MovingOperation& operation) {
+  operation.step_again = false;
   operation.awaited = nullptr;
   const std::uint64_t news_before = news_;
-  bool ended = false;
-  switch (operation.kind) {
-    case MovingOperation::Kind::kPull:
-      ended = step_pull(operation);
-      break;
-    case MovingOperation::Kind::kPush:
-      ended = step_push(operation);
-      break;
-    case MovingOperation::Kind::kLocalize:
-      ended = step_localize(operation);
-      break;
-  }
+  const bool ended = operation.do_own();
   send_to_locate();
-  send_done();
+  send_put_off();
   give_up_rows();
   begin_refreshes();
   // What has come about just now may be what this one, or another, waits for.
-  if (!ended && news_ != news_before) operation.spins = true;
-  if (!ended) return false;
-  operation.ended = true;
-  return true;
+  if (!ended && news_ != news_before) operation.step_again = true;
+  return ended;
 }
 
-void MovingRows::mark(Key key) {
+bool MovingOperation::advance() {
+  return table_.step(*this);
+}
+bool MovingPull::do_own() {
+  return table_.step_pull(*this);
+}
+bool MovingPush::do_own() {
+  return table_.step_push(*this);
+}
+bool Localize::do_own() {
+  return table_.step_localize(*this);
+}
+void MovingPush::on_dead_server(std::uint32_t server) {
+  table_.forget_messages(*this, server);
+}
+
+void MovingTable::mark(Key key) {
   if (is_marked(key)) return;
   marks_[key / 64] |= std::uint64_t{1} << (key % 64);
   ++marked_;
 }
 
-void MovingRows::unmark_if_plain(Key key) {
+void MovingTable::unmark_if_plain(Key key) {
   if (!is_marked(key) || pushed_.contains(key) || replicas_.find(key) != nullptr || lost_.contains(key))
     return;
   marks_[key / 64] &= ~(std::uint64_t{1} << (key % 64));
@@ -210,8 +210,8 @@ void MovingRows::unmark_if_plain(Key key) {
 
 // ---- what all have in common
 
-std::size_t MovingRows::send_some(const Node& node, KeyRequests::Kind kind,
-                                  std::span<const KeyRequests::Row> rows) {
+std::size_t MovingTable::send_some(const Node& node, KeyRequests::Kind kind,
+                                   std::span<const KeyRequests::Row> rows) {
   protocol::MessageRoom<KeyRequests::Row> room;
   std::size_t count = 0;
   while (count < rows.size() && room.take(rows[count])) ++count;
@@ -220,7 +220,7 @@ std::size_t MovingRows::send_some(const Node& node, KeyRequests::Kind kind,
   return session_.ask(*node.link, requests) ? count : 0;
 }
 
-void MovingRows::send_all(const Node& node, KeyRequests::Kind kind, std::vector<KeyRequests::Row>& rows) {
+void MovingTable::send_all(const Node& node, KeyRequests::Kind kind, std::vector<KeyRequests::Row>& rows) {
   if (rows.empty()) return;
   std::size_t sent = 0;
   while (sent < rows.size()) {
@@ -231,25 +231,25 @@ void MovingRows::send_all(const Node& node, KeyRequests::Kind kind, std::vector<
   rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(sent));
 }
 
-void MovingRows::send_to_locate() {
+void MovingTable::send_to_locate() {
   for (Node& node : nodes_) send_all(node, KeyRequests::Kind::kLocate, node.to_locate);
 }
 
-void MovingRows::add_slot_read(MovingOperation& operation, std::uint32_t node, Key key,
-                               std::span<std::byte> to, const LocalSpan& memory) {
-  operation.add_read(*nodes_[node].link,
-                     nodes_[node].slots.slice(protocol::slot_offset(key, slot_bytes_), slot_bytes_), to,
-                     memory);
+void MovingTable::add_slot_read(MovingOperation& operation, std::uint32_t node, Key key,
+                                std::span<std::byte> to, const LocalSpan& memory) {
+  operation.reads.add(*nodes_[node].link,
+                      nodes_[node].slots.slice(protocol::slot_offset(key, slot_bytes_), slot_bytes_), to,
+                      memory);
 }
 
-std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
+std::optional<LocalSpan> MovingTable::take_staging(std::size_t bytes) {
   absl::StatusOr<LocalSpan> staging = session_.take_staging(bytes);
   if (staging.ok()) return *staging;
   session_.fail(staging.status());
   return std::nullopt;
 }
 
-std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t record_bytes) const {
+std::size_t MovingTable::records_a_message(const ServerLink& link, std::size_t record_bytes) const {
   const std::size_t room =
       protocol::max_bulk_bytes(link.inbox->capacity_bytes()) - sizeof(protocol::BulkHeader);
   return std::clamp<std::size_t>(room / record_bytes, 1, kMostRecords);
@@ -273,49 +273,49 @@ std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t re
 // read. Each line was then either read in that time, or later, as above. Hence the comparison with the epoch that
 // was known *before posting*, and not with one that is learned meanwhile.
 
-void MovingRows::copy_out(std::byte* to, const std::byte* values) const {
+void MovingTable::copy_out(std::byte* to, const std::byte* values) const {
   copy_shared_row(type_, to, values, row_bytes_);
 }
 
-bool MovingRows::pull_in_place(protocol::SlotAt<const std::byte> slot, std::byte* out) const {
+bool MovingTable::pull_in_place(protocol::SlotAt<const std::byte> slot, std::byte* out) const {
   if (!protocol::load_header(slot).is_owned()) return false;
   copy_out(out, protocol::slot_values(slot));
   return true;
 }
 
-bool MovingRows::step_pull(MovingOperation& operation) {
-  if (!operation.reads.empty()) {
-    operation.awaited = nodes_[operation.reads.front().node].link;
-    if (!operation.post_reads()) return false;
-    end_reads(operation);
-  } else if (operation.seen_news == news_) {
+bool MovingTable::step_pull(MovingPull& pull) {
+  if (!pull.readings.empty()) {
+    pull.awaited = nodes_[pull.readings.front().node].link;
+    if (!pull.reads.post()) return false;
+    end_reads(pull);
+  } else if (pull.seen_news == news_) {
     return false;
   }
-  operation.seen_news = news_;
-  operation.awaited = nullptr;
-  std::erase_if(operation.coming, [&](std::size_t index) {
-    if (is_coming(operation.keys[index])) return false;
-    operation.todo.push_back(index);
+  pull.seen_news = news_;
+  pull.awaited = nullptr;
+  std::erase_if(pull.coming, [&](std::size_t index) {
+    if (is_coming(pull.keys[index])) return false;
+    pull.todo.push_back(index);
     return true;
   });
-  begin_reads(operation);
-  if (!operation.reads.empty()) operation.awaited = nodes_[operation.reads.front().node].link;
-  if (!operation.reads.empty() || !operation.todo.empty() || !operation.coming.empty()) return false;
-  if (operation.staging) session_.give_staging(*operation.staging);
-  operation.staging.reset();
+  begin_reads(pull);
+  if (!pull.readings.empty()) pull.awaited = nodes_[pull.readings.front().node].link;
+  if (!pull.readings.empty() || !pull.todo.empty() || !pull.coming.empty()) return false;
+  if (pull.staging) session_.give_staging(*pull.staging);
+  pull.staging.reset();
   return true;
 }
 
-void MovingRows::begin_reads(MovingOperation& operation) {
+void MovingTable::begin_reads(MovingPull& pull) {
   SessionStatistics& counters = session_.counters();
   std::vector<std::size_t> left;
   std::size_t staged = 0;
   std::size_t next = 0;
-  for (; next < operation.todo.size(); ++next) {
-    const std::size_t index = operation.todo[next];
-    const Key key = operation.keys[index];
-    std::byte* const out = out_of(operation, index);
-    if (Replica* const replica = operation.is_of_replicas ? nullptr : replicas_.find(key)) {
+  for (; next < pull.todo.size(); ++next) {
+    const std::size_t index = pull.todo[next];
+    const Key key = pull.keys[index];
+    std::byte* const out = out_of(pull, index);
+    if (Replica* const replica = pull.is_of_replicas ? nullptr : replicas_.find(key)) {
       if (is_usable(*replica)) {
         read_replica(*replica, out);
       } else {
@@ -329,24 +329,24 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       left.push_back(index);
       continue;
     }
-    if (note_if_lost(operation, key)) {
-      if (operation.is_of_replicas) drop_lost_replica(key);
+    if (note_if_lost(pull, key)) {
+      if (pull.is_of_replicas) drop_lost_replica(key);
       continue;
     }
     if (own_ != nullptr && pull_own_in_place(key, out)) {
-      is_read(operation, index, out, counters.rows_pulled_locally);
+      is_read(pull, index, out, counters.rows_pulled_locally);
       continue;
     }
     const Location at = location(key);
     const Node& node = nodes_[at.node];
     if (node.mapped != nullptr &&
         pull_in_place(protocol::slot_at(node.mapped, slot_bytes_, key, node.home_keys), out)) {
-      is_read(operation, index, out, counters.rows_pulled_remotely);
+      is_read(pull, index, out, counters.rows_pulled_remotely);
       continue;
     }
     if (node.is_dead || node.mapped != nullptr || (at.node == node_ && own_ != nullptr)) {
       if (is_coming(key)) {
-        operation.coming.push_back(index);
+        pull.coming.push_back(index);
         continue;
       }
       ask_where(key, /*is_sure=*/!node.is_dead);  // of a dead node the home may know better
@@ -355,29 +355,29 @@ void MovingRows::begin_reads(MovingOperation& operation) {
       left.push_back(index);
       continue;
     }
-    if (!operation.staging) operation.staging = take_staging(std::max(kReadStagingBytes, slot_bytes_));
-    if (!operation.staging) return;
-    if (operation.staging->bytes.size() - staged < slot_bytes_) break;
-    const std::span<std::byte> slot = operation.staging->bytes.subspan(staged, slot_bytes_);
+    if (!pull.staging) pull.staging = take_staging(std::max(kReadStagingBytes, slot_bytes_));
+    if (!pull.staging) return;
+    if (pull.staging->bytes.size() - staged < slot_bytes_) break;
+    const std::span<std::byte> slot = pull.staging->bytes.subspan(staged, slot_bytes_);
     staged += slot_bytes_;
-    operation.reads.push_back({.index = index, .node = at.node, .epoch = at.epoch, .slot = slot.data()});
-    add_slot_read(operation, at.node, key, slot, *operation.staging);
+    pull.readings.push_back({.index = index, .node = at.node, .epoch = at.epoch, .slot = slot.data()});
+    add_slot_read(pull, at.node, key, slot, *pull.staging);
   }
-  left.insert(left.end(), operation.todo.begin() + static_cast<std::ptrdiff_t>(next), operation.todo.end());
-  operation.todo = std::move(left);
-  operation.post_reads();
+  left.insert(left.end(), pull.todo.begin() + static_cast<std::ptrdiff_t>(next), pull.todo.end());
+  pull.todo = std::move(left);
+  pull.reads.post();
 }
 
-void MovingRows::end_reads(MovingOperation& operation) {
-  for (const MovingOperation::Reading& read : operation.reads) {
-    const Key key = operation.keys[read.index];
+void MovingTable::end_reads(MovingPull& pull) {
+  for (const MovingPull::Reading& read : pull.readings) {
+    const Key key = pull.keys[read.index];
     if (nodes_[read.node].is_dead) {
-      operation.todo.push_back(read.index);
+      pull.todo.push_back(read.index);
       continue;
     }
-    if (!operation.is_of_replicas && is_marked(key) && replicas_.find(key) != nullptr) {
+    if (!pull.is_of_replicas && is_marked(key) && replicas_.find(key) != nullptr) {
       // It has got a replica meanwhile, whose reading may be the older one: what is read does not go back.
-      operation.todo.push_back(read.index);
+      pull.todo.push_back(read.index);
       continue;
     }
     std::uint64_t bits = 0;
@@ -385,18 +385,18 @@ void MovingRows::end_reads(MovingOperation& operation) {
     bits ^= protocol::first_header_bits(key, nodes_[read.node].home_keys);
     if (SlotHeader(bits).is_owned_at(read.epoch)) {
       const std::byte* const row = protocol::slot_values(read.slot);
-      if (!operation.is_of_replicas) std::memcpy(operation.out + read.index * row_bytes_, row, row_bytes_);
-      is_read(operation, read.index, row, session_.counters().rows_pulled_remotely);
+      if (!pull.is_of_replicas) std::memcpy(pull.out + read.index * row_bytes_, row, row_bytes_);
+      is_read(pull, read.index, row, session_.counters().rows_pulled_remotely);
       continue;
     }
     // Unless something newer has been heard meanwhile.
     const Location at = location(key);
     const bool is_newest = at.node == read.node && at.epoch == read.epoch;
     const bool waits = is_newest && is_coming(key);
-    (waits ? operation.coming : operation.todo).push_back(read.index);
+    (waits ? pull.coming : pull.todo).push_back(read.index);
     if (is_newest && !waits) ask_where(key, /*is_sure=*/true);
   }
-  operation.reads.clear();
+  pull.readings.clear();
 }
 
 // ---- push
@@ -404,7 +404,7 @@ void MovingRows::end_reads(MovingOperation& operation) {
 // An update is applied once: by whoever finds the slot to own the row and has its lock, which keeps it from moving.
 // A server answers for each record whether it did; only what it did not apply is sent again, elsewhere.
 
-LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
+LockResult MovingTable::push_in_place(Key key, const std::byte* update) {
   const protocol::Slot slot = own_slot(key);
   SlotHeader owned;
   LockResult result = LockResult::kBusy;
@@ -416,92 +416,66 @@ LockResult MovingRows::push_in_place(Key key, const std::byte* update) {
   return result;
 }
 
-void MovingRows::hold(std::span<const Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use) {
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (own_ != nullptr && i + protocol::kKeysAhead < keys.size())
-      __builtin_prefetch(own_slot(keys[i + protocol::kKeysAhead]).bytes, 1);
-    HeldRow row;
-    LockResult result = LockResult::kNotOwned;
-    if (own_ != nullptr && !is_marked(keys[i])) {
-      row.slot = own_slot(keys[i]);
-      result = protocol::try_lock(row.slot, holder_, row.header);
-    }
-    if (result == LockResult::kLocked) held_.push_back(row);
-    use(i, result == LockResult::kLocked ? protocol::slot_values(row.slot) : nullptr);
-  }
-  session_.rows_held() += held_.size();
-  session_.counters().rows_pulled += held_.size();
-  session_.counters().rows_pulled_locally += held_.size();
-}
-
-void MovingRows::release() {
-  for (const HeldRow& row : held_) protocol::store_header(row.slot, row.header);
-  session_.rows_held() -= held_.size();
-  session_.counters().rows_pushed += held_.size();
-  session_.counters().rows_pushed_locally += held_.size();
-  held_.clear();
-}
-
-void MovingRows::begin_push(MovingOperation& operation) {
-  if (!operation.is_of_replicas && !replicas_.empty()) {
-    std::erase_if(operation.todo, [&](std::size_t index) {
-      return push_to_replica(operation.keys[index], operation.updates + index * row_bytes_);
+void MovingTable::begin_push(MovingPush& push) {
+  if (!push.is_of_replicas && !replicas_.empty()) {
+    std::erase_if(push.todo, [&](std::size_t index) {
+      return push_to_replica(push.keys[index], push.updates + index * row_bytes_);
     });
   }
-  for (const std::size_t index : operation.todo) {
-    pushed_[operation.keys[index]].push_back({&operation, index});
-    mark(operation.keys[index]);
+  for (const std::size_t index : push.todo) {
+    pushed_[push.keys[index]].push_back({&push, index});
+    mark(push.keys[index]);
   }
-  if (!operation.update_copy.empty()) ++pushes_under_way_;
+  if (!push.update_copy.empty()) ++pushes_under_way_;
 }
 
-bool MovingRows::may_push(const MovingOperation& operation, std::size_t index) const {
-  const Pushed& first = pushed_.at(operation.keys[index]).front();
-  return first.operation == &operation && first.index == index;
+bool MovingTable::may_push(const MovingPush& push, std::size_t index) const {
+  const Pushed& first = pushed_.at(push.keys[index]).front();
+  return first.operation == &push && first.index == index;
 }
 
-void MovingRows::end_push(const MovingOperation& operation, std::size_t index) {
-  const auto found = pushed_.find(operation.keys[index]);
+void MovingTable::end_push(const MovingPush& push, std::size_t index) {
+  const auto found = pushed_.find(push.keys[index]);
   found->second.erase(found->second.begin());
   if (found->second.empty()) {
     pushed_.erase(found);
-    unmark_if_plain(operation.keys[index]);
+    unmark_if_plain(push.keys[index]);
   }
   ++news_;
 }
 
-bool MovingRows::step_push(MovingOperation& operation) {
-  for (Message& message : operation.messages) {
+bool MovingTable::step_push(MovingPush& push) {
+  for (Message& message : push.messages) {
     if (!message.sent) send_message(message);
   }
   // What is pushed here lets the next update of the same row go.
-  while (operation.seen_news != news_ && !operation.spins) {
-    operation.seen_news = news_;
+  while (push.seen_news != news_ && !push.step_again) {
+    push.seen_news = news_;
     std::vector<std::size_t> left;
     std::vector<std::vector<std::size_t>> for_node(nodes_.size());
-    const bool was_busy = operation.busy_since && session_.now() - *operation.busy_since > kLockPatience;
+    const bool was_busy = push.busy_since && session_.now() - *push.busy_since > kLockPatience;
     bool is_busy = false;
-    for (const std::size_t index : operation.todo) {
-      const Key key = operation.keys[index];
-      if (!may_push(operation, index)) {
+    for (const std::size_t index : push.todo) {
+      const Key key = push.keys[index];
+      if (!may_push(push, index)) {
         left.push_back(index);
         continue;
       }
-      if (note_if_lost(operation, key)) {
-        end_push(operation, index);
+      if (note_if_lost(push, key)) {
+        end_push(push, index);
         continue;
       }
-      const LockResult here = own_ == nullptr ? LockResult::kNotOwned
-                                              : push_in_place(key, operation.updates + index * row_bytes_);
+      const LockResult here =
+          own_ == nullptr ? LockResult::kNotOwned : push_in_place(key, push.updates + index * row_bytes_);
       if (here == LockResult::kLocked) {
         ++session_.counters().rows_pushed_locally;
         reached(key);
-        end_push(operation, index);
+        end_push(push, index);
         continue;
       }
       if (here == LockResult::kBusy) {
         is_busy = true;
-        operation.spins |= !was_busy;
+        push.step_again |= !was_busy;
         (was_busy ? for_node[node_] : left).push_back(index);
         continue;
       }
@@ -514,29 +488,28 @@ bool MovingRows::step_push(MovingOperation& operation) {
                          nodes_[at.node].is_dead || lost_.contains(key);
       (waits ? left : for_node[at.node]).push_back(index);
     }
-    operation.todo = std::move(left);
+    push.todo = std::move(left);
     if (!is_busy) {
-      operation.busy_since.reset();
-    } else if (!operation.busy_since) {
-      operation.busy_since = session_.now();
+      push.busy_since.reset();
+    } else if (!push.busy_since) {
+      push.busy_since = session_.now();
     }
     for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
-      while (!for_node[node].empty()) make_message(operation, node, for_node[node]);
+      while (!for_node[node].empty()) make_message(push, node, for_node[node]);
     }
   }
-  if (operation.spins) operation.seen_news = 0;
-  if (!operation.messages.empty()) operation.awaited = nodes_[operation.messages.front().node].link;
-  if (!operation.messages.empty() || !operation.todo.empty()) return false;
-  if (!operation.update_copy.empty()) {
+  if (push.step_again) push.seen_news = 0;
+  if (!push.messages.empty()) push.awaited = nodes_[push.messages.front().node].link;
+  if (!push.messages.empty() || !push.todo.empty()) return false;
+  if (!push.update_copy.empty()) {
     --pushes_under_way_;
-    session_.note_lost(operation.status);
+    session_.note_lost(push.status);
   }
   return true;
 }
 
 /// Takes as many of the indices as go into one message, or all: those that must wait go back to be done.
-void MovingRows::make_message(MovingOperation& operation, std::uint32_t node,
-                              std::vector<std::size_t>& indices) {
+void MovingTable::make_message(MovingPush& push, std::uint32_t node, std::vector<std::size_t>& indices) {
   const ServerLink& link = *nodes_[node].link;
   const std::size_t record_bytes = protocol::record_bytes(stride_bytes_);
   const std::size_t count = std::min(indices.size(), records_a_message(link, record_bytes));
@@ -544,8 +517,8 @@ void MovingRows::make_message(MovingOperation& operation, std::uint32_t node,
   std::optional<LocalSpan> memory;
   if (link.open_requests + count + 1 <= protocol::kMaxOpenRequests / 2) memory = take_staging(bytes);
   if (!memory) {
-    operation.todo.insert(operation.todo.end(), indices.begin(), indices.end());
-    operation.spins = true;  // until there are fewer open requests
+    push.todo.insert(push.todo.end(), indices.begin(), indices.end());
+    push.step_again = true;  // until there are fewer open requests
     indices.clear();
     return;
   }
@@ -566,27 +539,27 @@ void MovingRows::make_message(MovingOperation& operation, std::uint32_t node,
   std::memcpy(to, &header, sizeof header);
   to += sizeof header;
   for (const std::size_t index : message.indices) {
-    const Key key = operation.keys[index];
+    const Key key = push.keys[index];
     const Location at = location(key);
     message.epochs.push_back(at.node == node ? at.epoch : SlotHeader::kMaxEpoch);
     std::memcpy(to, &key, sizeof key);
-    std::memcpy(to + sizeof key, operation.updates + index * row_bytes_, row_bytes_);
+    std::memcpy(to + sizeof key, push.updates + index * row_bytes_, row_bytes_);
     to += record_bytes;
   }
-  messages_[message.number] = &operation;
+  pushes_[message.number] = &push;
   nodes_[node].link->open_requests += count + 1;
-  operation.messages.push_back(std::move(message));
-  send_message(operation.messages.back());
+  push.messages.push_back(std::move(message));
+  send_message(push.messages.back());
 }
 
-void MovingRows::send_message(Message& message) {
+void MovingTable::send_message(Message& message) {
   message.sent = session_.try_send(*nodes_[message.node].link, message.memory.bytes.first(message.bytes),
                                    *message.memory.region);
 }
 
 // ---- answers
 
-absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
+absl::Status MovingTable::on_answers(ServerLink& link, const KeyAnswers& answers) {
   for (std::size_t i = 0; i < answers.answers.size(); ++i) {
     if (i + protocol::kKeysAhead < answers.answers.size())
       prefetch_move(answers.answers[i + protocol::kKeysAhead].key);
@@ -598,9 +571,16 @@ absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers)
   return absl::OkStatus();
 }
 
-absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
-  if (answer.kind >= KeyAnswers::Kind::kMoved && answer.kind <= KeyAnswers::Kind::kInstalled)
-    return on_message_answer(link, answer);
+absl::Status MovingTable::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  switch (answer.kind) {
+    case KeyAnswers::Kind::kMoved:
+    case KeyAnswers::Kind::kApplied:
+      return on_push_answer(link, answer);
+    case KeyAnswers::Kind::kInstalled:
+      return on_install_answer(link, answer);
+    default:
+      break;
+  }
   const bool was_asked = answer.kind == KeyAnswers::Kind::kAlone || link.open_requests > 0;
   if (answer.key >= options_.rows || answer.node >= nodes_.size() || !was_asked) {
     return absl::InvalidArgumentError(
@@ -620,56 +600,53 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
   return absl::OkStatus();
 }
 
-absl::Status MovingRows::on_message_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
-  const auto wrong = [&] {
-    return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
-                                                  answer.key, static_cast<std::uint32_t>(answer.kind)));
-  };
-  const auto found = messages_.find(answer.key);
-  if (found == messages_.end()) return wrong();
-  MovingOperation& operation = *found->second;
-  if (answer.kind == KeyAnswers::Kind::kInstalled) {
-    if (!operation.batch || operation.batch->number != answer.key || !operation.batch->sent ||
-        link.server != node_) {
-      return wrong();
-    }
-    for (const std::size_t index : operation.batch->moves) is_installed(operation, operation.moves[index]);
-    session_.give_staging(operation.batch->memory);
-    operation.batch.reset();
-    --link.open_requests;
-    messages_.erase(found);
-    return absl::OkStatus();
-  }
-  const auto message =
-      std::find_if(operation.messages.begin(), operation.messages.end(),
-                   [&](const Message& each) { return each.number == answer.key && each.sent; });
-  if (message == operation.messages.end() || nodes_[message->node].link != &link) return wrong();
+absl::Status MovingTable::on_install_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  const auto found = installs_.find(answer.key);
+  if (found == installs_.end() || link.server != node_ || !found->second->batch->sent)
+    return wrong_answer(answer);
+  Localize& localize = *found->second;
+  for (const std::size_t index : localize.batch->moves) is_installed(localize, localize.moves[index]);
+  session_.give_staging(localize.batch->memory);
+  localize.batch.reset();
+  --link.open_requests;
+  installs_.erase(found);
+  return absl::OkStatus();
+}
+
+absl::Status MovingTable::on_push_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  const auto found = pushes_.find(answer.key);
+  if (found == pushes_.end()) return wrong_answer(answer);
+  MovingPush& push = *found->second;
+  const auto message = std::find_if(push.messages.begin(), push.messages.end(), [&](const Message& each) {
+    return each.number == answer.key && each.sent;
+  });
+  if (message == push.messages.end() || nodes_[message->node].link != &link) return wrong_answer(answer);
   if (answer.kind == KeyAnswers::Kind::kMoved) {
     if (answer.node >= message->indices.size() || message->moved.size() == message->indices.size())
-      return wrong();
+      return wrong_answer(answer);
     message->moved.push_back(answer.node);
     return absl::OkStatus();
   }
-  if (answer.epoch != message->indices.size()) return wrong();
+  if (answer.epoch != message->indices.size()) return wrong_answer(answer);
   link.open_requests -= message->indices.size() + 1;
   const std::vector<std::size_t>& again = message->moved;
   session_.counters().rows_pushed_remotely += message->indices.size() - again.size();
   for (const std::size_t record : again) {
     const std::size_t index = message->indices[record];
     // Unless something newer has been heard meanwhile.
-    const Location at = location(operation.keys[index]);
-    if (at.node == link.server) ask_where(operation.keys[index], at.epoch == message->epochs[record]);
-    operation.todo.push_back(index);
+    const Location at = location(push.keys[index]);
+    if (at.node == link.server) ask_where(push.keys[index], at.epoch == message->epochs[record]);
+    push.todo.push_back(index);
   }
   for (std::size_t record = 0; record < message->indices.size(); ++record) {
     if (std::find(again.begin(), again.end(), record) != again.end()) continue;
     const std::size_t index = message->indices[record];
-    reached(operation.keys[index]);
-    end_push(operation, index);
+    reached(push.keys[index]);
+    end_push(push, index);
   }
   session_.give_staging(message->memory);
-  operation.messages.erase(message);
-  messages_.erase(found);
+  push.messages.erase(message);
+  pushes_.erase(found);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-#include "worker/update_buffer.hpp"
+#include "worker/fixed/update_buffer.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "worker/key_map.hpp"
+#include "worker/moving/key_map.hpp"
 
 #include <gtest/gtest.h>
 

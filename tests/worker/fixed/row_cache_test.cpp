@@ -1,4 +1,4 @@
-#include "worker/row_cache.hpp"
+#include "worker/fixed/row_cache.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,10 @@
-// Intents and replicas of a dynamic table: what MovingRows does because of them.
+// Intents and replicas of a dynamic table: what MovingTable does because of them.
 //
 // A replica holds all of this worker's updates at any time, whatever is under way, by three rules. Updates of a row that
 // has a replica go into it, and from there to the owner as any push. While the owner's row is read, none are sent. And it
 // is read only when those that were sent have been applied, which begin_reads() sees to.
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,9 +12,8 @@
 
 #include "consistency/asp.hpp"
 #include "protocol/prefetch.hpp"
-#include "worker/moving_now.hpp"
-#include "worker/moving_rows.hpp"
-#include "worker/session_core.hpp"
+#include "worker/moving/moving_now.hpp"
+#include "worker/moving/moving_table.hpp"
 
 namespace verbena::worker {
 
@@ -25,23 +26,10 @@ namespace {
 constexpr Clock kMostClocksBehind = consistency::Asp::kMostClocksBehind;
 /// Until updates are sent that nothing hinders. A reading may, for kMostClocksRefreshing: K + 1 with this. K more they may
 /// take until they are applied.
-constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingRows::kMostClocksRefreshing;
+constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingPull::kMostClocksRefreshing;
 
-std::shared_ptr<MovingOperation> make_background(const SessionCore& session, MovingOperation::Kind kind,
-                                                 const char* what, std::vector<Key> keys) {
-  auto operation = std::make_shared<MovingOperation>();
-  operation->kind = kind;
-  operation->what = what;
-  operation->waits_for_moves = true;
-  operation->is_background = true;
-  operation->begun_at = session.current_clock();
-  operation->begun_after_barrier = session.barrier_clock();
-  operation->key_copy = std::move(keys);
-  operation->keys = KeySequence(std::span<const Key>(operation->key_copy));
-  return operation;
-}
-
-void do_all(MovingOperation& operation) {
+template <class PullOrPush>
+void do_all(PullOrPush& operation) {
   for (std::size_t index = 0; index < operation.keys.size(); ++index) operation.todo.push_back(index);
 }
 
@@ -49,17 +37,17 @@ void do_all(MovingOperation& operation) {
 
 // ---- rows with a mark
 
-bool MovingRows::is_usable(const Replica& replica) const {
+bool MovingTable::is_usable(const Replica& replica) const {
   return replica.read_at >= session_.current_clock() - kMostClocksBehind &&
          replica.after_barrier == session_.barrier_clock();
 }
 
-void MovingRows::read_replica(const Replica& replica, std::byte* out) {
+void MovingTable::read_replica(const Replica& replica, std::byte* out) {
   std::memcpy(out, replica.values(), row_bytes_);
   ++session_.counters().rows_pulled_from_replicas;
 }
 
-bool MovingRows::push_to_replica(Key key, const std::byte* update) {
+bool MovingTable::push_to_replica(Key key, const std::byte* update) {
   Replica* const replica = is_marked(key) ? replicas_.find(key) : nullptr;
   if (replica == nullptr) return false;
   replicas_.push(key, *replica, update);
@@ -69,24 +57,30 @@ bool MovingRows::push_to_replica(Key key, const std::byte* update) {
 
 // ---- intents
 
-void MovingRows::intend(const KeySequence& keys, Clock from, Clock to) {
+absl::Status MovingTable::intend(const KeySequence& keys, Clock from, Clock to) {
+  if (absl::Status status = enter(keys, keys.size() * options_.width); !status.ok()) return status;
+  if (from > to) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": an intent from clock {} to clock {}", options_.name, from, to));
+  }
   const Clock clock = session_.current_clock();
   const bool is_always_here = own_ != nullptr && nodes_.size() == 1;
-  if (to <= clock || is_always_here) return;
+  if (to <= clock || is_always_here) return absl::OkStatus();
   std::vector<Key> copy(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) copy[i] = keys[i];
   intents_.add(std::move(copy), from, to);
   if (from <= clock + lead_.clocks()) act_on_intents(clock);
+  return absl::OkStatus();
 }
 
-void MovingRows::on_clock_ends() {
+void MovingTable::on_clock_ends() {
   if (is_leaving_) return;
   const Clock next = session_.current_clock() + 1;
   if (!intents_.empty() || !to_intend_.empty()) act_on_intents(next);
   end_intents(next);
 }
 
-void MovingRows::act_on_intents(Clock clock) {
+void MovingTable::act_on_intents(Clock clock) {
   std::vector<Key> fresh = std::exchange(to_intend_, {});
   std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || intended_.contains(key); });
   for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
@@ -97,7 +91,7 @@ void MovingRows::act_on_intents(Clock clock) {
 }
 
 /// Of a row that is here nobody else need hear: who would have it finds out here. False: its home is to be told.
-bool MovingRows::begin_counted_intent(Key key) {
+bool MovingTable::begin_counted_intent(Key key) {
   if (own_ == nullptr) return false;
   const std::optional<std::uint32_t> since = presence_.begin_intent(key);
   if (!since) return false;
@@ -108,17 +102,17 @@ bool MovingRows::begin_counted_intent(Key key) {
   return true;
 }
 
-void MovingRows::end_counted_intent(Key key, const Intended& intended) {
+void MovingTable::end_counted_intent(Key key, const Intended& intended) {
   if (presence_.end_intent(key, intended.since) && !nodes_[home(key)].is_dead)
     nodes_[home(key)].released.push_back({.key = key});
 }
 
 /// Tells the homes; those that no other node wants come here.
-void MovingRows::begin_intents(const std::vector<Key>& keys) {
+void MovingTable::begin_intents(const std::vector<Key>& keys) {
   if (keys.empty() || is_leaving_) return;
-  auto operation = make_background(session_, MovingOperation::Kind::kLocalize, "intent", {});
-  operation->intends = true;
-  operation->asked_at = session_.now();
+  auto localize = std::make_shared<Localize>(*this, "intent");
+  localize->intends = true;
+  localize->asked_at = session_.now();
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + protocol::kKeysAhead < keys.size()) {
       intended_.prefetch(keys[i + protocol::kKeysAhead]);
@@ -131,20 +125,20 @@ void MovingRows::begin_intents(const std::vector<Key>& keys) {
       continue;
     }
     if (begin_counted_intent(key)) continue;
-    const auto [mover, begins] = moving_.try_emplace(key, Mover{operation.get(), operation->moves.size()});
+    const auto [mover, begins] = moving_.try_emplace(key, Mover{localize.get(), localize->moves.size()});
     if (begins) {
-      operation->add_move(key);
+      localize->add_move(key);
       intended_[key] = {};
-    } else if (mover->second.operation != operation.get()) {
+    } else if (mover->second.operation != localize.get()) {
       to_intend_.push_back(key);
     }
   }
-  if (!operation->moves.empty()) session_.start(std::move(operation), table_);
+  if (!localize->moves.empty()) session_.start(std::move(localize));
 }
 
 /// Other nodes use it, too: it stays where it is.
-void MovingRows::end_shared(MovingOperation& operation, Move& move) {
-  operation.enter(move, Phase::kDone);
+void MovingTable::end_shared(Localize& localize, Move& move) {
+  localize.enter(move, Phase::kDone);
   locations_[move.key] = {.node = move.from, .epoch = move.epoch};
   intended_[move.key] = {.state = Intended::State::kShared};
   moving_.erase(move.key);
@@ -160,7 +154,7 @@ void MovingRows::end_shared(MovingOperation& operation, Move& move) {
   if (intents_.is_used_by(move.key, session_.current_clock() + 1)) ask_for_refresh(move.key, *replica);
 }
 
-void MovingRows::on_alone(Key key) {
+void MovingTable::on_alone(Key key) {
   const auto intended = intended_.find(key);
   if (is_leaving_ || intended == intended_.end() || intended->second.state != Intended::State::kShared ||
       ending_.contains(key)) {
@@ -169,7 +163,7 @@ void MovingRows::on_alone(Key key) {
   alone_.push_back(key);
 }
 
-void MovingRows::end_intents(Clock clock) {
+void MovingTable::end_intents(Clock clock) {
   for (const Key key : intents_.take_ended(clock)) {
     if (ending_.insert(key)) ending_order_.push_back(key);
   }
@@ -177,7 +171,7 @@ void MovingRows::end_intents(Clock clock) {
 }
 
 /// What is over, and can be given up: a row that is on its way, or being read, must wait.
-void MovingRows::give_up_rows() {
+void MovingTable::give_up_rows() {
   if (ending_order_.empty()) return;
   std::vector<Key> left;
   std::vector<Key> dropped;
@@ -209,10 +203,10 @@ void MovingRows::give_up_rows() {
   }
   ending_order_ = std::move(left);  // before what may step an operation, and come back here
   drop_replicas(dropped);
-  send_done();
+  send_put_off();
 }
 
-bool MovingRows::send_done() {
+bool MovingTable::send_put_off() {
   bool all = true;
   for (Node& node : nodes_) {
     send_all(node, KeyRequests::Kind::kDone, node.done);
@@ -222,11 +216,12 @@ bool MovingRows::send_done() {
   return all;
 }
 
-void MovingRows::stop_intents() {
+void MovingTable::on_leaving() {
+  release();
   is_leaving_ = true;
 }
 
-void MovingRows::end_counted_intents() {
+void MovingTable::on_settled() {
   for (const Key key : intended_.keys()) {
     if (intended_[key].state != Intended::State::kCounted) continue;
     end_counted_intent(key, intended_[key]);
@@ -236,7 +231,7 @@ void MovingRows::end_counted_intents() {
 
 // ---- replicas
 
-void MovingRows::on_clock(bool is_barrier) {
+void MovingTable::on_clock_begins(bool is_barrier) {
   const transport::TimePoint now = session_.now();
   if (clock_began_ != transport::TimePoint{})
     lead_.add_clock(std::chrono::duration<double>(now - clock_began_).count());
@@ -253,7 +248,7 @@ void MovingRows::on_clock(bool is_barrier) {
   const Clock clock = session_.current_clock();
   const bool is_time_to_send = is_barrier || clock - sent_at_ >= clocks_between_sends();
   // Some may have to wait: then all are looked at again at the next clock.
-  if (is_time_to_send && send_updates()) sent_at_ = clock;
+  if (is_time_to_send && settle()) sent_at_ = clock;
   if (is_time_to_send) drop_outlived_replicas();
   for (const Key key : intents_.take_used(clock + 1)) {
     Replica* const replica = replicas_.find(key);
@@ -264,12 +259,12 @@ void MovingRows::on_clock(bool is_barrier) {
 
 /// Until this worker sends its replicas' updates again: as long as a row needs to come. To send more often would only
 /// make more messages. Where a clock is longer than that, it is at each.
-Clock MovingRows::clocks_between_sends() const {
+Clock MovingTable::clocks_between_sends() const {
   return std::clamp<Clock>(lead_.clocks() - 1, 1, kMostClocksUnsent);
 }
 
 /// Whose intents are over, and which had updates to be sent first: with the others', not in a message of their own.
-void MovingRows::drop_outlived_replicas() {
+void MovingTable::drop_outlived_replicas() {
   std::vector<Key> dropped;
   for (const Key key : std::exchange(outlived_, {})) {
     const Replica* const replica = replicas_.find(key);
@@ -279,7 +274,7 @@ void MovingRows::drop_outlived_replicas() {
   drop_replicas(dropped);
 }
 
-bool MovingRows::send_updates() {
+bool MovingTable::settle() {
   std::vector<Key> keys;
   bool all = true;
   for (const Key key : replicas_.take_dirty()) {
@@ -297,7 +292,7 @@ bool MovingRows::send_updates() {
 }
 
 /// REQUIRES: none of them is being read.
-void MovingRows::send_updates_of(const std::vector<Key>& keys) {
+void MovingTable::send_updates_of(const std::vector<Key>& keys) {
   std::vector<Key> dirty;
   std::vector<std::byte> updates;
   updates.reserve(keys.size() * row_bytes_);
@@ -308,17 +303,18 @@ void MovingRows::send_updates_of(const std::vector<Key>& keys) {
     dirty.push_back(key);
   }
   if (dirty.empty()) return;
-  auto operation =
-      make_background(session_, MovingOperation::Kind::kPush, "push of replicas' updates", std::move(dirty));
-  operation->is_of_replicas = true;
-  operation->update_copy = std::move(updates);
-  operation->updates = operation->update_copy.data();
-  do_all(*operation);
-  begin_push(*operation);
-  session_.start(std::move(operation), table_);
+  auto push = std::make_shared<MovingPush>(*this, "push of replicas' updates");
+  push->set_keys(std::move(dirty));
+  push->is_of_replicas = push->is_background = true;
+  push->begun_at = session_.current_clock();
+  push->update_copy = std::move(updates);
+  push->updates = push->update_copy.data();
+  do_all(*push);
+  begin_push(*push);
+  session_.start(std::move(push));
 }
 
-void MovingRows::drop_replicas(const std::vector<Key>& keys) {
+void MovingTable::drop_replicas(const std::vector<Key>& keys) {
   if (keys.empty()) return;
   send_updates_of(keys);
   for (const Key key : keys) {
@@ -327,35 +323,36 @@ void MovingRows::drop_replicas(const std::vector<Key>& keys) {
   }
 }
 
-void MovingRows::ask_for_refresh(Key key, Replica& replica) {
+void MovingTable::ask_for_refresh(Key key, Replica& replica) {
   if (std::exchange(replica.is_refreshing, true)) return;
   to_refresh_.push_back(key);
 }
 
-void MovingRows::begin_refreshes() {
+void MovingTable::begin_refreshes() {
   if (to_refresh_.empty()) return;
-  std::vector<Key> keys = std::exchange(to_refresh_, {});
-  auto operation =
-      make_background(session_, MovingOperation::Kind::kPull, "refresh of replicas", std::move(keys));
-  operation->is_of_replicas = true;
-  operation->refreshed.resize(row_bytes_);
-  do_all(*operation);
-  session_.start(std::move(operation), table_);
+  auto pull = std::make_shared<MovingPull>(*this, "refresh of replicas");
+  pull->set_keys(std::exchange(to_refresh_, {}));
+  pull->is_of_replicas = true;
+  pull->begun_at = session_.current_clock();
+  pull->begun_after_barrier = session_.barrier_clock();
+  pull->refreshed.resize(row_bytes_);
+  do_all(*pull);
+  session_.start(std::move(pull));
 }
 
-void MovingRows::is_read(const MovingOperation& operation, std::size_t index, const std::byte* row,
-                         std::uint64_t& counter) {
-  const Key key = operation.keys[index];
+void MovingTable::is_read(const MovingPull& pull, std::size_t index, const std::byte* row,
+                          std::uint64_t& counter) {
+  const Key key = pull.keys[index];
   reached(key);
-  if (!operation.is_of_replicas) {
+  if (!pull.is_of_replicas) {
     ++counter;
     return;
   }
   ++session_.counters().rows_refreshed;
   Replica& replica = *replicas_.find(key);  // whoever drops it waits for this
   replicas_.put(replica, row);
-  replica.read_at = operation.begun_at;
-  replica.after_barrier = operation.begun_after_barrier;
+  replica.read_at = pull.begun_at;
+  replica.after_barrier = pull.begun_after_barrier;
   replica.is_refreshing = false;
   if (is_near(key)) arrived_.push_back(key);  // by the doing of another worker of this node
   ++news_;

@@ -1,4 +1,4 @@
-// How a pull asks for what it reads one-sidedly.
+// How an operation asks for what it reads one-sidedly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "worker/session_core.hpp"
+#include "worker/operation.hpp"
+#include "worker/server_link.hpp"
 
 namespace verbena::worker {
 namespace {
@@ -41,11 +42,11 @@ class FakeConnection final : public transport::Connection {
   absl::Status status_;
 };
 
-class PullOperationTest : public ::testing::Test {
+class RemoteReadsTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kRowBytes = 32;
 
-  PullOperationTest() {
+  RemoteReadsTest() {
     for (ServerLink& link : links_) link.connection = std::make_unique<FakeConnection>();
   }
   FakeConnection& connection(std::size_t server) {
@@ -54,8 +55,8 @@ class PullOperationTest : public ::testing::Test {
   /// Row `row` of a server, to place `place` of the memory.
   void add(std::size_t server, std::uint64_t row, std::size_t place) {
     const RemoteDescriptor rows{.address = 4096, .length_bytes = 64 * kRowBytes, .key = 7};
-    operation_.add_read(links_[server], rows.slice(row * kRowBytes, kRowBytes),
-                        std::span(memory_).subspan(place * kRowBytes, kRowBytes), {.bytes = memory_});
+    reads_.add(links_[server], rows.slice(row * kRowBytes, kRowBytes),
+               std::span(memory_).subspan(place * kRowBytes, kRowBytes), {.bytes = memory_});
   }
   /// Rows that a server was asked for, by request; a signaled one is followed by 0.
   [[nodiscard]] std::vector<std::size_t> rows_asked(std::size_t server) {
@@ -68,24 +69,25 @@ class PullOperationTest : public ::testing::Test {
     return asked;
   }
   void end_counted(std::size_t server) {
-    for (const WorkRequest& request : connection(server).taken)
-      operation_.reading -= request.signaled ? 1 : 0;
+    for (const WorkRequest& request : connection(server).taken) {
+      if (request.signaled) reads_.end_counted();
+    }
     connection(server).taken.clear();
   }
 
   std::array<ServerLink, 2> links_;
   std::array<std::byte, 64 * kRowBytes> memory_{};
-  PullOperation operation_;
+  RemoteReads reads_;
 };
 
-TEST_F(PullOperationTest, RowsThatFollowEachOtherAreOneRead) {
+TEST_F(RemoteReadsTest, RowsThatFollowEachOtherAreOneRead) {
   add(0, 3, 0);
   add(0, 4, 1);
   add(0, 5, 2);
   add(0, 7, 3);  // not after row 5
   add(0, 8, 5);  // not after place 3
   add(1, 9, 6);  // of another server
-  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_FALSE(reads_.post());
   EXPECT_THAT(rows_asked(0), ElementsAre(3, 1, 1, 0));
   EXPECT_THAT(rows_asked(1), ElementsAre(1, 0));
   const WorkRequest& first = connection(0).taken.front();
@@ -93,42 +95,42 @@ TEST_F(PullOperationTest, RowsThatFollowEachOtherAreOneRead) {
   EXPECT_EQ(first.local.data(), memory_.data());
 }
 
-TEST_F(PullOperationTest, ManyReadsAreOneDoorbellAndTheLastIsSignaled) {
+TEST_F(RemoteReadsTest, ManyReadsAreOneDoorbellAndTheLastIsSignaled) {
   for (std::size_t i = 0; i < 10; ++i) add(0, 2 * i, i);
-  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_FALSE(reads_.post());
   EXPECT_EQ(connection(0).doorbells, 1U);
   EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
   for (const WorkRequest& request : connection(0).taken)
-    EXPECT_EQ(request.signaled, (request.id & PullOperation::kIsCounted) != 0);
-  EXPECT_FALSE(operation_.post_reads());
+    EXPECT_EQ(request.signaled, (request.id & RemoteReads::kIsCounted) != 0);
+  EXPECT_FALSE(reads_.post());
   end_counted(0);
-  EXPECT_TRUE(operation_.post_reads());
+  EXPECT_TRUE(reads_.post());
 }
 
-TEST_F(PullOperationTest, WhatTheConnectionDidNotTakeIsPostedLaterAndEndsTheRest) {
+TEST_F(RemoteReadsTest, WhatTheConnectionDidNotTakeIsPostedLaterAndEndsTheRest) {
   for (std::size_t i = 0; i < 10; ++i) add(0, 2 * i, i);
   connection(0).room = 4;
-  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_FALSE(reads_.post());
   EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1));
   end_counted(0);
-  EXPECT_FALSE(operation_.post_reads()) << "there are six left";
+  EXPECT_FALSE(reads_.post()) << "there are six left";
   connection(0).room = SIZE_MAX;
-  EXPECT_FALSE(operation_.post_reads()) << "nothing has ended";
+  EXPECT_FALSE(reads_.post()) << "nothing has ended";
   EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1, 1, 1, 0));
   end_counted(0);
-  EXPECT_TRUE(operation_.post_reads());
+  EXPECT_TRUE(reads_.post());
 }
 
-TEST_F(PullOperationTest, TheDeadAreNotWaitedFor) {
+TEST_F(RemoteReadsTest, TheDeadAreNotWaitedFor) {
   for (std::size_t i = 0; i < 10; ++i) add(0, 2 * i, i);
   add(1, 0, 20);
   connection(0).room = 4;
-  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_FALSE(reads_.post());
   links_[0].is_dead = true;
-  EXPECT_FALSE(operation_.post_reads());
+  EXPECT_FALSE(reads_.post());
   EXPECT_THAT(rows_asked(1), ElementsAre(1, 0));
   end_counted(1);
-  EXPECT_TRUE(operation_.post_reads());
+  EXPECT_TRUE(reads_.post());
 }
 
 }  // namespace

@@ -3,14 +3,13 @@
 #pragma once
 
 #include "protocol/prefetch.hpp"
-#include "worker/moving_rows.hpp"
-#include "worker/pull_now.hpp"
-#include "worker/session_core.hpp"
+#include "worker/moving/moving_table.hpp"
+#include "worker/row_copy.hpp"
 
 namespace verbena::worker {
 
 template <class Keys>
-std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
+std::size_t MovingTable::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
   // Replicas, and rows that may have arrived here while own pushes to them are on their way elsewhere.
   if (marked_ > 0) [[unlikely]]
     return pull_among_marked(keys, from, out);
@@ -35,7 +34,7 @@ std::size_t MovingRows::pull_now(const Keys& keys, std::size_t from, std::byte* 
 }
 
 template <class Keys>
-std::size_t MovingRows::push_now(const Keys& keys, const std::byte* updates) {
+std::size_t MovingTable::push_now(const Keys& keys, const std::byte* updates) {
   if (marked_ > 0) [[unlikely]]
     return push_among_marked(keys, updates);
   if (own_ == nullptr) return 0;
@@ -56,8 +55,8 @@ std::size_t MovingRows::push_now(const Keys& keys, const std::byte* updates) {
 
 /// As pull_now(). Not inlined: most tables have no such rows.
 template <class Keys>
-[[gnu::noinline]] std::size_t MovingRows::pull_among_marked(const Keys& keys, std::size_t from,
-                                                            std::byte* out) {
+[[gnu::noinline]] std::size_t MovingTable::pull_among_marked(const Keys& keys, std::size_t from,
+                                                             std::byte* out) {
   std::size_t i = from;
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
@@ -81,7 +80,7 @@ template <class Keys>
 }
 
 template <class Keys>
-[[gnu::noinline]] std::size_t MovingRows::push_among_marked(const Keys& keys, const std::byte* updates) {
+[[gnu::noinline]] std::size_t MovingTable::push_among_marked(const Keys& keys, const std::byte* updates) {
   std::size_t i = 0;
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
@@ -98,8 +97,8 @@ template <class Keys>
   return i;
 }
 
-inline void MovingRows::add_and_unlock(protocol::Slot slot, protocol::SlotHeader owned,
-                                       const std::byte* update) {
+inline void MovingTable::add_and_unlock(protocol::Slot slot, protocol::SlotHeader owned,
+                                        const std::byte* update) {
   protocol::visit_value_type(type_, [&]<class Value>() {
     transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
                          reinterpret_cast<const Value*>(update), options_.width);

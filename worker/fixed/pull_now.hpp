@@ -6,56 +6,18 @@
 #include <cstring>
 
 #include "protocol/prefetch.hpp"
-#include "transport/word_copy.hpp"
-#include "worker/session_core.hpp"
-#include "worker/table_core.hpp"
+#include "worker/fixed/fixed_table.hpp"
+#include "worker/row_copy.hpp"
 
 namespace verbena::worker {
 
-inline constexpr std::size_t kBlockBytes = 16;
-/// A short row is copied before memcpy() would have been called.
-constexpr bool is_short_row(std::size_t bytes) {
-  return bytes <= 128 && bytes % kBlockBytes == 0;
-}
-
-/// Of private memory.
-inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
-  if (is_short_row(bytes)) {
-    for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
-      asm(""
-          : "+r"(
-              at));  // NOLINT(hicpp-no-assembler): nothing; else the compiler makes a memmove() of the loop
-      std::memcpy(to + at, from + at, kBlockBytes);
-    }
-  } else {
-    std::memcpy(to, from, bytes);
-  }
-}
-
-/// From memory that others write at the same time: each number whole.
-inline void copy_shared_row(protocol::ValueType type, std::byte* to, const std::byte* from,
-                            std::size_t bytes) {
-  if (!VERBENA_WORDS_ARE_ATOMIC && is_short_row(bytes)) {
-    copy_row(to, from, bytes);
-    return;
-  }
-  const auto copy = [&]<class Word>(Word* words) {
-    transport::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
-  };
-  if (protocol::value_bytes(type) == sizeof(std::uint32_t)) {
-    copy(reinterpret_cast<std::uint32_t*>(to));
-  } else {
-    copy(reinterpret_cast<std::uint64_t*>(to));
-  }
-}
-
-inline void TableCore::copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const {
+inline void FixedTable::copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const {
   copy_shared_row(type_, to, from, bytes);
 }
 
 template <class Keys>
-[[gnu::always_inline]] inline std::size_t TableCore::pull_now(const Keys& keys, std::size_t from,
-                                                              std::byte* out) {
+[[gnu::always_inline]] inline std::size_t FixedTable::pull_now(const Keys& keys, std::size_t from,
+                                                               std::byte* out) {
   std::size_t next = from;
   while (next < keys.size()) {
     Part& part = part_of(keys[next]);
@@ -79,8 +41,8 @@ template <class Keys>
 /// which nearly all are; returns its index. All that the loop needs is in registers: for all that the compiler knows,
 /// a copied row changes the cache.
 template <class Keys>
-[[gnu::always_inline]] inline std::size_t TableCore::pull_fresh(const Part& part, const Keys& keys,
-                                                                std::size_t i, std::byte* out) {
+[[gnu::always_inline]] inline std::size_t FixedTable::pull_fresh(const Part& part, const Keys& keys,
+                                                                 std::size_t i, std::byte* out) {
   const RowCache::Places places = part.cache->places();
   if (places.address == 0) return i;
   const Keys copy = keys;
@@ -104,8 +66,8 @@ template <class Keys>
 /// Reads rows of `part` from index `i` on until one is another part's or cannot be read now; returns its
 /// index.
 template <class Keys>
-[[gnu::noinline]] std::size_t TableCore::pull_in_place(Part& part, const Keys& keys, std::size_t i,
-                                                       std::byte* out) {
+[[gnu::noinline]] std::size_t FixedTable::pull_in_place(Part& part, const Keys& keys, std::size_t i,
+                                                        std::byte* out) {
   const std::size_t first = i;
   const bool has_own = !part.current->empty();
   if (keys.is_range() && !part.reading.has_outstanding && stride_bytes_ == row_bytes_) {
@@ -130,8 +92,8 @@ template <class Keys>
 
 /// As pull_in_place().
 template <class Keys>
-[[gnu::noinline]] std::size_t TableCore::pull_cached(Part& part, const Keys& keys, std::size_t i,
-                                                     std::byte* out) {
+[[gnu::noinline]] std::size_t FixedTable::pull_cached(Part& part, const Keys& keys, std::size_t i,
+                                                      std::byte* out) {
   RowCache& cache = *part.cache;
   const bool is_bounded = cache.is_bounded();
   const consistency::Clock needed = part.reading.needed;

@@ -1,179 +1,100 @@
-// The rows of a dynamic table as a session sees them (docs/allocation.md): where it believes each to be, how it
-// reads and changes those of its own node in place, and reaches the others. How rows move to its node is in
-// moving_localize.cpp; what it does because of intents, and with replicas, in moving_intents.cpp; what it does without
-// a node that has died in moving_losses.cpp.
-//
-// Step-driven like all of a session: step() does what can be done of an operation and never waits.
+// A table whose rows move (docs/allocation.md), as a session sees it: where it believes each row to be, how it reads and
+// changes those of its own node in place, and reaches the others. How rows move to its node is in moving_localize.cpp;
+// what it does because of intents, and with replicas, in moving_intents.cpp; what it does without a node that has died in
+// moving_losses.cpp.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/functional/function_ref.h"
 #include "protocol/messages.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/zeroed_array.hpp"
-#include "worker/intents.hpp"
-#include "worker/key_map.hpp"
-#include "worker/replicas.hpp"
+#include "worker/moving/intents.hpp"
+#include "worker/moving/key_map.hpp"
+#include "worker/moving/moving_operations.hpp"
+#include "worker/moving/replicas.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
 
-/// A pull, push or localize of rows of a dynamic table. What is known to be done is in none of its lists.
-struct MovingOperation final : PullOperation {
-  enum class Kind : std::uint8_t { kPull, kPush, kLocalize };
-  /// Of a row's way to this node, in this order but for the last two; those in -ing are for others to end.
-  enum class Phase : std::uint8_t {
-    kAsk,
-    kAsking,
-    kTake,
-    kTaking,
-    kTaken,
-    kCopying,
-    kInstalled,
-    kDone,
-    kNotThere,  ///< the home is to be told that the row is not where it said; then kAsking
-    kKept,      ///< the home is to be told that the row stays where it is; then kDone
-  };
-  static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::kKept) + 1;
-
-  struct Reading {
-    std::size_t index = 0;  ///< in `keys`
-    std::uint32_t node = 0;
-    std::uint64_t epoch = 0;  ///< at which the node was known to own the row, before it was read
-    const std::byte* slot = nullptr;
-  };
-  /// A push to one server, from its making to its answer.
-  struct Message {
-    std::uint32_t node = 0;
-    std::uint64_t number = 0;
-    LocalSpan memory;
-    std::size_t bytes = 0;
-    bool sent = false;
-    std::vector<std::size_t> indices;   ///< in `keys`, by record
-    std::vector<std::uint64_t> epochs;  ///< at which the server was believed to own the row, by record
-    std::vector<std::size_t> moved;     ///< records that the server did not own
-  };
-  struct Move {
-    protocol::Key key = 0;
-    Phase phase = Phase::kAsk;
-    std::uint32_t from = 0;
-    std::uint64_t epoch = 0;  ///< at which `from` owned it
-  };
-  /// Rows that are being copied, as an install message: records of a key and its slot.
-  struct Batch {
-    LocalSpan memory;
-    std::vector<std::size_t> moves;  ///< in `moves`
-    std::uint64_t number = 0;        ///< of the install, where there is one
-    bool sent = false;
-  };
-
-  Kind kind = Kind::kPull;
-  const std::byte* updates = nullptr;
-  std::vector<std::byte> update_copy;  ///< of a push that nobody waits for; else empty
-  std::vector<std::size_t> todo;       ///< indices in `keys`, of rows neither done nor being read or pushed
-  std::vector<std::size_t> coming;     ///< a pull: of those that wait for a move of this session
-  std::vector<Reading> reads;
-  std::deque<Message> messages;
-  std::vector<Move> moves;                      ///< add_move(), enter()
-  std::array<std::size_t, kPhases> moves_in{};  ///< by phase, how many
-  std::vector<protocol::Key> awaited_moves;     ///< of other localizes of this session
-  /// Rows on which this session has just told an intent: they come, or they do not.
-  std::vector<protocol::Key> awaited_intents;
-  std::optional<Batch> batch;
-  std::uint64_t seen_news = 0;  ///< nothing to do until there is more
-  /// A push: since when a row of this node is in another's hands; else nothing.
-  std::optional<transport::TimePoint> busy_since;
-
-  bool intends = false;              ///< a localize: because of intents, so that rows may stay where they are
-  bool fetches = false;              ///< a localize: of a row that this session has chased in vain
-  transport::TimePoint asked_at{};   ///< when such a one began, or a localize
-  bool brings = false;               ///< a row has come
-  bool is_of_replicas = false;       ///< a pull: into replicas; a push: of their updates
-  std::vector<std::byte> refreshed;  ///< where it reads a row of this node to, one at a time
-  /// Nobody waits for its end but clocks, a little, and a barrier.
-  bool is_background = false;
-  consistency::Clock begun_at = 0;             ///< the session's clock
-  consistency::Clock begun_after_barrier = 0;  ///< the clock of the session's last barrier
-
-  void add_move(protocol::Key key) {
-    moves.push_back({.key = key});
-    ++moves_in[static_cast<std::size_t>(Phase::kAsk)];
-  }
-  /// REQUIRES: `move` is one of `moves`.
-  void enter(Move& move, Phase phase) {
-    --moves_in[static_cast<std::size_t>(move.phase)];
-    ++moves_in[static_cast<std::size_t>(phase)];
-    move.phase = phase;
-  }
-  [[nodiscard]] bool has_moves_in(Phase phase) const { return moves_in[static_cast<std::size_t>(phase)] > 0; }
-  [[nodiscard]] bool has_moves_left() const {
-    return moves_in[static_cast<std::size_t>(Phase::kDone)] < moves.size();
-  }
-};
-
-class MovingRows {
+class MovingTable final : public TableCore {
  public:
-  /// A replica that is being read anew has been so for no more clocks.
-  static constexpr consistency::Clock kMostClocksRefreshing = 5;
+  MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
+              protocol::ValueType type);
 
-  /// REQUIRES: session and table outlive it.
-  MovingRows(SessionCore& session, TableCore& table);
+  absl::Status pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) override;
+  absl::Status pull(protocol::KeyRange range, std::byte* out, std::size_t values) override;
+  absl::Status push(std::span<const protocol::Key> keys, const std::byte* updates, std::size_t values,
+                    bool wait) override;
+  absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
+                    bool wait) override;
+  [[nodiscard]] bool rows_move() const override { return true; }
+  absl::StatusOr<std::shared_ptr<Operation>> start_localize(const KeySequence& keys,
+                                                            Operations after) override;
+  absl::Status intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to) override;
+  absl::Status hold(std::span<const protocol::Key> keys, std::size_t rows,
+                    absl::FunctionRef<void(std::size_t, std::byte*)> use) override;
+  void release() override;
+  [[nodiscard]] bool is_free_here(protocol::Key key) const override {
+    return is_here(key) && !is_marked(key);
+  }
+  void prefetch(protocol::Key key) const override {
+    if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key).bytes);
+  }
+  std::size_t redraw(std::span<protocol::Key> keys, double preference, const KeyDistribution& distribution,
+                     std::mt19937_64& random) const override;
 
-  /// Server by server, in the order of ranks.
-  absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots);
+  absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots) override;
+  /// Clocks do not follow a row that moves.
+  [[nodiscard]] bool follows_clocks() const override { return false; }
+  /// Tells homes of intents that have ended.
+  bool send_put_off() override;
+  /// Acts on intents: before anybody is told of the clock's end, so that the home of a row hears that this worker has done
+  /// with it before another one can have waited for this clock and want the row.
+  void on_clock_ends() override;
+  /// Sends the updates of replicas if it is time or this is a barrier, and refreshes those that are used next.
+  void on_clock_begins(bool is_barrier) override;
+  /// Sends the updates of replicas, but of those that are being read.
+  bool settle() override;
+  /// No more intents, and nothing is held.
+  void on_leaving() override;
+  /// Ends the intents that are counted on this node: nobody else could.
+  void on_settled() override;
+  absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers) override;
+  /// Rows that lie there, or that only it could tell the place of, are lost.
+  void on_dead_server(std::uint32_t server) override;
 
+ private:
+  friend class MovingOperation;
+  friend class MovingPull;
+  friend class MovingPush;
+  friend class Localize;
+
+  /// One step of an operation: true when it has ended.
+  bool step(MovingOperation& operation);
+  std::shared_ptr<Operation> make_pull(const KeySequence& keys, std::size_t next, std::byte* out) override;
+  template <class Keys>
+  absl::Status pull_rows(const Keys& keys, std::byte* out, std::size_t values);
+  template <class Keys>
+  absl::Status push_rows(const Keys& keys, const std::byte* updates, std::size_t values, bool wait);
+  [[gnu::noinline]] absl::Status push_rest(const KeySequence& keys, const std::byte* updates,
+                                           std::size_t next, bool wait);
   /// Reads rows of this node in place, from index `from` on, until one is not here; returns its index.
-  /// Keys: a KeySequence or what has its functions.
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   /// Adds to rows of this node in place, until one is not here; returns its index.
   template <class Keys>
   std::size_t push_now(const Keys& keys, const std::byte* updates);
-  /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).
-  /// REQUIRES: nothing is held.
-  void hold(std::span<const protocol::Key> keys, absl::FunctionRef<void(std::size_t, std::byte*)> use);
-  /// hold() would take it, were it in nobody's hands.
-  [[nodiscard]] bool is_free_here(protocol::Key key) const { return is_here(key) && !is_marked(key); }
-  /// Gives back what hold() took.
-  void release();
   /// The push of the rows in `todo` comes after those that have begun before.
-  void begin_push(MovingOperation& operation);
-  /// `keys` are to come here: those of the operation's rows that are not here become its moves.
-  void begin_localize(MovingOperation& operation);
-  /// The worker will use `keys` in its clocks from … to − 1.
-  void intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to);
-  /// A clock is about to end, and nobody has been told: acts on intents. So the home of a row hears that this worker
-  /// has done with it before another one can have waited for this clock and want the row.
-  void on_clock_ends();
-  /// A clock has begun: sends the updates of replicas if it is time or this is a barrier, and refreshes those that are
-  /// used next.
-  void on_clock(bool is_barrier);
-  /// Sends the updates of replicas, as far as nothing forbids it now; true if there are none left.
-  bool send_updates();
-  /// Tells homes of intents that have ended, as far as it goes now; true if nothing of it is left here.
-  bool send_done();
-  /// The session is about to leave: no more of that.
-  void stop_intents();
-  /// Ends those that are counted on this node: nobody else could. After stop_intents(), and what it has begun.
-  void end_counted_intents();
-  /// Pushes return before they are applied, and rows may be replicated.
-  [[nodiscard]] bool is_asynchronous() const { return is_asynchronous_; }
-  /// Pushes that nobody waits for and that may not be applied yet.
-  [[nodiscard]] std::size_t pushes_under_way() const { return pushes_under_way_; }
-
-  /// One step of an operation: true when it has ended. REQUIRES: what it comes after has ended.
-  bool step(MovingOperation& operation);
-  absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
-  /// The session goes on without it: rows that lie there, or that only it could tell the place of, are lost.
-  void on_dead_server(std::uint32_t server);
+  void begin_push(MovingPush& push);
+  /// Those of the operation's rows that are not here become its moves.
+  void begin_localize(Localize& localize);
   /// Updates on their way to a dead server may or may not be applied.
-  void forget_messages(MovingOperation& operation, std::uint32_t server);
+  void forget_messages(MovingPush& push, std::uint32_t server);
   /// A pull of the row needs nobody else, but for moments: it lies here, or has a replica.
   [[nodiscard]] bool is_cheap(protocol::Key key) const {
     if (!is_marked(key)) return seems_near(key);
@@ -184,19 +105,14 @@ class MovingRows {
   void prefetch_presence(protocol::Key key) const {
     if (own_ != nullptr) presence_.prefetch(key);
   }
-  /// is_here() will be asked soon.
-  void prefetch(protocol::Key key) const {
-    if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key).bytes);
-  }
   /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere else.
   [[nodiscard]] bool is_here(protocol::Key key) const {
     return own_ != nullptr && (nodes_.size() == 1 || protocol::load_header(own_slot(key)).is_owned());
   }
 
- private:
-  using Move = MovingOperation::Move;
-  using Message = MovingOperation::Message;
-  using Phase = MovingOperation::Phase;
+  using Move = Localize::Move;
+  using Message = MovingPush::Message;
+  using Phase = Localize::Phase;
   struct Node {
     ServerLink* link = nullptr;
     transport::RemoteDescriptor slots;
@@ -258,7 +174,7 @@ class MovingRows {
   void give_up_rows();
   bool begin_counted_intent(protocol::Key key);
   void end_counted_intent(protocol::Key key, const Intended& intended);
-  void end_shared(MovingOperation& operation, Move& move);
+  void end_shared(Localize& localize, Move& move);
   void on_alone(protocol::Key key);
   void drop_replicas(const std::vector<protocol::Key>& keys);
   void drop_outlived_replicas();
@@ -266,12 +182,11 @@ class MovingRows {
   void ask_for_refresh(protocol::Key key, Replica& replica);
   void begin_refreshes();
   /// Where a row that is read in place goes.
-  [[nodiscard]] std::byte* out_of(MovingOperation& operation, std::size_t index) const {
-    return operation.is_of_replicas ? operation.refreshed.data() : operation.out + index * row_bytes_;
+  [[nodiscard]] std::byte* out_of(MovingPull& pull, std::size_t index) const {
+    return pull.is_of_replicas ? pull.refreshed.data() : pull.out + index * row_bytes_;
   }
   /// A pull of the session has its row, or a refresh: `row`.
-  void is_read(const MovingOperation& operation, std::size_t index, const std::byte* row,
-               std::uint64_t& counter);
+  void is_read(const MovingPull& pull, std::size_t index, const std::byte* row, std::uint64_t& counter);
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be; `is_sure`: where location() says, at that very epoch.
   void ask_where(protocol::Key key, bool is_sure);
@@ -289,9 +204,9 @@ class MovingRows {
   [[nodiscard]] absl::Status homeless(protocol::Key key) const;
   /// True if the row is lost, which is how the operation ends then.
   bool note_if_lost(MovingOperation& operation, protocol::Key key) const;
-  void give_up_move(MovingOperation& operation, Move& move, const absl::Status& why);
-  void do_without_dead(MovingOperation& operation);
-  void arrive(MovingOperation& operation, Move& move);
+  void give_up_move(Localize& localize, Move& move, const absl::Status& why);
+  void do_without_dead(Localize& localize);
+  void arrive(Localize& localize, Move& move);
   void drop_lost_replica(protocol::Key key);
   /// The row has come here, and does not leave before those of this session are served who have chased it in vain.
   [[nodiscard]] bool is_held(protocol::Key key) const;
@@ -305,22 +220,22 @@ class MovingRows {
   protocol::LockResult push_in_place(protocol::Key key, const std::byte* update);
   void add_and_unlock(protocol::Slot slot, protocol::SlotHeader owned, const std::byte* update);
 
-  bool step_pull(MovingOperation& operation);
-  void begin_reads(MovingOperation& operation);
-  void end_reads(MovingOperation& operation);
-  bool step_push(MovingOperation& operation);
-  void make_message(MovingOperation& operation, std::uint32_t node, std::vector<std::size_t>& indices);
+  bool step_pull(MovingPull& pull);
+  void begin_reads(MovingPull& pull);
+  void end_reads(MovingPull& pull);
+  bool step_push(MovingPush& push);
+  void make_message(MovingPush& push, std::uint32_t node, std::vector<std::size_t>& indices);
   void send_message(Message& message);
-  bool step_localize(MovingOperation& operation);
-  void begin_copying(MovingOperation& operation);
+  bool step_localize(Localize& localize);
+  void begin_copying(Localize& localize);
   [[nodiscard]] std::byte* copied_slot(const LocalSpan& memory, std::size_t i) const;
-  void end_copying(MovingOperation& operation);
-  void install(MovingOperation& operation, Move& move, const std::byte* values);
-  void is_installed(MovingOperation& operation, Move& move);
-  void send_requests(MovingOperation& operation, Phase from, Phase to, protocol::KeyRequests::Kind kind);
-  [[nodiscard]] bool counts_intents(const MovingOperation& operation) const;
-  [[nodiscard]] bool yields(const MovingOperation& operation, const Move& move) const;
-  void end_move(MovingOperation& operation, Move& move, std::uint64_t epoch);
+  void end_copying(Localize& localize);
+  void install(Localize& localize, Move& move, const std::byte* values);
+  void is_installed(Localize& localize, Move& move);
+  void send_requests(Localize& localize, Phase from, Phase to, protocol::KeyRequests::Kind kind);
+  [[nodiscard]] bool counts_intents(const Localize& localize) const;
+  [[nodiscard]] bool yields(const Localize& localize, const Move& move) const;
+  void end_move(Localize& localize, Move& move, std::uint64_t epoch);
   /// The first of `rows`, as many as one message takes. How many have gone: none if it cannot go now.
   std::size_t send_some(const Node& node, protocol::KeyRequests::Kind kind,
                         std::span<const protocol::KeyRequests::Row> rows);
@@ -333,20 +248,14 @@ class MovingRows {
                      std::span<std::byte> to, const LocalSpan& memory);
   std::optional<LocalSpan> take_staging(std::size_t bytes);
   [[nodiscard]] std::size_t records_a_message(const ServerLink& link, std::size_t record_bytes) const;
-  [[nodiscard]] bool may_push(const MovingOperation& operation, std::size_t index) const;
-  void end_push(const MovingOperation& operation, std::size_t index);
+  [[nodiscard]] bool may_push(const MovingPush& push, std::size_t index) const;
+  void end_push(const MovingPush& push, std::size_t index);
   absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
   absl::Status on_lost(const protocol::KeyAnswers::Answer& answer);
   absl::Status on_move_answer(const protocol::KeyAnswers::Answer& answer);
-  absl::Status on_message_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_push_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_install_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
 
-  SessionCore& session_;
-  TableCore& table_;
-  const std::uint32_t number_;
-  const TableOptions options_;
-  const protocol::ValueType type_;
-  const std::size_t stride_bytes_;
-  const std::size_t row_bytes_;
   const std::size_t slot_bytes_;
   const protocol::RangePartition homes_;
   const std::uint32_t holder_;  ///< this worker, as the holder of a row's lock
@@ -361,7 +270,7 @@ class MovingRows {
   absl::flat_hash_set<protocol::Key> locating_;  ///< asked, or about to be
   /// Rows that this session moves: by which operation, and where in its list.
   struct Mover {
-    MovingOperation* operation = nullptr;
+    Localize* operation = nullptr;
     std::size_t index = 0;
   };
   KeyMap<Mover> moving_;
@@ -377,12 +286,14 @@ class MovingRows {
   /// mark: should the row turn up again, from the last messages of the dead, what this worker has pushed in vain would
   /// be missing there.
   absl::flat_hash_map<protocol::Key, absl::Status> lost_;
-  absl::flat_hash_map<std::uint64_t, MovingOperation*> messages_;  ///< without an answer, by number
+  // Messages without an answer, by number.
+  absl::flat_hash_map<std::uint64_t, MovingPush*> pushes_;
+  absl::flat_hash_map<std::uint64_t, Localize*> installs_;
   std::uint64_t messages_made_ = 0;
   /// Updates that are not known to be applied, of each row in the order in which they were pushed. The first one
   /// goes; so a reader who sees one has seen those before.
   struct Pushed {
-    const MovingOperation* operation = nullptr;
+    const MovingPush* operation = nullptr;
     std::size_t index = 0;
   };
   absl::flat_hash_map<protocol::Key, std::vector<Pushed>> pushed_;

@@ -1,4 +1,4 @@
-#include "worker/replicas.hpp"
+#include "worker/moving/replicas.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "worker/intents.hpp"
+#include "worker/moving/intents.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

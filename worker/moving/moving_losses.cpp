@@ -6,15 +6,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "worker/moving_rows.hpp"
-#include "worker/session_core.hpp"
+#include "worker/moving/moving_table.hpp"
 
 namespace verbena::worker {
 
 using protocol::Key;
 using protocol::KeyAnswers;
 
-void MovingRows::lose_row(Key key, const absl::Status& why) {
+void MovingTable::lose_row(Key key, const absl::Status& why) {
   if (!lost_.try_emplace(key, why).second) return;
   mark(key);
   chased_.erase(key);
@@ -22,37 +21,37 @@ void MovingRows::lose_row(Key key, const absl::Status& why) {
   ++news_;
 }
 
-absl::Status MovingRows::lost_with(Key key, std::uint32_t node) const {
+absl::Status MovingTable::lost_with(Key key, std::uint32_t node) const {
   return absl::DataLossError(
       fmt::format("row {} of table \"{}\" was lost with node {}", key, options_.name, node));
 }
 
-absl::Status MovingRows::homeless(Key key) const {
+absl::Status MovingTable::homeless(Key key) const {
   return absl::UnavailableError(
       fmt::format("row {} of table \"{}\" cannot be found or moved: {}, its home, is gone", key,
                   options_.name, nodes_[home(key)].link->connection->peer_name()));
 }
 
-bool MovingRows::note_if_lost(MovingOperation& operation, Key key) const {
+bool MovingTable::note_if_lost(MovingOperation& operation, Key key) const {
   if (lost_.empty() || !lost_.contains(key)) return false;
   if (operation.status.ok()) operation.status = lost_.at(key);
   return true;
 }
 
-absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
+absl::Status MovingTable::on_lost(const KeyAnswers::Answer& answer) {
   const auto mover = moving_.find(answer.key);
-  MovingOperation* const operation = mover == moving_.end() ? nullptr : mover->second.operation;
-  Move* const move = operation == nullptr ? nullptr : &operation->moves[mover->second.index];
+  Localize* const localize = mover == moving_.end() ? nullptr : mover->second.operation;
+  Move* const move = localize == nullptr ? nullptr : &localize->moves[mover->second.index];
   const bool was_asked = move != nullptr && move->phase == Phase::kAsking;
   if (!was_asked && locating_.erase(answer.key) == 0)
     return absl::InvalidArgumentError(
         fmt::format("told that key {} is lost, which nobody asked", answer.key));
   lose_row(answer.key, lost_with(answer.key, answer.node));
-  if (was_asked) give_up_move(*operation, *move, lost_.at(answer.key));
+  if (was_asked) give_up_move(*localize, *move, lost_.at(answer.key));
   return absl::OkStatus();
 }
 
-void MovingRows::on_dead_server(std::uint32_t server) {
+void MovingTable::on_dead_server(std::uint32_t server) {
   Node& node = nodes_[server];
   node.is_dead = has_dead_ = true;
   node.mapped = nullptr;
@@ -71,8 +70,8 @@ void MovingRows::on_dead_server(std::uint32_t server) {
   ++news_;
 }
 
-void MovingRows::forget_messages(MovingOperation& operation, std::uint32_t server) {
-  for (auto message = operation.messages.begin(); message != operation.messages.end();) {
+void MovingTable::forget_messages(MovingPush& push, std::uint32_t server) {
+  for (auto message = push.messages.begin(); message != push.messages.end();) {
     if (message->node != server) {
       ++message;
       continue;
@@ -82,43 +81,43 @@ void MovingRows::forget_messages(MovingOperation& operation, std::uint32_t serve
       const bool was_refused =
           std::find(message->moved.begin(), message->moved.end(), record) != message->moved.end();
       if (was_refused || !message->sent) {
-        operation.todo.push_back(index);
+        push.todo.push_back(index);
         continue;
       }
       // Whatever has become of it, later updates of this worker must not come without it, nor be read without it.
-      lose_row(operation.keys[index],
+      lose_row(push.keys[index],
                absl::UnavailableError(fmt::format(
-                   "row {} of table \"{}\" may or may not have got an update: {} is gone",
-                   operation.keys[index], options_.name, nodes_[server].link->connection->peer_name())));
-      note_if_lost(operation, operation.keys[index]);
-      end_push(operation, index);
+                   "row {} of table \"{}\" may or may not have got an update: {} is gone", push.keys[index],
+                   options_.name, nodes_[server].link->connection->peer_name())));
+      note_if_lost(push, push.keys[index]);
+      end_push(push, index);
     }
-    messages_.erase(message->number);
+    pushes_.erase(message->number);
     // What was sent the device may still read.
     if (!message->sent) session_.give_staging(message->memory);
-    message = operation.messages.erase(message);
+    message = push.messages.erase(message);
   }
 }
 
-void MovingRows::give_up_move(MovingOperation& operation, Move& move, const absl::Status& why) {
-  operation.enter(move, Phase::kDone);
+void MovingTable::give_up_move(Localize& localize, Move& move, const absl::Status& why) {
+  localize.enter(move, Phase::kDone);
   fetched_.erase(move.key);
   // The home knows of the intent, and is to be told when it is over.
   if (const auto intended = intended_.find(move.key);
       intended != intended_.end() && intended->second.state != Intended::State::kCounted) {
     intended->second.state = Intended::State::kShared;
   }
-  if (!operation.intends && operation.status.ok()) operation.status = why;
+  if (!localize.intends && localize.status.ok()) localize.status = why;
   moving_.erase(move.key);
   ++news_;
 }
 
 /// What was for a server to do that is gone.
-void MovingRows::do_without_dead(MovingOperation& operation) {
-  for (Move& move : operation.moves) {
+void MovingTable::do_without_dead(Localize& localize) {
+  for (Move& move : localize.moves) {
     const bool is_from_owner =
         move.phase == Phase::kTake || move.phase == Phase::kTaking || move.phase == Phase::kTaken;
-    if (is_from_owner && nodes_[move.from].is_dead) operation.enter(move, Phase::kNotThere);
+    if (is_from_owner && nodes_[move.from].is_dead) localize.enter(move, Phase::kNotThere);
     if (!nodes_[home(move.key)].is_dead) continue;
     if (move.phase == Phase::kNotThere) lose_row(move.key, homeless(move.key));
     switch (move.phase) {
@@ -127,11 +126,11 @@ void MovingRows::do_without_dead(MovingOperation& operation) {
       case Phase::kTake:
       case Phase::kNotThere:
       case Phase::kKept:
-        give_up_move(operation, move, homeless(move.key));
+        give_up_move(localize, move, homeless(move.key));
         break;
       case Phase::kInstalled:
         // Nobody else can be told; the workers of this node see it.
-        arrive(operation, move);
+        arrive(localize, move);
         break;
       case Phase::kTaking:
       case Phase::kTaken:
@@ -142,7 +141,7 @@ void MovingRows::do_without_dead(MovingOperation& operation) {
   }
 }
 
-void MovingRows::drop_lost_replica(Key key) {
+void MovingTable::drop_lost_replica(Key key) {
   Replica* const replica = replicas_.find(key);
   if (replica == nullptr) return;
   if (replica->is_dirty) session_.note_lost(lost_.at(key));

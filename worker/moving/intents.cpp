@@ -1,4 +1,4 @@
-#include "worker/intents.hpp"
+#include "worker/moving/intents.hpp"
 
 #include <algorithm>
 #include <cmath>

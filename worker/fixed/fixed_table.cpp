@@ -1,0 +1,666 @@
+#include "worker/fixed/fixed_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "protocol/importance.hpp"
+#include "transport/word_copy.hpp"
+#include "worker/fixed/pull_now.hpp"
+
+namespace verbena::worker {
+
+namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
+/// Of a table whose pushes travel at once: each takes a buffer.
+constexpr std::size_t kMostAsyncPushes = 16;
+/// Buffers of a part that were shipped within a clock and are not known to be applied.
+constexpr std::size_t kMostAhead = 2;
+
+template <class Value>
+class TypedTable final : public FixedTable {
+ public:
+  using FixedTable::FixedTable;
+
+  absl::Status push(std::span<const protocol::Key> keys, const std::byte* updates, std::size_t values,
+                    bool wait) override {
+    return push_rows(KeyList{keys}, updates, values, wait);
+  }
+  absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
+                    bool wait) override {
+    return push_rows(KeyRun{range}, updates, values, wait);
+  }
+
+ private:
+  void add_values(std::byte* to, const std::byte* update) const override {
+    // Local memory: nobody else reads it at the same time.
+    auto* const values = reinterpret_cast<Value*>(to);
+    const auto* const added = reinterpret_cast<const Value*>(update);
+    for (std::size_t i = 0; i < options_.width; ++i) values[i] = transport::sum_of(values[i], added[i]);
+  }
+
+  [[nodiscard]] double in_transit(const Part& part, protocol::Key key) const override {
+    double most = 0;
+    for (std::size_t i = 0; i < options_.width; ++i) {
+      double sum = 0;
+      const auto add = [&](const UpdateBuffer& buffer) {
+        const std::byte* const update = buffer.find(key);
+        if (update != nullptr)
+          sum += std::abs(static_cast<double>(reinterpret_cast<const Value*>(update)[i]));
+      };
+      add(*part.current);
+      for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
+        if (is_unapplied(part, *buffer, key)) add(*buffer);
+      }
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+
+  template <class Keys>
+  absl::Status push_rows(const Keys& keys, const std::byte* updates, std::size_t values, bool wait) {
+    if (!session_.is_here()) [[unlikely]]
+      return session_.elsewhere();
+    session_.poll_sometimes(keys.size());
+    if (!is_ready(keys, values)) [[unlikely]]
+      return check_ready(KeySequence(keys), values);
+    session_.counters().rows_pushed += keys.size();
+    if (!add_up(keys, updates)) [[unlikely]] {
+      session_.fail(absl::ResourceExhaustedError("no memory left for the update buffer"));
+      return session_.status();
+    }
+    if (!ships_in_a_clock_) [[likely]]
+      return absl::OkStatus();
+    return ship_in_a_clock(KeySequence(keys), wait);
+  }
+
+  /// In the update buffers, and where a row is cached with this worker's updates, there. False if memory is short.
+  template <class Keys>
+  bool add_up(const Keys& keys, const std::byte* updates) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const protocol::Key key = keys[i];
+      Part& part = part_of(key);
+      const std::byte* const update = updates + i * row_bytes_;
+      const UpdateBuffer::Found found = part.current->find_or_add(key);
+      if (found.values == nullptr) return false;
+      if (found.fresh) {
+        std::memcpy(found.values, update, row_bytes_);
+      } else {
+        add_values(found.values, update);
+      }
+      if (part.cache != nullptr && !keeps_own_apart_) {
+        if (RowCache::Row* const row = part.cache->find(key)) add_values(row->values(), update);
+      }
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<TableCore> make_fixed_table(SessionCore& session, std::uint32_t number,
+                                            const TableOptions& options, protocol::ValueType type) {
+  return protocol::visit_value_type(type, [&]<class Value>() -> std::unique_ptr<TableCore> {
+    return std::make_unique<TypedTable<Value>>(session, number, options, type);
+  });
+}
+
+FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
+                       protocol::ValueType type)
+    : TableCore(session, number, options, type),
+      read_bound_(rules_.read_bound),
+      ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
+                   !rules_.acknowledges_at_once()),
+      ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
+      keeps_own_apart_(rules_.holds_updates_back) {}
+
+absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
+  const protocol::RangePartition servers(options_.rows,
+                                         static_cast<std::uint32_t>(session_.options().servers.size()));
+  const protocol::KeyRange keys = servers.range(link.server);
+  const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
+  const protocol::RangePartition lanes(keys.size(), lane_count);
+  first_part_.push_back(parts_.size());
+  if (shard.length_bytes < keys.size() * stride_bytes_) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} opened table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
+        options_.name, shard.length_bytes, keys.size(), stride_bytes_));
+  }
+  const std::byte* const mapped = keys.size() == 0 ? nullptr : link.connection->mapped(shard);
+  const ReadPath path = session_.options().read_path;
+  if (mapped == nullptr && keys.size() > 0 && path == ReadPath::kInPlace) {
+    return absl::FailedPreconditionError(
+        fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
+  }
+  for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
+    const protocol::KeyRange local = lanes.range(lane);
+    auto part = std::make_unique<Part>();
+    part->link = &link;
+    part->lane = lane;
+    part->view = &link.lanes[lane];
+    part->keys = {keys.first + local.first, keys.first + local.last};
+    if (local.size() > 0) part->rows = shard.slice(local.first * stride_bytes_, local.size() * stride_bytes_);
+    const bool caches = rules_.cache != consistency::CacheRule::kNever;
+    // What is never cached is read over the network where that is to be tried on one host.
+    if (mapped != nullptr && (caches || path != ReadPath::kCached))
+      part->mapped = mapped + local.first * stride_bytes_;
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
+    if (!buffer.ok()) return buffer.status();
+    part->current = std::move(*buffer);
+    if (caches && (path == ReadPath::kCached || mapped == nullptr)) {
+      if (absl::Status status = make_cache(*part); !status.ok()) return status;
+    }
+    parts_.push_back(std::move(part));
+  }
+  last_part_ = parts_.front().get();
+  return absl::OkStatus();
+}
+
+absl::Status FixedTable::no_memory(const Part& part) const {
+  return absl::ResourceExhaustedError(
+      fmt::format("table \"{}\": no memory for an index of {} rows", options_.name, part.keys.size()));
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::make_buffer(const Part& part) {
+  const std::size_t chunk_bytes = protocol::max_bulk_bytes(part.link->inbox->capacity_bytes());
+  if (chunk_bytes < sizeof(protocol::BulkHeader) + protocol::record_bytes(stride_bytes_)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} gave an inbox of {} bytes, too small for a row of table \"{}\"",
+                    part.link->connection->peer_name(), part.link->inbox->capacity_bytes(), options_.name));
+  }
+  try {
+    return std::make_unique<UpdateBuffer>(part.keys, stride_bytes_, chunk_bytes, session_.memory());
+  } catch (const std::bad_alloc&) {
+    return no_memory(part);
+  }
+}
+
+absl::Status FixedTable::make_cache(Part& part) const {
+  // Its share of the rows that may be cached.
+  const auto below = [&](protocol::Key key) {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(options_.cache_rows) * key /
+                                      options_.rows);
+  };
+  const bool is_bounded = options_.cache_rows < options_.rows;
+  try {
+    part.cache = std::make_unique<RowCache>(
+        part.keys, stride_bytes_,
+        is_bounded ? below(part.keys.last) - below(part.keys.first) : options_.rows);
+    if (rules_.pushes_eagerly && part.cache->is_bounded()) part.subscribed.resize(part.keys.size());
+  } catch (const std::bad_alloc&) {
+    return no_memory(part);
+  }
+  return absl::OkStatus();
+}
+
+Part& FixedTable::find_part(protocol::Key key) {
+  const auto after = std::upper_bound(
+      parts_.begin(), parts_.end(), key,
+      [](protocol::Key k, const std::unique_ptr<Part>& part) { return k < part->keys.last; });
+  return **after;
+}
+
+Part& FixedTable::part(std::uint32_t server, std::uint32_t lane) {
+  return *parts_[first_part_[server] + lane];
+}
+
+consistency::Clock FixedTable::needed_min_clock() const {
+  return std::max(consistency::min_clock_needed(read_bound_, session_.current_clock()),
+                  session_.barrier_clock());
+}
+
+consistency::Clock FixedTable::needed_row_clock() const {
+  return rules_.cache == consistency::CacheRule::kForOneClock ? session_.current_clock() : needed_min_clock();
+}
+
+std::uint64_t& FixedTable::reads_at(consistency::Clock clock) {
+  const consistency::Clock lag = -1 - consistency::clock_differential(clock, session_.current_clock());
+  const std::size_t bin = std::min(static_cast<std::size_t>(std::max<consistency::Clock>(lag, 0)),
+                                   staleness_.reads_by_lag.size() - 1);
+  return staleness_.reads_by_lag[bin];
+}
+
+void FixedTable::refresh(Part& part) {
+  // A row that is good for one clock was read at any time in it.
+  const bool from_start = part.cache != nullptr && rules_.cache == consistency::CacheRule::kForOneClock;
+  const consistency::Clock min_clock = from_start ? part.view->min_clock_at_start : part.view->min_clock;
+  const bool readable = part.cache != nullptr || part.mapped != nullptr;
+  part.reading = {.epoch = session_.epoch(),
+                  .needed = needed_row_clock(),
+                  .min_clock = min_clock,
+                  .allowed = readable && part.view->min_clock >= needed_min_clock(),
+                  .has_outstanding = !part.outstanding.empty(),
+                  .counter = &reads_at(min_clock)};
+}
+
+bool FixedTable::has_unapplied(const Part& part, protocol::Key key) {
+  return std::any_of(part.outstanding.begin(), part.outstanding.end(),
+                     [&](const auto& buffer) { return is_unapplied(part, *buffer, key); });
+}
+
+RowCache::Row* FixedTable::cache_row(Part& part, protocol::Key key) {
+  if (part.cache == nullptr) return nullptr;
+  if (RowCache::Row* const row = part.cache->find(key)) return row;
+  const RowCache::Place place = part.cache->insert(key);
+  if (rules_.pushes_eagerly && place.row != nullptr) note_change(part, key);
+  if (rules_.pushes_eagerly && place.evicted) note_change(part, *place.evicted);
+  return place.row;
+}
+
+void FixedTable::note_change(Part& part, protocol::Key key) {
+  part.changed.push_back(key);
+  if (part.changed.size() <= 2 * part.keys.size()) return;
+  std::sort(part.changed.begin(), part.changed.end());
+  part.changed.erase(std::unique(part.changed.begin(), part.changed.end()), part.changed.end());
+}
+
+void FixedTable::take_fetched(Part& part, protocol::Key key, const std::byte* values,
+                              consistency::Clock min_clock, std::byte* out) {
+  const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
+  const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
+  if (out != values) std::memcpy(out, values, row_bytes_);
+  if (!keeps_own_apart_) add_own(part, key, out);
+  RowCache::Row* const row = cache_row(part, key);
+  if (row != nullptr && row->clock() > row_clock) {
+    // An eager push has overtaken the read.
+    std::memcpy(out, row->values(), row_bytes_);
+    min_clock = std::min(row->clock(), part.view->min_clock);
+  } else if (row != nullptr) {
+    std::memcpy(row->values(), out, row_bytes_);
+    row->set_clock(row_clock);
+  }
+  if (keeps_own_apart_) add_own(part, key, out);
+  ++reads_at(min_clock);
+}
+
+/// A row that is not in the cache, or too old there, where the server's memory is mapped.
+bool FixedTable::fetch_mapped(Part& part, protocol::Key key, std::byte* out) {
+  if (part.mapped == nullptr || (part.reading.has_outstanding && has_unapplied(part, key))) return false;
+  copy_mapped(out, mapped_row(part, key), row_bytes_);
+  take_fetched(part, key, out, part.view->min_clock, out);
+  return true;
+}
+
+absl::Status FixedTable::ship_in_a_clock(const KeySequence& keys, bool wait) {
+  if (ships_ahead_) return session_.may_ship_ahead(keys.size()) ? ship_ahead() : absl::OkStatus();
+  if (rules_.pushes_at_once) return push_at_once(wait);
+  const double bound = in_transit_bound();
+  return wait_for_value_bound([&, next = std::size_t{0}]() mutable {
+    while (next < keys.size() && in_transit(part_of(keys[next]), keys[next]) <= bound) ++next;
+    return next == keys.size();
+  });
+}
+
+absl::Status FixedTable::push_at_once(bool wait) {
+  if (absl::Status status = ship_updates(); !status.ok()) return status;
+  const std::size_t most = wait ? 0 : kMostAsyncPushes;
+  return session_.wait_until(
+      [&] { return most_outstanding() <= most; }, session_.options().timeout_ms,
+      [&] { return fmt::format("the servers to apply a push to table \"{}\"", options_.name); });
+}
+
+double FixedTable::in_transit_bound() const {
+  return consistency::in_transit_bound(rules_.value_bound, session_.options().workers,
+                                       session_.current_clock());
+}
+
+absl::Status FixedTable::bound_in_transit() {
+  if (rules_.value_bound == 0) return absl::OkStatus();
+  const double bound = in_transit_bound();
+  const auto is_kept = [&](const std::unique_ptr<Part>& part) {
+    return std::all_of(part->outstanding.begin(), part->outstanding.end(), [&](const auto& buffer) {
+      for (std::uint32_t i = 0; i < buffer->records(); ++i) {
+        if (in_transit(*part, buffer->key(i)) > bound) return false;
+      }
+      return true;
+    });
+  };
+  return wait_for_value_bound([&] { return std::all_of(parts_.begin(), parts_.end(), is_kept); });
+}
+
+absl::Status FixedTable::wait_for_value_bound(const std::function<bool()>& is_kept) {
+  if (is_kept()) return absl::OkStatus();
+  if (absl::Status status = ship_updates(); !status.ok()) return status;
+  SessionStatistics& counters = session_.counters();
+  const double waited_before = counters.waited_seconds;
+  absl::Status status = session_.wait_until(is_kept, session_.options().timeout_ms, [&] {
+    return fmt::format("the servers to apply updates of table \"{}\", which is bounded by value",
+                       options_.name);
+  });
+  ++counters.value_bound_waits;
+  counters.value_bound_waited_seconds += counters.waited_seconds - waited_before;
+  return status;
+}
+
+// ---- pull
+
+FixedPull::FixedPull(FixedTable& table, const KeySequence& from, std::size_t next, std::byte* out)
+    : Operation("pull"), table_(table), out_(out), next_(next) {
+  set_keys(from);
+}
+
+bool FixedPull::advance() {
+  return table_.advance(*this);
+}
+
+std::string FixedPull::other_wait() const {
+  return table_.session_.clocks_awaited();
+}
+
+std::shared_ptr<Operation> FixedTable::make_pull(const KeySequence& keys, std::size_t next, std::byte* out) {
+  return std::make_shared<FixedPull>(*this, keys, next, out);
+}
+
+template <class Keys>
+absl::Status FixedTable::pull_rows(const Keys& keys, std::byte* out, std::size_t values) {
+  if (!session_.is_here()) [[unlikely]]
+    return session_.elsewhere();
+  session_.poll_sometimes(keys.size());
+  if (!is_ready(keys, values)) [[unlikely]]
+    return check_ready(KeySequence(keys), values);
+  session_.counters().rows_pulled += keys.size();
+  const std::size_t done = pull_now(keys, 0, out);
+  return done == keys.size() ? absl::OkStatus() : pull_rest(KeySequence(keys), out, done);
+}
+
+absl::Status FixedTable::pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) {
+  return pull_rows(KeyList{keys}, out, values);
+}
+
+absl::Status FixedTable::pull(protocol::KeyRange range, std::byte* out, std::size_t values) {
+  return pull_rows(KeyRun{range}, out, values);
+}
+
+bool FixedTable::advance(FixedPull& pull) {
+  if (!pull.reads.post()) return false;
+  pull.awaited = nullptr;
+  finish_runs(pull);
+  pull.next_ = pull_now(pull.keys, pull.next_, pull.out_);
+  std::size_t staged_bytes = 0;
+  while (pull.next_ < pull.keys.size() && add_run(pull, staged_bytes)) {
+  }
+  pull.reads.post();
+  if (!pull.runs_.empty()) {
+    pull.awaited = pull.runs_.front().part->link;
+    return false;
+  }
+  if (pull.next_ < pull.keys.size()) {
+    // Fresh enough, but not readable: the lane has not applied what this worker sent.
+    const Part& part = part_of(pull.keys[pull.next_]);
+    if (part.view->min_clock >= needed_min_clock()) pull.awaited = part.link;
+    return false;
+  }
+  if (pull.staging_) session_.give_staging(*pull.staging_);
+  pull.staging_.reset();
+  return true;
+}
+
+bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
+  const protocol::Key first = pull.keys[pull.next_];
+  Part& part = part_of(first);
+  const auto fetchable = [&](protocol::Key key) {
+    if (part.mapped != nullptr || part.view->min_clock < needed_min_clock() || has_unapplied(part, key))
+      return false;
+    const RowCache::Row* const row = part.cache == nullptr ? nullptr : part.cache->find(key);
+    return row == nullptr || row->clock() < needed_row_clock();
+  };
+  if (!fetchable(first)) return false;
+  if (!pull.staging_) {
+    absl::StatusOr<LocalSpan> staging = session_.take_staging(std::max(kStagingBytes, stride_bytes_));
+    if (!staging.ok()) {
+      session_.fail(staging.status());
+      return false;
+    }
+    pull.staging_ = *staging;
+  }
+  const std::size_t room = (pull.staging_->bytes.size() - staged_bytes) / stride_bytes_;
+  std::size_t count = 0;
+  while (count < room && pull.next_ + count < pull.keys.size() && first + count < part.keys.last &&
+         pull.keys[pull.next_ + count] == first + count && fetchable(first + count)) {
+    ++count;
+  }
+  if (count == 0) return false;
+  const std::span<std::byte> staging = pull.staging_->bytes.subspan(staged_bytes, count * stride_bytes_);
+  staged_bytes += staging.size();
+  pull.runs_.push_back({&part, pull.next_, count, staging, part.view->min_clock, part.view->shipped});
+  pull.reads.add(*part.link, part.rows.slice((first - part.keys.first) * stride_bytes_, staging.size()),
+                 staging, *pull.staging_);
+  pull.next_ += count;
+  return true;
+}
+
+void FixedTable::finish_runs(FixedPull& pull) {
+  for (const FixedPull::Run& run : pull.runs_) {
+    if (run.part->view->shipped != run.shipped) {
+      // Nobody knows whether what was shipped meanwhile came before the read: once more.
+      pull.next_ = run.first;
+      break;
+    }
+    for (std::size_t i = 0; i < run.count; ++i) {
+      const std::size_t at = run.first + i;
+      take_fetched(*run.part, pull.keys[at], run.staging.data() + i * stride_bytes_, run.clock,
+                   pull.out_ + at * row_bytes_);
+    }
+  }
+  pull.runs_.clear();
+}
+
+// ---- updates on their way
+
+absl::Status FixedTable::ship() {
+  if (absl::Status status = send_subscriptions(); !status.ok()) return status;
+  return ship_updates();
+}
+
+absl::Status FixedTable::ship_updates() {
+  // All are outstanding before one is sent: sending may wait and poll, and a read that ends meanwhile must know
+  // of each update whether the row can hold it. What is not outstanding is added to what was read.
+  absl::InlinedVector<std::pair<Part*, UpdateBuffer*>, 8> shipped;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    if (part->current->empty()) continue;
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
+    if (!next.ok()) return next.status();
+    shipped.emplace_back(part.get(), &add_outstanding(*part, std::exchange(part->current, *std::move(next))));
+  }
+  for (const auto& [part, updates] : shipped) {
+    if (absl::Status status = send(*part, *updates, protocol::BulkKind::kUpdates); !status.ok())
+      return status;
+  }
+  return absl::OkStatus();
+}
+
+UpdateBuffer& FixedTable::add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates) {
+  UpdateBuffer& buffer = *part.outstanding.emplace_back(std::move(updates));
+  session_.start_epoch();
+  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = part.view->shipped++;
+  return buffer;
+}
+
+absl::Status FixedTable::send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind) {
+  for (std::size_t i = 0; i < updates.chunks(); ++i) {
+    UpdateBuffer::Chunk& chunk = updates.chunk(i);
+    const protocol::BulkHeader header{.kind = kind,
+                                      .table = number_,
+                                      .lane = part.lane,
+                                      .count = updates.records_in(i),
+                                      .clock = session_.current_clock()};
+    std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
+    const absl::Status status =
+        session_.send(*part.link, chunk.memory.bytes.first(updates.message_bytes(i)), *chunk.memory.region);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FixedTable::ship_ahead() {
+  // By turns: the first of a link's lanes that may ship empties the budget of all.
+  const std::size_t last = last_ahead_;
+  for (std::size_t turn = 1; turn <= parts_.size(); ++turn) {
+    const std::size_t index = (last + turn) % parts_.size();
+    Part& part = *parts_[index];
+    transport::TokenBucket& budget = *part.link->update_budget;
+    if (part.current->empty() || part.outstanding.size() >= kMostAhead || !budget.is_full()) continue;
+    const auto bytes = static_cast<std::size_t>(budget.burst_bytes());
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> updates = take_most_important(part, bytes);
+    if (!updates.ok()) return updates.status();
+    for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
+    session_.counters().rows_shipped_ahead += (*updates)->records();
+    last_ahead_ = index;
+    UpdateBuffer& shipped = add_outstanding(part, *std::move(updates));
+    if (absl::Status status = send(part, shipped, protocol::BulkKind::kUpdatesAhead); !status.ok())
+      return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Part& part, std::size_t bytes) {
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> taken = take_buffer(part);
+  if (!taken.ok()) return taken;
+  UpdateBuffer& current = *part.current;
+  const std::size_t most = bytes / protocol::record_bytes(stride_bytes_) + 1;
+  if (most >= current.records()) {
+    std::swap(part.current, *taken);
+    return taken;
+  }
+  std::vector<protocol::Ranked<protocol::Key>> ranked(
+      std::min<std::size_t>(current.records(), protocol::kImportanceCandidates * most));
+  std::vector<std::byte> scratch(stride_bytes_);
+  for (std::uint32_t i = 0; i < ranked.size(); ++i) {
+    const protocol::Key key = current.key(i);
+    ranked[i] = {protocol::importance_class(importance(part, key, scratch)), key};
+  }
+  protocol::put_most_important_first(ranked, most);
+  for (std::size_t i = 0; i < most; ++i) {
+    if (!current.move_to(ranked[i].item, **taken)) return no_memory(part);
+  }
+  return taken;
+}
+
+/// Of this worker's update of the row, as far as it has not been shipped.
+double FixedTable::importance(const Part& part, protocol::Key key, std::span<std::byte> scratch) const {
+  const std::byte* row = nullptr;
+  if (part.cache != nullptr) {
+    if (const RowCache::Row* const cached = part.cache->find(key)) row = cached->values();
+  } else if (part.mapped != nullptr) {
+    copy_mapped(scratch.data(), mapped_row(part, key), row_bytes_);
+    row = scratch.data();
+  }
+  // Nothing is known of a row that is not read: its update may be all.
+  if (row == nullptr) return 1;
+  return protocol::relative_change(type_, options_.width, row, part.current->find(key));
+}
+
+absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_buffer(Part& part) {
+  if (part.spare.empty()) return make_buffer(part);
+  std::unique_ptr<UpdateBuffer> buffer = std::move(part.spare.back());
+  part.spare.pop_back();
+  return buffer;
+}
+
+absl::Status FixedTable::send_subscriptions() {
+  for (const std::unique_ptr<Part>& part : parts_) {
+    std::vector<protocol::Key> changed;
+    part->changed.swap(changed);
+    std::vector<protocol::Key> left;
+    if (!part->subscribed.empty()) {
+      std::sort(changed.begin(), changed.end());
+      changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
+      const auto is_needed = [&](protocol::Key key) {
+        const RowCache::Row* const row = part->cache->find(key);
+        if (row == nullptr && part->subscribed[key - part->keys.first]) left.push_back(key);
+        return row != nullptr && row->clock() != RowCache::kLive;
+      };
+      std::erase_if(changed, [&](protocol::Key key) { return !is_needed(key); });
+    }
+    absl::Status status = send_subscriptions(*part, protocol::BulkKind::kUnsubscribe, left);
+    if (status.ok()) status = send_subscriptions(*part, protocol::BulkKind::kSubscribe, changed);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind,
+                                            std::span<const protocol::Key> keys) {
+  constexpr std::size_t kKeysAMessage =
+      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(protocol::Key);
+  for (std::size_t at = 0; at < keys.size(); at += kKeysAMessage) {
+    const std::span<const protocol::Key> some = keys.subspan(at, std::min(kKeysAMessage, keys.size() - at));
+    const std::uint64_t message = ++part.view->subscriptions;
+    for (const protocol::Key key : some) {
+      if (part.subscribed.empty()) break;
+      const bool begins = kind == protocol::BulkKind::kSubscribe;
+      part.subscribed[key - part.keys.first] = begins;
+      part.awaiting.erase(key);
+      if (begins) part.awaiting.emplace(key, message);
+    }
+    const protocol::BulkHeader header{
+        .kind = kind, .table = number_, .lane = part.lane, .count = static_cast<std::uint32_t>(some.size())};
+    if (absl::Status status = session_.send_small(*part.link, header, some); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+/// What was pushed to a row counts only if it was after this worker's latest subscription to it.
+bool FixedTable::is_subscribed(Part& part, protocol::Key key, std::uint64_t subscriptions) {
+  if (part.subscribed.empty()) return true;
+  if (!part.subscribed[key - part.keys.first]) return false;
+  const auto awaited = part.awaiting.find(key);
+  if (awaited == part.awaiting.end()) return true;
+  if (subscriptions < awaited->second) return false;
+  part.awaiting.erase(awaited);
+  return true;
+}
+
+absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
+  Part& part = this->part(link.server, message.header.lane);
+  if (absl::Status status = protocol::check_record_count(message, stride_bytes_); !status.ok()) return status;
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    // The server can still write there: the key that is checked is the one that is used. Where one is wrong the rows
+    // before it have been taken, which is of no account, for that is the session's end.
+    const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
+    if (key - part.keys.first >= part.keys.size()) [[unlikely]]
+      return protocol::wrong_record(key, part.keys);
+    RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;
+    if (row == nullptr || !is_subscribed(part, key, message.header.subscriptions)) continue;
+    transport::copy_words(
+        reinterpret_cast<std::uint64_t*>(row->values()),
+        reinterpret_cast<const std::uint64_t*>(protocol::record_values(message.payload, stride_bytes_, i)),
+        stride_bytes_ / sizeof(std::uint64_t));
+    // Read-my-writes: what the row does not hold of this worker's updates yet.
+    for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
+      const std::byte* const own = buffer->find(key);
+      if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
+        add_values(row->values(), own);
+    }
+    add_own(part, key, row->values());
+    row->set_clock(RowCache::kLive);
+  }
+  session_.counters().rows_eagerly_received += message.header.count;
+  return absl::OkStatus();
+}
+
+/// What the lane has applied has arrived: should the device send it once more, the peer's drops it, so that the
+/// memory can be written although the transport has not given it back.
+void FixedTable::on_applied(ServerLink& link, std::uint32_t lane) {
+  Part& part = this->part(link.server, lane);
+  while (!part.outstanding.empty()) {
+    UpdateBuffer& oldest = *part.outstanding.front();
+    if (oldest.chunk(oldest.chunks() - 1).sequence >= part.view->applied) return;
+    oldest.clear();
+    part.spare.push_back(std::move(part.outstanding.front()));
+    part.outstanding.pop_front();
+  }
+}
+
+std::size_t FixedTable::most_outstanding() const {
+  std::size_t most = 0;
+  for (const std::unique_ptr<Part>& part : parts_) most = std::max(most, part->outstanding.size());
+  return most;
+}
+
+}  // namespace verbena::worker

@@ -1,0 +1,49 @@
+// Copying a row out of memory, inlined into the loops of pulls: a few instructions for a short one.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "protocol/value_type.hpp"
+#include "transport/word_copy.hpp"
+
+namespace verbena::worker {
+
+inline constexpr std::size_t kBlockBytes = 16;
+/// A short row is copied before memcpy() would have been called.
+constexpr bool is_short_row(std::size_t bytes) {
+  return bytes <= 128 && bytes % kBlockBytes == 0;
+}
+
+/// Of private memory.
+inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
+  if (is_short_row(bytes)) {
+    for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
+      asm(""
+          : "+r"(
+              at));  // NOLINT(hicpp-no-assembler): nothing; else the compiler makes a memmove() of the loop
+      std::memcpy(to + at, from + at, kBlockBytes);
+    }
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+/// From memory that others write at the same time: each number whole.
+inline void copy_shared_row(protocol::ValueType type, std::byte* to, const std::byte* from,
+                            std::size_t bytes) {
+  if (!VERBENA_WORDS_ARE_ATOMIC && is_short_row(bytes)) {
+    copy_row(to, from, bytes);
+    return;
+  }
+  const auto copy = [&]<class Word>(Word* words) {
+    transport::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
+  };
+  if (protocol::value_bytes(type) == sizeof(std::uint32_t)) {
+    copy(reinterpret_cast<std::uint32_t*>(to));
+  } else {
+    copy(reinterpret_cast<std::uint64_t*>(to));
+  }
+}
+
+}  // namespace verbena::worker

@@ -1,0 +1,68 @@
+// What a session knows of one server: its connection, the rings between them, and what the server's lanes have told.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "consistency/model.hpp"
+#include "transport/heartbeat.hpp"
+#include "transport/message_outbox.hpp"
+#include "transport/message_ring.hpp"
+#include "transport/token_bucket.hpp"
+#include "transport/transport.hpp"
+#include "worker/local_memory.hpp"
+
+namespace verbena::worker {
+
+/// What a lane has told this worker, and what this worker has told the lane.
+struct LaneView {
+  consistency::Clock min_clock = 0;           ///< all updates of clocks < min_clock are applied there
+  consistency::Clock min_clock_at_start = 0;  ///< of this worker's clock
+  std::uint64_t applied = 0;                  ///< of this worker's update messages
+  std::uint64_t shipped = 0;                  ///< of this worker's update messages
+  std::uint64_t subscriptions = 0;            ///< messages of subscription that this worker has sent
+};
+
+/// Registered scratch for small messages to one server, reused when the transport has read it.
+class SmallMessages {
+ public:
+  static constexpr std::size_t kSlotBytes = 512;
+  static constexpr std::size_t kSlots = 32;
+
+  absl::Status allocate(LocalMemory& memory);
+  /// A free slot; empty if all are under way.
+  [[nodiscard]] std::span<std::byte> slot(const transport::RingSender& ring);
+  /// The slot just filled was sent and ended at this position of the ring.
+  void sent(std::uint64_t position);
+  [[nodiscard]] const transport::MemoryRegion& region() const { return *memory_.region; }
+
+ private:
+  LocalSpan memory_;
+  std::vector<std::uint64_t> positions_ = std::vector<std::uint64_t>(kSlots, 0);
+  std::size_t next_ = 0;
+};
+
+struct ServerLink {
+  std::uint32_t server = 0;
+  std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection
+  std::unique_ptr<transport::Connection> connection;
+  std::unique_ptr<transport::RingSender> inbox;
+  std::unique_ptr<transport::RingReceiver> push_ring;
+  std::vector<LaneView> lanes;                      ///< empty before the server's welcome
+  std::vector<transport::RemoteDescriptor> shards;  ///< by table
+  SmallMessages small;
+  std::optional<transport::TokenBucket> update_budget;
+  transport::MessageOutbox control;
+  std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come
+  bool said_failed = false;       ///< the job has failed there
+  bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
+  bool is_dead = false;           ///< and the session goes on without it
+  /// It broke the rules, or was not told hello: nothing that it says or writes is looked at.
+  bool is_refused = false;
+  bool counts_clocks = false;         ///< has rows whose readers wait for clocks
+  consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
+};
+
+}  // namespace verbena::worker
