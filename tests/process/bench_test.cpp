@@ -61,6 +61,20 @@ TEST(BenchTest, EveryOperationIsReported) {
                                          "pull-local", "push-local", "localize", "idle-server"}));
 }
 
+/// An operation's yardsticks do not depend on what else is measured.
+TEST(BenchTest, EachOperationCanBeMeasuredAloneWithTheSmallestSize) {
+  const verbena::testing::TemporaryFolder folder;
+  for (const char* const operation :
+       {"read", "read-batch", "write", "write-complete", "write-notify", "pull", "pull-large",
+        "pull-in-place", "pull-batch", "push", "push-batch", "push-applied", "push-visible", "clock",
+        "subscribe", "pull-local", "push-local", "localize", "idle-server"}) {
+    const Ended bench =
+        run(VERBENA_PROGRAM, {"bench", "--seconds", "0.01", "--sizes", "8", "--operations", operation},
+            folder.path());
+    EXPECT_EQ(bench.status, 0) << operation << ": " << bench.err;
+  }
+}
+
 TEST(BenchTest, ImpossibleOptionsAreRefused) {
   const verbena::testing::TemporaryFolder folder;
   for (const std::vector<std::string>& arguments :
