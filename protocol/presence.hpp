@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "protocol/prefetch.hpp"
 #include "protocol/slot.hpp"
 
 namespace verbena::protocol {
@@ -85,7 +86,7 @@ class PresenceMap {
     return __atomic_compare_exchange_n(&words_[key], &expected, to.bits() ^ first_bits(key), /*weak=*/false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
-  void prefetch(std::uint64_t key) const { __builtin_prefetch(&words_[key]); }
+  void prefetch(std::uint64_t key) const { prefetch_to_read(&words_[key]); }
 
   /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no more are counted.
   [[nodiscard]] std::optional<std::uint32_t> begin_intent(std::uint64_t key) const {

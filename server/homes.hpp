@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
+#include "protocol/prefetch.hpp"
 #include "protocol/zeroed_array.hpp"
 #include "server/key_intents.hpp"
 
@@ -76,8 +77,8 @@ class Homes {
 
   /// What will be asked about soon.
   void prefetch(protocol::Key key) const {
-    __builtin_prefetch(&places_[key - keys_.first], 1);
-    __builtin_prefetch(&movers_[key - keys_.first], 1);
+    protocol::prefetch_to_write(&places_[key - keys_.first]);
+    protocol::prefetch_to_write(&movers_[key - keys_.first]);
     intents_.prefetch(key);
   }
   [[nodiscard]] std::uint64_t moving() const { return moving_; }

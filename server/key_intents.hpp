@@ -16,6 +16,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "protocol/messages.hpp"
+#include "protocol/prefetch.hpp"
 #include "protocol/zeroed_array.hpp"
 
 namespace verbena::server {
@@ -33,7 +34,7 @@ class KeyIntents {
 
   // REQUIRES: the key is one of `keys`.
 
-  void prefetch(protocol::Key key) const { __builtin_prefetch(&lone_[key - keys_.first], 1); }
+  void prefetch(protocol::Key key) const { protocol::prefetch_to_write(&lone_[key - keys_.first]); }
   /// A worker has at most one on a key; a second is the same, not told to be alone.
   void add(protocol::Key key, const Worker& worker) {
     if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);

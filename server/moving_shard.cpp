@@ -88,7 +88,7 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
       const Key ahead = requests.rows[i + protocol::kKeysAhead].key;
       const bool is_key = ahead - keys.first < keys.size();
       if (is_key && for_home) homes_.prefetch(ahead);
-      if (is_key && mostly_takes) __builtin_prefetch(slot(ahead).bytes, 1);
+      if (is_key && mostly_takes) protocol::prefetch_to_write(slot(ahead).bytes);
     }
     const KeyRequests::Row& row = requests.rows[i];
     if (row.key - keys.first >= keys.size()) {

@@ -63,7 +63,8 @@ class TypedTable final : public FixedTable {
   }
 
   template <class Keys>
-  absl::Status push_rows(const Keys& keys, const std::byte* updates, std::size_t values, bool wait) {
+  [[gnu::always_inline]] absl::Status push_rows(Keys keys, const std::byte* updates, std::size_t values,
+                                                bool wait) {
     if (!session_.is_here()) [[unlikely]]
       return session_.elsewhere();
     session_.poll_sometimes(keys.size());
@@ -357,7 +358,8 @@ std::shared_ptr<Operation> FixedTable::make_pull(const KeySequence& keys, std::s
 }
 
 template <class Keys>
-absl::Status FixedTable::pull_rows(const Keys& keys, std::byte* out, std::size_t values) {
+[[gnu::always_inline]] inline absl::Status FixedTable::pull_rows(Keys keys, std::byte* out,
+                                                                 std::size_t values) {
   if (!session_.is_here()) [[unlikely]]
     return session_.elsewhere();
   session_.poll_sometimes(keys.size());

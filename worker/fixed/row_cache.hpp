@@ -8,6 +8,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
+#include "protocol/prefetch.hpp"
 #include "protocol/zeroed_array.hpp"
 
 namespace verbena::worker {
@@ -74,8 +75,8 @@ class RowCache {
     }
     /// Asks the processor to fetch a row that at() is soon asked for. Any key will do.
     void prefetch(protocol::Key key) const {
-      __builtin_prefetch(reinterpret_cast<const void*>(address + key * row_bytes));
-      __builtin_prefetch(reinterpret_cast<const void*>(address + key * row_bytes + 64));
+      protocol::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes));
+      protocol::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
     }
   };
   [[nodiscard]] Places places() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "protocol/partition.hpp"
+#include "protocol/prefetch.hpp"
 #include "protocol/zeroed_array.hpp"
 
 namespace verbena::worker {
@@ -74,7 +75,7 @@ class KeyMap {
   [[nodiscard]] bool contains(protocol::Key key) const { return keys_.contains(key); }
   [[nodiscard]] std::vector<protocol::Key> keys() const { return keys_.keys(); }
   /// Of a key that will be asked for soon.
-  void prefetch(protocol::Key key) const { __builtin_prefetch(&entries_[key], 1); }
+  void prefetch(protocol::Key key) const { protocol::prefetch_to_write(&entries_[key]); }
   /// Stays where it is as long as the map.
   [[nodiscard]] Entry* find(protocol::Key key) { return contains(key) ? &entries_[key] : end(); }
   [[nodiscard]] const Entry* find(protocol::Key key) const { return contains(key) ? &entries_[key] : end(); }

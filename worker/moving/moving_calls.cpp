@@ -22,7 +22,8 @@ constexpr std::size_t kMostPushesUnderWay = 16;
 }  // namespace
 
 template <class Keys>
-absl::Status MovingTable::pull_rows(const Keys& keys, std::byte* out, std::size_t values) {
+[[gnu::always_inline]] inline absl::Status MovingTable::pull_rows(Keys keys, std::byte* out,
+                                                                  std::size_t values) {
   if (!session_.is_here()) [[unlikely]]
     return session_.elsewhere();
   session_.poll_sometimes(keys.size());
@@ -50,8 +51,8 @@ std::shared_ptr<Operation> MovingTable::make_pull(const KeySequence& keys, std::
 }
 
 template <class Keys>
-absl::Status MovingTable::push_rows(const Keys& keys, const std::byte* updates, std::size_t values,
-                                    bool wait) {
+[[gnu::always_inline]] inline absl::Status MovingTable::push_rows(Keys keys, const std::byte* updates,
+                                                                  std::size_t values, bool wait) {
   if (!session_.is_here()) [[unlikely]]
     return session_.elsewhere();
   session_.poll_sometimes(keys.size());
@@ -112,7 +113,7 @@ absl::Status MovingTable::hold(std::span<const Key> keys, std::size_t rows,
   if (absl::Status status = enter(KeySequence(keys), rows * options_.width); !status.ok()) return status;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (own_ != nullptr && i + protocol::kKeysAhead < keys.size())
-      __builtin_prefetch(own_slot(keys[i + protocol::kKeysAhead]).bytes, 1);
+      protocol::prefetch_to_write(own_slot(keys[i + protocol::kKeysAhead]).bytes);
     HeldRow row;
     LockResult result = LockResult::kNotOwned;
     if (own_ != nullptr && !is_marked(keys[i])) {

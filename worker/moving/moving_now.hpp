@@ -22,8 +22,8 @@ std::size_t MovingTable::pull_now(const Keys& keys, std::size_t from, std::byte*
   for (; i < keys.size(); ++i) {
     if (i + protocol::kKeysAhead < keys.size()) {
       const std::byte* const ahead = slot_of(keys[i + protocol::kKeysAhead]).bytes;
-      __builtin_prefetch(ahead);
-      __builtin_prefetch(ahead + 64);
+      protocol::prefetch_to_read(ahead);
+      protocol::prefetch_to_read(ahead + 64);
     }
     const protocol::Slot slot = slot_of(keys[i]);
     if (!protocol::load_header(slot).is_owned()) break;
@@ -63,8 +63,8 @@ template <class Keys>
     const protocol::Key key = keys[i];
     if (own_ != nullptr && i + protocol::kKeysAhead < keys.size()) {
       const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]).bytes;
-      __builtin_prefetch(ahead);
-      __builtin_prefetch(ahead + 64);
+      protocol::prefetch_to_read(ahead);
+      protocol::prefetch_to_read(ahead + 64);
     }
     if (is_marked(key)) {
       Replica* const replica = replicas_.find(key);

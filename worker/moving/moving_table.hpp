@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "protocol/messages.hpp"
+#include "protocol/prefetch.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/zeroed_array.hpp"
 #include "worker/moving/intents.hpp"
@@ -43,7 +44,7 @@ class MovingTable final : public TableCore {
     return is_here(key) && !is_marked(key);
   }
   void prefetch(protocol::Key key) const override {
-    if (own_ != nullptr && nodes_.size() > 1) __builtin_prefetch(own_slot(key).bytes);
+    if (own_ != nullptr && nodes_.size() > 1) protocol::prefetch_to_read(own_slot(key).bytes);
   }
   std::size_t redraw(std::span<protocol::Key> keys, double preference, const KeyDistribution& distribution,
                      std::mt19937_64& random) const override;
@@ -78,9 +79,9 @@ class MovingTable final : public TableCore {
   bool step(MovingOperation& operation);
   std::shared_ptr<Operation> make_pull(const KeySequence& keys, std::size_t next, std::byte* out) override;
   template <class Keys>
-  absl::Status pull_rows(const Keys& keys, std::byte* out, std::size_t values);
+  absl::Status pull_rows(Keys keys, std::byte* out, std::size_t values);
   template <class Keys>
-  absl::Status push_rows(const Keys& keys, const std::byte* updates, std::size_t values, bool wait);
+  absl::Status push_rows(Keys keys, const std::byte* updates, std::size_t values, bool wait);
   [[gnu::noinline]] absl::Status push_rest(const KeySequence& keys, const std::byte* updates,
                                            std::size_t next, bool wait);
   /// Reads rows of this node in place, from index `from` on, until one is not here; returns its index.
