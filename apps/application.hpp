@@ -74,19 +74,20 @@ class Application {
   /// Adds the application's own options (whole words: --data, --iterations, --seed, --output, --rank, …).
   virtual void add_options(CLI::App& command) = 0;
 
-  /// The model for its tables, as --consistency reads it, where none is given. By the options parsed, which may be wrong.
+  /// The model for its tables, as --consistency reads it, where none is given. By the options parsed, which
+  /// may be wrong.
   [[nodiscard]] virtual std::string default_consistency() const { return "bsp"; }
 
-  /// What it would read and write with the options parsed, all that is derived from a prefix or folder included. The
-  /// options may be wrong.
+  /// What it would read and write with the options parsed, all that is derived from a prefix or folder
+  /// included. The options may be wrong.
   [[nodiscard]] virtual Files files() const = 0;
 
   /// Runs once in the launcher before any process is started: options that fit together, input that can be
   /// read, output that can be written, memory that suffices. `workers` counts all, 1 for the plain loop.
   /// Errors are INVALID_ARGUMENT or NOT_FOUND with one clear line.
   virtual absl::Status check(std::uint32_t workers) = 0;
-  /// Likewise, and before that, but not for the plain loop: whether the application's tables can have this model with
-  /// the options that were given.
+  /// Likewise, and before that, but not for the plain loop: whether the application's tables can have this
+  /// model with the options that were given.
   [[nodiscard]] virtual absl::Status check_consistency(const ConsistencyModel& /*consistency*/) const {
     return absl::OkStatus();
   }

@@ -1,4 +1,5 @@
-// Training that has come to numbers that are none is a failure of its own kind, with an exit status of its own.
+// Training that has come to numbers that are none is a failure of its own kind, with an exit status of its
+// own.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,8 @@
 
 namespace verbena::apps {
 
-/// INVALID_ARGUMENT where so many bytes are more than this machine has; `what` needs them, `fewer` is expected instead.
+/// INVALID_ARGUMENT where so many bytes are more than this machine has; `what` needs them, `fewer` is
+/// expected instead.
 inline absl::Status check_memory(double bytes, std::string_view what, std::string_view fewer) {
   const double available =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
@@ -22,8 +23,8 @@ inline absl::Status check_memory(double bytes, std::string_view what, std::strin
                   available / kGiB, fewer));
 }
 
-/// What `run` returns; RESOURCE_EXHAUSTED where memory has run out, which is the only exception to be expected of it.
-/// `fewer` as in check_memory().
+/// What `run` returns; RESOURCE_EXHAUSTED where memory has run out, which is the only exception to be
+/// expected of it. `fewer` as in check_memory().
 template <class Run>
 absl::Status with_enough_memory(std::string_view fewer, const Run& run) {
   try {

@@ -1,5 +1,5 @@
-// What is thrown becomes a status. Functions of ours throw nothing across their borders; libraries do, and memory and
-// threads run out.
+// What is thrown becomes a status. Functions of ours throw nothing across their borders; libraries do, and
+// memory and threads run out.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 
 namespace verbena::apps {
 
-/// What `run` returns, a status, or what it throws as one: RESOURCE_EXHAUSTED where there is no more memory, or no more
-/// of what the system gives, such as threads. For main() and the beginning of each thread.
+/// What `run` returns, a status, or what it throws as one: RESOURCE_EXHAUSTED where there is no more memory,
+/// or no more of what the system gives, such as threads. For main() and the beginning of each thread.
 template <class Run>
 absl::Status run_caught(const Run& run) {
   try {

@@ -1,13 +1,13 @@
 // A-BSP, advanced bulk synchronous (Wang et al., Middleware'18).
 //
-// The promise. As BSP: a read at clock c sees exactly the updates of clocks < c, and the reader's own. Besides,
-// the iteration of a clock ends for all when the first worker has finished its examples: each finishes its
-// mini-batch and pushes what it has; the examples that it left come first in its next iteration. No one waits
-// for a straggler's full pass. Where all finish in time, every bit is BSP's.
+// The promise. As BSP: a read at clock c sees exactly the updates of clocks < c, and the reader's own.
+// Besides, the iteration of a clock ends for all when the first worker has finished its examples: each
+// finishes its mini-batch and pushes what it has; the examples that it left come first in its next iteration.
+// No one waits for a straggler's full pass. Where all finish in time, every bit is BSP's.
 //
-// The weights. Updates that are sums over examples weigh what they should however many examples they hold. Those
-// that are means do not: a mean over a tenth of the examples is pushed as large as one over all of them. So
-// worker p's means of a clock in which it has processed n_p of its D_p examples are multiplied by
+// The weights. Updates that are sums over examples weigh what they should however many examples they hold.
+// Those that are means do not: a mean over a tenth of the examples is pushed as large as one over all of
+// them. So worker p's means of a clock in which it has processed n_p of its D_p examples are multiplied by
 //
 //   w_p = (n_p / Σn) / (D_p / ΣD),   the sums over all workers that took examples in this clock,
 //
@@ -53,8 +53,8 @@ struct ExampleCounts {
 /// A worker with more examples than this is a slip of the hand; the products below fit into 128 bits.
 inline constexpr std::uint64_t kMaxExamples = std::uint64_t{1} << 48;
 
-/// The weight of a worker's means, `all` being the sums over the workers. 1 for one that took no examples: what
-/// it pushed is no mean of any.
+/// The weight of a worker's means, `all` being the sums over the workers. 1 for one that took no examples:
+/// what it pushed is no mean of any.
 inline double weight_of_means(const ExampleCounts& own, const ExampleCounts& all) {
   using Wide = unsigned __int128;
   if (own.planned == 0 || Wide{own.processed} * all.planned == Wide{own.planned} * all.processed) return 1;

@@ -1,7 +1,7 @@
 // Bulk synchronous parallel (Valiant, CACM'90). A read sees exactly the updates of all finished clocks, and
 // the reader's own: nothing that another worker does in the running clock. The server adds the updates of a
-// clock when all have finished it, in the order of workers and pushes, so that two runs are equal bit for bit.
-// All wait for the slowest at each clock().
+// clock when all have finished it, in the order of workers and pushes, so that two runs are equal bit for
+// bit. All wait for the slowest at each clock().
 //
 //   R(c) = { u : t(u) < c } ∪ own,   m = c at each read
 #pragma once

@@ -1,4 +1,5 @@
-// The consistency models that a table can choose. What each promises: its own header, and docs/consistency.md.
+// The consistency models that a table can choose. What each promises: its own header, and
+// docs/consistency.md.
 #pragma once
 
 #include <cstdint>

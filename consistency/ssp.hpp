@@ -1,7 +1,7 @@
 // Stale synchronous parallel (Ho et al., NIPS'13). A read sees all updates but maybe those of the last
 // `staleness` clocks and of the running one, of which it sees what happens to be there. A worker more than
-// `staleness` clocks ahead of the slowest waits, in its read. What was read answers later reads as long as that
-// bound allows.
+// `staleness` clocks ahead of the slowest waits, in its read. What was read answers later reads as long as
+// that bound allows.
 //
 //   { u : t(u) ≤ c − s − 1 } ∪ own ⊆ R(c),   m ≥ c − s
 #pragma once

@@ -1,8 +1,9 @@
-// Value-bounded asynchronous parallel (Wei et al., SoCC'15; Dai et al., AAAI'15). In every coordinate the sum of
-// all updates that not all workers can see yet is at most v₀ / √t, t counting the iterations from 1. A read is
-// of the server's row, so that an update is seen by all once it is applied, and the producer alone can keep the
-// bound: each of P workers keeps its own sum below v₀ / (P √t). A push that would exceed it waits until its
-// updates are applied; so does clock(), since the bound shrinks. Nobody waits for another worker's clock.
+// Value-bounded asynchronous parallel (Wei et al., SoCC'15; Dai et al., AAAI'15). In every coordinate the sum
+// of all updates that not all workers can see yet is at most v₀ / √t, t counting the iterations from 1. A
+// read is of the server's row, so that an update is seen by all once it is applied, and the producer alone
+// can keep the bound: each of P workers keeps its own sum below v₀ / (P √t). A push that would exceed it
+// waits until its updates are applied; so does clock(), since the bound shrinks. Nobody waits for another
+// worker's clock.
 //
 //   | Σ { u : u pushed, not seen by all } | ≤ v₀ / √t   in every coordinate, whenever anyone reads
 #pragma once

@@ -24,8 +24,8 @@ class VectorClock {
   [[nodiscard]] Clock clock(std::uint32_t worker) const { return clocks_[worker]; }
   [[nodiscard]] Clock min() const { return min_; }
 
-  /// Sets one worker's clock; true if the minimum advanced. REQUIRES: clocks never go back. Looks at all workers
-  /// only when the last of the slowest goes on.
+  /// Sets one worker's clock; true if the minimum advanced. REQUIRES: clocks never go back. Looks at all
+  /// workers only when the last of the slowest goes on.
   bool advance(std::uint32_t worker, Clock to) {
     Clock& clock = clocks_[worker];
     assert(to >= clock);

@@ -37,8 +37,8 @@ inline int importance_class(double importance) {
   return importance > 0 ? std::ilogb(importance) : FP_ILOGB0;
 }
 
-/// Within a clock the most important of so many times those that can be sent are chosen, the oldest: so each has
-/// its turn, and choosing costs no more than sending.
+/// Within a clock the most important of so many times those that can be sent are chosen, the oldest: so each
+/// has its turn, and choosing costs no more than sending.
 inline constexpr std::size_t kImportanceCandidates = 5;
 
 template <class Item>

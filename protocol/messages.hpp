@@ -2,9 +2,9 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers. Bulk messages travel through a message ring: updates, clocks and subscriptions to the
-// server; rows and clocks to the worker. Every decode function takes bytes that anyone may have written and
-// checks all of them: INVALID_ARGUMENT.
+// Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers. Bulk messages travel through a message ring:
+// updates, clocks and subscriptions to the server; rows and clocks to the worker. Every decode function takes
+// bytes that anyone may have written and checks all of them: INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -91,7 +91,8 @@ struct OpenTable {
 /// Server → worker, the answer.
 struct TableOpened {
   std::uint32_t table = 0;
-  /// The server's rows, in key order, row_stride_bytes() apart; of a dynamic table all slots, slot_bytes() apart.
+  /// The server's rows, in key order, row_stride_bytes() apart; of a dynamic table all slots, slot_bytes()
+  /// apart.
   Descriptor shard;
 };
 
@@ -104,8 +105,8 @@ struct Failed {
   std::string reason;
 };
 
-/// Worker → server: it has finished its examples in its clock `clock`. Server → the other workers: one of them
-/// has, which ends the iteration of that clock under A-BSP.
+/// Worker → server: it has finished its examples in its clock `clock`. Server → the other workers: one of
+/// them has, which ends the iteration of that clock under A-BSP.
 struct EndIteration {
   std::int64_t clock = 0;
 };
@@ -119,16 +120,19 @@ struct KeyRequests {
     kArrived = 4,   ///< to the home, without an answer: this worker's node owns the row, at `epoch`
     kIntend = 5,    ///< to the home: this worker will use it, until it says kDone or kSettled
     kDone = 6,      ///< to the home, without an answer: what it said with kIntend has ended
-    /// To the home: the row is not where the home has told, at that epoch; where is it to be had, for a localize?
+    /// To the home: the row is not where the home has told, at that epoch; where is it to be had, for a
+    /// localize?
     kMissing = 7,
     /// To the owner at `epoch`: as kHandOver, unless workers of its node intend to use the row.
     kYield = 8,
-    /// To the home, without an answer: the owner has kept the row at `epoch`, so that this worker's move of it is over.
+    /// To the home, without an answer: the owner has kept the row at `epoch`, so that this worker's move of
+    /// it is over.
     kKept = 9,
-    /// To the home, without an answer: kArrived, and kDone, since this worker's intent is counted where the row is now.
+    /// To the home, without an answer: kArrived, and kDone, since this worker's intent is counted where the
+    /// row is now.
     kSettled = 10,
-    /// To the home, without an answer: nobody of this worker's node, which has kept the row from others, intends to use it
-    /// any more.
+    /// To the home, without an answer: nobody of this worker's node, which has kept the row from others,
+    /// intends to use it any more.
     kReleased = 11,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
@@ -157,18 +161,19 @@ struct KeyAnswers {
     kHere = 2,   ///< to a localize or intend: `node`, which is the worker's own, owns it already, at `epoch`
     /// To a localize or intend: the move is this worker's; it now asks server `node` to hand over.
     kTake = 3,
-    /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has ceased to own
-    /// at `epoch`, for this worker to take.
+    /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has
+    /// ceased to own at `epoch`, for this worker to take.
     kTaken = 4,
-    /// To a hand-over: the server does not own the row at that epoch, which happens only after a worker has died.
+    /// To a hand-over: the server does not own the row at that epoch, which happens only after a worker has
+    /// died.
     kRefused = 5,
     kMoved = 6,  ///< of the push with number `key` the record with index `node`: not applied, not owned here
     /// The push with number `key`, of `epoch` records: all but those said to have moved have been applied.
     kApplied = 7,
     kInstalled = 8,  ///< the install with number `key`: the slots own
     kShared = 9,     ///< to an intend: other nodes will use it, too; it stays on server `node`, at `epoch`
-    /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`. Said once after
-    /// each intend, and after what may have changed it.
+    /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`.
+    /// Said once after each intend, and after what may have changed it.
     kAlone = 10,
     kLost = 11,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
     /// To a yield: the row stays on server `node`, at `epoch`, since workers of that node intend to use it.
@@ -190,8 +195,8 @@ struct KeyAnswers {
 };
 static_assert(sizeof(KeyAnswers::Answer) == 24 && std::is_trivially_copyable_v<KeyAnswers::Answer>);
 
-/// What one message has room for, of rows or answers in their order. Those that go on from one another are a run, which
-/// takes the place of one: a block of a matrix is one message.
+/// What one message has room for, of rows or answers in their order. Those that go on from one another are a
+/// run, which takes the place of one: a block of a matrix is one message.
 template <class Item>
 class MessageRoom {
  public:
@@ -214,8 +219,8 @@ class MessageRoom {
   Item last_;
 };
 
-/// A worker that waits for more answers than this of one server breaks the rules. A push counts for its records and
-/// one more, an install for one.
+/// A worker that waits for more answers than this of one server breaks the rules. A push counts for its
+/// records and one more, an install for one.
 constexpr std::size_t kMaxOpenRequests = 65536;
 
 using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
@@ -238,8 +243,8 @@ enum class BulkKind : std::uint32_t {
   kRows = 4,
   kUnsubscribe = 5,   ///< worker → server: as kSubscribe; these rows are no longer to be pushed
   kUpdatesAhead = 6,  ///< as kUpdates; the worker is to hear of them as soon as they are applied
-  /// worker → server: `count` records of dynamic `table`, to be added to the rows that this server owns. `applied`
-  /// is a number for the answer.
+  /// worker → server: `count` records of dynamic `table`, to be added to the rows that this server owns.
+  /// `applied` is a number for the answer.
   kPush = 7,
   /// worker → server, its own: as many slots as `count`, each with its key before it, that the worker has
   /// taken; they own from now on. `applied` is a number for the answer.
@@ -285,12 +290,12 @@ struct BulkMessage {
   std::span<const std::byte> payload;
 };
 
-/// Splits off the header, which is a copy; the payload stays where it is. Lengths are checked by the functions below, once
-/// the table is known.
+/// Splits off the header, which is a copy; the payload stays where it is. Lengths are checked by the
+/// functions below, once the table is known.
 absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
 
-// The payload may lie where the peer can still write. So what these find of keys is so at this moment only: it tells
-// whoever made a mistake, and who reads a key later checks what he has read.
+// The payload may lie where the peer can still write. So what these find of keys is so at this moment only:
+// it tells whoever made a mistake, and who reads a key later checks what he has read.
 
 /// `count` records. REQUIRES: stride_bytes is a multiple of 8.
 absl::Status check_record_count(const BulkMessage& message, std::size_t stride_bytes);

@@ -1,16 +1,17 @@
-// Which rows of a dynamic table lie on a node, and which of them its workers intend to use: a word for each key, behind the
-// server's slots, for the server and all workers of its node. What a worker does for each key that it will use is done
-// here: the words of a hundred thousand keys fit into a processor's cache, slots do not.
+// Which rows of a dynamic table lie on a node, and which of them its workers intend to use: a word for each
+// key, behind the server's slots, for the server and all workers of its node. What a worker does for each key
+// that it will use is done here: the words of a hundred thousand keys fit into a processor's cache, slots do
+// not.
 //
-//   bit  0      the slot owns the row; what counts is its header. In memory 1 stands for the contrary of what it was at first
+//   bit  0      the slot owns the row; what counts is its header (in memory inverted where it owned at first)
 //   bits 1–6    how many workers of the node have said here that they intend to use the row
 //   bit  7      a worker of another node, which intends to, too, is to be told when there are none left
 //   bits 8–31   the lower bits of the epoch at which the slot came to own the row
 //
-// Who changes what: whoever has made the slot own the row writes "here" next, and the server that has made it own no longer
-// writes "elsewhere" next, before anybody else can bring the row back; in between all count and mark. So the word is
-// right but for moments; a worker that counts its intent in the moment in which the row leaves has it elsewhere, as if
-// it had left a moment later.
+// Who changes what: whoever has made the slot own the row writes "here" next, and the server that has made it
+// own no longer writes "elsewhere" next, before anybody else can bring the row back; in between all count and
+// mark. So the word is right but for moments; a worker that counts its intent in the moment in which the row
+// leaves has it elsewhere, as if it had left a moment later.
 //
 // Thread safety: all of it, in memory that processes share.
 #pragma once
@@ -88,7 +89,8 @@ class PresenceMap {
   }
   void prefetch(std::uint64_t key) const { prefetch_to_read(&words_[key]); }
 
-  /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no more are counted.
+  /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no
+  /// more are counted.
   [[nodiscard]] std::optional<std::uint32_t> begin_intent(std::uint64_t key) const {
     for (;;) {
       const Presence now = load(key);
@@ -96,8 +98,8 @@ class PresenceMap {
       if (change(key, now, now.with_intents(now.intents() + 1))) return now.since();
     }
   }
-  /// What has begun `since`; nothing is left of it if the row has left meanwhile. True if nobody of the node intends to
-  /// use the row any more, and somebody else wants it: its home is to be told.
+  /// What has begun `since`; nothing is left of it if the row has left meanwhile. True if nobody of the node
+  /// intends to use the row any more, and somebody else wants it: its home is to be told.
   [[nodiscard]] bool end_intent(std::uint64_t key, std::uint32_t since) const {
     for (;;) {
       const Presence now = load(key);
@@ -107,7 +109,8 @@ class PresenceMap {
       if (change(key, now, is_last ? left.without_intents() : left)) return is_last && now.is_wanted();
     }
   }
-  /// Somebody else intends to use the row. True if workers of the node do: the last of them will find that it is wanted.
+  /// Somebody else intends to use the row. True if workers of the node do: the last of them will find that it
+  /// is wanted.
   [[nodiscard]] bool want(std::uint64_t key) const {
     for (;;) {
       const Presence now = load(key);

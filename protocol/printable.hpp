@@ -9,8 +9,9 @@
 namespace verbena::protocol {
 
 /// One line of text for a terminal, a log, a page or an error. What could end the line, drive a terminal or
-/// turn the direction of writing comes as JSON writes it, "\n" or "\u001b"; bytes that are no UTF-8 as "\xff".
-/// All else, letters of every script, stays. JSON text keeps its meaning. Done twice, it changes nothing more.
+/// turn the direction of writing comes as JSON writes it, "\n" or "\u001b"; bytes that are no UTF-8 as
+/// "\xff". All else, letters of every script, stays. JSON text keeps its meaning. Done twice, it changes
+/// nothing more.
 [[nodiscard]] std::string printable(std::string_view text);
 /// Its code, and its message so.
 [[nodiscard]] absl::Status printable(const absl::Status& status);

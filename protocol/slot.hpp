@@ -1,18 +1,19 @@
-// A row of a dynamic table where it lies. Each server has a slot for every key of the table, at a place computed
-// from the key; one of them owns the row at a time.
+// A row of a dynamic table where it lies. Each server has a slot for every key of the table, at a place
+// computed from the key; one of them owns the row at a time.
 //
-//   slot = header, 8 bytes, and the values, one stride; then, of long rows, nothing up to a whole number of cache lines
+//   slot = header, 8 bytes, and the values, one stride; then, of long rows, nothing up to a whole number of
+//   cache lines
 //
 //   bits 0–15   who holds the row's lock: 0 nobody, a worker's rank + 1, or kServer
 //   bit  16     this server owns the row; in memory 1 stands for the contrary of what it was at first
 //   bits 24–63  the epoch: how often the row had moved when this server came to own it
 //
-// At first the home owns each of its keys, at epoch 0, and other servers' slots have never owned theirs. Both are zeros,
-// so that a table costs the pages that are used, and no time where it is opened. Who changes what: values change only under the lock; the lock is taken
-// only in a slot that owns; a slot ceases to own only when its own server says so, while nobody holds the lock;
-// it comes to own by the one worker to which the home has given the move (or by its server on that worker's
-// behalf), which has written the values before. So the values of a slot that has ceased to own stay as they
-// were until it owns again.
+// At first the home owns each of its keys, at epoch 0, and other servers' slots have never owned theirs. Both
+// are zeros, so that a table costs the pages that are used, and no time where it is opened. Who changes what:
+// values change only under the lock; the lock is taken only in a slot that owns; a slot ceases to own only
+// when its own server says so, while nobody holds the lock; it comes to own by the one worker to which the
+// home has given the move (or by its server on that worker's behalf), which has written the values before. So
+// the values of a slot that has ceased to own stay as they were until it owns again.
 //
 // The server and all workers of its node do this at the same time, in memory that they share.
 #pragma once
@@ -55,8 +56,8 @@ class SlotHeader {
 static_assert(sizeof(SlotHeader) == 8);
 
 constexpr std::size_t kCacheLineBytes = 64;
-/// Rows of so many bytes begin on a cache line of their own: vectors are then loaded from one line each. Shorter ones are
-/// close together.
+/// Rows of so many bytes begin on a cache line of their own: vectors are then loaded from one line each.
+/// Shorter ones are close together.
 constexpr std::size_t kLongRowBytes = 256;
 
 /// From one slot to the next.
@@ -66,7 +67,8 @@ constexpr std::size_t slot_bytes(std::size_t stride_bytes) {
   return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
 
-/// Where the slot of a key is among all slots, which begin with as much as lets the first one's values be aligned.
+/// Where the slot of a key is among all slots, which begin with as much as lets the first one's values be
+/// aligned.
 constexpr std::size_t slot_offset(std::uint64_t key, std::size_t slot_bytes) {
   return kCacheLineBytes - sizeof(SlotHeader) + key * slot_bytes;
 }
@@ -75,7 +77,8 @@ constexpr std::size_t all_slots_bytes(std::uint64_t rows, std::size_t slot_bytes
   return slot_offset(rows, slot_bytes);
 }
 
-/// What a slot's header in memory is exclusive-or'ed with: of a key of those whose home the slot's server is, or of another.
+/// What a slot's header in memory is exclusive-or'ed with: of a key of those whose home the slot's server is,
+/// or of another.
 constexpr std::uint64_t first_header_bits(Key key, KeyRange home_keys) {
   return key - home_keys.first < home_keys.size() ? SlotHeader::kOwned : 0;
 }

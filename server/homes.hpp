@@ -1,20 +1,23 @@
-// Who owns which row of a dynamic table: what a home knows of its keys, and the order in which it lets them move.
+// Who owns which row of a dynamic table: what a home knows of its keys, and the order in which it lets them
+// move.
 //
-// A key is settled, or on its way to a node. While it is on its way, whoever asks for it waits in line; when it
-// has arrived, they are answered in the order in which they came, until one of them moves it on: then the rest
-// waits for that move. So a localize is honoured after all moves before it, nobody is forgotten, and there is
-// one mover at a time.
+// A key is settled, or on its way to a node. While it is on its way, whoever asks for it waits in line; when
+// it has arrived, they are answered in the order in which they came, until one of them moves it on: then the
+// rest waits for that move. So a localize is honoured after all moves before it, nobody is forgotten, and
+// there is one mover at a time.
 //
-// An intent is a worker's word that it will use a key until it says otherwise. As long as one node has intents on a
-// key, the key goes there; where several have, it stays where it is, for moving it to and fro would cost more than
-// reaching it, and each is told that it is shared. When all but one are gone, one worker of that node is told so,
-// and may intend again. Of the workers of the node where the row lies the home knows nothing, if they say so where it lies:
-// whoever is to move the row for an intent may find there that it is kept, and is told when it is not any more.
+// An intent is a worker's word that it will use a key until it says otherwise. As long as one node has
+// intents on a key, the key goes there; where several have, it stays where it is, for moving it to and fro
+// would cost more than reaching it, and each is told that it is shared. When all but one are gone, one worker
+// of that node is told so, and may intend again. Of the workers of the node where the row lies the home knows
+// nothing, if they say so where it lies: whoever is to move the row for an intent may find there that it is
+// kept, and is told when it is not any more.
 //
-// A worker that has died moves nothing any more. What it was moving may be with the old owner still, or on its own node
-// already, which the home cannot know. It is in doubt: the next who wants to move the row tries these places, one after
-// the other. That is safe whatever the dead has done or its last messages still do, since a slot hands over but once at
-// an epoch. Where the row is in none of them it is lost, and everybody is told so.
+// A worker that has died moves nothing any more. What it was moving may be with the old owner still, or on
+// its own node already, which the home cannot know. It is in doubt: the next who wants to move the row tries
+// these places, one after the other. That is safe whatever the dead has done or its last messages still do,
+// since a slot hands over but once at an epoch. Where the row is in none of them it is lost, and everybody is
+// told so.
 //
 // Pure rules: no I/O. Thread safety: none; one owner.
 #pragma once
@@ -50,8 +53,8 @@ class Homes {
   /// All keys are settled, at `home` and epoch 0. RESOURCE_EXHAUSTED where memory is short.
   static absl::StatusOr<Homes> create(protocol::KeyRange keys, std::uint32_t home);
 
-  // REQUIRES: the key is one of `keys`. Each locate(), localize() and intend() adds one answer to `answers`, its own
-  // or, at a later call, that of one in line.
+  // REQUIRES: the key is one of `keys`. Each locate(), localize() and intend() adds one answer to `answers`,
+  // its own or, at a later call, that of one in line.
   void locate(protocol::Key key, std::uint32_t worker, Answers& answers);
   void localize(protocol::Key key, const Worker& worker, Answers& answers);
   /// The worker will use the key until end_intent(). As localize(), unless other nodes will use it, too.
@@ -62,15 +65,15 @@ class Homes {
   void leave(std::uint32_t worker, Answers& answers);
   /// As leave(), of one that has died, maybe in the middle of moves.
   void lose(const Worker& worker, Answers& answers);
-  /// The row is not where the worker was told, at that epoch; so it will not be there again. Adds one answer, now or
-  /// later, as localize() does. INVALID_ARGUMENT where the worker moves the key from another epoch.
+  /// The row is not where the worker was told, at that epoch; so it will not be there again. Adds one answer,
+  /// now or later, as localize() does. INVALID_ARGUMENT where the worker moves the key from another epoch.
   absl::Status missing(protocol::Key key, const Worker& worker, std::uint64_t epoch, Answers& answers);
   /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
   absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
   /// As arrived() and end_intent(): the intent goes on where the row is.
   absl::Status settled(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
-  /// The row stays where it is, for its node's workers intend to use it, until released(). INVALID_ARGUMENT where the
-  /// worker does not move the key from there.
+  /// The row stays where it is, for its node's workers intend to use it, until released(). INVALID_ARGUMENT
+  /// where the worker does not move the key from there.
   absl::Status kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
   /// A worker of `node`, which has kept the row, says that nobody there intends to use it any more.
   void released(protocol::Key key, std::uint32_t node, Answers& answers);

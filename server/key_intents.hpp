@@ -1,7 +1,7 @@
 // Which workers have said that they will use which keys: what a home knows of intents.
 //
-// Nearly always one worker has an intent on a key: then it is four bytes in an array, whose pages cost nothing until they
-// are written. Only of keys that several want there is a list.
+// Nearly always one worker has an intent on a key: then it is four bytes in an array, whose pages cost
+// nothing until they are written. Only of keys that several want there is a list.
 //
 // Pure rules: no I/O. Thread safety: none; one owner.
 #pragma once
@@ -82,7 +82,8 @@ class KeyIntents {
     return std::any_of(list.begin(), list.end(), [&](std::uint32_t one) { return node_of(one) != node; });
   }
 
-  /// What the worker would be told by tell_alone() it knows, or it does not matter. Nothing if it has no intent.
+  /// What the worker would be told by tell_alone() it knows, or it does not matter. Nothing if it has no
+  /// intent.
   void mark_told(protocol::Key key, std::uint32_t rank) {
     for (std::uint32_t& one : all_of(key)) {
       if (rank_of(one) == rank) one |= kTold;
@@ -93,8 +94,8 @@ class KeyIntents {
     for (std::uint32_t& one : all_of(key)) one &= ~kTold;
   }
 
-  /// Where all who have intents on the key are of one node, and that is not `node`: the first who has not been told so.
-  /// From now on it has.
+  /// Where all who have intents on the key are of one node, and that is not `node`: the first who has not
+  /// been told so. From now on it has.
   std::optional<std::uint32_t> tell_alone(protocol::Key key, std::uint32_t node) {
     const std::span<std::uint32_t> all = all_of(key);
     if (all.empty() || node_of(all.front()) == node || others_than(key, node_of(all.front())))

@@ -148,7 +148,8 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
 void Lane::tell_applied(Worker& worker) {
   if (worker.news) return;  // the next message says it anyhow
-  // Not the min clock: while held-back updates are applied it has advanced, and their rows are still to be sent.
+  // Not the min clock: while held-back updates are applied it has advanced, and their rows are still to be
+  // sent.
   worker.latest = {worker.told, worker.dirty_sent};
   worker.next = worker.latest;
   worker.news = true;
@@ -311,8 +312,8 @@ Lane::Allowance Lane::allowance(const Worker& worker) const {
   return {};
 }
 
-/// Puts the most important of the dirty rows before `position` first: of those that a clock waits for, which will
-/// all be sent, all; otherwise as many as fill so many bytes.
+/// Puts the most important of the dirty rows before `position` first: of those that a clock waits for, which
+/// will all be sent, all; otherwise as many as fill so many bytes.
 void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes) {
   if (worker.sorted >= position) return;
   const bool whole = worker.news;

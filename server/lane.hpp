@@ -13,9 +13,10 @@
 //  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
 //     spent, unless its bound on staleness needs them; they go the most important first. Whenever the budget
 //     is full, dirty rows go before their clock is reached, too.
-//  6. Memory: what is there for each row is the shard's, there since it was opened. Else at most one dirty entry for each
-//     row and worker; kPushBuffers buffers for each worker; held-back updates of at most one clock for each worker
-//     ahead. Where the system refuses memory for these the lane stops, and says so: has_no_memory().
+//  6. Memory: what is there for each row is the shard's, there since it was opened. Else at most one dirty
+//     entry for each row and worker; kPushBuffers buffers for each worker; held-back updates of at most one
+//     clock for each worker ahead. Where the system refuses memory for these the lane stops, and says so:
+//     has_no_memory().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -93,7 +94,8 @@ class Lane {
     /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
-    /// By row, under a push budget, else nullptr: the sum of the relative changes by all updates so far; the shard's.
+    /// By row, under a push budget, else nullptr: the sum of the relative changes by all updates so far; the
+    /// shard's.
     double* changes = nullptr;
   };
   struct DirtyRow {

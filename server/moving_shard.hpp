@@ -1,8 +1,8 @@
-// This server's part of a dynamic table: a slot for every key (protocol/slot.hpp), and what its home knows of the
-// keys that the partition gives to this server.
+// This server's part of a dynamic table: a slot for every key (protocol/slot.hpp), and what its home knows of
+// the keys that the partition gives to this server.
 //
-// Other processes change the slots at the same time: the workers of this server's node, in place. So what this
-// server does to a row it does under the row's lock, tries once, and puts off what it finds locked.
+// Other processes change the slots at the same time: the workers of this server's node, in place. So what
+// this server does to a row it does under the row's lock, tries once, and puts off what it finds locked.
 //
 // Thread safety: belongs to the transport's thread; the slots as above.
 #pragma once
@@ -24,19 +24,20 @@ namespace verbena::server {
 
 class MovingShard {
  public:
-  /// All rows zero, those of this server's keys owned here; takes no time and no pages for that. INVALID_ARGUMENT for a model that such a table
-  /// cannot have, RESOURCE_EXHAUSTED where memory is short.
+  /// All rows zero, those of this server's keys owned here; takes no time and no pages for that.
+  /// INVALID_ARGUMENT for a model that such a table cannot have, RESOURCE_EXHAUSTED where memory is short.
   static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
                                                              const protocol::OpenTable& table,
                                                              std::uint32_t server, std::uint32_t servers);
 
-  /// All slots, and what is known of each key's presence, kRemoteReadHostWrite: for this server's own node to change in place, for others to read.
+  /// All slots, and what is known of each key's presence, kRemoteReadHostWrite: for this server's own node to
+  /// change in place, for others to read.
   [[nodiscard]] const transport::MemoryRegion& region() const { return *region_; }
   [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
 
-  // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules do
-  // not allow.
+  // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules
+  // do not allow.
   absl::Status on_requests(const Homes::Worker& worker, const protocol::KeyRequests& requests,
                            Homes::Answers& answers);
   /// The message stays in use, as `inbox` counts, until its answer is there.
@@ -47,8 +48,8 @@ class MovingShard {
 
   /// What the worker has intended is over.
   void on_goodbye(std::uint32_t worker, Homes::Answers& answers);
-  /// The worker has died. Rows that it held may hold half an update: they are lost, as who wants to change or move
-  /// one finds out.
+  /// The worker has died. Rows that it held may hold half an update: they are lost, as who wants to change or
+  /// move one finds out.
   void on_lost(const Homes::Worker& worker, Homes::Answers& answers);
 
   /// Tries again what was put off; true if something of it is done.
@@ -85,8 +86,8 @@ class MovingShard {
   void add(std::byte* row, const std::byte* update) const;
   /// Where this server is the one to hand over, it need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);
-  /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count anew. Some keys
-  /// at a time; false if none were left.
+  /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count
+  /// anew. Some keys at a time; false if none were left.
   bool forget_some_intents();
 
   const protocol::OpenTable table_;

@@ -22,7 +22,8 @@ namespace {
 constexpr auto kLockPatience = std::chrono::microseconds(20);
 /// With events, until the clock is looked at for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
-/// With one that has connected and is no worker: a worker says hello at once, and who was refused has read why.
+/// With one that has connected and is no worker: a worker says hello at once, and who was refused has read
+/// why.
 constexpr auto kHelloPatience = std::chrono::seconds(30);
 constexpr auto kFarewellPatience = std::chrono::seconds(2);
 constexpr std::size_t kMostStrangers = 64;  // beyond the workers of the job
@@ -312,7 +313,8 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
   if (absl::Status status = watch->watch(*peer.connection, from_wire(hello.heartbeat)); !status.ok())
     return status;
-  // It has all that it needs, and is a worker of the job from here on. Before, it was nothing: it left no trace.
+  // It has all that it needs, and is a worker of the job from here on. Before, it was nothing: it left no
+  // trace.
   peer.inbox = std::move(*inbox);
   peer.push_ring = std::move(*push_ring);
   peer.push_memory = std::move(*push_memory);
@@ -494,9 +496,9 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
   return status;
 }
 
-/// Whoever has waited for others' clocks and now intends to use rows comes after them, who have said before that they
-/// have done with these rows: that is here by now, too, but may be on a connection that was looked at earlier in the
-/// same poll(). So intents are heeded one poll() later.
+/// Whoever has waited for others' clocks and now intends to use rows comes after them, who have said before
+/// that they have done with these rows: that is here by now, too, but may be on a connection that was looked
+/// at earlier in the same poll(). So intents are heeded one poll() later.
 void Server::take_intents() {
   for (const auto& [worker, requests] : heeding_) {
     Peer* const peer = workers_[worker];
@@ -565,8 +567,8 @@ absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, 
   const absl::StatusOr<protocol::ExampleCounts> examples = protocol::decode_example_counts(message);
   if (!examples.ok()) return examples.status();
   peer.clock = clock;
-  // The message keeps its place in the inbox until the last lane has heard of it: a worker cannot run ahead of
-  // the lanes without bound, even with nothing but clocks.
+  // The message keeps its place in the inbox until the last lane has heard of it: a worker cannot run ahead
+  // of the lanes without bound, even with nothing but clocks.
   inbox.users = static_cast<std::uint32_t>(lanes_.size());
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(lane, {.kind = LaneTask::Kind::kClock,
@@ -585,8 +587,8 @@ absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
         "ends the iteration of clock {} at clock {}, after that of {}", clock, peer.clock, peer.ended));
   }
   peer.ended = clock;
-  // The first to say so ends it. One that has run ahead of the others, as no worker under A-BSP can, ends nothing,
-  // so that no more than one message for each clock that all have reached waits for a worker.
+  // The first to say so ends it. One that has run ahead of the others, as no worker under A-BSP can, ends
+  // nothing, so that no more than one message for each clock that all have reached waits for a worker.
   const bool all_reached = std::all_of(workers_.begin(), workers_.end(), [&](const Peer* other) {
     return clock <= (other == nullptr ? 0 : other->left ? clock : other->clock);
   });
@@ -691,8 +693,8 @@ transport::TimePoint Server::next_poll() const {
   return next;
 }
 
-/// One that is stopped holds back those who wait for its clocks, or for a row that it has locked: it is to be named, and
-/// not they.
+/// One that is stopped holds back those who wait for its clocks, or for a row that it has locked: it is to be
+/// named, and not they.
 void Server::watch_workers() {
   polls_before_watch_ = kPollsBeforeWatch;
   if (options_.silence_timeout_ms == 0 || !status_.ok()) return;
@@ -775,8 +777,8 @@ bool Server::send_outgoing(Peer& peer) {
 
 bool Server::drop_if_closed(Peer& peer) {
   if (!peer.closed) return false;
-  // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a lane may
-  // hold them.
+  // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a
+  // lane may hold them.
   const auto used = [](const InboxMessage& message) {
     return message.users.load(std::memory_order_acquire) == 0;
   };

@@ -4,8 +4,8 @@
 // own (see driver.hpp); everything else here belongs to one thread, the transport's.
 //
 // A job is a fixed set of workers. When one of them dies or breaks the protocol, the job has failed: every
-// worker is told why, and status() says it. (One that dies may be let go, see ServerOptions::outlives_workers.) A worker
-// that says goodbye holds nobody back from then on.
+// worker is told why, and status() says it. (One that dies may be let go, see
+// ServerOptions::outlives_workers.) A worker that says goodbye holds nobody back from then on.
 #pragma once
 
 #include <array>
@@ -35,22 +35,23 @@ struct ServerOptions {
   std::uint32_t rank = 0;     ///< this server, 0 ≤ rank < servers
   std::uint32_t servers = 1;  ///< of the job
   std::uint32_t workers = 1;  ///< of the job
-  /// What befalls the job when a worker dies. False: it fails, on all sides. True: where all tables are dynamic, so that
-  /// no clock waits for it, it is let go as if it had said goodbye, and the others go on without it, barriers included;
-  /// rows that it was moving, or was changing in place, may be lost: whoever wants one of them is told DATA_LOSS, and all
-  /// other rows stay usable. To be set alike on all servers. For applications that can do without a worker.
+  /// What befalls the job when a worker dies. False: it fails, on all sides. True: where all tables are
+  /// dynamic, so that no clock waits for it, it is let go as if it had said goodbye, and the others go on
+  /// without it, barriers included; rows that it was moving, or was changing in place, may be lost: whoever
+  /// wants one of them is told DATA_LOSS, and all other rows stay usable. To be set alike on all servers. For
+  /// applications that can do without a worker.
   bool outlives_workers = false;
-  /// A worker whose process has shown no sign of life for so long (stopped, or its host hangs) fails the job, also one that
-  /// outlives workers: what is stopped may go on later, and write into rows that others were given meanwhile. At least
-  /// 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses of a host, as of a virtual machine that moves.
-  /// Computing is no silence.
+  /// A worker whose process has shown no sign of life for so long (stopped, or its host hangs) fails the job,
+  /// also one that outlives workers: what is stopped may go on later, and write into rows that others were
+  /// given meanwhile. At least 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses of a
+  /// host, as of a virtual machine that moves. Computing is no silence.
   std::uint32_t silence_timeout_ms = 5000;
   // --- performance
   /// Parts of each shard that are applied independently; more than threads is a waste.
   std::uint32_t lanes = 1;
-  /// What may be pushed eagerly to each worker before its bound on staleness needs it, in megabytes (10⁶ bytes)
-  /// a second: managed communication. What is left of it goes to rows that have changed within a clock. The most
-  /// important rows go first. 0: no bound, and nothing is pushed within a clock.
+  /// What may be pushed eagerly to each worker before its bound on staleness needs it, in megabytes (10⁶
+  /// bytes) a second: managed communication. What is left of it goes to rows that have changed within a
+  /// clock. The most important rows go first. 0: no bound, and nothing is pushed within a clock.
   double push_budget_mb_per_s = 0;
 };
 
@@ -71,7 +72,8 @@ class Server {
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
-  /// All workers have said goodbye, or the job has failed and all of them are gone. Who is no worker is not waited for.
+  /// All workers have said goodbye, or the job has failed and all of them are gone. Who is no worker is not
+  /// waited for.
   [[nodiscard]] bool finished() const;
 
  private:

@@ -33,9 +33,9 @@ struct Shard {
   /// Of a dynamic table, whose rows no lane touches; else nullptr.
   std::unique_ptr<MovingShard> moving;
 
-  /// Of an eager table: for each row a bit a worker, in whole words of 64; and, under a push budget, how much it has
-  /// changed (lane.hpp). Over shared memory, pages that nobody writes cost nothing. Each lane reads and writes those of
-  /// its own rows.
+  /// Of an eager table: for each row a bit a worker, in whole words of 64; and, under a push budget, how much
+  /// it has changed (lane.hpp). Over shared memory, pages that nobody writes cost nothing. Each lane reads
+  /// and writes those of its own rows.
   std::uint64_t* subscribed = nullptr;
   std::uint64_t* dirty = nullptr;
   double* changes = nullptr;

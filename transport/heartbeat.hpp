@@ -1,14 +1,15 @@
 // Whether a peer's process still runs: it counts in memory of its own, and its peers read that one-sidedly.
 //
-// A stopped process (SIGSTOP, a debugger, a host that hangs) keeps its connections, and its adapter goes on answering
-// for it; only what its own processor does tells. Each process therefore counts beats, by a thread that does nothing
-// else: a worker that computes for hours between two calls of its session beats, a stopped one does not. Whoever
-// drives connections all the time, as a server does, also counts its turns: that tells of a thread that hangs in a
-// process that runs.
+// A stopped process (SIGSTOP, a debugger, a host that hangs) keeps its connections, and its adapter goes on
+// answering for it; only what its own processor does tells. Each process therefore counts beats, by a thread
+// that does nothing else: a worker that computes for hours between two calls of its session beats, a stopped
+// one does not. Whoever drives connections all the time, as a server does, also counts its turns: that tells
+// of a thread that hangs in a process that runs.
 //
-// A watch looks at the counts of one peer now and then: through the mapping where the peer's memory is mapped, by a
-// one-sided read where not. It counts as silence only time in which it has looked itself. So a process that was
-// stopped together with its peers, or has computed for long, does not take its own absence for theirs.
+// A watch looks at the counts of one peer now and then: through the mapping where the peer's memory is
+// mapped, by a one-sided read where not. It counts as silence only time in which it has looked itself. So a
+// process that was stopped together with its peers, or has computed for long, does not take its own absence
+// for theirs.
 #pragma once
 
 #include <cstddef>
@@ -63,8 +64,8 @@ class HeartbeatWatch {
   /// `counts` is what the peer has named. INVALID_ARGUMENT if that can be no heartbeat.
   absl::Status watch(Connection& connection, const RemoteDescriptor& counts);
 
-  /// To be called again and again; does something every kBeatInterval. UNAVAILABLE, with the peer's name, once it has
-  /// been silent, or has hung, for too long; another error where there is no memory to watch it.
+  /// To be called again and again; does something every kBeatInterval. UNAVAILABLE, with the peer's name,
+  /// once it has been silent, or has hung, for too long; another error where there is no memory to watch it.
   absl::Status look(Connection& connection, TimePoint now);
   /// Any completion of the connection; true if it is the watch's own.
   bool on_completion(const Event& event);

@@ -24,7 +24,8 @@ class MessageOutbox {
     flush(connection);
     return waiting_.size() <= kMostWaiting;
   }
-  /// To be called again and again. Of a failed connection nothing is sent any more; its end comes as an event.
+  /// To be called again and again. Of a failed connection nothing is sent any more; its end comes as an
+  /// event.
   void flush(Connection& connection) {
     while (!waiting_.empty()) {
       const WorkRequest request{.opcode = Opcode::kSend,

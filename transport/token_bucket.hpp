@@ -1,6 +1,6 @@
 // A bound on bytes per second: a bucket that fills at that rate up to a burst, and from which each transfer
-// takes its bytes. A transfer may take more than there is; the bucket then owes, at most another burst, and is
-// empty until it has filled again.
+// takes its bytes. A transfer may take more than there is; the bucket then owes, at most another burst, and
+// is empty until it has filled again.
 //
 // Thread safety: refill() and due() from one thread at a time; everything else from any thread.
 #pragma once

@@ -99,8 +99,8 @@ struct WorkRequest {
   std::uint32_t notification = 0;
   std::uint64_t id = 0;  ///< comes back in the completion
   /// Inside `region`; for kSend any memory, copied before post() returns, and region null. For the others it
-  /// must stay untouched until this request, or a later signaled one of the same connection, has completed, or the
-  /// connection has failed, and an event has said so.
+  /// must stay untouched until this request, or a later signaled one of the same connection, has completed,
+  /// or the connection has failed, and an event has said so.
   std::span<std::byte> local = {};
   const MemoryRegion* region = nullptr;
   /// remote.length_bytes ≥ local.size(); the transfer starts at remote.address.
@@ -146,8 +146,8 @@ class Connection {
   /// Lets the peer use `region` from now on and names it for the peer. The descriptor may be sent in any
   /// message or write of this connection that is posted after the call.
   virtual absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) = 0;
-  /// As grant(), of a region that is kRemoteReadHostWrite; where the peer's processes can map it, the peer may
-  /// also change it in place.
+  /// As grant(), of a region that is kRemoteReadHostWrite; where the peer's processes can map it, the peer
+  /// may also change it in place.
   virtual absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) {
     return grant(region);
   }
@@ -161,8 +161,8 @@ class Connection {
   /// connection lives. nullptr where it cannot, or where the descriptor is not readable by us. Other
   /// processes write there: read with copy_words() (word_copy.hpp) or atomics only.
   virtual const std::byte* mapped(const RemoteDescriptor& remote) = 0;
-  /// As mapped(), to be changed, too: with atomics, as the owner of the memory and others do at the same time.
-  /// nullptr where it was not granted in place.
+  /// As mapped(), to be changed, too: with atomics, as the owner of the memory and others do at the same
+  /// time. nullptr where it was not granted in place.
   virtual std::byte* mapped_in_place(const RemoteDescriptor& /*remote*/) { return nullptr; }
 
   /// OK while the connection works.
@@ -223,8 +223,8 @@ class Transport {
   /// Ends a wait() of the owning thread. May be called from any thread and from a signal handler.
   virtual void interrupt() = 0;
 
-  /// Calls `tick` every `interval` for as long as this process runs, whether or not the transport is polled: from a
-  /// thread of its own. RESOURCE_EXHAUSTED if there can be none.
+  /// Calls `tick` every `interval` for as long as this process runs, whether or not the transport is polled:
+  /// from a thread of its own. RESOURCE_EXHAUSTED if there can be none.
   virtual absl::StatusOr<std::unique_ptr<Ticker>> start_ticker(Duration interval, std::function<void()> tick);
 
   [[nodiscard]] virtual TimePoint now() const = 0;

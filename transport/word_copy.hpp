@@ -23,7 +23,8 @@ namespace verbena::transport {
 #define VERBENA_WORDS_ARE_ATOMIC 0
 #endif
 
-/// Calls memcpy(): where the compiler knew the most that `bytes` can be, it would write a string instruction instead.
+/// Calls memcpy(): where the compiler knew the most that `bytes` can be, it would write a string instruction
+/// instead.
 inline void copy_piece(void* __restrict to, const void* __restrict from, std::size_t bytes) {
   asm("" : "+r"(bytes));  // NOLINT(hicpp-no-assembler): nothing, but anything could have happened to it
   std::memcpy(to, from, bytes);

@@ -13,11 +13,11 @@
 //   }
 //
 // An iteration is a clock of the worker. It is over when it has handed out all examples once; under A-BSP (a
-// table of the session has that model) also when another worker's is. The next iteration goes on where this one
-// ended, and once around: what was left comes first.
+// table of the session has that model) also when another worker's is. The next iteration goes on where this
+// one ended, and once around: what was left comes first.
 //
-// Each iteration hands out at least one mini-batch, so that a worker with B mini-batches sees every example at
-// least once in B iterations, however slow it is. A worker without examples ends nobody's iteration.
+// Each iteration hands out at least one mini-batch, so that a worker with B mini-batches sees every example
+// at least once in B iterations, however slow it is. A worker without examples ends nobody's iteration.
 #pragma once
 
 #include <cstdint>
@@ -41,17 +41,16 @@ class DataCursor {
  public:
   struct Options {
     std::uint64_t examples = 0;  ///< of this worker
-    /// How many next() hands out at most: so many a worker still processes after the end of its iteration. Small
-    /// ones end it soon; each costs a look at the connections, about a microsecond.
+    /// How many next() hands out at most: so many a worker still processes after the end of its iteration.
+    /// Small ones end it soon; each costs a look at the connections, about a microsecond.
     std::uint64_t mini_batch = 1;
   };
   DataCursor(Session& session, const Options& options);
 
-  /// The next mini-batch, always the same ones: examples 0 … mini_batch − 1 and so on. What has been handed out
-  /// counts as processed and is to be pushed before the clock ends. Empty: the iteration is over, and stays so
-  /// until the session's clock has advanced.
-  /// Errors: INVALID_ARGUMENT for impossible options; FAILED_PRECONDITION where another cursor has begun in this
-  /// clock; else the session's.
+  /// The next mini-batch, always the same ones: examples 0 … mini_batch − 1 and so on. What has been handed
+  /// out counts as processed and is to be pushed before the clock ends. Empty: the iteration is over, and
+  /// stays so until the session's clock has advanced. Errors: INVALID_ARGUMENT for impossible options;
+  /// FAILED_PRECONDITION where another cursor has begun in this clock; else the session's.
   absl::StatusOr<ExampleRange> next();
 
   /// Examples of the iteration that have not been handed out: more than 0 after its end where it ended early.

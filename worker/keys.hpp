@@ -1,5 +1,5 @@
-// The keys of one call: a list or a range. KeySequence is either; KeyList and KeyRun are one kind each, for what is done
-// for each row.
+// The keys of one call: a list or a range. KeySequence is either; KeyList and KeyRun are one kind each, for
+// what is done for each row.
 #pragma once
 
 #include <algorithm>

@@ -31,7 +31,8 @@ bool RemoteReads::post() {
   while (!unposted_.empty()) {
     const ServerLink& link = *unposted_.front().link;
     if (link.is_dead) {
-      // What was posted to it and not counted needs no end: a connection that has failed brings nothing any more.
+      // What was posted to it and not counted needs no end: a connection that has failed brings nothing any
+      // more.
       unposted_.pop_front();
       continue;
     }

@@ -22,7 +22,8 @@ struct ServerLink;
 /// One-sided reads of an operation, posted as their connections take them.
 class RemoteReads {
  public:
-  /// Of a request's id, which else is the address of its RemoteReads: its end is that of those before it, too.
+  /// Of a request's id, which else is the address of its RemoteReads: its end is that of those before it,
+  /// too.
   static constexpr std::uint64_t kIsCounted = 1;
 
   RemoteReads() = default;
@@ -32,7 +33,8 @@ class RemoteReads {
   /// To be posted: a read into `to`, part of `memory`; with the last one where it goes on at both ends.
   void add(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
            const LocalSpan& memory);
-  /// As far as the connections take them; a dead server is asked for nothing. True when all are posted and have ended.
+  /// As far as the connections take them; a dead server is asked for nothing. True when all are posted and
+  /// have ended.
   bool post();
   /// A request whose id has kIsCounted has ended.
   void end_counted() { --counted_; }

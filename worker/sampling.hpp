@@ -1,18 +1,18 @@
-// Keys drawn at random, such as the negative samples of embeddings: Table::prepare_sample() draws them, and tells
-// the table of them; Table::pull_sample() pulls their rows when they are needed.
+// Keys drawn at random, such as the negative samples of embeddings: Table::prepare_sample() draws them, and
+// tells the table of them; Table::pull_sample() pulls their rows when they are needed.
 //
 // A sample may prefer keys that are near, in place or in a replica, which cost no message. That makes another
-// distribution. Let p be the one asked for, N the keys that are near, m = p(N) what they weigh, and a = `preference`.
-// A key that is drawn and is not near is, with probability a, drawn again until one is near, kMostRedraws times at most.
-// So near keys keep their proportions, and so do the others:
+// distribution. Let p be the one asked for, N the keys that are near, m = p(N) what they weigh, and a =
+// `preference`. A key that is drawn and is not near is, with probability a, drawn again until one is near,
+// kMostRedraws times at most. So near keys keep their proportions, and so do the others:
 //
 //   q(k) = p(k) · (1 + (1 − m) · s / m)   for k ∈ N           s = a · (1 − (1 − m)^kMostRedraws)
 //   q(k) = p(k) · (1 − s)                 for all others
 //
-// The total variation distance of q from p is s · (1 − m): none for a = 0, at most a, and nothing to speak of where
-// most of what is drawn is near anyhow. The draws of a sample are not independent of each other where N is not: what one
-// worker has used lately is what it will see again. Over time each key is near now and then, and comes to its
-// share as far as that is evenly so.
+// The total variation distance of q from p is s · (1 − m): none for a = 0, at most a, and nothing to speak of
+// where most of what is drawn is near anyhow. The draws of a sample are not independent of each other where N
+// is not: what one worker has used lately is what it will see again. Over time each key is near now and then,
+// and comes to its share as far as that is evenly so.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ namespace verbena {
 /// Of a sample that prefers keys that are near: how often a key is drawn again.
 inline constexpr int kMostRedraws = 16;
 
-/// Numbers from 0 on, drawn in proportion to weights, each in constant time (alias method: Walker 1977, Vose 1991).
-/// To within 2⁻³² of each.
+/// Numbers from 0 on, drawn in proportion to weights, each in constant time (alias method: Walker 1977, Vose
+/// 1991). To within 2⁻³² of each.
 class AliasTable {
  public:
   /// REQUIRES: 1 to 2³² weights of 0 or more, finite, as is their sum, which is not 0.
@@ -61,7 +61,8 @@ class KeyDistribution {
   /// REQUIRES: the range is not empty.
   static KeyDistribution uniform(protocol::KeyRange range) { return {range.first, range.size()}; }
   /// Key first + i with probability weights[i] / Σ weights, see AliasTable.
-  /// INVALID_ARGUMENT for weights that are negative or not finite, or whose sum is not positive, and for more than 2³².
+  /// INVALID_ARGUMENT for weights that are negative or not finite, or whose sum is not positive, and for more
+  /// than 2³².
   static absl::StatusOr<KeyDistribution> weighted(protocol::Key first, std::span<const double> weights);
 
   [[nodiscard]] protocol::KeyRange range() const { return {first_, first_ + size_}; }
@@ -76,7 +77,8 @@ class KeyDistribution {
 };
 
 struct SampleOptions {
-  /// The clocks in which the sample is used: from … to − 1. For a dynamic table this is an intent. from = to: none.
+  /// The clocks in which the sample is used: from … to − 1. For a dynamic table this is an intent. from = to:
+  /// none.
   std::int64_t from = 0;
   std::int64_t to = 0;
   /// 0: keys as they are drawn. 1: as near as can be. Costs a bias (above).

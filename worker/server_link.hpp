@@ -1,4 +1,5 @@
-// What a session knows of one server: its connection, the rings between them, and what the server's lanes have told.
+// What a session knows of one server: its connection, the rings between them, and what the server's lanes
+// have told.
 #pragma once
 
 #include <memory>

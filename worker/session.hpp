@@ -7,10 +7,11 @@
 //   (*weights)->push(keys, gradients);
 //   (*session)->clock();                  // this worker has finished a clock
 //
-// Thread safety: a session and all that comes of it (tables, pending operations, data cursors) belong to one thread, the
-// one that has connected it. A process may hold many; each is a worker. A call by another thread does nothing and returns
-// FAILED_PRECONDITION with both threads' names; Session::take_over() hands a session over. Only what tells a constant
-// (rank(), workers(), Table::rows(), Table::width()) may be asked by any thread.
+// Thread safety: a session and all that comes of it (tables, pending operations, data cursors) belong to one
+// thread, the one that has connected it. A process may hold many; each is a worker. A call by another thread
+// does nothing and returns FAILED_PRECONDITION with both threads' names; Session::take_over() hands a session
+// over. Only what tells a constant (rank(), workers(), Table::rows(), Table::width()) may be asked by any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -57,23 +58,23 @@ struct SessionOptions {
   std::vector<std::string> servers;
   std::uint32_t rank = 0;  ///< this worker, 0 ≤ rank < workers
   std::uint32_t workers = 1;
-  /// The rank of the server on this worker's host that is its own: rows of dynamic tables that it localizes go there.
-  /// nullopt: its rank modulo the number of servers.
+  /// The rank of the server on this worker's host that is its own: rows of dynamic tables that it localizes
+  /// go there. nullopt: its rank modulo the number of servers.
   std::optional<std::uint32_t> node = std::nullopt;
   ReadPath read_path = ReadPath::kAuto;
-  /// What befalls this session when a server dies. False: it fails. True: where all tables are dynamic, and it is not
-  /// this worker's own server, operations on rows that lay there, or whose home it was, fail, and all others go on. A
-  /// worker whose own server is gone counts as dead, too. For jobs whose servers outlive workers
-  /// (ServerOptions::outlives_workers).
+  /// What befalls this session when a server dies. False: it fails. True: where all tables are dynamic, and
+  /// it is not this worker's own server, operations on rows that lay there, or whose home it was, fail, and
+  /// all others go on. A worker whose own server is gone counts as dead, too. For jobs whose servers outlive
+  /// workers (ServerOptions::outlives_workers).
   bool outlives_servers = false;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
   /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.
   std::uint32_t clock_timeout_ms = 3'600'000;
-  /// A server whose process has shown no sign of life for so long while this worker waits (stopped, or its host hangs)
-  /// fails the session, with its name. At least 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses
-  /// of a host, as of a virtual machine that moves. The worker's own process beats by a thread that does nothing else,
-  /// so that it may compute for as long as it likes.
+  /// A server whose process has shown no sign of life for so long while this worker waits (stopped, or its
+  /// host hangs) fails the session, with its name. At least 2000; 0: never. Shorter: noticed sooner. Longer:
+  /// survives longer pauses of a host, as of a virtual machine that moves. The worker's own process beats by
+  /// a thread that does nothing else, so that it may compute for as long as it likes.
   std::uint32_t silence_timeout_ms = 5000;
   /// nullptr: shared memory on this host. The session drives it alone.
   std::shared_ptr<transport::Transport> transport = nullptr;
@@ -82,9 +83,10 @@ struct SessionOptions {
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
-  /// What each server may be sent of a clock's updates before the clock ends, in megabytes (10⁶ bytes) a second,
-  /// the most important rows first: managed communication, for models that hold no updates back. Rows of which
-  /// much arrives within a clock travel more than once. 0: everything travels at the end of the clock.
+  /// What each server may be sent of a clock's updates before the clock ends, in megabytes (10⁶ bytes) a
+  /// second, the most important rows first: managed communication, for models that hold no updates back. Rows
+  /// of which much arrives within a clock travel more than once. 0: everything travels at the end of the
+  /// clock.
   double update_budget_mb_per_s = 0;
 };
 
@@ -94,8 +96,8 @@ struct TableOptions {
   std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
   std::uint32_t width = 0;  ///< values a row
   ConsistencyModel consistency = Ssp{};
-  /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers read and
-  /// change them in place. With Sequential or Asp only; each server has memory for all rows.
+  /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers
+  /// read and change them in place. With Sequential or Asp only; each server has memory for all rows.
   Allocation allocation = Allocation::kStatic;
   /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
   std::uint64_t cache_rows = UINT64_MAX;
@@ -140,8 +142,9 @@ struct SessionStatistics {
   DurationHistogram move_times;
   /// Rows that were neither where this worker believed them nor on their way here.
   std::uint64_t locations_asked = 0;
-  /// Because of intents: rows that came here; that got a replica in this worker's memory; how often one was read anew
-  /// from its owner; and what was pulled and pushed there. What replicas send to owners counts as pushed, too.
+  /// Because of intents: rows that came here; that got a replica in this worker's memory; how often one was
+  /// read anew from its owner; and what was pulled and pushed there. What replicas send to owners counts as
+  /// pushed, too.
   std::uint64_t rows_moved_by_intent = 0;
   std::uint64_t rows_replicated = 0;
   std::uint64_t rows_refreshed = 0;
@@ -169,15 +172,15 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Creates or opens a table; collective: every worker of the job opens the same tables in the same order.
-  /// Value: float, double, int32_t, int64_t. The table lives as long as the session. Of a name that this session has
-  /// opened before it is the same table, and nobody else need call; INVALID_ARGUMENT, which says what differs and changes
-  /// nothing, where Value or options are not the same.
+  /// Value: float, double, int32_t, int64_t. The table lives as long as the session. Of a name that this
+  /// session has opened before it is the same table, and nobody else need call; INVALID_ARGUMENT, which says
+  /// what differs and changes nothing, where Value or options are not the same.
   template <class Value>
   absl::StatusOr<Table<Value>*> table(const TableOptions& options);
 
-  /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what a
-  /// clock has to do with a pass over the data see worker/data_cursor.hpp. Where all tables are dynamic it tells nobody,
-  /// so that each mini-batch may be a clock.
+  /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what
+  /// a clock has to do with a pass over the data see worker/data_cursor.hpp. Where all tables are dynamic it
+  /// tells nobody, so that each mini-batch may be a clock.
   absl::Status clock();
 
   /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it
@@ -189,8 +192,8 @@ class Session {
   /// FAILED_PRECONDITION: nothing, for the session is another thread's.
   absl::Status give_up(const absl::Status& why);
 
-  /// From now on the session belongs to the calling thread. REQUIRES: the thread that had it has done with it, and this
-  /// one knows by what orders memory: a join, a mutex, a queue.
+  /// From now on the session belongs to the calling thread. REQUIRES: the thread that had it has done with
+  /// it, and this one knows by what orders memory: a join, a mutex, a queue.
   void take_over();
 
   /// How many clocks this worker has finished.

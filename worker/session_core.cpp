@@ -19,8 +19,8 @@ namespace {
 constexpr std::uint64_t kRowsUntilPoll = 128;
 constexpr std::uint64_t kRowsUntilRefill = 128;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
-/// Of a wait, what a turn of its loop counts at most: one that took longer is this process's own absence, which nobody
-/// else is to blame for. A job that was stopped as a whole goes on.
+/// Of a wait, what a turn of its loop counts at most: one that took longer is this process's own absence,
+/// which nobody else is to blame for. A job that was stopped as a whole goes on.
 constexpr auto kLongestTurn = 10 * kWaitSlice;
 /// Until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
@@ -449,7 +449,8 @@ void SessionCore::on_completion(const transport::Event& event) {
   for (const std::shared_ptr<Operation>& operation : running_) {
     const std::uint64_t flags = event.id - reinterpret_cast<std::uintptr_t>(&operation->reads);
     if (flags > RemoteReads::kIsCounted) continue;
-    // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to know.
+    // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to
+    // know.
     const bool is_ok = event.result == transport::OperationResult::kOk;
     const bool goes_on = is_ok || link.is_dead || lose(link);
     if (goes_on && flags == RemoteReads::kIsCounted) operation->reads.end_counted();
@@ -575,8 +576,8 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
 bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   using Kind = protocol::KeyRequests::Kind;
   const std::size_t answers = protocol::KeyRequests::is_answered(requests.kind) ? requests.rows.size() : 0;
-  // What waits for other workers leaves room for what does not: for them to get on, this worker must be able to
-  // end the moves that it has begun.
+  // What waits for other workers leaves room for what does not: for them to get on, this worker must be able
+  // to end the moves that it has begun.
   const bool ends_a_move =
       requests.kind == Kind::kHandOver || requests.kind == Kind::kYield || requests.kind == Kind::kMissing;
   const std::size_t most = ends_a_move ? protocol::kMaxOpenRequests : protocol::kMaxOpenRequests / 4;
@@ -668,8 +669,8 @@ absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   }
 }
 
-/// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a message for each
-/// mini-batch would cost more than the mini-batch.
+/// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a message
+/// for each mini-batch would cost more than the mini-batch.
 bool SessionCore::counts_clocks(const ServerLink& link) const {
   return tables_.empty() || link.counts_clocks;
 }
@@ -819,8 +820,8 @@ void SessionCore::give_up(const absl::Status& why) {
       control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
                                       std::string(why.message())});
   }
-  // A server that knows answers in kind. Until then it may write here, and would take the end of this worker's
-  // memory for the reason.
+  // A server that knows answers in kind. Until then it may write here, and would take the end of this
+  // worker's memory for the reason.
   const auto told = [&] {
     return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
       const bool known = link->lanes.empty() || link->said_failed || link->is_refused;

@@ -50,8 +50,8 @@ class SessionCore {
   void give_up(const absl::Status& why);
 
   bool poll();
-  /// Called on hot paths: polls every so many rows. A call for many polls at once: what has been pushed here since
-  /// the last one is as fresh as it gets.
+  /// Called on hot paths: polls every so many rows. A call for many polls at once: what has been pushed here
+  /// since the last one is as fresh as it gets.
   void poll_sometimes(std::uint64_t rows) {
     if (rows_until_poll_ <= rows) {
       poll();
@@ -148,8 +148,8 @@ class SessionCore {
   [[nodiscard]] std::string slowest_lane(Servers which) const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
-  /// Tells those servers that do not know it that this worker has finished all clocks below `clock`; and, where that is
-  /// the one that ends now and it matters, of what examples its updates are.
+  /// Tells those servers that do not know it that this worker has finished all clocks below `clock`; and,
+  /// where that is the one that ends now and it matters, of what examples its updates are.
   absl::Status tell_clock(consistency::Clock clock, Servers which);
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 

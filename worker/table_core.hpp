@@ -1,5 +1,5 @@
-// A table as a session sees it, of whatever kind: worker/fixed has those whose rows stay where they are, worker/moving
-// those whose rows move.
+// A table as a session sees it, of whatever kind: worker/fixed has those whose rows stay where they are,
+// worker/moving those whose rows move.
 //
 // Thread safety: none; it belongs to its session.
 #pragma once
@@ -71,8 +71,8 @@ class TableCore {
   [[nodiscard]] virtual bool is_free_here(protocol::Key /*key*/) const { return false; }
   /// is_free_here() will be asked soon.
   virtual void prefetch(protocol::Key /*key*/) const {}
-  /// Others that are near in place of those of `keys` that are not, each with probability `preference`, as far as any
-  /// are found. Returns how many. REQUIRES: rows_move()
+  /// Others that are near in place of those of `keys` that are not, each with probability `preference`, as
+  /// far as any are found. Returns how many. REQUIRES: rows_move()
   virtual std::size_t redraw(std::span<protocol::Key> keys, double preference,
                              const KeyDistribution& distribution, std::mt19937_64& random) const;
 
@@ -83,12 +83,12 @@ class TableCore {
   /// Its reads wait for the servers' clocks, so that servers with rows of it are told of this worker's.
   [[nodiscard]] virtual bool follows_clocks() const = 0;
 
-  /// In each poll: sends what could not be sent before. True if nothing is left that others must hear before this
-  /// worker's clock.
+  /// In each poll: sends what could not be sent before. True if nothing is left that others must hear before
+  /// this worker's clock.
   virtual bool send_put_off() { return true; }
 
-  // A clock: the session ships; ends it; waits until send_put_off(); tells the servers; begins the next; and waits for
-  // other workers, and for what is below. Whatever of these fails is the session's end.
+  // A clock: the session ships; ends it; waits until send_put_off(); tells the servers; begins the next; and
+  // waits for other workers, and for what is below. Whatever of these fails is the session's end.
 
   /// Sends this clock's updates.
   virtual absl::Status ship() { return absl::OkStatus(); }
@@ -118,8 +118,8 @@ class TableCore {
  protected:
   /// A pull of `keys` from the index `next` on, to be started.
   virtual std::shared_ptr<Operation> make_pull(const KeySequence& keys, std::size_t next, std::byte* out) = 0;
-  /// The rest of a pull, from the index `next` on, which has to wait for something. Not inlined, so that pulls that find
-  /// all rows at hand do not pay for what it needs.
+  /// The rest of a pull, from the index `next` on, which has to wait for something. Not inlined, so that
+  /// pulls that find all rows at hand do not pay for what it needs.
   [[gnu::noinline]] absl::Status pull_rest(const KeySequence& keys, std::byte* out, std::size_t next);
 
   /// A call can go ahead: in a few instructions.
@@ -129,8 +129,8 @@ class TableCore {
   }
   /// Why it cannot, if so.
   [[nodiscard]] absl::Status check_ready(const KeySequence& keys, std::size_t values) const;
-  /// Before a call that is not of the fast ones: FAILED_PRECONDITION in a thread that is not the session's, and
-  /// check_ready().
+  /// Before a call that is not of the fast ones: FAILED_PRECONDITION in a thread that is not the session's,
+  /// and check_ready().
   absl::Status enter(const KeySequence& keys, std::size_t values);
 
   SessionCore& session_;

@@ -1,4 +1,5 @@
-// Whether the processor was there for a measurement alone: on cores that are shared, times are the scheduler's.
+// Whether the processor was there for a measurement alone: on cores that are shared, times are the
+// scheduler's.
 #pragma once
 
 #include <cstdint>

@@ -95,8 +95,8 @@ absl::StatusOr<NetworkCost> parse_network(std::string_view text) {
   return network->cost;
 }
 
-/// A connection of a DelayedTransport. Requests are with the wrapped connection as soon as they are taken; events
-/// are kept until they are due.
+/// A connection of a DelayedTransport. Requests are with the wrapped connection as soon as they are taken;
+/// events are kept until they are due.
 class DelayedConnection final : public Connection {
  public:
   enum class Origin : std::uint8_t { kConnected, kConnectedNear, kAccepted };
@@ -337,8 +337,8 @@ TimePoint DelayedConnection::next_due() const {
 DelayedTransport::DelayedTransport(std::unique_ptr<transport::Transport> wrapped, const NetworkCost& cost,
                                    std::vector<std::string> near)
     : wrapped_(std::move(wrapped)), cost_(cost), near_(std::move(near)) {
-  // The kernel may wake a thread 50 µs late to save power, which would be most of a latency. Threads that this one
-  // starts inherit it. What it returns is of no use: the delays are just less exact.
+  // The kernel may wake a thread 50 µs late to save power, which would be most of a latency. Threads that
+  // this one starts inherit it. What it returns is of no use: the delays are just less exact.
   (void)::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 

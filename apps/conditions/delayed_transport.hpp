@@ -1,19 +1,19 @@
-// A network's cost on one host: a transport over shared memory through which bytes arrive when a network of a given
-// latency and bandwidth would have brought them.
+// A network's cost on one host: a transport over shared memory through which bytes arrive when a network of a
+// given latency and bandwidth would have brought them.
 //
-// Bytes are moved at once; what is late is that the other side learns of them. Each notification and message is
-// preceded by one that says when it is to arrive, by the clock that the processes of a host share; the receiver's
-// transport keeps it until then. So a sender that computes, and does not poll, sends as an adapter would. A
-// one-sided read completes late. No memory of a peer is mapped. A process sends one thing after the other at its link's
-// rate, and receives so; what is in between is no bottleneck. Setting a connection up costs nothing, nor do memory
-// grants.
+// Bytes are moved at once; what is late is that the other side learns of them. Each notification and message
+// is preceded by one that says when it is to arrive, by the clock that the processes of a host share; the
+// receiver's transport keeps it until then. So a sender that computes, and does not poll, sends as an adapter
+// would. A one-sided read completes late. No memory of a peer is mapped. A process sends one thing after the
+// other at its link's rate, and receives so; what is in between is no bottleneck. Setting a connection up
+// costs nothing, nor do memory grants.
 //
-// Some processes may be on one host: connections to addresses that the transport is told to be near are as they are
-// over shared memory, their memory mapped where it can be, and take nothing of the links. Only the side that connects
-// knows the address; its first message tells the other side.
+// Some processes may be on one host: connections to addresses that the transport is told to be near are as
+// they are over shared memory, their memory mapped where it can be, and take nothing of the links. Only the
+// side that connects knows the address; its first message tells the other side.
 //
-// All processes of a job must use it. Waiting for what is to arrive blocks and uses no processor; a latency below some
-// 10 µs is lost in how late the host wakes a thread.
+// All processes of a job must use it. Waiting for what is to arrive blocks and uses no processor; a latency
+// below some 10 µs is lost in how late the host wakes a thread.
 #pragma once
 
 #include <cstdint>

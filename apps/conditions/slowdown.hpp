@@ -1,16 +1,16 @@
 // A worker made slower on purpose, alike in each run: what experiments with stragglers are made of.
 //
-// A slowed worker computes as fast as it can and then sleeps, so that it leaves its processor to the others, as
-// a machine of its own would. What is stretched is the *processor time* of a mini-batch, not the time on the
-// clock: with factor 3 a mini-batch that needs 2 ms of a processor lasts 6 ms. Waiting for a processor that
-// another process has is part of the 6 ms and is not stretched in its turn. So where all workers of a host are
-// slowed so far that they need less than its cores (worker=all,factor=4: four workers need one core), each goes
-// as if it had a core of its own, whatever the host's scheduler does; where they need more, a slow worker is
-// less slow, compared with the others, than its factor says.
+// A slowed worker computes as fast as it can and then sleeps, so that it leaves its processor to the others,
+// as a machine of its own would. What is stretched is the *processor time* of a mini-batch, not the time on
+// the clock: with factor 3 a mini-batch that needs 2 ms of a processor lasts 6 ms. Waiting for a processor
+// that another process has is part of the 6 ms and is not stretched in its turn. So where all workers of a
+// host are slowed so far that they need less than its cores (worker=all,factor=4: four workers need one
+// core), each goes as if it had a core of its own, whatever the host's scheduler does; where they need more,
+// a slow worker is less slow, compared with the others, than its factor says.
 //
-// Processor time is not the same twice: caches are colder beside a busier server, and a virtual machine's host has
-// other work. Stretched, that is more than what is to be compared. So a rule may say how long an item takes
-// (item=1us), whatever it takes here.
+// Processor time is not the same twice: caches are colder beside a busier server, and a virtual machine's
+// host has other work. Stretched, that is more than what is to be compared. So a rule may say how long an
+// item takes (item=1us), whatever it takes here.
 #pragma once
 
 #include <chrono>
@@ -35,8 +35,8 @@ struct SlowRule {
   std::optional<std::uint32_t> core;  ///< that core; nothing: any
 };
 
-/// "worker=1,factor=3"; "worker=all,item=1us"; "worker=all,pause=200ms,every=20"; "worker=1,competitors=1,core=0".
-/// INVALID_ARGUMENT says what was expected.
+/// "worker=1,factor=3"; "worker=all,item=1us"; "worker=all,pause=200ms,every=20";
+/// "worker=1,competitors=1,core=0". INVALID_ARGUMENT says what was expected.
 absl::StatusOr<SlowRule> parse_slow(std::string_view text);
 
 /// Where a slowdown has its time from, and what it does with it.
@@ -52,15 +52,15 @@ SlowdownClock system_slowdown_clock();
 class Slowdown {
  public:
   Slowdown() = default;
-  /// The factors of all rules that are about `worker` are multiplied, their items' times added up, all their pauses
-  /// made. Pauses that
-  /// several workers have from one rule are spread: worker w's are before each k-th clock() where
-  /// k + ⌊0.618 · w · every⌋ is a multiple of `every`.
+  /// The factors of all rules that are about `worker` are multiplied, their items' times added up, all their
+  /// pauses made. Pauses that several workers have from one rule are spread: worker w's are before each k-th
+  /// clock() where k + ⌊0.618 · w · every⌋ is a multiple of `every`.
   Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker,
            SlowdownClock clock = system_slowdown_clock());
 
-  /// Around a mini-batch, or a part of one, of so many items: the processor time in between is stretched, or filled up
-  /// to the items' time. A beginning without an end, or an end without a beginning, counts for nothing.
+  /// Around a mini-batch, or a part of one, of so many items: the processor time in between is stretched, or
+  /// filled up to the items' time. A beginning without an end, or an end without a beginning, counts for
+  /// nothing.
   void computing_begins();
   void computing_ends(std::uint64_t items);
   /// Before the worker's clock().

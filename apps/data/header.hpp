@@ -9,8 +9,9 @@
 
 namespace verbena::apps {
 
-/// Which column is what: `names` are the names that each thing goes by, in lower case, without "_", "-", "." and blanks. A
-/// type behind a colon ("user_id:token") is none of a column's name. Of several that fit, the first.
+/// Which column is what: `names` are the names that each thing goes by, in lower case, without "_", "-", "."
+/// and blanks. A type behind a colon ("user_id:token") is none of a column's name. Of several that fit, the
+/// first.
 template <std::size_t size>
 std::array<std::optional<std::size_t>, size> columns_by_name(
     std::span<const std::string_view> header,

@@ -144,7 +144,8 @@ FoundFormat bag_of_words(std::span<const std::string_view> lines) {
                             std::all_of(lines.begin(), lines.begin() + kHeaderLines, is_one_number);
     return has_header ? FoundFormat{Format::kUci, "UCI's bag of words"} : FoundFormat{};
   }
-  // A line can be of both. What has as many pairs as it says, more often than not, is LDA-C, and the rest are slips.
+  // A line can be of both. What has as many pairs as it says, more often than not, is LDA-C, and the rest are
+  // slips.
   const auto lda_c = std::count_if(lines.begin(), lines.end(), is_lda_c);
   if (lda_c > 0 && is_lda_c(lines[0]) && 2 * lda_c >= std::ssize(lines)) return {Format::kLdaC, "LDA-C"};
   if (std::all_of(lines.begin(), lines.end(), is_svm_light)) return {Format::kSvmLight, "LIBSVM or SVMlight"};

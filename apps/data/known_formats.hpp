@@ -27,7 +27,8 @@ struct FoundFormat {
   std::string_view name;  ///< for people; empty where it is unknown
 };
 
-/// The first lines, empty ones too: at most so many, and fewer where they are very long. Errors as LineReader's.
+/// The first lines, empty ones too: at most so many, and fewer where they are very long. Errors as
+/// LineReader's.
 absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, std::size_t most = 30);
 
 /// By a banner or magic number: no doubt is left.

@@ -28,8 +28,8 @@ class LineReader {
   /// Of the line that next() gave last, from 1.
   [[nodiscard]] std::uint64_t line_number() const { return line_number_; }
 
-  /// INVALID_ARGUMENT "path:line: expected …, found …", for the line that next() gave last, or 1 where there is none.
-  /// `found` is shown in quotes, shortened, and without what a terminal would not print.
+  /// INVALID_ARGUMENT "path:line: expected …, found …", for the line that next() gave last, or 1 where there
+  /// is none. `found` is shown in quotes, shortened, and without what a terminal would not print.
   [[nodiscard]] absl::Status error(std::string_view expected, std::string_view found) const;
   /// What error() shows of it.
   static std::string printable(std::string_view text);

@@ -26,8 +26,8 @@ class MatrixMarketReader {
   [[nodiscard]] std::uint64_t columns() const { return columns_; }
   [[nodiscard]] bool is_pattern() const { return is_pattern_; }
 
-  /// False after the last one. Errors "file:line: expected …, found …", also where there are fewer or more than the
-  /// size said.
+  /// False after the last one. Errors "file:line: expected …, found …", also where there are fewer or more
+  /// than the size said.
   absl::StatusOr<bool> next(MatrixMarketEntry& entry);
 
  private:

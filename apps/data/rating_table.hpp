@@ -53,8 +53,8 @@ struct RatingLayout {
   [[nodiscard]] std::string description() const;
 };
 
-/// The layout that fits the first lines best: with three columns or more, and a number where the rating is. A header may
-/// name the columns in any order. INVALID_ARGUMENT "path:1: …" where none fits at all.
+/// The layout that fits the first lines best: with three columns or more, and a number where the rating is. A
+/// header may name the columns in any order. INVALID_ARGUMENT "path:1: …" where none fits at all.
 absl::StatusOr<RatingLayout> find_layout(const std::string& path, std::span<const std::string> first_lines);
 
 /// What is wrong with it is said as "file:line: …".

@@ -34,8 +34,8 @@ std::size_t skip_ascii(std::string_view text, std::size_t at) {
   return at;
 }
 
-/// How much of the text, cut at a blank, is ASCII and right quotes. Between blanks, words do not depend on what is beside
-/// them.
+/// How much of the text, cut at a blank, is ASCII and right quotes. Between blanks, words do not depend on
+/// what is beside them.
 std::size_t plain_prefix(std::string_view text) {
   std::size_t end = skip_ascii(text, 0);
   while (text.substr(end).starts_with(kRightQuoteBytes))

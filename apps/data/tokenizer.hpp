@@ -14,8 +14,10 @@ namespace verbena::apps {
 
 /// What a token of running text is.
 enum class Tokens : std::uint8_t {
-  /// Letters with their marks, digits and inner apostrophes, with at least one letter; in lower case, composed
-  /// (NFC), ’ as '. Words end where UAX 29 has a boundary (for scripts without blanks: by ICU's dictionaries) and
+  /// Letters with their marks, digits and inner apostrophes, with at least one letter; in lower case,
+  /// composed
+  /// (NFC), ’ as '. Words end where UAX 29 has a boundary (for scripts without blanks: by ICU's dictionaries)
+  /// and
   /// at punctuation of any script; what is invisible is left out, but for joiners between letters.
   kWords,
   /// Whatever is between white space, as it is.
@@ -29,13 +31,13 @@ class Tokenizer {
  public:
   explicit Tokenizer(Tokens tokens = Tokens::kWords) : tokens_(tokens) {}
 
-  /// Calls `use` with each word of the text, valid during the call. False where the text is not UTF-8, maybe after
-  /// some of its words; damaged() then is the first byte that is not.
+  /// Calls `use` with each word of the text, valid during the call. False where the text is not UTF-8, maybe
+  /// after some of its words; damaged() then is the first byte that is not.
   bool for_each_word(std::string_view text, const std::function<void(std::string_view)>& use);
   [[nodiscard]] unsigned char damaged() const { return damaged_; }
 
-  /// The form in which a text would have this word, as written by people or other tools; it is not split. What is not
-  /// UTF-8 stays as it is.
+  /// The form in which a text would have this word, as written by people or other tools; it is not split.
+  /// What is not UTF-8 stays as it is.
   std::string vocabulary_form(std::string_view word);
 
  private:

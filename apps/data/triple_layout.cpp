@@ -24,7 +24,8 @@ constexpr std::string_view kRelationNames[] = {
 constexpr std::string_view kTailNames[] = {"tail",    "t",   "object", "obj",    "o",
                                            "target",  "dst", "to",     "tailid", "tails",
                                            "entity2", "e2",  "value",  "end",    "endid"};
-/// So many triples at least, and so many times fewer relations than entities, for numbers to tell which column is which.
+/// So many triples at least, and so many times fewer relations than entities, for numbers to tell which
+/// column is which.
 constexpr std::size_t kFewTriples = 20;
 constexpr std::size_t kManyTimes = 4;
 
@@ -37,7 +38,8 @@ struct Column {
     if (name != last) ++changes;
     last = name;
   }
-  /// The lines are sorted by it: how many names it has among a file's first lines says nothing of how many it has.
+  /// The lines are sorted by it: how many names it has among a file's first lines says nothing of how many it
+  /// has.
   [[nodiscard]] bool is_sorted() const { return changes < 2 * names.size(); }
 
   Names names;

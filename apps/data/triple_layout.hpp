@@ -29,8 +29,8 @@ struct TripleLayout {
   [[nodiscard]] bool split(std::string_view line, TripleFields& fields) const;
 };
 
-/// By a header, by a first line with the number of triples, or by what is in the columns of all these lines. `usual`: the
-/// order where nothing tells another.
+/// By a header, by a first line with the number of triples, or by what is in the columns of all these lines.
+/// `usual`: the order where nothing tells another.
 TripleLayout find_triple_layout(std::span<const std::string> first_lines, const TripleLayout& usual = {});
 
 /// So many lines are enough to tell.

@@ -30,10 +30,10 @@ struct KnowledgeGraph {
 /// The names that read_triples() looks for.
 std::vector<std::string> triple_files(const std::string& folder);
 
-/// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, or train2id and so on as
-/// OpenKE names them. Lines are of three columns between tabs: head, relation, tail, unless a header or what is in the
-/// columns tells another order (docs/data.md). The same files give the same ids in every process. Errors: NOT_FOUND;
-/// INVALID_ARGUMENT "file:line: what was expected, what was found".
+/// Reads FOLDER/train, FOLDER/valid and FOLDER/test, each named .txt, .txt.gz, .tsv or .tsv.gz, or train2id
+/// and so on as OpenKE names them. Lines are of three columns between tabs: head, relation, tail, unless a
+/// header or what is in the columns tells another order (docs/data.md). The same files give the same ids in
+/// every process. Errors: NOT_FOUND; INVALID_ARGUMENT "file:line: what was expected, what was found".
 absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const ReadProgress& progress = {});
 
 }  // namespace verbena::apps

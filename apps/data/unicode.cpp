@@ -134,7 +134,8 @@ class UnicodeWords::Splitter {
     owner_.word_.clear();
   }
 
-  /// `is_boundary`: UAX 29 (or a dictionary, where no blanks are written) has a boundary before the character.
+  /// `is_boundary`: UAX 29 (or a dictionary, where no blanks are written) has a boundary before the
+  /// character.
   void add(char32_t code, bool is_boundary) {
     broken_ = broken_ || is_boundary;
     switch (kind_of(code)) {

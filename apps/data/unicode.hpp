@@ -16,7 +16,8 @@ struct Character {
   std::size_t bytes = 0;  ///< 0: not UTF-8
 };
 
-/// The first character. Overlong forms, surrogates and codes above U+10FFFF are not UTF-8. REQUIRES: not empty.
+/// The first character. Overlong forms, surrogates and codes above U+10FFFF are not UTF-8. REQUIRES: not
+/// empty.
 Character decode_utf8(std::string_view text);
 bool is_utf8(std::string_view text);
 
@@ -31,7 +32,8 @@ class UnicodeWords {
   UnicodeWords(const UnicodeWords&) = delete;
   UnicodeWords& operator=(const UnicodeWords&) = delete;
 
-  /// As Tokenizer's; blanks must be where the text begins and ends, or its own begin and end. REQUIRES: UTF-8.
+  /// As Tokenizer's; blanks must be where the text begins and ends, or its own begin and end. REQUIRES:
+  /// UTF-8.
   void for_each_word(std::string_view text, const std::function<void(std::string_view)>& use);
 
   /// The form that a word has in a vocabulary: in lower case, composed (NFC), without what cannot be seen.

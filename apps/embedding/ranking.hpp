@@ -30,15 +30,15 @@ struct RankingOptions {
 /// Some of the questions: first, and how many.
 using RankSome = std::function<void(std::size_t first, std::size_t count, std::span<double> ranks)>;
 
-/// `rank_some` ranks all `questions`, at most `at_once` a call, in several threads at a time. CANCELLED when `stop` is set.
-/// The same sums, to the bit, with any number of threads.
+/// `rank_some` ranks all `questions`, at most `at_once` a call, in several threads at a time. CANCELLED when
+/// `stop` is set. The same sums, to the bit, with any number of threads.
 absl::StatusOr<RankSums> rank_all(std::size_t questions, std::size_t at_once, const RankSome& rank_some,
                                   const RankingOptions& options);
 
 /// As sums of an IterationReport whose names begin with `prefix`.
 void report(const RankSums& ranks, const std::string& prefix, std::map<std::string, double>& sums);
-/// From these sums, added up over all workers, the objectives "PREFIXmrr", "PREFIXhits_at_1", …: means over all questions. None
-/// where there was no question.
+/// From these sums, added up over all workers, the objectives "PREFIXmrr", "PREFIXhits_at_1", …: means over
+/// all questions. None where there was no question.
 void add_objectives(const std::string& prefix, const std::map<std::string, double>& sums,
                     std::map<std::string, double>& objectives);
 

@@ -322,7 +322,8 @@ absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
   return absl::OkStatus();
 }
 
-/// First those that lie here: they stay where they are, spread over the nodes, and do not go to whoever comes first.
+/// First those that lie here: they stay where they are, spread over the nodes, and do not go to whoever comes
+/// first.
 absl::Status TableRows::intend_for_ever() {
   for (const bool here : {true, false}) {
     for (FetchedRows& rows : fetched_) {

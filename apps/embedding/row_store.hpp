@@ -1,5 +1,5 @@
-// Where the rows live while they are trained: in local arrays for the plain loop, in tables of the parameter server
-// for a worker.
+// Where the rows live while they are trained: in local arrays for the plain loop, in tables of the parameter
+// server for a worker.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
@@ -47,8 +47,8 @@ class RowStore {
   virtual absl::Status barrier() = 0;
   /// The first `numbers` of all rows of a table, one row after the other.
   virtual absl::Status read(std::size_t table, std::size_t numbers, float* to) = 0;
-  /// Draws keys of the `rows` of a table, for a mini-batch that is about to be requested: evenly, unless the store prefers
-  /// some.
+  /// Draws keys of the `rows` of a table, for a mini-batch that is about to be requested: evenly, unless the
+  /// store prefers some.
   virtual void draw(std::size_t table, std::size_t rows, std::mt19937_64& random,
                     std::span<std::uint32_t> keys);
 };
@@ -78,20 +78,21 @@ class LocalRows final : public RowStore {
 /// How the rows of tables come to a worker, and leave it.
 struct FetchOptions {
   RowAllocation allocation = RowAllocation::kStatic;
-  /// Mini-batches whose rows are asked for ahead. 0: each is pulled, trained and pushed before the next is asked for. 1:
-  /// it is pulled while the one before it is trained, and what it has learnt leaves while the next one is. More, for
-  /// rows that move: they set out so many mini-batches before they are used.
+  /// Mini-batches whose rows are asked for ahead. 0: each is pulled, trained and pushed before the next is
+  /// asked for. 1: it is pulled while the one before it is trained, and what it has learnt leaves while the
+  /// next one is. More, for rows that move: they set out so many mini-batches before they are used.
   std::size_t lookahead = 1;
   /// Of rows that move: how often a key that is drawn and not near is drawn again (worker/sampling.hpp).
   double near_draws = 0;
 };
 
-/// By row, whether it is better left where it is than localized: on its way and until it is used, others are more
-/// likely than not to want it, too. `uses_by_others`: expected while one mini-batch is trained.
+/// By row, whether it is better left where it is than localized: on its way and until it is used, others are
+/// more likely than not to want it, too. `uses_by_others`: expected while one mini-batch is trained.
 std::vector<bool> wanted_by_others(std::span<const double> uses_by_others, std::size_t lookahead);
 
-/// The rows of one table that some mini-batches need: the one that is trained and those after it. Each is held in place
-/// where it lies on this node (Table::hold()), and else a copy, of which the difference is pushed.
+/// The rows of one table that some mini-batches need: the one that is trained and those after it. Each is
+/// held in place where it lies on this node (Table::hold()), and else a copy, of which the difference is
+/// pushed.
 class FetchedRows {
  public:
   FetchedRows(Table<float>& table, const FetchOptions& options);
@@ -103,9 +104,9 @@ class FetchedRows {
   absl::Status end(std::int64_t clock);
   /// Begins to pull the rows of the first mini-batch that has none yet.
   void fetch();
-  // To open the mini-batch that began first: gather(), take(), and as long as rows get away from take(), of all tables
-  // release(), then copy_rest(), and take() again. No row is held while others are waited for: whoever holds some and
-  // waits for more can wait for another who does the same.
+  // To open the mini-batch that began first: gather(), take(), and as long as rows get away from take(), of
+  // all tables release(), then copy_rest(), and take() again. No row is held while others are waited for:
+  // whoever holds some and waits for more can wait for another who does the same.
   /// Copies those that are not here, as far as they are not found out by take().
   absl::Status gather();
   /// Holds all others, without waiting. False: some of them cannot be held.
@@ -178,32 +179,33 @@ class FetchedRows {
   std::vector<float*> some_rows_;
 };
 
-/// What every worker says, by rank. Collective; `name` is that of a table for it. `allocation`: as the other tables', for
-/// a single static one makes each clock a message.
+/// What every worker says, by rank. Collective; `name` is that of a table for it. `allocation`: as the other
+/// tables', for a single static one makes each clock a message.
 absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& session, const char* name,
                                                                  std::int64_t own, Allocation allocation);
 
 /// Pulls the rows of a mini-batch while the one before it is trained; pushes the differences.
 class TableRows final : public RowStore {
  public:
-  /// What is done between open() and close() is what `slowdown` slows. With an allocation other than static the tables
-  /// are dynamic; with kIntent each mini-batch is a clock of the session.
+  /// What is done between open() and close() is what `slowdown` slows. With an allocation other than static
+  /// the tables are dynamic; with kIntent each mini-batch is a clock of the session.
   TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown,
             const FetchOptions& options = {});
 
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
   absl::Status initialize(std::span<const RowSource> first);
 
-  /// Of kIntent, before training: this worker has at most so many mini-batches from one clock() to the next. Workers
-  /// have different numbers, and their sessions are to be at the same clock then. Collective.
+  /// Of kIntent, before training: this worker has at most so many mini-batches from one clock() to the next.
+  /// Workers have different numbers, and their sessions are to be at the same clock then. Collective.
   absl::Status agree_on_clocks(std::size_t most_mini_batches);
 
-  /// From now on, of what is added to a copy of the row of key k only shares[k] are pushed, for the sum over workers may
-  /// be too much. Mini-batches of a clock still hand rows over as they were trained.
+  /// From now on, of what is added to a copy of the row of key k only shares[k] are pushed, for the sum over
+  /// workers may be too much. Mini-batches of a clock still hand rows over as they were trained.
   void push_shares(std::size_t table, std::vector<float> shares) {
     fetched_[table].push_shares(std::move(shares));
   }
-  /// Rows that are not localized, by key, and on which no mini-batch has an intent: several nodes want them all the time.
+  /// Rows that are not localized, by key, and on which no mini-batch has an intent: several nodes want them
+  /// all the time.
   void leave_where_they_are(std::size_t table, std::vector<bool> rows) {
     fetched_[table].leave_where_they_are(std::move(rows));
   }

@@ -1,5 +1,5 @@
-// Training over a RowStore, by one worker or in the plain loop: iterations of clocks of mini-batches. What is the same
-// for every model.
+// Training over a RowStore, by one worker or in the plain loop: iterations of clocks of mini-batches. What is
+// the same for every model.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,8 @@ struct ModelFiles {
   std::string_view load;
   std::string_view output;
 };
-/// INVALID_ARGUMENT likewise: --iterations may be 0 where a model is loaded, to be looked at, and none is saved.
+/// INVALID_ARGUMENT likewise: --iterations may be 0 where a model is loaded, to be looked at, and none is
+/// saved.
 absl::Status check_iterations(std::int64_t iterations, const ModelFiles& files);
 
 /// In a clock, of so many examples in an iteration.
@@ -51,13 +52,13 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// All iterations; without any, the rows are evaluated as they are, which is reported as iteration 0. CANCELLED when
-  /// `stop` is set; diverged() when the model has.
+  /// All iterations; without any, the rows are evaluated as they are, which is reported as iteration 0.
+  /// CANCELLED when `stop` is set; diverged() when the model has.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  protected:
-  /// Options and store must outlive it. `examples`: of this worker. `cursors`: over those of each clock, where an
-  /// iteration may end early; without any, all are trained.
+  /// Options and store must outlive it. `examples`: of this worker. `cursors`: over those of each clock,
+  /// where an iteration may end early; without any, all are trained.
   Training(const ScheduleOptions& options, std::size_t examples, RowStore& rows,
            std::vector<DataCursor> cursors);
 

@@ -30,8 +30,8 @@ using namespace kge;
 
 constexpr std::int64_t kMaxDimension = 65'535;
 constexpr std::int64_t kMaxRescalDimension = 1'024;  // a relation's row is its square
-/// Of --regularization. What a triple tells of one number of a matrix is a product of two small numbers: all of it
-/// would shrink the matrix to nothing.
+/// Of --regularization. What a triple tells of one number of a matrix is a product of two small numbers: all
+/// of it would shrink the matrix to nothing.
 constexpr double kMatrixRegularization = 0.02;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
@@ -57,8 +57,8 @@ std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, s
   return result;
 }
 
-/// Says what is of no triple that is trained: entities whose rows only move away from right answers, as wrong ones, and
-/// relations whose rows stay as they began.
+/// Says what is of no triple that is trained: entities whose rows only move away from right answers, as wrong
+/// ones, and relations whose rows stay as they began.
 void report_untrained(const KnowledgeGraph& graph, Reporter& reporter) {
   std::vector<bool> trained_entities(graph.entity_names.size());
   std::vector<bool> trained_relations(graph.relation_names.size());
@@ -277,8 +277,8 @@ absl::Status KnowledgeGraphEmbedding::check_data(std::uint32_t workers) const {
   const double table_bytes = sizeof(float) * (entities * static_cast<double>(shape.entity_width()) +
                                               relations * static_cast<double>(shape.relation_width()));
   const auto triples = static_cast<double>(graph->train.size() + graph->valid.size() + graph->test.size());
-  // A worker may cache and buffer every row, and has all parameters for an evaluation; triples are kept as read,
-  // as trained, and as known answers, and have to be shared out.
+  // A worker may cache and buffer every row, and has all parameters for an evaluation; triples are kept as
+  // read, as trained, and as known answers, and have to be shared out.
   const double bytes = table_bytes * (1 + 2.5 * workers) + triples * workers * 10 * sizeof(Triple);
   absl::Status enough = check_memory(bytes, "this model and data need", "a smaller --dimension");
   if (!enough.ok()) return enough;

@@ -41,7 +41,8 @@ struct TrainingData {
   std::uint32_t rank = 0;
 };
 
-/// Name of a sum in IterationReport; beside it the loss, and those of ranks, which begin with "valid_" or "test_".
+/// Name of a sum in IterationReport; beside it the loss, and those of ranks, which begin with "valid_" or
+/// "test_".
 inline constexpr const char* kQuestions = "questions";
 
 /// Objectives from the sums.

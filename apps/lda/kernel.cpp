@@ -28,9 +28,9 @@ struct Pick {
   float rest;  ///< of the threshold, within the lane
 };
 
-/// Sums up to each lane within its group of four: w0, w1 + w0, w2 + (w1 + w0), (w3 + w2) + (w1 + w0). A lane of weight 0
-/// must have the very sum of the one before it, which is how Prefix knows it; with (w2 + w1) + w0 rounding would now
-/// and then make a difference, and draw an entry that there is none.
+/// Sums up to each lane within its group of four: w0, w1 + w0, w2 + (w1 + w0), (w3 + w2) + (w1 + w0). A lane
+/// of weight 0 must have the very sum of the one before it, which is how Prefix knows it; with (w2 + w1) + w0
+/// rounding would now and then make a difference, and draw an entry that there is none.
 HWY_INLINE void store_group_sums(const Vector* weights, float* HWY_RESTRICT lanes) {
   const Tag d;
 #if HWY_TARGET == HWY_SCALAR

@@ -267,8 +267,8 @@ absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& re
   return Job{.corpus = *std::move(corpus), .part = part, .random = random, .data = std::move(data)};
 }
 
-/// A clock is a block, so that each has a cursor: the words that a worker has not sampled of a block, it samples
-/// first when the block's turn comes again.
+/// A clock is a block, so that each has a cursor: the words that a worker has not sampled of a block, it
+/// samples first when the block's turn comes again.
 std::vector<DataCursor> Lda::cursors_of(const TrainingData& data, Session& session) const {
   std::vector<DataCursor> cursors;
   for (std::size_t block = 0; block + 1 < data.blocks.size(); ++block) {

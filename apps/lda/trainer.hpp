@@ -47,8 +47,9 @@ std::size_t rows_at_once(std::size_t topics);
 
 class Trainer {
  public:
-  /// `options`, `data` and `counts` must outlive the trainer. `random`: of this worker. `cursors`: over the words
-  /// of each block, rows_at_once() in a mini-batch, for a worker; the plain loop has none and samples all.
+  /// `options`, `data` and `counts` must outlive the trainer. `random`: of this worker. `cursors`: over the
+  /// words of each block, rows_at_once() in a mini-batch, for a worker; the plain loop has none and samples
+  /// all.
   Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part, const Random& random,
           TrainingData& data, WordCounts& counts, std::vector<DataCursor> cursors = {});
 
@@ -57,8 +58,8 @@ class Trainer {
   /// All iterations. CANCELLED when `stop` is set.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
-  /// Samples each token once, or fewer where a clock ends early, with a clock() between blocks of words and none
-  /// at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
+  /// Samples each token once, or fewer where a clock ends early, with a clock() between blocks of words and
+  /// none at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
   absl::StatusOr<std::uint64_t> train(const std::atomic<bool>& stop);
   /// Adds this worker's parts of the objectives. Collective; all updates are seen.
   absl::Status evaluate(std::map<std::string, double>& sums);

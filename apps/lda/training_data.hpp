@@ -45,12 +45,13 @@ constexpr std::size_t block_of(std::size_t word, std::size_t blocks) {
 
 bool is_held_out(const SplitOptions& options, std::uint64_t document);
 
-/// Halves a held-out document by hashing (seed, document): of an odd number of tokens one more is given. `tokens`,
-/// ascending: of the order in which they were written nothing depends, so that a bag of words gives what its text gives.
+/// Halves a held-out document by hashing (seed, document): of an odd number of tokens one more is given.
+/// `tokens`, ascending: of the order in which they were written nothing depends, so that a bag of words gives
+/// what its text gives.
 HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed, std::uint64_t document);
 
-/// Takes the corpus's tokens and leaves the rest of it. `random` draws the first topics. The order of the tokens within a
-/// document makes no difference.
+/// Takes the corpus's tokens and leaves the rest of it. `random` draws the first topics. The order of the
+/// tokens within a document makes no difference.
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random);
 
 }  // namespace verbena::apps::lda

@@ -34,7 +34,8 @@ std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32
 
 /// How workers that train blocks in place keep out of each other's way (DSGD: Gemulla et al., KDD'11).
 struct Turns {
-  /// A worker may be so many clocks ahead of the slowest: then whoever had its block before has finished with it.
+  /// A worker may be so many clocks ahead of the slowest: then whoever had its block before has finished with
+  /// it.
   std::uint32_t clocks_ahead = 0;
   /// When a worker begins a block, its next one is nobody's any more.
   bool next_is_free = false;

@@ -34,8 +34,8 @@ class ItemStore {
   virtual absl::Status block_begins(Upcoming /*upcoming*/) { return absl::OkStatus(); }
   /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
-  /// Adds what was trained since open() of the same rows: so many ratings since mini_batch_begins() or open(),
-  /// whichever came later.
+  /// Adds what was trained since open() of the same rows: so many ratings since mini_batch_begins() or
+  /// open(), whichever came later.
   virtual absl::Status close(std::uint64_t trained) = 0;
   /// Around each mini-batch, which may lie in an open slice or open others. `trained` is as for close().
   virtual void mini_batch_begins() {}
@@ -63,8 +63,9 @@ class LocalItems final : public ItemStore {
 /// Copies a slice at a time: one pull, training on the copy, one push of the difference.
 class TableItems : public ItemStore {
  public:
-  /// `slice_rows` is the largest last − first that will be asked for. What is done of a mini-batch while a slice is
-  /// open is what `slowdown` slows, mini-batch by mini-batch: a slow worker is slow all over the clock.
+  /// `slice_rows` is the largest last − first that will be asked for. What is done of a mini-batch while a
+  /// slice is open is what `slowdown` slows, mini-batch by mini-batch: a slow worker is slow all over the
+  /// clock.
   TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
              Slowdown& slowdown)
       : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
@@ -106,8 +107,8 @@ class LocalizedItems final : public TableItems {
   std::optional<Pending> coming_;  ///< the next block, if it was asked for
 };
 
-/// The rows of a dynamic table, of which this worker says beforehand in which clock it will train them: REQUIRES
-/// keep_turns().
+/// The rows of a dynamic table, of which this worker says beforehand in which clock it will train them:
+/// REQUIRES keep_turns().
 class IntendedItems final : public TableItems {
  public:
   /// `lookahead`: blocks.

@@ -30,7 +30,8 @@ using namespace mf;
 constexpr std::int64_t kMaxRank = 65'535;
 constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::size_t kRowsAtOnce = 4096;
-/// Where rows move: while a worker trains one, the next one comes, and the others need not be at the same clock.
+/// Where rows move: while a worker trains one, the next one comes, and the others need not be at the same
+/// clock.
 constexpr std::size_t kBlocksAWorker = 3;
 
 /// What one process needs of the input, ready for training.
@@ -52,8 +53,8 @@ void to_local(std::vector<Rating>& ratings, const Scale& scale, std::uint32_t wo
   }
 }
 
-/// Of no rating that is trained. Its row is 0 and stays so: it is predicted by what is known of the other side, and
-/// random factors would only add noise.
+/// Of no rating that is trained. Its row is 0 and stays so: it is predicted by what is known of the other
+/// side, and random factors would only add noise.
 bool is_untrained(std::uint64_t trained_ratings) {
   return trained_ratings == 0;
 }
@@ -131,8 +132,8 @@ absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint3
   return absl::OkStatus();
 }
 
-/// A clock is a block, so that each has a cursor: what a worker has not trained of a block, it trains first when
-/// the block's turn comes again.
+/// A clock is a block, so that each has a cursor: what a worker has not trained of a block, it trains first
+/// when the block's turn comes again.
 std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, std::int64_t batch, Session& session) {
   std::vector<DataCursor> cursors;
   for (std::size_t block = 0; block < ratings.blocks.size(); ++block) {

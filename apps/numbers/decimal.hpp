@@ -10,8 +10,9 @@
 
 namespace verbena::apps {
 
-/// The number that the whole of `text` is, in decimal whatever it begins with: "010" is ten. Real numbers are finite
-/// and may be written as 1.5e-3. Nothing where it is anything else ("+1", " 1", "0x10", "1,5"), or no Number holds it.
+/// The number that the whole of `text` is, in decimal whatever it begins with: "010" is ten. Real numbers are
+/// finite and may be written as 1.5e-3. Nothing where it is anything else ("+1", " 1", "0x10", "1,5"), or no
+/// Number holds it.
 template <class Number>
 requires(std::integral<Number> ||
          std::floating_point<Number>) std::optional<Number> parse_decimal(std::string_view text) {

@@ -1,4 +1,5 @@
-// Options that are numbers. There is no other way to add one: CLI11 itself reads "010" as octal, and -1 as 2⁶⁴ − 1.
+// Options that are numbers. There is no other way to add one: CLI11 itself reads "010" as octal, and -1 as
+// 2⁶⁴ − 1.
 #pragma once
 
 #include <limits>
@@ -34,9 +35,9 @@ struct Bounds {
   Number most = std::numeric_limits<Number>::max();
 };
 
-/// Adds an option that parse_decimal() reads into `variable`, which may be a number, an optional one or a vector of
-/// them. The option's results become the numbers as they were understood ("010": "10"), so that what is recorded, or
-/// handed on to another process, is what is used. `command` must not outlive `variable`.
+/// Adds an option that parse_decimal() reads into `variable`, which may be a number, an optional one or a
+/// vector of them. The option's results become the numbers as they were understood ("010": "10"), so that
+/// what is recorded, or handed on to another process, is what is used. `command` must not outlive `variable`.
 template <class Variable>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Variable& variable,
                         const std::string& help,

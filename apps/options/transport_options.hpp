@@ -43,9 +43,9 @@ void add_network_option(CLI::App& command, TransportOptions& options, const std:
 /// --secret-file, --no-secret: for processes that people start.
 void add_secret_options(CLI::App& command, TransportOptions& options, const std::string& group);
 
-/// Reads the secret that was given by them. INVALID_ARGUMENT where there has to be one and is none: between hosts, where
-/// nothing else tells a process of this job from anybody's. On one host the kernel tells who is of the same user, which
-/// does without. REQUIRES: decided.
+/// Reads the secret that was given by them. INVALID_ARGUMENT where there has to be one and is none: between
+/// hosts, where nothing else tells a process of this job from anybody's. On one host the kernel tells who is
+/// of the same user, which does without. REQUIRES: decided.
 absl::Status take_secret(TransportOptions& options);
 
 /// INVALID_ARGUMENT where a device was chosen for shared memory, or a network's cost for a network.

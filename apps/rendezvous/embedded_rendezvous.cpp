@@ -30,7 +30,8 @@ std::string line_of(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-// What the other end has written is looked at before it is taken: the library throws where it is of another kind.
+// What the other end has written is looked at before it is taken: the library throws where it is of another
+// kind.
 // ------------------------------------------------------------------------------------------------------------
 
 std::optional<std::uint32_t> number_in(const json& object, const char* name) {

@@ -1,7 +1,7 @@
-// The rendezvous of processes that one launcher has started: each has a socket to it. First comes the job's secret
-// (secret_handover.hpp). Then they say, a JSON object
-// a line, {"put": key, "value": value} and {"fence": true}; when all have come to a fence, each gets what was
-// put since the last one, {"rank": r, "key": key, "value": value} a line, and {"go": true}.
+// The rendezvous of processes that one launcher has started: each has a socket to it. First comes the job's
+// secret (secret_handover.hpp). Then they say, a JSON object a line, {"put": key, "value": value} and
+// {"fence": true}; when all have come to a fence, each gets what was put since the last one, {"rank": r,
+// "key": key, "value": value} a line, and {"go": true}.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace verbena::apps {
 /// A process's end.
 class EmbeddedRendezvous : public Rendezvous {
  public:
-  /// Takes the descriptor over; waits for the launcher's first words. UNAVAILABLE where it is gone, INVALID_ARGUMENT for
-  /// words that are no launcher's.
+  /// Takes the descriptor over; waits for the launcher's first words. UNAVAILABLE where it is gone,
+  /// INVALID_ARGUMENT for words that are no launcher's.
   static absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> join(int descriptor);
   ~EmbeddedRendezvous() override;
 

@@ -211,8 +211,8 @@ absl::Status PmixRendezvous::fence(std::chrono::milliseconds patience, const Sto
   std::unique_lock lock(state->mutex);
   while (!state->result) {
     if (stopped()) {
-      // Who leaves while the others are still to come can make the server of PMIx 4.2, in mpirun, lock a mutex
-      // that it has freed, and hang for ever. Those who fail come soon.
+      // Who leaves while the others are still to come can make the server of PMIx 4.2, in mpirun, lock a
+      // mutex that it has freed, and hang for ever. Those who fail come soon.
       state->changed.wait_for(lock, kStoppedPatience, [&] { return state->result.has_value(); });
       return absl::CancelledError("stopped");
     }

@@ -1,5 +1,5 @@
-// A job's secret on its way from who starts a process to that process: the first bytes on a socket that it inherits, and
-// nowhere else, not on a command line or in the environment, which others can read.
+// A job's secret on its way from who starts a process to that process: the first bytes on a socket that it
+// inherits, and nowhere else, not on a command line or in the environment, which others can read.
 #pragma once
 
 #include <memory>

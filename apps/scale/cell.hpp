@@ -1,6 +1,6 @@
-// A whole job of one size, simulated: the real server and sessions in one thread and in virtual time. What takes
-// time there is the network's cards and wires (apps/simulation/network_cards.hpp) and the processors' work, a
-// processor a node, by given costs; nothing is measured, and nothing depends on the host.
+// A whole job of one size, simulated: the real server and sessions in one thread and in virtual time. What
+// takes time there is the network's cards and wires (apps/simulation/network_cards.hpp) and the processors'
+// work, a processor a node, by given costs; nothing is measured, and nothing depends on the host.
 //
 // Each worker, at each clock: pulls all rows, computes, pushes an update to each row, ends the clock.
 #pragma once

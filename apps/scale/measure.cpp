@@ -81,8 +81,8 @@ double example_cost(const MeasureOptions& options) {
          static_cast<double>(kRatings);
 }
 
-/// A server of this process over shared memory, and its thread. While `idle` is asked for, it measures what a turn
-/// without work takes, beyond the transport's own.
+/// A server of this process over shared memory, and its thread. While `idle` is asked for, it measures what a
+/// turn without work takes, beyond the transport's own.
 class MeasuredServer {
  public:
   static absl::StatusOr<std::unique_ptr<MeasuredServer>> start(std::uint32_t workers) {

@@ -1,4 +1,5 @@
-// Costs as they are on this host: the real kernel, sessions and a server over shared memory, run for a moment.
+// Costs as they are on this host: the real kernel, sessions and a server over shared memory, run for a
+// moment.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ struct MeasureOptions {
   std::uint32_t width = 32;  ///< floats a row
 };
 
-/// `known`, what it leaves open measured; takes some seconds. Of several attempts the quickest counts: what another
-/// process takes of the host's processors is no cost.
+/// `known`, what it leaves open measured; takes some seconds. Of several attempts the quickest counts: what
+/// another process takes of the host's processors is no cost.
 absl::StatusOr<Costs> measure(Costs known, const MeasureOptions& options);
 
 }  // namespace verbena::apps::scale

@@ -1,5 +1,5 @@
-// What lies between two nodes: memory, requests under way, both ends of a link. Of the simulated network's own
-// sources only.
+// What lies between two nodes: memory, requests under way, both ends of a link. Of the simulated network's
+// own sources only.
 #pragma once
 
 #include <sanitizer/asan_interface.h>  // its macros do nothing without the sanitizer

@@ -1,4 +1,5 @@
-// The network between many nodes in one process. It keeps the transport's contract and nothing beyond it: every transfer takes its time, its lines become visible in random order before its notification or
+// The network between many nodes in one process. It keeps the transport's contract and nothing beyond it:
+// every transfer takes its time, its lines become visible in random order before its notification or
 // completion, connections overtake each other, queues fill, links break, nodes die.
 //
 // Everything that happens is a function of the seed and of the order of calls. Time comes from a Pacer: the
@@ -58,7 +59,8 @@ struct NetworkOptions {
   std::size_t queue_depth = 64;  ///< requests that a connection takes; messages find room beyond
   bool mapped = true;            ///< false: no peer's memory can be addressed
   std::size_t memory_bytes = std::size_t{1} << 36;  ///< the largest region
-  /// Decide, instead of chance, how long each transfer takes; it then moves as a whole. Must outlive the network.
+  /// Decide, instead of chance, how long each transfer takes; it then moves as a whole. Must outlive the
+  /// network.
   NetworkCards* cards = nullptr;
 };
 
@@ -81,7 +83,8 @@ class Network {
   /// The node is dead: its connections fail at once, its peers learn of it some time later, what was under
   /// way is lost.
   void kill(SimulatedTransport& node);
-  /// The node's process is stopped, as by SIGSTOP: its tickers do not tick. (What its tasks do is the pacer's.)
+  /// The node's process is stopped, as by SIGSTOP: its tickers do not tick. (What its tasks do is the
+  /// pacer's.)
   void stop(SimulatedTransport& node, TimePoint until);
   /// Cuts a random connection of the node; false if it has none.
   bool cut_a_link(const SimulatedTransport& node);

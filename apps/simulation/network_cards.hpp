@@ -1,11 +1,12 @@
-// What a network costs where cards and wires decide, not chance: each node has one card, which sends one thing
-// after the other and receives so, whoever the peers are; between any two cards lies a wire of the same latency.
-// What is in between is no bottleneck, as with a switch of full bisection bandwidth.
+// What a network costs where cards and wires decide, not chance: each node has one card, which sends one
+// thing after the other and receives so, whoever the peers are; between any two cards lies a wire of the same
+// latency. What is in between is no bottleneck, as with a switch of full bisection bandwidth.
 //
-//   posted ─▶ card of the sender, one after the other ─▶ wire ─▶ card of the receiver, one after the other ─▶ there
+//   posted ─▶ sender's card, one after the other ─▶ wire ─▶ receiver's card, one after the other ─▶ there
 //
-// A card takes in while it comes: a transfer that meets nobody takes its time on the card once, and the latency.
-// What is booked when it begins is served in the order of beginning, so bookings are to be made in order of time.
+// A card takes in while it comes: a transfer that meets nobody takes its time on the card once, and the
+// latency. What is booked when it begins is served in the order of beginning, so bookings are to be made in
+// order of time.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Runs the tasks of a simulated cluster in one thread and in virtual time. Always the task runs that is due
-// first; how long its steps take, and where it pauses, is drawn from the seed. With steps that take no time and no
-// pauses, time passes only where tasks say so: compute() and sleep().
+// first; how long its steps take, and where it pauses, is drawn from the seed. With steps that take no time
+// and no pauses, time passes only where tasks say so: compute() and sleep().
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@
 
 namespace verbena::simulation {
 
-/// Told what a node does, in the node's own task, which may take its time for it there: a model of what the node's
-/// processor is busy with.
+/// Told what a node does, in the node's own task, which may take its time for it there: a model of what the
+/// node's processor is busy with.
 class Meter {
  public:
   virtual ~Meter() = default;

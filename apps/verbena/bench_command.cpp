@@ -277,7 +277,8 @@ absl::Status check(BenchCommand& options) {
   return absl::OkStatus();
 }
 
-/// Of both sides: as given for the two hosts; without these it is ours to make, and the other side's to be told.
+/// Of both sides: as given for the two hosts; without these it is ours to make, and the other side's to be
+/// told.
 absl::Status decide_secret(BenchCommand& options, const LaunchLetter& letter) {
   absl::StatusOr<bench::SharedSecret> secret = nullptr;
   if (letter.rendezvous >= 0) {

@@ -107,8 +107,8 @@ FailedMessage failed(const json& object) {
                        object.at("message").get<std::string>())};
 }
 
-/// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks through what it
-/// has read by calling itself, and nobody's line is to use up the stack.
+/// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks
+/// through what it has read by calling itself, and nobody's line is to use up the stack.
 json parse_text(std::string_view line) {
   static constexpr int kMostDepth = 64;
   return json::parse(line, [](int depth, json::parse_event_t /*event*/, json& /*parsed*/) {

@@ -84,8 +84,8 @@ absl::StatusOr<ChildMessage> decode(std::string_view line);
 /// What a worker's last message and the metrics alike say of its session.
 nlohmann::json statistics_json(const SessionStatistics& statistics);
 
-/// JSON as it leaves this program: bytes that are no UTF-8 are replaced, and what printable() escapes is escaped.
-/// `indent`: of each level, in blanks; −1: all in one line.
+/// JSON as it leaves this program: bytes that are no UTF-8 are replaced, and what printable() escapes is
+/// escaped. `indent`: of each level, in blanks; −1: all in one line.
 std::string to_text(const nlohmann::json& json, int indent = -1);
 /// Likewise, with a newline at the end.
 std::string to_line(const nlohmann::json& json, int indent = -1);

@@ -18,8 +18,8 @@ namespace verbena::apps {
 /// descriptors to poll.
 class ChildProcess {
  public:
-  /// Runs this program with `arguments`, and a letter (take_letter()) for the rest: a pipe to report to and, where
-  /// `rendezvous` is not negative, its end of one. Call it while the process has one thread.
+  /// Runs this program with `arguments`, and a letter (take_letter()) for the rest: a pipe to report to and,
+  /// where `rendezvous` is not negative, its end of one. Call it while the process has one thread.
   static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments,
                                             int rendezvous = -1);
   ChildProcess(ChildProcess&& other) noexcept;

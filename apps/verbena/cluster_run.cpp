@@ -42,8 +42,8 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
 }
 
-/// Who starts many processes, and tells each how many there are. Those who speak other protocols than PMIx would have
-/// as many whole jobs of them, which all write the same files.
+/// Who starts many processes, and tells each how many there are. Those who speak other protocols than PMIx
+/// would have as many whole jobs of them, which all write the same files.
 struct Starter {
   const char* size;  ///< the environment variable
   const char* name;
@@ -108,8 +108,8 @@ class ClusterProcess {
   const ApplicationOptions& options_;
   const ClusterOptions& cluster_;
   int signal_ = 0;  ///< that came before the jobs began
-  /// All know that rank 0 has found something wrong. They meet once more when it has said what: mpirun ends all when the
-  /// first one leaves.
+  /// All know that rank 0 has found something wrong. They meet once more when it has said what: mpirun ends
+  /// all when the first one leaves.
   bool called_off_ = false;
   Others others_;
   std::string leaders_address_;
@@ -351,8 +351,8 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
 /// The end, in the others.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   const bool is_silent = !lost && !link_->wait_for_end();
-  // Rank 0 would have said what has happened. One of the others says it instead, and the rest stay for as long
-  // again: when the first process fails, mpirun kills the others.
+  // Rank 0 would have said what has happened. One of the others says it instead, and the rest stay for as
+  // long again: when the first process fails, mpirun kills the others.
   if (rank() != 1) {
     if (is_silent) link_->wait_for_end();
     return;

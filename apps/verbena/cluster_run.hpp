@@ -17,8 +17,8 @@
 
 namespace verbena::apps {
 
-/// INVALID_ARGUMENT, with what to do, where srun, mpiexec or the like has started several processes that cannot find
-/// each other, so that each would be a job of its own.
+/// INVALID_ARGUMENT, with what to do, where srun, mpiexec or the like has started several processes that
+/// cannot find each other, so that each would be a job of its own.
 absl::Status check_started_apart(const Environment& variable = own_environment);
 /// INVALID_ARGUMENT where several processes were started of a command that is to be one.
 absl::Status check_started_once(const Environment& variable = own_environment);
@@ -27,9 +27,9 @@ absl::Status check_started_once(const Environment& variable = own_environment);
 /// least one) to be servers. INVALID_ARGUMENT where that does not come out.
 absl::Status share_out(std::uint32_t size, RunOptions& run);
 
-/// The server that is the own one of the worker process with rank `rank` of all, which begin with the servers: of those
-/// on its host, which is hosts[rank], one after the other for the workers there. nullopt: its host has none.
-/// REQUIRES: rank ≥ servers.
+/// The server that is the own one of the worker process with rank `rank` of all, which begin with the
+/// servers: of those on its host, which is hosts[rank], one after the other for the workers there. nullopt:
+/// its host has none. REQUIRES: rank ≥ servers.
 std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
                                         std::uint32_t rank);
 

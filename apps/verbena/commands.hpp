@@ -41,8 +41,8 @@ using AddCommand = std::function<void(CLI::App& program, Run* run)>;
 /// Those that the binary knows, in the order of --help.
 std::vector<AddCommand> make_commands();
 
-/// All that can be written on the command line. When it is parsed, `*run` becomes what was asked for; it must not
-/// outlive the program. The program must not outlive `applications` and `run`.
+/// All that can be written on the command line. When it is parsed, `*run` becomes what was asked for; it must
+/// not outlive the program. The program must not outlive `applications` and `run`.
 std::unique_ptr<CLI::App> make_program(const Applications& applications,
                                        const std::vector<AddCommand>& commands, Run* run);
 

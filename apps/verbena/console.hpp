@@ -1,5 +1,5 @@
-// What the program writes on its standard output and error. A reader that goes away and a full disk are found out when
-// the program ends, and throw nothing in the middle of it.
+// What the program writes on its standard output and error. A reader that goes away and a full disk are found
+// out when the program ends, and throw nothing in the middle of it.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,8 +26,8 @@ void print_error(fmt::format_string<Arguments...> format, Arguments&&... argumen
   put(stderr, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Whether all that was written on standard output has arrived, as far as someone wanted to read it: UNKNOWN, with the
-/// first error's name, where a disk is full. That a reader has gone away (`| head`) is no failure.
+/// Whether all that was written on standard output has arrived, as far as someone wanted to read it: UNKNOWN,
+/// with the first error's name, where a disk is full. That a reader has gone away (`| head`) is no failure.
 absl::Status flush_output();
 
 }  // namespace verbena::apps

@@ -1,6 +1,6 @@
-// An experiment: expectations that are written down first, runs of the launcher one after another, and what was
-// found. What to run and what to make of it are functions of their arguments; experiment_command.cpp makes the
-// runs in between.
+// An experiment: expectations that are written down first, runs of the launcher one after another, and what
+// was found. What to run and what to make of it are functions of their arguments; experiment_command.cpp
+// makes the runs in between.
 #pragma once
 
 #include <chrono>
@@ -29,9 +29,9 @@ struct ExperimentOptions {
   std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
   std::uint32_t rounds = 0;     ///< so many times each run is made, by turns; 0: as the experiment has it
   std::uint64_t seed = 1;
-  /// What each rating or token takes a worker, whatever it takes here (see slowdown.hpp): long enough for all workers
-  /// together to need a part of the host's cores only, so that each goes as if it had one of its own. 0: as the
-  /// experiment has it.
+  /// What each rating or token takes a worker, whatever it takes here (see slowdown.hpp): long enough for all
+  /// workers together to need a part of the host's cores only, so that each goes as if it had one of its own.
+  /// 0: as the experiment has it.
   std::chrono::nanoseconds item_time{0};
   std::string network;  ///< as for --network; empty: as it is
 };
@@ -63,7 +63,8 @@ struct RunFigures {
   std::optional<double> share_local;  ///< of the rows of dynamic tables that were pulled and pushed
   std::uint64_t rows_moved = 0;
   std::uint64_t rows_replicated = 0;
-  /// Of a localize, or an intent for which rows moved, until the last of them has come; nothing if there was none.
+  /// Of a localize, or an intent for which rows moved, until the last of them has come; nothing if there was
+  /// none.
   std::optional<double> move_p50_seconds;
   std::optional<double> move_p99_seconds;
 };
@@ -124,8 +125,8 @@ std::unique_ptr<Experiment> make_allocation_experiment();
 
 // --- what experiments plan with
 
-/// Options that all runs of an experiment share; `item_time` where the options leave it open. Rows are read through the
-/// row cache, as over a network: where they lie, on one host, all models would see the newest.
+/// Options that all runs of an experiment share; `item_time` where the options leave it open. Rows are read
+/// through the row cache, as over a network: where they lie, on one host, all models would see the newest.
 PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model,
                     std::chrono::nanoseconds item_time);
 void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments);
@@ -135,8 +136,9 @@ const std::string& data_of(const ExperimentOptions& options, std::string_view ap
 std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual);
 /// That each item takes every worker so long.
 std::string item_time_argument(std::chrono::nanoseconds item_time);
-/// Matrix factorization where models are compared, with something to compute between two clocks. An iteration is 5
-/// clocks for each worker: where they are no more than 4 apart, no two train an item without having seen each other.
+/// Matrix factorization where models are compared, with something to compute between two clocks. An iteration
+/// is 5 clocks for each worker: where they are no more than 4 apart, no two train an item without having seen
+/// each other.
 std::vector<std::string> factorization_arguments(const ExperimentOptions& options);
 /// The options' models, or else `models`.
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models);
@@ -147,21 +149,21 @@ using Points = std::vector<std::pair<double, double>>;
 Points by_iteration(const RunFigures& run);  ///< its objective, where it was evaluated
 Points by_second(const RunFigures& run);     ///< of training
 
-/// Of the application and model, without a straggler and a budget unless they are named; nullptr if there is none
-/// or it failed.
+/// Of the application and model, without a straggler and a budget unless they are named; nullptr if there is
+/// none or it failed.
 const RunFigures* find_run(const std::vector<RunFigures>& runs, std::string_view application,
                            std::string_view model, double straggler = 1, double budget_mb_per_s = 0);
 
-/// An objective to reach, from a run that is the measure: `share` of the way from what it had when it was first
-/// evaluated to what it had in the end.
+/// An objective to reach, from a run that is the measure: `share` of the way from what it had when it was
+/// first evaluated to what it had in the end.
 struct Target {
   double objective = 0;
   double way = 0;  ///< from the first to the last; negative where the objective is to fall
 };
 std::optional<Target> target_of(const RunFigures& run, double share);
 
-/// Seconds of training until the target was reached; between two evaluations as if the objective moved evenly.
-/// Nothing if it never was.
+/// Seconds of training until the target was reached; between two evaluations as if the objective moved
+/// evenly. Nothing if it never was.
 std::optional<double> seconds_to(const RunFigures& run, const Target& target);
 
 /// How much farther `run` ended than `measure`, in parts of the target's way: below 0 if it did worse.

@@ -202,9 +202,9 @@ std::optional<double> median(const std::vector<double>& all) {
   return middle_of(all, std::identity());
 }
 
-/// The mean of all but the first; nothing where there is no second, or the run failed. Who is slowest in the first need not
-/// be so in the end. Not the median: workers who are done early leave the host to the slowest one, whose last iterations are
-/// short then.
+/// The mean of all but the first; nothing where there is no second, or the run failed. Who is slowest in the
+/// first need not be so in the end. Not the median: workers who are done early leave the host to the slowest
+/// one, whose last iterations are short then.
 std::optional<double> iteration_seconds(const RunFigures* run) {
   if (run == nullptr || run->iterations.size() < 2) return std::nullopt;
   const std::vector<IterationRecord>& all = run->iterations;

@@ -8,8 +8,8 @@
 
 namespace verbena::apps {
 
-/// Of --output. INVALID_ARGUMENT where there can be none, or where what write_experiment() would write is one of
-/// `others`, which the experiment reads or writes besides.
+/// Of --output. INVALID_ARGUMENT where there can be none, or where what write_experiment() would write is one
+/// of `others`, which the experiment reads or writes besides.
 absl::Status make_output_folder(const std::string& path, Files others = {});
 
 struct ExperimentFiles {

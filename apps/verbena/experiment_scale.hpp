@@ -1,5 +1,5 @@
-// `verbena experiment scale`: what jobs of many workers wait for, simulated. What to simulate and what to make of it
-// are functions of their arguments; scale_command.cpp does the simulating in between.
+// `verbena experiment scale`: what jobs of many workers wait for, simulated. What to simulate and what to
+// make of it are functions of their arguments; scale_command.cpp does the simulating in between.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct ScaleRun {
   scale::CellFigures figures;
 };
 
-/// All jobs, none simulated yet: by size, and of one size in the models' order. INVALID_ARGUMENT where one has too
-/// many connections.
+/// All jobs, none simulated yet: by size, and of one size in the models' order. INVALID_ARGUMENT where one
+/// has too many connections.
 absl::StatusOr<std::vector<ScaleRun>> plan_scale(const ScaleOptions& options);
 
 /// What simulates it. REQUIRES: the model and the network can be parsed, all costs are known.

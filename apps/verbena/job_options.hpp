@@ -94,7 +94,8 @@ class ApplicationOptions {
   [[nodiscard]] std::vector<std::string> given() const;
   /// The value of the option of that name, given or default; empty if there is none.
   [[nodiscard]] std::string value(const std::string& name) const;
-  /// All that have a value, given or default, by name without dashes and as text; a flag is "true" or "false".
+  /// All that have a value, given or default, by name without dashes and as text; a flag is "true" or
+  /// "false".
   [[nodiscard]] std::map<std::string, std::string> values() const;
   /// All, for people: "--topics=50 --seed=1".
   [[nodiscard]] std::string effective() const;

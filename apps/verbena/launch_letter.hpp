@@ -1,6 +1,6 @@
-// What a process that the launcher starts is told beside its command line. That is made of what the user has written,
-// so nothing of ours stands on it: no argument can be taken for one of ours, and nobody reads ours in a list of
-// processes.
+// What a process that the launcher starts is told beside its command line. That is made of what the user has
+// written, so nothing of ours stands on it: no argument can be taken for one of ours, and nobody reads ours
+// in a list of processes.
 #pragma once
 
 #include <optional>
@@ -21,8 +21,8 @@ struct LaunchLetter {
 /// A descriptor to become the standard input of a new process; it is the caller's to close.
 absl::StatusOr<int> write_letter(const LaunchLetter& letter);
 
-/// The letter that is this process's standard input, if it is one, which is empty afterwards; else a letter that says
-/// nothing. To be called once, at the beginning.
+/// The letter that is this process's standard input, if it is one, which is empty afterwards; else a letter
+/// that says nothing. To be called once, at the beginning.
 absl::StatusOr<LaunchLetter> take_letter();
 
 }  // namespace verbena::apps

@@ -254,8 +254,8 @@ void Leader::wait(std::chrono::milliseconds patience) const {
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
-/// All who have come. Who came first and has said nothing has to go when there are too many: a member says its first
-/// line at once.
+/// All who have come. Who came first and has said nothing has to go when there are too many: a member says
+/// its first line at once.
 void Leader::accept() {
   for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
     const int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -460,7 +460,8 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::strin
   if (parts.size() != 2 || !parse_number(parts[1], port)) {
     return absl::InvalidArgumentError("the address of rank 0 cannot be understood");
   }
-  // Addresses such as those of a container's bridge are the same on every host, and there is somebody else there.
+  // Addresses such as those of a container's bridge are the same on every host, and there is somebody else
+  // there.
   const std::vector<std::string> own = same_host ? std::vector<std::string>() : own_addresses();
   const auto deadline = std::chrono::steady_clock::now() + patience;
   do {

@@ -2,8 +2,9 @@
 // one host. Rank 0 takes that on: each process (its own, too) connects to it by TCP and says the same lines
 // as the launcher's children. TCP, and not the job's transport, because the transport may be what fails.
 //
-// A process begins with "RANK NONCE", is answered "NONCE PROOF", and says "PROOF" in turn: both prove to have the job's
-// secret before either is told anything. Then the leader says "welcome". Later the leader says "stop" for "end now", and closes for "you may go".
+// A process begins with "RANK NONCE", is answered "NONCE PROOF", and says "PROOF" in turn: both prove to have
+// the job's secret before either is told anything. Then the leader says "welcome". Later the leader says
+// "stop" for "end now", and closes for "you may go".
 #pragma once
 
 #include <chrono>
@@ -46,8 +47,8 @@ class Leader {
   /// Listens to all until they have ended; when one fails the others are told to stop. Bounded: returns
   /// also when some do not end, see abandoned(). `monitor` has the failure, if there was one.
   void run(RunMonitor& monitor);
-  /// A piece of run(), for who lets time pass himself: waits at most so long for something to happen. False when run()
-  /// would return.
+  /// A piece of run(), for who lets time pass himself: waits at most so long for something to happen. False
+  /// when run() would return.
   bool poll(RunMonitor& monitor, std::chrono::milliseconds patience);
 
   /// Some have not ended. Who started them has to end them.

@@ -30,8 +30,9 @@ class AddressExchange {
   AddressExchange(Rendezvous& rendezvous, std::uint32_t servers)
       : rendezvous_(rendezvous), servers_(servers) {}
 
-  /// Collective: a server tells where it listens; a process that is no server gives an empty `own`. Returns the
-  /// servers' addresses, by rank; later calls return what the first has. CANCELLED when a server has given up.
+  /// Collective: a server tells where it listens; a process that is no server gives an empty `own`. Returns
+  /// the servers' addresses, by rank; later calls return what the first has. CANCELLED when a server has
+  /// given up.
   absl::StatusOr<std::vector<std::string>> addresses(const std::string& own, const std::atomic<bool>& stop);
 
   /// Of a process that fails: comes to the fence with nothing if it has not been there, so that the others do

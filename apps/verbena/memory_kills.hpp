@@ -16,7 +16,8 @@ struct MemoryKills {
 /// `root`: of the file system, another one in tests.
 MemoryKills count_memory_kills(const std::filesystem::path& root = "/");
 
-/// Of a process that died of a SIGKILL which was not ours, what it died of and what to do, to stand after that.
+/// Of a process that died of a SIGKILL which was not ours, what it died of and what to do, to stand after
+/// that.
 std::string guess_at_kill(const MemoryKills& before, const MemoryKills& after);
 
 }  // namespace verbena::apps

@@ -17,7 +17,8 @@ namespace verbena::apps {
 struct Role {
   JobOptions job;          ///< the transport decided
   std::uint32_t rank = 0;  ///< of this process among its kind
-  /// Of a worker process: the server whose node it belongs to. nullopt: its rank modulo the number of servers.
+  /// Of a worker process: the server whose node it belongs to. nullopt: its rank modulo the number of
+  /// servers.
   std::optional<std::uint32_t> own_server = std::nullopt;
   /// Where the servers' addresses are told; nullptr: `job` has them.
   AddressExchange* addresses = nullptr;

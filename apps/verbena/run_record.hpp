@@ -68,9 +68,9 @@ class RunRecord {
   [[nodiscard]] DurationHistogram move_times() const;
   /// To the node of a worker that asked for them or intended to use them.
   [[nodiscard]] std::uint64_t rows_moved() const;
-  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's node, or had
-  /// a replica in its memory; what replicas send to owners counts as pushed elsewhere.
-  /// Nothing if there was none.
+  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's
+  /// node, or had a replica in its memory; what replicas send to owners counts as pushed elsewhere. Nothing
+  /// if there was none.
   [[nodiscard]] std::optional<double> share_local() const;
   /// Nothing if no row was read through a static table.
   [[nodiscard]] std::optional<double> mean_clock_differential() const;

@@ -83,7 +83,8 @@ struct Scale {
   }
 };
 
-/// Lines, and the texts of both axes; of the lower one those that have room. Its `x` is in the units of its ticks.
+/// Lines, and the texts of both axes; of the lower one those that have room. Its `x` is in the units of its
+/// ticks.
 std::string grid(const std::string& x_label, const std::vector<Tick>& x_ticks,
                  const std::vector<Tick>& y_ticks, const Frame& frame, const Scale& x, const Scale& y) {
   std::string out = "<g class=\"grid\">\n";

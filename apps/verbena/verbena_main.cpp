@@ -49,8 +49,8 @@ void set_up_log(bool verbose) {
 
 [[noreturn]] void on_terminate();
 
-/// Where one of the three was closed, the next file or socket that is opened would be taken for it. Reading finds nothing,
-/// and writing fails, as if it were closed still.
+/// Where one of the three was closed, the next file or socket that is opened would be taken for it. Reading
+/// finds nothing, and writing fails, as if it were closed still.
 void keep_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDONLY));
@@ -79,8 +79,8 @@ absl::Status check_words(int argc, char** argv) {
   return absl::OkStatus();
 }
 
-/// No option has a use for an empty value, least of all one that is a path; and a word that begins as an option does is
-/// the next option, before which the value was forgotten.
+/// No option has a use for an empty value, least of all one that is a path; and a word that begins as an
+/// option does is the next option, before which the value was forgotten.
 CLI::Validator value() {
   return CLI::Validator(
       [](const std::string& text) {
@@ -126,8 +126,8 @@ int check_output(int status) {
   return kExitFailed;
 }
 
-/// The last resort for what is thrown where nothing may be thrown, or in a thread of a library: a line and a status
-/// instead of an abort. A terminate without an exception is a broken invariant of ours.
+/// The last resort for what is thrown where nothing may be thrown, or in a thread of a library: a line and a
+/// status instead of an abort. A terminate without an exception is a broken invariant of ours.
 [[noreturn]] void on_terminate() {
   const std::exception_ptr thrown = std::current_exception();
   if (thrown == nullptr) std::abort();

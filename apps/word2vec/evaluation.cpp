@@ -75,7 +75,8 @@ void rank(const Parameters& parameters, std::span<const float> chances, const Mi
     }
   }
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    // The right word itself is among those that were compared; where it is not a number, it counted as better.
+    // The right word itself is among those that were compared; where it is not a number, it counted as
+    // better.
     const bool is_number = !std::isnan(questions[i].right);
     const std::uint64_t better = questions[i].better - (is_number ? 0 : 1);
     const std::uint64_t equal = questions[i].equal - (is_number ? 1 : 0);

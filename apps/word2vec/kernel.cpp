@@ -167,7 +167,8 @@ HWY_INLINE void weigh(const Buffers& b, float learning_rate, LossSum& loss) {
   }
 }
 
-/// Numbers [at, at + kWidth) of all inputs with those of some outputs. `kFirst`: the first outputs of the window.
+/// Numbers [at, at + kWidth) of all inputs with those of some outputs. `kFirst`: the first outputs of the
+/// window.
 template <std::size_t kOutputs, bool kFirst>
 HWY_INLINE void gradients_of_some(const Buffers& b, std::size_t at, std::size_t first) {
   const Tag d;

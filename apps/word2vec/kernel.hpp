@@ -1,12 +1,14 @@
-// The arithmetic of skip-gram with negative sampling (Mikolov et al., NIPS 2013). Each word has two vectors, an
-// input v and an output u. For each window of the text, each word around its middle is asked: is the middle's word
-// the one beside you, or are it some drawn at random? The loss of such a pair (word around, window) is
+// The arithmetic of skip-gram with negative sampling (Mikolov et al., NIPS 2013). Each word has two vectors,
+// an input v and an output u. For each window of the text, each word around its middle is asked: is the
+// middle's word the one beside you, or are it some drawn at random? The loss of such a pair (word around,
+// window) is
 //
 //   −ln σ(v · u_middle) − Σ ln σ(−v · u_wrong)
 //
-// All pairs of a window have the same wrong words, so that scores and gradients are products of small matrices, inputs
-// × outputs (Ji, Satish, Li and Dubey, "Parallelizing Word2Vec in Shared and Distributed Memory", TPDS 2019). All
-// scores of a window are of the vectors before it, and the gradients of its pairs are added up.
+// All pairs of a window have the same wrong words, so that scores and gradients are products of small
+// matrices, inputs × outputs (Ji, Satish, Li and Dubey, "Parallelizing Word2Vec in Shared and Distributed
+// Memory", TPDS 2019). All scores of a window are of the vectors before it, and the gradients of its pairs
+// are added up.
 //
 // Runs on the widest vectors the processor has and gives the same bits on all of them.
 #pragma once
@@ -56,8 +58,8 @@ struct Scratch {
   std::vector<float> numbers;
 };
 
-/// One window after the other, a step of gradient descent on the sum of its pairs' losses; a row that comes twice in a
-/// window gets both gradients. Returns the sum of the losses.
+/// One window after the other, a step of gradient descent on the sum of its pairs' losses; a row that comes
+/// twice in a window gets both gradients. Returns the sum of the losses.
 double train(const MiniBatch& batch, Rows rows, std::size_t size, float learning_rate, Scratch& scratch);
 
 /// scores[i] = q · row i. REQUIRES: rows of q.size() numbers, aligned as above.

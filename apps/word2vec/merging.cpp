@@ -7,8 +7,9 @@
 namespace verbena::apps::word2vec {
 namespace {
 
-/// Of a pair's loss, along a row's own direction: found on the King James Bible with two and four workers. Of 0.01, 0.1
-/// and 1 it is the one with the plain loop's loss; with 0.01, four workers still break down, with 1 they learn too slowly.
+/// Of a pair's loss, along a row's own direction: found on the King James Bible with two and four workers. Of
+/// 0.01, 0.1 and 1 it is the one with the plain loop's loss; with 0.01, four workers still break down, with 1
+/// they learn too slowly.
 constexpr double kCurvature = 0.1;
 
 /// So many times as many words are about the same.

@@ -1,16 +1,18 @@
 // How what several workers have learnt at the same time becomes one: why sums alone will not do.
 //
-// Within a clock each worker moves a row from where it was towards where the loss is least. A rare word's row moves by a small
-// part of the way, and what workers have moved it adds up, as it would have one after the other. A frequent word's row gets
-// there: each of N workers pushes the whole way, and the sum is N times too far; with four the training breaks down. In
-// between, where worker p moves the row by the share 1 − e^−a_p of the way, all of them one after the other would move it by
-// 1 − e^−a, a being the sum of all a_p, so that of each one's update
+// Within a clock each worker moves a row from where it was towards where the loss is least. A rare word's row
+// moves by a small part of the way, and what workers have moved it adds up, as it would have one after the
+// other. A frequent word's row gets there: each of N workers pushes the whole way, and the sum is N times too
+// far; with four the training breaks down. In between, where worker p moves the row by the share 1 − e^−a_p
+// of the way, all of them one after the other would move it by 1 − e^−a, a being the sum of all a_p, so that
+// of each one's update
 //
 //   (1 − e^−a) / Σ_p (1 − e^−a_p)
 //
-// is pushed: all of it where a is small, the mean where all a_p are large. Here a_p is the number of pairs with which worker p
-// trains the row in a clock, times the learning rate, times the loss's curvature: in proportion to the words of its text. One
-// that has none pushes nothing, and of the others no less is pushed for it.
+// is pushed: all of it where a is small, the mean where all a_p are large. Here a_p is the number of pairs
+// with which worker p trains the row in a clock, times the learning rate, times the loss's curvature: in
+// proportion to the words of its text. One that has none pushes nothing, and of the others no less is pushed
+// for it.
 #pragma once
 
 #include <cstdint>

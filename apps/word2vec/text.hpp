@@ -28,8 +28,8 @@ struct SplitText {
   std::vector<HeldOutDocument> held_out;
 };
 
-/// Whether a document, by its index in the whole corpus, is one of the `share` that are not trained: by hashing it and
-/// `seed`, so that it does not depend on the parts.
+/// Whether a document, by its index in the whole corpus, is one of the `share` that are not trained: by
+/// hashing it and `seed`, so that it does not depend on the parts.
 bool is_held_out(std::uint64_t document, double share, std::uint64_t seed);
 
 /// Takes the corpus's words and leaves the rest of it.
@@ -48,9 +48,9 @@ class WindowMaker {
   WindowMaker(const Subsampling& subsampling, const NoiseDistribution& noise, const WindowOptions& options)
       : subsampling_(subsampling), noise_(noise), options_(options) {}
 
-  /// Adds words [first, last) of the text, without those that subsampling leaves out, and a window for each that has another
-  /// beside it. Neither a document's end nor `first` and `last` is crossed. A wrong word that is the window's own is left
-  /// out, so that a window may have fewer.
+  /// Adds words [first, last) of the text, without those that subsampling leaves out, and a window for each
+  /// that has another beside it. Neither a document's end nor `first` and `last` is crossed. A wrong word
+  /// that is the window's own is left out, so that a window may have fewer.
   void add(const Text& text, std::uint64_t first, std::uint64_t last, Random& random, MiniBatch& batch) const;
 
  private:

@@ -320,7 +320,8 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   if (absl::Status status = check_text(*corpus); !status.ok()) return status;
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const double table_bytes = 2.0 * sizeof(float) * words * static_cast<double>(padded(dimension()));
-  // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read and as trained.
+  // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read
+  // and as trained.
   const double bytes = table_bytes * (1 + 5.0 * workers) + 8 * static_cast<double>(corpus->total_tokens);
   absl::Status enough = check_memory(
       bytes, fmt::format("vectors of {} words then need", corpus->vocabulary.size()), needs_less_memory());
@@ -396,7 +397,8 @@ std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
           RowSource{.rows = job.words.size(), .width = width, .make = output}};
 }
 
-/// Into how many parts an iteration falls within which workers do not see what the others learn. `workers`: that train.
+/// Into how many parts an iteration falls within which workers do not see what the others learn. `workers`:
+/// that train.
 double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
                               double workers) const {
   const auto clocks = static_cast<double>(training_.clocks_per_iteration);

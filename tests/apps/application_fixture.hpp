@@ -39,7 +39,8 @@ class Recorder final : public Reporter {
   std::atomic<bool> stop = false;
 };
 
-/// `application`, its options set from `arguments`; what they leave open, from `defaults`, options and their values.
+/// `application`, its options set from `arguments`; what they leave open, from `defaults`, options and their
+/// values.
 std::unique_ptr<Application> with_options(
     std::unique_ptr<Application> application, std::vector<std::string> arguments,
     const std::vector<std::pair<std::string, std::string>>& defaults = {});
@@ -49,13 +50,13 @@ absl::Status run_baseline(Application& application, Recorder& recorder);
 /// How a test gets its application: these options, and for what they leave open such as suit it.
 using Parsed = std::function<std::unique_ptr<Application>(std::vector<std::string> arguments)>;
 
-/// Seven iterations in a plain loop, to be evaluated after every third: all are reported, with equal numbers of
-/// items, and `objective` is known where it is due, the end included. Those named in `always` are known after each
-/// iteration; where there are none of them, nothing is.
+/// Seven iterations in a plain loop, to be evaluated after every third: all are reported, with equal numbers
+/// of items, and `objective` is known where it is due, the end included. Those named in `always` are known
+/// after each iteration; where there are none of them, nothing is.
 void expect_evaluations_when_due(const Parsed& parsed, Recorder& recorder, const std::string& objective,
                                  const std::vector<std::string>& always = {});
-/// Two runs of a few iterations save the same, and one with another seed something else. `saved(path)`: all that
-/// was saved for --output `path`, more than `least_bytes`.
+/// Two runs of a few iterations save the same, and one with another seed something else. `saved(path)`: all
+/// that was saved for --output `path`, more than `least_bytes`.
 void expect_runs_to_be_equal(const Parsed& parsed,
                              const std::function<std::string(const std::string& path)>& saved,
                              std::size_t least_bytes);

@@ -49,8 +49,9 @@ class JobTest : public ::testing::Test {
   };
   void expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
                                            const std::string& objective, double least);
-  /// Three workers under BSP save the same to the bit wherever their rows are read: in the server's memory, in
-  /// the cache, or from a network; and from however many servers and lanes. `saved(path)`: all that was saved for
+  /// Three workers under BSP save the same to the bit wherever their rows are read: in the server's memory,
+  /// in the cache, or from a network; and from however many servers and lanes. `saved(path)`: all that was
+  /// saved for
   /// --output `path`.
   void expect_the_same_bits_however_read(const Parsed& parsed,
                                          const std::function<std::string(const std::string& path)>& saved,
@@ -59,7 +60,8 @@ class JobTest : public ::testing::Test {
   /// `tolerance` of `objective`, under any model that can have static tables.
   void expect_idle_workers_to_change_little(const Parsed& parsed, const std::string& objective,
                                             double tolerance);
-  /// Under a model that lets workers drift apart they wait for one another as --barrier-every says, and only then.
+  /// Under a model that lets workers drift apart they wait for one another as --barrier-every says, and only
+  /// then.
   void expect_to_meet(const Parsed& parsed);
 
   verbena::testing::TemporaryFolder folder_;

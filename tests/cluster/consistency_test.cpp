@@ -214,8 +214,8 @@ TEST(ManagedCommunicationTest, ABudgetIsANumber) {
   }
 }
 
-/// Sums of floats depend on their order. Numbers of very different sizes show it: in a clock, each worker's updates are
-/// added up before they are added to a row, for those who read it as for the server.
+/// Sums of floats depend on their order. Numbers of very different sizes show it: in a clock, each worker's
+/// updates are added up before they are added to a row, for those who read it as for the server.
 TEST(HeldBackTest, ReadsAreTheSameToTheBitWhereverTheRowIs) {
   constexpr std::uint64_t kRows = 24;
   struct Way {

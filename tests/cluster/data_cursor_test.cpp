@@ -106,8 +106,8 @@ constexpr std::uint64_t kFewExamples = 40;
 constexpr std::uint64_t kManyExamples = 400'000'000;  // nobody gets so far
 constexpr std::uint64_t kMiniBatch = 7;
 
-/// An iteration of one of the workers. Worker 2 has taken at least one mini-batch when the others begin, and has
-/// far too many.
+/// An iteration of one of the workers. Worker 2 has taken at least one mini-batch when the others begin, and
+/// has far too many.
 absl::StatusOr<Share> iterate(Session& session, DataCursor& cursor, std::atomic<int>& begun, int iteration,
                               std::uint64_t& expected) {
   const bool slow = session.rank() == 2;

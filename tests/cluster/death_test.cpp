@@ -1,5 +1,5 @@
-// A worker that dies while rows move: the job goes on without it, every other row stays usable, and who wants a row that
-// was lost with it is told so. What dies is spoken for by hand, so that it dies exactly there.
+// A worker that dies while rows move: the job goes on without it, every other row stays usable, and who wants
+// a row that was lost with it is told so. What dies is spoken for by hand, so that it dies exactly there.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -382,7 +382,8 @@ TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
   EXPECT_TRUE(zero.table->release().ok());
 }
 
-/// A process that works until it is killed: rows come to it, are changed in place, held and pushed all the time.
+/// A process that works until it is killed: rows come to it, are changed in place, held and pushed all the
+/// time.
 class Killable {
  public:
   /// To be called while this process has no other threads. It waits for go().
@@ -452,7 +453,8 @@ class Killable {
   Rounds* rounds_ = nullptr;
 };
 
-/// Counts in each row that is not lost, which is its own column of the two survivors', until `stop` and once more.
+/// Counts in each row that is not lost, which is its own column of the two survivors', until `stop` and once
+/// more.
 absl::Status count_what_is_not_lost(Survivor& worker, std::size_t column, const std::atomic<bool>& stop,
                                     std::atomic<int>& rounds) {
   std::vector<float> counted(kMovingRows, 0);

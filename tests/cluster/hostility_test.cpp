@@ -125,7 +125,8 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
   EXPECT_TRUE(second.ok()) << second.status();
 }
 
-/// Shared memory that has so many regions left, whose clock can be put forward, and whose owner can run out of memory.
+/// Shared memory that has so many regions left, whose clock can be put forward, and whose owner can run out
+/// of memory.
 class TestedTransport final : public transport::Transport {
  public:
   absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(
@@ -535,8 +536,8 @@ Peer& open_for_worker(Impostor& server) {
   return peer;
 }
 
-/// A server that writes other keys over those it has pushed, while the worker takes them: each is right or wrong, and
-/// refused if it is wrong, but never one when it is checked and another when it is used.
+/// A server that writes other keys over those it has pushed, while the worker takes them: each is right or
+/// wrong, and refused if it is wrong, but never one when it is checked and another when it is used.
 TEST(HostilityTest, KeysThatChangeWhileTheyAreReadAreRefused) {
   constexpr int kJobs = 20;
   constexpr int kMessages = 500;  // all have room in the ring

@@ -36,8 +36,8 @@ TableOptions dynamic(std::uint64_t rows, std::uint32_t width, const ConsistencyM
 
 class IntentTest : public ::testing::TestWithParam<Maps> {};
 
-/// A clock a mini-batch, its keys told three clocks ahead; each worker counts in a column of its own. It sees its own
-/// count exactly, those of others never go back, and in the end everything is there once.
+/// A clock a mini-batch, its keys told three clocks ahead; each worker counts in a column of its own. It sees
+/// its own count exactly, those of others never go back, and in the end everything is there once.
 absl::Status count_with_intents(Session& session, const TableOptions& options, int clocks) {
   const std::uint32_t width = session.workers();
   const std::uint32_t me = session.rank();
@@ -124,7 +124,8 @@ TEST_P(IntentTest, TheOnlyOneGetsTheRowsAndTheNextOneReplicas) {
 }
 
 /// Two tables. Of the one the first worker will use all rows for ever; they are on its node, and both homes
-/// know of it: whoever intends to use them from now on gets replicas. The other one is there to poll the session.
+/// know of it: whoever intends to use them from now on gets replicas. The other one is there to poll the
+/// session.
 class RowsOfTheFirst {
  public:
   static constexpr std::uint64_t kRows = 20;
@@ -249,7 +250,8 @@ TEST_P(IntentTest, AReplicaIsReadOnceAndAClockBeforeItsUse) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Worker 0 has told its intents on all rows. When they have come to it, worker 1 wants them for ever, and gets replicas.
+/// Worker 0 has told its intents on all rows. When they have come to it, worker 1 wants them for ever, and
+/// gets replicas.
 absl::Status share_with_second(Session& session, Table<float>& table, std::vector<float>& values) {
   const KeyRange all{0, table.rows()};
   const bool first = session.rank() == 0;
@@ -298,7 +300,8 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// What it changes in place it then reads, though it was told that the rows are shared, and hears of it only now.
+/// What it changes in place it then reads, though it was told that the rows are shared, and hears of it only
+/// now.
 TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
   std::atomic<int> step = 0;
   const auto reaches = [&](int next) {
@@ -421,7 +424,8 @@ TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Whoever has waited for a clock of others wants rows that they have done with: those come, and are not taken for shared.
+/// Whoever has waited for a clock of others wants rows that they have done with: those come, and are not
+/// taken for shared.
 TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
   const ClusterOptions options = over(GetParam(), 4, 4);
   constexpr int kTurns = 50;
@@ -444,8 +448,8 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
       const std::int64_t clock = session.current_clock();
       const KeyRange own{me * kOtherRows, (me + 1) * kOtherRows};
       RETURN_IF_ERROR((*others)->intent(own, clock, clock + 1));
-      // At first another node's: of rows that are here the home's answer, without which none is given up, is not
-      // waited for.
+      // At first another node's: of rows that are here the home's answer, without which none is given up, is
+      // not waited for.
       const std::uint64_t group = (me + turn + 1) % options.workers;
       const KeyRange rows{group * kTurnRows, (group + 1) * kTurnRows};
       RETURN_IF_ERROR((*opened)->intent(rows, clock, clock + 1));
@@ -458,7 +462,8 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
     return session.barrier();
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-  // Where messages are delayed as chance has it, a clock and what comes of it now and then overtake the end of an intent.
+  // Where messages are delayed as chance has it, a clock and what comes of it now and then overtake the end
+  // of an intent.
   const std::uint64_t overtaken = GetParam() == Maps::kNone ? options.workers * kTurns * kTurnRows / 10 : 0;
   EXPECT_LE(replicated, overtaken);
 }

@@ -1,4 +1,5 @@
-// Dynamic tables in real jobs: rows move between nodes while workers pull and push them, in place and over messages.
+// Dynamic tables in real jobs: rows move between nodes while workers pull and push them, in place and over
+// messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,8 +56,8 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
   return table.push(others, others_updates);
 }
 
-/// Each worker counts in a column of its own. Whatever moves meanwhile, it sees its own count exactly, and those of
-/// others never go back.
+/// Each worker counts in a column of its own. Whatever moves meanwhile, it sees its own count exactly, and
+/// those of others never go back.
 absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rounds) {
   auto opened = session.table<std::int64_t>(moving(rows, session.workers()));
   RETURN_IF_ERROR(opened.status());
@@ -363,8 +364,8 @@ TEST(MovingTablesTest, AWorkerLeavesBehindWhatItHasLocalized) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// A worker that gives up, or whose connections break, in the middle of moves: the others hear of it, and wait for
-/// none of its rows.
+/// A worker that gives up, or whose connections break, in the middle of moves: the others hear of it, and
+/// wait for none of its rows.
 TEST(MovingTablesTest, AMoverThatIsGoneEndsTheJobByItsName) {
   for (const std::uint64_t request : {30U, 80U, 200U}) {
     const ClusterResult result = run_cluster(with_broken_worker(request), [](Session& session) {

@@ -51,7 +51,8 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
         for (std::int64_t t = 0; t < clocks; ++t) {
           const std::int64_t made = pushes_to(worker, t, keys[i]) ? 2 : 0;
           if (t < consistency::min_clock_needed(rules.read_bound, clock)) least += made;
-          // BSP: nothing of clock ≥ `clock` from others. SSP: nobody has finished more than staleness + 1 more.
+          // BSP: nothing of clock ≥ `clock` from others. SSP: nobody has finished more than staleness + 1
+          // more.
           const std::int64_t ahead =
               rules.holds_updates_back ? 0 : rules.read_bound + 1 + (within_clocks ? 1 : 0);
           if (!bounded || t < clock + ahead) most += made;

@@ -1,5 +1,6 @@
 // What the simulation checks in virtual time holds in real time: the same workloads in real threads, their
-// histories written down and checked by the same ledger. In processes: tests/process/recorded_history_test.cpp.
+// histories written down and checked by the same ledger. In processes:
+// tests/process/recorded_history_test.cpp.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Peers whose processes are stopped keep their connections and say nothing: each is named, and not those whom it keeps
-// waiting. Real processes that are stopped: tests/process/silence_test.cpp.
+// Peers whose processes are stopped keep their connections and say nothing: each is named, and not those whom
+// it keeps waiting. Real processes that are stopped: tests/process/silence_test.cpp.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -150,8 +150,8 @@ void words(std::string_view bytes) {
   }
 }
 
-/// As plain words where its last byte is even, else whatever is between white space; where that is 7 or more of 8, its order
-/// is wanted.
+/// As plain words where its last byte is even, else whatever is between white space; where that is 7 or more
+/// of 8, its order is wanted.
 void corpus(std::string_view bytes) {
   static const MemoryFile file;
   file.write(bytes);

@@ -15,8 +15,8 @@ const verbena::fuzz::Target* chosen = nullptr;
 
 }  // namespace
 
-// What the sanitizers ask for. Undefined behaviour is a finding like others; and thousands of inputs a second shall not
-// fill the memory with what they have freed, or the time with whose it was.
+// What the sanitizers ask for. Undefined behaviour is a finding like others; and thousands of inputs a second
+// shall not fill the memory with what they have freed, or the time with whose it was.
 extern "C" const char* __ubsan_default_options() {
   return "halt_on_error=1:print_stacktrace=1";
 }

@@ -1,4 +1,5 @@
-// A server under whatever sequence of connections, messages and ends of connections, in one thread and virtual time.
+// A server under whatever sequence of connections, messages and ends of connections, in one thread and
+// virtual time.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,23 +1,23 @@
-// Is there one order of all synchronous operations on one number, that agrees with time and explains every pull?
-// That is linearizability (Herlihy & Wing, 1990), of one number of one key.
+// Is there one order of all synchronous operations on one number, that agrees with time and explains every
+// pull? That is linearizability (Herlihy & Wing, 1990), of one number of one key.
 //
-// To find such an order is exponential in general: Wing & Gong (1993) search, Lowe (2017) remembers what was searched.
-// It is easy where each read names the writes that it has seen (Gibbons & Korach, 1997), and pushes can be chosen so
-// that a sum of them does: each worker has some bits of the number to itself, and each of its pushes adds one there
-// (Digits). What a pull returns then says how many pushes of each worker it holds, that is, which: a worker's pushes
-// take effect in its order. Say that one operation comes before another if it had ended when the other began. An order
-// exists if and only if
+// To find such an order is exponential in general: Wing & Gong (1993) search, Lowe (2017) remembers what was
+// searched. It is easy where each read names the writes that it has seen (Gibbons & Korach, 1997), and pushes
+// can be chosen so that a sum of them does: each worker has some bits of the number to itself, and each of
+// its pushes adds one there (Digits). What a pull returns then says how many pushes of each worker it holds,
+// that is, which: a worker's pushes take effect in its order. Say that one operation comes before another if
+// it had ended when the other began. An order exists if and only if
 //
 // 1. no pull misses a push that comes before it, nor holds one that it comes before;
 // 2. no pull holds a push, and misses one that comes before that;
 // 3. of two pulls one holds all that the other holds;
 // 4. and it is not the one that comes before the other, unless they hold the same.
 //
-// Without each of these there is none, plainly. With all of them, pulls stand in a row by what they hold (3). Put each
-// push right before the first of them that holds it, at the end if none does, and leave those that thus stand
-// together in the order of time. No operation of a later place comes before one of an earlier place: two pushes because
-// of (2), a push and a pull because of (1), two pulls because of (4). So this is the order. All of it is looked up in
-// O(n log n).
+// Without each of these there is none, plainly. With all of them, pulls stand in a row by what they hold (3).
+// Put each push right before the first of them that holds it, at the end if none does, and leave those that
+// thus stand together in the order of time. No operation of a later place comes before one of an earlier
+// place: two pushes because of (2), a push and a pull because of (1), two pulls because of (4). So this is
+// the order. All of it is looked up in O(n log n).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,8 @@
 
 namespace verbena::linearizability {
 
-/// Of any clock or counter that all workers share. An operation has ended when another begins if its time is smaller.
+/// Of any clock or counter that all workers share. An operation has ended when another begins if its time is
+/// smaller.
 using Time = std::uint64_t;
 
 /// Who adds what to the number.
@@ -41,8 +42,8 @@ class Digits {
   [[nodiscard]] std::uint32_t workers() const { return workers_; }
   /// What each push of a worker adds.
   [[nodiscard]] double update(std::uint32_t worker) const;
-  /// How many pushes a worker may make. Twice as many would do no harm to the others' digits, so that what was applied
-  /// twice is blamed on the right one.
+  /// How many pushes a worker may make. Twice as many would do no harm to the others' digits, so that what
+  /// was applied twice is blamed on the right one.
   [[nodiscard]] std::uint64_t most_pushes() const { return largest_digit_ / 2; }
   /// The pushes that a number holds, by worker; nothing if no sum of them makes it.
   [[nodiscard]] std::optional<std::vector<std::uint64_t>> pushes_in(double number) const;
@@ -62,8 +63,8 @@ class NumberHistory {
   /// A worker begins to push its update. What it pushes takes effect in this order.
   /// REQUIRES: times of one worker's pushes do not go back; it has made fewer than digits().most_pushes().
   void begin_push(std::uint32_t worker, Time now);
-  /// All pushes that the worker has begun have ended. One of which that is never said may take effect at any time
-  /// after it has begun, or never.
+  /// All pushes that the worker has begun have ended. One of which that is never said may take effect at any
+  /// time after it has begun, or never.
   void end_pushes(std::uint32_t worker, Time now);
   /// A pull that has ended; one that never did needs no mention.
   void add_pull(std::uint32_t worker, Time begun, Time ended, double number);

@@ -1,5 +1,5 @@
-// What a user writes on the command line, and what a pipe, a disk or a limit does to any command: the right thing, or a
-// line and a status.
+// What a user writes on the command line, and what a pipe, a disk or a limit does to any command: the right
+// thing, or a line and a status.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,5 @@
-// One process of the job that recorded_history_test.cpp runs: a server, or a worker that writes down what it does.
+// One process of the job that recorded_history_test.cpp runs: a server, or a worker that writes down what it
+// does.
 //
 //   history_node server|worker MODEL SEED RANK FOLDER
 //

@@ -2,8 +2,8 @@
 //
 //   verbena_hostile ATTACK SOCKET [ADDRESS SECRET-FILE]
 //
-// SOCKET is the abstract name at which a server listens. It says "ready" when the attack is under way, and goes on until it
-// is killed.
+// SOCKET is the abstract name at which a server listens. It says "ready" when the attack is under way, and
+// goes on until it is killed.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>

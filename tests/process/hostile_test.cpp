@@ -1,5 +1,5 @@
-// A real server and real workers, and beside them processes that mean them harm (hostile.cpp): each attack is refused or
-// harmless, nobody waits for it to end, and what is trained is the same to the last bit.
+// A real server and real workers, and beside them processes that mean them harm (hostile.cpp): each attack is
+// refused or harmless, nobody waits for it to end, and what is trained is the same to the last bit.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

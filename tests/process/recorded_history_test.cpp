@@ -1,5 +1,5 @@
-// The simulation's workloads in real processes over shared memory: each worker writes down what it does, and the
-// simulator's ledger checks all of it. In threads: tests/cluster/recorded_history_test.cpp.
+// The simulation's workloads in real processes over shared memory: each worker writes down what it does, and
+// the simulator's ledger checks all of it. In threads: tests/cluster/recorded_history_test.cpp.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -107,8 +107,8 @@ std::uint64_t seed_of_several(Model model) {
   return seed;
 }
 
-/// The test of the test: what the processes have written down is not believed when something of it is missing, or
-/// was in another order.
+/// The test of the test: what the processes have written down is not believed when something of it is
+/// missing, or was in another order.
 TEST(RecordedProcessTest, AlteredHistoriesAreFound) {
   NativeJob job(Model::kBsp, seed_of_several(Model::kBsp));
   job.run();

@@ -1,5 +1,5 @@
-// Processes that are stopped: each is named within seconds, and not those whom it keeps waiting; and a job that is stopped
-// as a whole goes on.
+// Processes that are stopped: each is named within seconds, and not those whom it keeps waiting; and a job
+// that is stopped as a whole goes on.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,7 +17,8 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// Cuts a source into words and signs; what is within quotes becomes `""`, comments and the preprocessor's lines go.
+/// Cuts a source into words and signs; what is within quotes becomes `""`, comments and the preprocessor's
+/// lines go.
 class Tokenizer {
  public:
   explicit Tokenizer(std::string_view text) : text_(text) {}

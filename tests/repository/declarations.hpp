@@ -1,5 +1,6 @@
-// What a source declares for itself alone: in unnamed namespaces, or with `static` or `const` outside of classes. Read
-// from the text, without a compiler's knowledge: enough for a house that writes one declaration at a time.
+// What a source declares for itself alone: in unnamed namespaces, or with `static` or `const` outside of
+// classes. Read from the text, without a compiler's knowledge: enough for a house that writes one declaration
+// at a time.
 #pragma once
 
 #include <cstddef>

@@ -169,7 +169,8 @@ std::vector<std::vector<std::string>> build_commands(const std::string& text) {
   return commands;
 }
 
-/// `name`: a source in `folder` or below the root, or "*…" behind a folder for all that are right there and end so.
+/// `name`: a source in `folder` or below the root, or "*…" behind a folder for all that are right there and
+/// end so.
 std::vector<std::string> sources_named(const std::vector<File>& tree, const std::string& folder,
                                        std::string name) {
   static constexpr std::string_view kHere = "${CMAKE_CURRENT_SOURCE_DIR}/";

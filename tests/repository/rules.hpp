@@ -27,14 +27,14 @@ Violations include_cycles(const std::vector<File>& tree);
 /// Each header has `#pragma once`, and x.cpp includes x.hpp before anything else, which shows that x.hpp
 /// compiles by itself.
 Violations header_violations(const std::vector<File>& tree);
-/// No two headers define a class of the same name in the same namespace: linked into one program they would be
-/// mistaken for each other, in silence.
+/// No two headers define a class of the same name in the same namespace: linked into one program they would
+/// be mistaken for each other, in silence.
 Violations duplicate_classes(const std::vector<File>& tree);
-/// The sources that CMake may join into units, by target (verbena_library(), verbena_test() and join_sources() in the
-/// build's files).
+/// The sources that CMake may join into units, by target (verbena_library(), verbena_test() and
+/// join_sources() in the build's files).
 std::map<std::string, std::vector<std::string>> joined_targets(const std::vector<File>& tree);
-/// No two sources of a joined target declare the same name for themselves: which of them share a unit changes with
-/// every new file. Overloads count, too: what a call means must not depend on the unit.
+/// No two sources of a joined target declare the same name for themselves: which of them share a unit changes
+/// with every new file. Overloads count, too: what a call means must not depend on the unit.
 Violations clashes_in_joined_targets(const std::vector<File>& tree);
 /// No absolute path of somebody's machine.
 Violations machine_paths(const std::vector<File>& tree);

@@ -508,8 +508,8 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
 }
 
 #ifndef VERBENA_SANITIZED  // which need address space of their own
-/// Updates that wait for others' clocks and for which the system has no room: an error of the job's, not the end of a
-/// thread and its process.
+/// Updates that wait for others' clocks and for which the system has no room: an error of the job's, not the
+/// end of a thread and its process.
 TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
   const auto stops_and_says_so = [&] {
     const std::vector<std::pair<Key, float>> rows(std::size_t{1} << 22, {kFirst, 1.0F});

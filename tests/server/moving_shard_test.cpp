@@ -61,8 +61,8 @@ TEST(MovingShardTest, OpeningTouchesNoRow) {
   }
 }
 
-/// Else rows that it intended to use would stay here for ever, for nobody. As many keys as a table may have would
-/// stop the server, so some are done at a time.
+/// Else rows that it intended to use would stay here for ever, for nobody. As many keys as a table may have
+/// would stop the server, so some are done at a time.
 TEST(MovingShardTest, WhatADeadWorkerIntendedIsForgottenSomeKeysAtATime) {
   auto transport = transport::make_shm_transport();
   ASSERT_TRUE(transport.ok()) << transport.status();

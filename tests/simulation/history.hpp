@@ -1,5 +1,5 @@
-// What the workers of a job do, and those who know all of it and check it. An event is plain data: it can be heard
-// at once, or be written down and heard later.
+// What the workers of a job do, and those who know all of it and check it. An event is plain data: it can be
+// heard at once, or be written down and heard later.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ struct ExamplesTaken {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
 };
-/// All rows of a table when all workers have ended their pushes but those whose node is dead, [rows, width]. Ends a pull
-/// of all keys.
+/// All rows of a table when all workers have ended their pushes but those whose node is dead, [rows, width].
+/// Ends a pull of all keys.
 struct TableAtTheEnd {
   std::uint32_t worker = 0;
   std::uint64_t pull = 0;
@@ -80,7 +80,8 @@ struct TableAtTheEnd {
 struct WorkerLeaves {
   std::uint32_t worker = 0;
 };
-/// Of a worker or node, now, in a job that goes on. Of what anybody has pushed, what has not ended may never be applied.
+/// Of a worker or node, now, in a job that goes on. Of what anybody has pushed, what has not ended may never
+/// be applied.
 struct Death {
   std::uint32_t victim = 0;
 };
@@ -96,8 +97,8 @@ class History {
  public:
   explicit History(const Scenario& scenario);
 
-  /// What is wrong with it; nothing if it is as promised. Events are heard in an order that agrees with time: one
-  /// that was noted before another began comes first.
+  /// What is wrong with it; nothing if it is as promised. Events are heard in an order that agrees with time:
+  /// one that was noted before another began comes first.
   std::optional<std::string> hear(const Event& event, TimePoint now);
 
   /// What is wrong with all of it, where that shows only at the end.

@@ -29,7 +29,8 @@ namespace {
 constexpr std::size_t kRingBytes = 4096;
 /// Of whom it is a visitor, or of a server that it waits for.
 constexpr auto kPatience = seconds(2);
-/// To be thrown out: longer than all others may take to hear of it, so that its leaving is not what tells them.
+/// To be thrown out: longer than all others may take to hear of it, so that its leaving is not what tells
+/// them.
 constexpr auto kPatienceOfTraitors = seconds(30);
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {

@@ -24,7 +24,8 @@ struct HostileJob {
 absl::Status visit(transport::Transport& transport, const HostileJob& job, std::uint32_t server,
                    std::uint64_t seed);
 
-/// Becomes worker `rank`, calls `turns`, and says to one of the servers what no worker may, until it is thrown out.
+/// Becomes worker `rank`, calls `turns`, and says to one of the servers what no worker may, until it is
+/// thrown out.
 void betray(transport::Transport& transport, const HostileJob& job, std::uint32_t rank, std::uint32_t node,
             std::uint64_t seed, const std::function<void()>& turns);
 

@@ -18,7 +18,8 @@ class Iterations {
   struct Options {
     std::uint64_t mini_batch = 1;
     bool end_early = true;  ///< a table of the job has such a model
-    /// How long after the end of an iteration no further mini-batch may be begun; nothing where there is no telling.
+    /// How long after the end of an iteration no further mini-batch may be begun; nothing where there is no
+    /// telling.
     std::optional<transport::Duration> news_time;
   };
   /// `examples` by worker.

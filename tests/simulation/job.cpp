@@ -23,7 +23,8 @@
 #include "tests/simulation/workload.hpp"
 #include "worker/session.hpp"
 
-/// Who waits for a row's lock gives others the processor. Here they are all in this thread: millions of system calls in vain.
+/// Who waits for a row's lock gives others the processor. Here they are all in this thread: millions of
+/// system calls in vain.
 extern "C" int sched_yield() noexcept {
   return 0;
 }
@@ -349,7 +350,8 @@ void Job::run_traitor(std::uint32_t rank, const Strike& strike) {
     has_witnesses = has_honest_workers();
   });
   trace([&] { return fmt::format("traitor {} ends", rank); });
-  // A server has no connection to another: without a worker that tells them, the others see nothing but one who idles.
+  // A server has no connection to another: without a worker that tells them, the others see nothing but one
+  // who idles.
   if (!has_witnesses) struck_ = scheduler_.now();
   if (!struck_) note_struck(strike);  // it has got nowhere, for others' sake
   node.transport = nullptr;

@@ -3,8 +3,9 @@
 //
 // Column w · copies + j of a row belongs to worker w: each of its pushes adds (j + 1) · delta there, delta
 // being a positive whole number. So a number read says how many of w's pushes it holds. Where updates are
-// applied in a promised order, a last column takes numbers of all workers whose sum tells the order; where they are
-// applied at once, one that all workers count in (History checks it). Where means are weighted, the ledger adds up what is to be added, and compares.
+// applied in a promised order, a last column takes numbers of all workers whose sum tells the order; where
+// they are applied at once, one that all workers count in (History checks it). Where means are weighted, the
+// ledger adds up what is to be added, and compares.
 #pragma once
 
 #include <cstdint>
@@ -67,8 +68,9 @@ struct Read {
   std::optional<consistency::Clock> claimed;
   Floor floor = {};      ///< when the pull began
   bool monotone = true;  ///< nothing that an earlier read has seen is missing
-  /// The reads of one pull are earlier and later, too, in the order of its keys. Not so in real time: while one that comes
-  /// twice is looked for, it may arrive, be read in its second place at once, and later, newer, in its first.
+  /// The reads of one pull are earlier and later, too, in the order of its keys. Not so in real time: while
+  /// one that comes twice is looked for, it may arrive, be read in its second place at once, and later,
+  /// newer, in its first.
   bool in_order = true;
 };
 
@@ -102,8 +104,9 @@ class Ledger {
 
   /// What is wrong with the row that was read; nothing if it is as promised.
   std::optional<std::string> check(const Read& read, std::uint64_t key, std::span<const double> row);
-  /// What is wrong with a row that must hold each update once. Where somebody has died: those that had ended when its
-  /// pull began, which is what `floor` is of. Who does not know yet that its node is dead may push until after it.
+  /// What is wrong with a row that must hold each update once. Where somebody has died: those that had ended
+  /// when its pull began, which is what `floor` is of. Who does not know yet that its node is dead may push
+  /// until after it.
   std::optional<std::string> check_final(std::uint32_t table, std::uint64_t key, const Floor& floor,
                                          std::span<const double> row);
 

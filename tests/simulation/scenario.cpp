@@ -147,7 +147,8 @@ Strike make_strike(const Scenario& scenario, std::mt19937_64& random) {
   const bool of_servers = strike.is_of_a_server() || strike.what == Disaster::kStranger;
   strike.victim = static_cast<std::uint32_t>(below(random, of_servers ? scenario.servers : scenario.workers));
   strike.delay = microseconds(small(random, 1500));
-  // There is no link to break yet, and nobody to turn; and a connection that is not made yet is waited for by the clock.
+  // There is no link to break yet, and nobody to turn; and a connection that is not made yet is waited for by
+  // the clock.
   const bool comes_late = strike.what == Disaster::kLinkBreaks || strike.what == Disaster::kTraitor ||
                           strike.what == Disaster::kAllStop;
   strike.early = !comes_late && chance(random, 0.4);
@@ -225,8 +226,8 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.slowness.push_back(chance(random, 0.2) ? 2 + static_cast<double>(below(random, 20)) : 1);
   }
   scenario.tables.push_back(make_table(model, random));
-  // What other tables of the job may be. The first three stay among themselves, the next five, and the ninth: so the seeds of
-  // SimulationRegressionTest mean what they meant.
+  // What other tables of the job may be. The first three stay among themselves, the next five, and the ninth:
+  // so the seeds of SimulationRegressionTest mean what they meant.
   const std::uint64_t beside = model <= Model::kEssp    ? 3
                                : model <= Model::kABsp  ? 8
                                : model < Model::kIntent ? 9

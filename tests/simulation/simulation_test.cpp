@@ -144,7 +144,8 @@ TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
   }
 }
 
-/// Workers of one speed and as many examples each: nobody is stopped, and the tables are BSP's to the last bit.
+/// Workers of one speed and as many examples each: nobody is stopped, and the tables are BSP's to the last
+/// bit.
 TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
   spdlog::set_level(spdlog::level::off);
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
@@ -183,10 +184,12 @@ TEST(SimulationRegressionTest, SeedsThatFailedOnce) {
   const std::vector<std::pair<Model, std::uint64_t>> seeds{
       // Rows pushed while a clock's updates were being shipped got those that they held already once more.
       {Model::kEssp, 3592},
-      // An update of a table under VAP, held back behind one under A-BSP, was acknowledged with the new min clock
+      // An update of a table under VAP, held back behind one under A-BSP, was acknowledged with the new min
+      // clock
       // while rows under ESSP were still to be pushed.
       {Model::kABsp, 5692},
-      // While a push was sent to one lane, an asynchronous pull that ended took what was for another for applied.
+      // While a push was sent to one lane, an asynchronous pull that ended took what was for another for
+      // applied.
       {Model::kSequential, 9576},
   };
   for (const auto& [model, seed] : seeds) {
@@ -382,7 +385,8 @@ TEST_F(LedgerTest, MeansAreWeighted) {
   EXPECT_TRUE(ledger.check(own, 0, std::vector<double>{0, 4}).has_value());
 }
 
-/// Two workers push to one row, and two pulls at the same time see what they have pushed in the shared column.
+/// Two workers push to one row, and two pulls at the same time see what they have pushed in the shared
+/// column.
 class HistoryTest : public ::testing::Test {
  protected:
   std::optional<std::string> wrong_at_the_end(double first_pull, double second_pull) {

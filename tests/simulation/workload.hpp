@@ -1,5 +1,6 @@
-// What a worker of a test job does: random pulls, pushes and pauses between its clocks. It runs in the simulation,
-// which checks at once, and in real threads and processes, whose history is written down and checked afterwards.
+// What a worker of a test job does: random pulls, pushes and pauses between its clocks. It runs in the
+// simulation, which checks at once, and in real threads and processes, whose history is written down and
+// checked afterwards.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace verbena::simulation {
 class World {
  public:
   virtual ~World() = default;
-  /// What a worker does now, to be heard by the history. An error, where the world knows already that something is
-  /// wrong.
+  /// What a worker does now, to be heard by the history. An error, where the world knows already that
+  /// something is wrong.
   virtual absl::Status note(Event event) = 0;
   /// Takes a worker so long.
   virtual void compute(Duration time) = 0;

@@ -114,7 +114,8 @@ inline void pump_for(std::initializer_list<Node*> nodes, std::chrono::millisecon
 }
 
 /// Connects the client to the server, which listens; returns the server's end. (A backend may need the
-/// server's polls to connect, hence the thread; and both ends' polls to go on where connecting was not waited for.)
+/// server's polls to connect, hence the thread; and both ends' polls to go on where connecting was not waited
+/// for.)
 inline std::unique_ptr<Connection> meet(Node& client, Node& server, const std::string& address) {
   auto connecting = std::async(std::launch::async,
                                [&] { return client.transport->connect(address, client.in(kPatience)); });

@@ -474,8 +474,8 @@ class ShmDoorbell : public ::testing::TestWithParam<int> {
   void SetUp() override {
     const std::string address = fmt::format("shm:{}", fresh_name());
     ASSERT_TRUE(server_.transport->listen(address).ok());
-    // The first look at the sockets is to find the greeting, and none is to be left when they have met: the next one is
-    // in an hour.
+    // The first look at the sockets is to find the greeting, and none is to be left when they have met: the
+    // next one is in an hour.
     client_.connection = *client_.transport->connect(address, client_.in(kPatience));
     ASSERT_TRUE(pump({&server_, &client_}, [&] { return !server_.accepted.empty(); }));
     server_.connection = std::move(server_.accepted.back());

@@ -653,7 +653,8 @@ TEST_F(VerbsConnected, MemoryOfAPeerOnThisHostIsChangedInPlace) {
 }
 
 TEST_F(VerbsConnected, APeerNamesNoFilesOfThisProcess) {
-  // As a key was made once: the number of a descriptor, of this process and of the peer's, which are one here.
+  // As a key was made once: the number of a descriptor, of this process and of the peer's, which are one
+  // here.
   const shm::FileDescriptor file = *shm::create_memory("a-private-file", 8192);
   for (int number = 0; number < 64; ++number) {
     const RemoteDescriptor made_up = {

@@ -85,8 +85,8 @@ absl::StatusOr<std::optional<ControlSocket>> ControlSocket::connect(const std::s
   if (!name.ok()) return name.status();
   auto fd = new_socket();
   if (!fd.ok()) return fd.status();
-  // Not without waiting: the places of a full queue go to those who wait for one, in their order, and who only looks
-  // for one now and then finds none as long as others come in crowds.
+  // Not without waiting: the places of a full queue go to those who wait for one, in their order, and who
+  // only looks for one now and then finds none as long as others come in crowds.
   const timeval timeout = {.tv_sec = patience.count() / 1'000'000, .tv_usec = patience.count() % 1'000'000};
   const int flags = ::fcntl(fd->get(), F_GETFL);  // NOLINT(*-vararg)
   if (::setsockopt(fd->get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||

@@ -68,12 +68,13 @@ class ControlSocket {
   ControlSocket() = default;
   explicit ControlSocket(FileDescriptor fd) : fd_(std::move(fd)) {}
 
-  /// nullopt when nobody listens there (yet), or too many wait to be accepted, and more than `patience` (above 0) long.
+  /// nullopt when nobody listens there (yet), or too many wait to be accepted, and more than `patience`
+  /// (above 0) long.
   static absl::StatusOr<std::optional<ControlSocket>> connect(const std::string& address,
                                                               std::chrono::microseconds patience);
   static absl::StatusOr<ControlSocket> listen(const std::string& address);
-  /// Of a listening socket: the next to come in. UNAVAILABLE: there is none; RESOURCE_EXHAUSTED: this process has no
-  /// descriptor left for it.
+  /// Of a listening socket: the next to come in. UNAVAILABLE: there is none; RESOURCE_EXHAUSTED: this process
+  /// has no descriptor left for it.
   [[nodiscard]] absl::StatusOr<ControlSocket> accept() const;
 
   /// Who is at the other end, as the kernel says.
@@ -81,8 +82,8 @@ class ControlSocket {
   /// Passes on `files` (up to three, -1 for none). Never blocks: RESOURCE_EXHAUSTED when the peer does not
   /// read.
   [[nodiscard]] absl::Status send(const ControlMessage& message, std::array<int, 3> files) const;
-  /// The next message; nullopt if there is none, and then `end` tells whether there may be more. Files that come from
-  /// whom none are taken stay with the kernel, which closes them, and the message is nonsense.
+  /// The next message; nullopt if there is none, and then `end` tells whether there may be more. Files that
+  /// come from whom none are taken stay with the kernel, which closes them, and the message is nonsense.
   std::optional<Received> receive(End& end, TakesFiles takes_files = TakesFiles::kYes) const;
   void shutdown() const;
 

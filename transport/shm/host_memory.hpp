@@ -15,9 +15,10 @@ struct FreeMemory {
 /// tell sets no limit. The roots differ in tests only.
 FreeMemory free_memory(const std::string& proc = "/proc", const std::string& cgroups = "/sys/fs/cgroup");
 
-/// What is free, and how much of that is promised: bytes of memory files of this name that processes of this user hold and
-/// that nobody has touched yet, so that the system counts them as free. Of each limit those count that it limits, too;
-/// the limit is the one that leaves least. Takes a look at every process: some milliseconds where there are hundreds.
+/// What is free, and how much of that is promised: bytes of memory files of this name that processes of this
+/// user hold and that nobody has touched yet, so that the system counts them as free. Of each limit those
+/// count that it limits, too; the limit is the one that leaves least. Takes a look at every process: some
+/// milliseconds where there are hundreds.
 struct PromisedMemory {
   FreeMemory free;
   std::uint64_t promised_bytes = 0;

@@ -15,8 +15,8 @@ namespace {
 
 /// By it processes know of each other's regions (host_memory.hpp).
 constexpr const char* kRegionName = "verbena-region";
-/// A look at all processes takes its time: not for less than one in so many parts of the free memory, with what the transport
-/// has promised already.
+/// A look at all processes takes its time: not for less than one in so many parts of the free memory, with
+/// what the transport has promised already.
 constexpr std::uint64_t kShareWorthALook = 256;
 
 constexpr std::size_t kTableBytes = std::size_t{kMaxRegions} * sizeof(std::uint32_t);

@@ -87,11 +87,11 @@ class Regions {
  private:
   Regions(RegionTable table, bool check_free_memory)
       : table_(std::move(table)), check_free_memory_(check_free_memory) {}
-  /// Against what this transport has been promised. True: since the last look at what others have been promised it is so
-  /// much that it is time for another.
+  /// Against what this transport has been promised. True: since the last look at what others have been
+  /// promised it is so much that it is time for another.
   [[nodiscard]] absl::StatusOr<bool> check_free_memory(std::size_t bytes);
-  /// The same against what all processes of this user on the host have been promised, `bytes` included, whose file is there
-  /// already: of several that ask at once none overlooks another.
+  /// The same against what all processes of this user on the host have been promised, `bytes` included, whose
+  /// file is there already: of several that ask at once none overlooks another.
   [[nodiscard]] absl::Status check_promises(std::size_t bytes) const;
   [[nodiscard]] std::uint64_t promised_bytes() const;  ///< to regions of this transport
   absl::StatusOr<std::uint64_t> add_key();

@@ -67,8 +67,9 @@ absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes
 /// that exist keep it. To be called once the owner has mapped it, before a reader gets the descriptor.
 absl::Status make_read_only(const FileDescriptor& file);
 
-/// A descriptor of the same file that can only be read, for peers, where the file itself cannot be made so because
-/// one peer may write. Keeps out mistakes; a process of the same user that means harm has other ways, too.
+/// A descriptor of the same file that can only be read, for peers, where the file itself cannot be made so
+/// because one peer may write. Keeps out mistakes; a process of the same user that means harm has other ways,
+/// too.
 absl::StatusOr<FileDescriptor> read_only_descriptor(const FileDescriptor& file);
 
 /// PERMISSION_DENIED unless the file, received from a peer, has at least `bytes` and cannot shrink.

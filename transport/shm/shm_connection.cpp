@@ -186,7 +186,8 @@ absl::Status ShmConnection::take_grant(const ControlMessage& message, const File
 
   drop_revoked();
   if (grants_.size() <= slot) grants_.resize(slot + 1);
-  // The slot's earlier region is gone, or is now granted in place, but someone may still read it where it was.
+  // The slot's earlier region is gone, or is now granted in place, but someone may still read it where it
+  // was.
   Grant& grant = grants_[slot];
   if (grant.used_in_place) kept_.push_back(std::move(grant.mapping));
   grant = {.key = message.key,

@@ -48,8 +48,8 @@ class ShmConnection final : public Connection, private SocketUser {
  public:
   enum class Side : std::uint8_t { kConnector, kAcceptor };
 
-  /// The connector's end, of which the acceptor has not heard yet: greets it. `channels` holds both directions, the
-  /// connector's first.
+  /// The connector's end, of which the acceptor has not heard yet: greets it. `channels` holds both
+  /// directions, the connector's first.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> greet(Hub& hub, ControlSocket socket,
                                                               const Peer& peer, FileDescriptor channels_file,
                                                               Mapping channels);

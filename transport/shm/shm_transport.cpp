@@ -113,8 +113,9 @@ class ShmTransport final : public Transport {
     ShmTransport& transport;
     ControlSocket socket;
   };
-  /// Came in and has not said hello yet. It is in one of three lists: those that have said nothing, those that were
-  /// challenged, and those that are done with, which are destroyed when no socket's turn is left in which they are named.
+  /// Came in and has not said hello yet. It is in one of three lists: those that have said nothing, those
+  /// that were challenged, and those that are done with, which are destroyed when no socket's turn is left in
+  /// which they are named.
   struct Stranger final : SocketUser {
     enum class Stage : std::uint8_t { kSilent, kChallenged, kProven, kDone };
     Stranger(ShmTransport& owner, ControlSocket incoming, const Peer& who)
@@ -218,8 +219,8 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
   }
 }
 
-// The kernel has connected the sockets; the listener need not have noticed. What is posted before it has waits in the
-// channel, which is this process's alone until the listener has proved itself.
+// The kernel has connected the sockets; the listener need not have noticed. What is posted before it has
+// waits in the channel, which is this process's alone until the listener has proved itself.
 absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::introduce(ControlSocket socket) {
   auto peer = socket.peer();
   if (!peer.ok()) return peer.status();
@@ -232,7 +233,8 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::introduce(ControlSo
   return ShmConnection::greet(hub_, std::move(socket), *peer, std::move(*file), std::move(*channels));
 }
 
-// Until there is none, so that nobody's place in the queue is taken by those who are not let in; but not for ever.
+// Until there is none, so that nobody's place in the queue is taken by those who are not let in; but not for
+// ever.
 void ShmTransport::accept(const ControlSocket& listening) {
   for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
     absl::StatusOr<ControlSocket> socket = listening.accept();
@@ -367,7 +369,8 @@ void ShmTransport::refuse(Stranger& stranger, std::string_view why) {
   part_from(stranger);
 }
 
-/// Of those who have said nothing, if there are such, the one that has been silent longest. False if nobody is here.
+/// Of those who have said nothing, if there are such, the one that has been silent longest. False if nobody
+/// is here.
 bool ShmTransport::refuse_one_of_many(std::string_view why) {
   std::list<Stranger>& from = silent_.empty() ? challenged_ : silent_;
   if (from.empty()) return false;
@@ -444,9 +447,9 @@ bool ShmTransport::spin_until_ready(TimePoint end) {
 void ShmTransport::wait_for_work(TimePoint deadline) {
   if (spin_until_ready(std::min(deadline, now() + spin_.now()))) return;
   if (now() >= deadline) return;
-  // Where more processes than processors are at work, the others come first: what they send meanwhile comes together and
-  // rings no bell. Where none wants the processor this is a look more; and where a stranger to the job computes on it
-  // all the time, an answer may be late by his slice.
+  // Where more processes than processors are at work, the others come first: what they send meanwhile comes
+  // together and rings no bell. Where none wants the processor this is a look more; and where a stranger to
+  // the job computes on it all the time, an answer may be late by his slice.
   ::sched_yield();
   if (ready()) return;
   for (TimePoint time = now(); time < deadline; time = now()) {  // compared first: a difference may overflow

@@ -2,8 +2,8 @@
 // a ring in shared memory, a futex wakes a sleeping peer.
 //
 // Addresses are "shm:NAME"; NAME is any text that the job chooses, the same for all its processes and unlike
-// any other job's. Processes of one user and one network namespace meet there, if they have the same secret or none;
-// others are refused before they are given anything. Nothing is ever created in a file system.
+// any other job's. Processes of one user and one network namespace meet there, if they have the same secret
+// or none; others are refused before they are given anything. Nothing is ever created in a file system.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,13 @@
 namespace verbena::transport {
 
 struct ShmOptions {
-  /// What a peer must prove to have. nullptr: nothing but that it is a process of the same user, as the kernel says.
+  /// What a peer must prove to have. nullptr: nothing but that it is a process of the same user, as the
+  /// kernel says.
   std::shared_ptr<const Secret> secret = nullptr;
 
-  /// How long wait() may look for work before it yields its processor once and then blocks, at most; it adapts itself
-  /// below that. Longer: a peer that answers within it costs no system call. Shorter: less processor taken from
-  /// others. Not used where this process has a single processor.
+  /// How long wait() may look for work before it yields its processor once and then blocks, at most; it
+  /// adapts itself below that. Longer: a peer that answers within it costs no system call. Shorter: less
+  /// processor taken from others. Not used where this process has a single processor.
   std::chrono::microseconds spin{20};
 
   /// How often connecting peers and peers that died are looked for, busy or asleep. Shorter: noticed sooner.
@@ -48,8 +49,8 @@ struct ShmOptions {
   std::uint32_t completion_capacity = 4096;
 
   /// Refuse a region that the host's or the control group's free memory cannot hold, instead of the kernel's
-  /// killing a process when it is filled. What processes of this user have been promised in regions and have not touched
-  /// yet counts as taken. Off: for those who know better, such as with swap space to use.
+  /// killing a process when it is filled. What processes of this user have been promised in regions and have
+  /// not touched yet counts as taken. Off: for those who know better, such as with swap space to use.
   bool check_free_memory = true;
 };
 

@@ -6,11 +6,12 @@
 
 namespace verbena::transport::verbs {
 
-/// The kernel's driver of a device whose folder is `device` (in /sys/class/infiniband), such as "efa"; empty where it
-/// cannot be told.
+/// The kernel's driver of a device whose folder is `device` (in /sys/class/infiniband), such as "efa"; empty
+/// where it cannot be told.
 std::string kernel_driver(const std::string& device);
 
-/// What a device of that driver is, for people, if it is none of the three: "an Elastic Fabric Adapter (EFA)".
+/// What a device of that driver is, for people, if it is none of the three: "an Elastic Fabric Adapter
+/// (EFA)".
 std::string other_adapter(std::string_view driver);
 
 /// Why a transport cannot use it.

@@ -1,5 +1,5 @@
-// Registered memory that a peer on the same host changes in place, beside the device: it is a memory file, which the
-// owner passes to that peer and nobody else (neighbours.hpp).
+// Registered memory that a peer on the same host changes in place, beside the device: it is a memory file,
+// which the owner passes to that peer and nobody else (neighbours.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ absl::StatusOr<Pages> create_in_place(std::size_t bytes);
 /// A peer's view of it.
 class InPlaceView {
  public:
-  /// Of what its owner has at `address`, as the owner says: PERMISSION_DENIED where the file is not what that needs.
+  /// Of what its owner has at `address`, as the owner says: PERMISSION_DENIED where the file is not what that
+  /// needs.
   static absl::StatusOr<InPlaceView> open(const shm::FileDescriptor& received, std::uint64_t address,
                                           std::uint64_t length_bytes);
 

@@ -1,10 +1,10 @@
 // How two ends meet through the connection manager, and prove to each other to be of one job.
 //
-// A connector asks twice. To the first request the listener says no, with a challenge, and forgets it: who has proved
-// nothing costs it no queue pair, no memory, and not even a note, for a challenge is the listener's own seal on the
-// connector's nonce and the time. The second request carries the challenge and the connector's proof; the listener looks
-// at it only if the seal is its own and not old, lets each challenge in once, and answers with its own proof. All that
-// is said is under the proofs.
+// A connector asks twice. To the first request the listener says no, with a challenge, and forgets it: who
+// has proved nothing costs it no queue pair, no memory, and not even a note, for a challenge is the
+// listener's own seal on the connector's nonce and the time. The second request carries the challenge and the
+// connector's proof; the listener looks at it only if the seal is its own and not old, lets each challenge in
+// once, and answers with its own proof. All that is said is under the proofs.
 #pragma once
 
 #include <array>
@@ -104,8 +104,8 @@ class Gatekeeper {
 
   std::shared_ptr<const Secret> secret_;
   std::shared_ptr<const Secret> seal_;  ///< nobody else's
-  /// Those that were answered well, and when: no more than peers that proved themselves in kPatience, and those who came
-  /// since the last look. Without a secret everybody is one.
+  /// Those that were answered well, and when: no more than peers that proved themselves in kPatience, and
+  /// those who came since the last look. Without a secret everybody is one.
   absl::flat_hash_map<Challenge, std::uint32_t> used_;
   Refusals refusals_;
 };

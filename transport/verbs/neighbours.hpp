@@ -1,9 +1,9 @@
-// Beside a connection over the device, where its two ends are processes of one user on one host: a Unix socket, over
-// which memory files are passed to just the peer that they are granted to.
+// Beside a connection over the device, where its two ends are processes of one user on one host: a Unix
+// socket, over which memory files are passed to just the peer that they are granted to.
 //
-// Who listens has such a socket, too, of a random name, which the welcome tells. The connector tries it before it says
-// its first word over the device: who finds somebody there, on another host, has found nobody. It says which connection
-// it is of, and proves it.
+// Who listens has such a socket, too, of a random name, which the welcome tells. The connector tries it
+// before it says its first word over the device: who finds somebody there, on another host, has found nobody.
+// It says which connection it is of, and proves it.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ class Neighbour {
  public:
   explicit Neighbour(shm::ControlSocket socket) : socket_(std::move(socket)) {}
 
-  /// Passes memory of this process to the peer; returns the number under which the peer finds it, from 1. 0 where the
-  /// peer does not take it.
+  /// Passes memory of this process to the peer; returns the number under which the peer finds it, from 1. 0
+  /// where the peer does not take it.
   std::uint32_t pass(std::span<const std::byte> memory, const shm::FileDescriptor& file);
   /// What the peer has passed under that number and has at that place; nullptr where there is nothing.
   std::byte* find(std::uint32_t number, std::uint64_t address, std::uint64_t length_bytes);

@@ -41,8 +41,8 @@ TimePoint clock_now() {
   return std::chrono::steady_clock::now();
 }
 
-// Upper half of a descriptor's key: the number under which memory that was granted in place was passed to a neighbour.
-// The lower half is the device's key.
+// Upper half of a descriptor's key: the number under which memory that was granted in place was passed to a
+// neighbour. The lower half is the device's key.
 std::uint32_t device_key(const RemoteDescriptor& remote) {
   return static_cast<std::uint32_t>(remote.key);
 }
@@ -569,8 +569,8 @@ void VerbsConnection::bind_windows() {
     hub_.queues.take();
   }
   want_attention();
-  // No more than the windows: receives and credits have to wait for poll(), for the owner may still look at the
-  // messages of the last one.
+  // No more than the windows: receives and credits have to wait for poll(), for the owner may still look at
+  // the messages of the last one.
   if (state_ == State::kOpen) post_windows();
   while (state_ == State::kOpen && binds_ > 0 && clock_now() < end) hub_.queues.take();
 }

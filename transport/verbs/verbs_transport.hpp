@@ -6,13 +6,14 @@
 // means any that is free; listening_address() then says which.
 //
 // A region is reached through a memory window that is bound to the one connection it was granted to. Where
-// the device has no such windows (of type 2; iWARP), and for a region above 2 GiB, one that was granted to one
-// peer can be reached over every connection of this transport by whoever knows its 32-bit key; the log says
-// so. A region granted in place is also mapped by a peer on this host that is of the same user and network namespace: its
-// memory file is passed to it (neighbours.hpp). On iWARP local regions can be written by a peer that guesses their key:
-// what a read brings is such a write.
+// the device has no such windows (of type 2; iWARP), and for a region above 2 GiB, one that was granted to
+// one peer can be reached over every connection of this transport by whoever knows its 32-bit key; the log
+// says so. A region granted in place is also mapped by a peer on this host that is of the same user and
+// network namespace: its memory file is passed to it (neighbours.hpp). On iWARP local regions can be written
+// by a peer that guesses their key: what a read brings is such a write.
 //
-// Who has the secret of the transport's options, or any peer where there is none, is let in (introduction.hpp).
+// Who has the secret of the transport's options, or any peer where there is none, is let in
+// (introduction.hpp).
 #pragma once
 
 #include <chrono>
@@ -106,8 +107,8 @@ struct VerbsDevice {
     std::string address;   ///< what listen() would take for an empty HOST; empty: any
   };
   std::string name;
-  std::string
-      transport;  ///< "InfiniBand" (RoCE, too), "iWARP", or what else it is: "an Elastic Fabric Adapter (EFA)"
+  std::string transport;  ///< "InfiniBand" (RoCE, too), "iWARP", or what else it is: "an Elastic Fabric
+                          ///< Adapter (EFA)"
   bool reliable_connections = false;  ///< has them: is of the first two kinds
   bool windows = false;               ///< can bind memory windows of type 2
   std::string obstacle;               ///< why it cannot be used; empty if it can

@@ -41,7 +41,8 @@ bool Windows::has_windows(std::size_t bytes) const {
 absl::StatusOr<std::unique_ptr<VerbsRegion>> Windows::allocate(std::size_t bytes, Access access) {
   int rights = IBV_ACCESS_LOCAL_WRITE;
   if (access != Access::kLocal) rights |= has_windows(bytes) ? IBV_ACCESS_MW_BIND : remote_right(access);
-  // On iWARP what a read brings is a write by the peer. The key is told to nobody but the responders of reads.
+  // On iWARP what a read brings is a write by the peer. The key is told to nobody but the responders of
+  // reads.
   if (access == Access::kLocal && device_.iwarp()) rights |= IBV_ACCESS_REMOTE_WRITE;
   if (access != Access::kLocal && device_.windows() && !has_windows(bytes)) {
     spdlog::warn("{}: a region of {} bytes is too large for memory windows: whoever knows its key reaches it",

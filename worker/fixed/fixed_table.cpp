@@ -80,7 +80,8 @@ class TypedTable final : public FixedTable {
     return ship_in_a_clock(KeySequence(keys), wait);
   }
 
-  /// In the update buffers, and where a row is cached with this worker's updates, there. False if memory is short.
+  /// In the update buffers, and where a row is cached with this worker's updates, there. False if memory is
+  /// short.
   template <class Keys>
   bool add_up(const Keys& keys, const std::byte* updates) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -460,8 +461,8 @@ absl::Status FixedTable::ship() {
 }
 
 absl::Status FixedTable::ship_updates() {
-  // All are outstanding before one is sent: sending may wait and poll, and a read that ends meanwhile must know
-  // of each update whether the row can hold it. What is not outstanding is added to what was read.
+  // All are outstanding before one is sent: sending may wait and poll, and a read that ends meanwhile must
+  // know of each update whether the row can hold it. What is not outstanding is added to what was read.
   absl::InlinedVector<std::pair<Part*, UpdateBuffer*>, 8> shipped;
   for (const std::unique_ptr<Part>& part : parts_) {
     if (part->current->empty()) continue;
@@ -622,8 +623,8 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
   Part& part = this->part(link.server, message.header.lane);
   if (absl::Status status = protocol::check_record_count(message, stride_bytes_); !status.ok()) return status;
   for (std::size_t i = 0; i < message.header.count; ++i) {
-    // The server can still write there: the key that is checked is the one that is used. Where one is wrong the rows
-    // before it have been taken, which is of no account, for that is the session's end.
+    // The server can still write there: the key that is checked is the one that is used. Where one is wrong
+    // the rows before it have been taken, which is of no account, for that is the session's end.
     const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
     if (key - part.keys.first >= part.keys.size()) [[unlikely]]
       return protocol::wrong_record(key, part.keys);
@@ -646,8 +647,8 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
   return absl::OkStatus();
 }
 
-/// What the lane has applied has arrived: should the device send it once more, the peer's drops it, so that the
-/// memory can be written although the transport has not given it back.
+/// What the lane has applied has arrived: should the device send it once more, the peer's drops it, so that
+/// the memory can be written although the transport has not given it back.
 void FixedTable::on_applied(ServerLink& link, std::uint32_t lane) {
   Part& part = this->part(link.server, lane);
   while (!part.outstanding.empty()) {

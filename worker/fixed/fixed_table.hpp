@@ -1,5 +1,5 @@
-// A table whose rows stay with the servers that the partition gives them to: its parts (a lane of a server each), what is
-// cached, buffered and under way.
+// A table whose rows stay with the servers that the partition gives them to: its parts (a lane of a server
+// each), what is cached, buffered and under way.
 #pragma once
 
 #include <deque>
@@ -30,9 +30,9 @@ struct Part {
       cache;  ///< nullptr: each read is of the server's row, in place where it is mapped
   /// Of an eager table: rows that have come into the cache or left it since the last clock.
   std::vector<protocol::Key> changed;
-  /// Where rows may leave the cache: which the server believes this worker to cache, by row; and for those that
-  /// have come since, the number of the message that says so. What was pushed before that message is not what
-  /// the subscription promises.
+  /// Where rows may leave the cache: which the server believes this worker to cache, by row; and for those
+  /// that have come since, the number of the message that says so. What was pushed before that message is not
+  /// what the subscription promises.
   std::vector<bool> subscribed;
   absl::flat_hash_map<protocol::Key, std::uint64_t> awaiting;
 
@@ -55,7 +55,8 @@ class FixedPull final : public Operation {
   /// From the index `next` of the keys on.
   FixedPull(FixedTable& table, const KeySequence& keys, std::size_t next, std::byte* out);
 
-  /// So that it reads what its clock promises. Barriers come after a clock, and nobody reads what is left at the end.
+  /// So that it reads what its clock promises. Barriers come after a clock, and nobody reads what is left at
+  /// the end.
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone == Milestone::kClock;
   }
@@ -133,15 +134,16 @@ class FixedTable : public TableCore {
   /// updates, and out.
   void take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock min_clock,
                     std::byte* out);
-  /// The largest sum, in one coordinate of the row, of this worker's updates that may not be applied: of their
-  /// absolute values, since those of one sign may be applied before those of the other.
+  /// The largest sum, in one coordinate of the row, of this worker's updates that may not be applied: of
+  /// their absolute values, since those of one sign may be applied before those of the other.
   [[nodiscard]] virtual double in_transit(const Part& part, protocol::Key key) const = 0;
 
   const consistency::Clock read_bound_;
   const bool ships_ahead_;       ///< within a clock, as the update budget allows
   const bool ships_in_a_clock_;  ///< for this reason or another
-  /// A read is the server's row plus the sum of this worker's updates of the clock, wherever the row is read: as the
-  /// server will add them. Sums of floats depend on their order, so cached rows hold none of these updates.
+  /// A read is the server's row plus the sum of this worker's updates of the clock, wherever the row is read:
+  /// as the server will add them. Sums of floats depend on their order, so cached rows hold none of these
+  /// updates.
   const bool keeps_own_apart_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
@@ -172,8 +174,8 @@ class FixedTable : public TableCore {
   bool advance(FixedPull& pull);
   bool add_run(FixedPull& pull, std::size_t& staged_bytes);
   void finish_runs(FixedPull& pull);
-  /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size(). Defined in
-  /// pull_now.hpp, as what it calls.
+  /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size(). Defined
+  /// in pull_now.hpp, as what it calls.
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   template <class Keys>

@@ -37,9 +37,9 @@ template <class Keys>
   return next;
 }
 
-/// Reads rows of `part` from index `i` on until one is another part's, or is not in the cache and as good as the lane,
-/// which nearly all are; returns its index. All that the loop needs is in registers: for all that the compiler knows,
-/// a copied row changes the cache.
+/// Reads rows of `part` from index `i` on until one is another part's, or is not in the cache and as good as
+/// the lane, which nearly all are; returns its index. All that the loop needs is in registers: for all that
+/// the compiler knows, a copied row changes the cache.
 template <class Keys>
 [[gnu::always_inline]] inline std::size_t FixedTable::pull_fresh(const Part& part, const Keys& keys,
                                                                  std::size_t i, std::byte* out) {

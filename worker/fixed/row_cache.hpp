@@ -13,12 +13,12 @@
 
 namespace verbena::worker {
 
-/// Where fewer rows may be cached than there are, a row that has been read since the hand last passed it gets a
-/// second chance (the CLOCK algorithm), and the next one makes room.
+/// Where fewer rows may be cached than there are, a row that has been read since the hand last passed it gets
+/// a second chance (the CLOCK algorithm), and the next one makes room.
 ///
-/// Invariant: a cached row holds all of this worker's own updates, shipped or not; of a table whose updates are held
-/// back, none of the running clock.
-/// Thread safety: none; one owner. A found row stays where it is until the next insert().
+/// Invariant: a cached row holds all of this worker's own updates, shipped or not; of a table whose updates
+/// are held back, none of the running clock. Thread safety: none; one owner. A found row stays where it is
+/// until the next insert().
 class RowCache {
  public:
   /// The clock of a row that eager pushes keep fresh: as good as the lane's min clock says.
@@ -64,8 +64,8 @@ class RowCache {
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
   void touch(protocol::Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
 
-  /// For a loop to hold in registers, of a cache that has a place for each row: where row 0 of the whole table would be,
-  /// and how far apart they are. An address of 0: it has no such places.
+  /// For a loop to hold in registers, of a cache that has a place for each row: where row 0 of the whole
+  /// table would be, and how far apart they are. An address of 0: it has no such places.
   struct Places {
     std::uintptr_t address = 0;
     std::size_t row_bytes = 0;

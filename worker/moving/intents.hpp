@@ -1,9 +1,9 @@
-// What a worker has said it will use, and when (Table::intent()): from which keys its first word is to go to their
-// homes now, and for which its last.
+// What a worker has said it will use, and when (Table::intent()): from which keys its first word is to go to
+// their homes now, and for which its last.
 //
-// Just in time (Renz-Wieland et al., "Good Intentions", 2022, section 4.2): acting early keeps rows from those who use
-// them now, acting late makes this worker wait. So it acts as many clocks before a key's first use as a row has needed
-// to come, lately and nearly always.
+// Just in time (Renz-Wieland et al., "Good Intentions", 2022, section 4.2): acting early keeps rows from
+// those who use them now, acting late makes this worker wait. So it acts as many clocks before a key's first
+// use as a row has needed to come, lately and nearly always.
 //
 // Pure rules: no I/O, no time but what it is told. Thread safety: none; one owner.
 #pragma once
@@ -52,8 +52,8 @@ class Intents {
   void add(Keys keys, Clock from, Clock to);
   [[nodiscard]] bool empty() const { return waiting_.empty() && begun_.empty() && uses_.empty(); }
 
-  /// Of the keys whose use begins before or at `latest`, those that have not begun: from now on they have. What is over
-  /// at `clock` never begins.
+  /// Of the keys whose use begins before or at `latest`, those that have not begun: from now on they have.
+  /// What is over at `clock` never begins.
   Keys take_begun(Clock clock, Clock latest);
   /// Keys that have begun and are over at `clock`.
   Keys take_ended(Clock clock);

@@ -1,5 +1,6 @@
-// What a worker knows of some keys of a table, in arrays by key: a look-up is a bit and an index, without a hash. For what
-// is asked of each row that is used; memory is needed for the pages of keys that were ever in it, and for no others.
+// What a worker knows of some keys of a table, in arrays by key: a look-up is a bit and an index, without a
+// hash. For what is asked of each row that is used; memory is needed for the pages of keys that were ever in
+// it, and for no others.
 //
 // As absl::flat_hash_map and flat_hash_set, as far as they go here. Thread safety: none; one owner.
 #pragma once

@@ -1,8 +1,9 @@
 // Intents and replicas of a dynamic table: what MovingTable does because of them.
 //
-// A replica holds all of this worker's updates at any time, whatever is under way, by three rules. Updates of a row that
-// has a replica go into it, and from there to the owner as any push. While the owner's row is read, none are sent. And it
-// is read only when those that were sent have been applied, which begin_reads() sees to.
+// A replica holds all of this worker's updates at any time, whatever is under way, by three rules. Updates of
+// a row that has a replica go into it, and from there to the owner as any push. While the owner's row is
+// read, none are sent. And it is read only when those that were sent have been applied, which begin_reads()
+// sees to.
 
 #include <fmt/format.h>
 
@@ -24,8 +25,8 @@ using protocol::KeyRequests;
 namespace {
 
 constexpr Clock kMostClocksBehind = consistency::Asp::kMostClocksBehind;
-/// Until updates are sent that nothing hinders. A reading may, for kMostClocksRefreshing: K + 1 with this. K more they may
-/// take until they are applied.
+/// Until updates are sent that nothing hinders. A reading may, for kMostClocksRefreshing: K + 1 with this. K
+/// more they may take until they are applied.
 constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingPull::kMostClocksRefreshing;
 
 template <class PullOrPush>
@@ -90,7 +91,8 @@ void MovingTable::act_on_intents(Clock clock) {
   begin_intents(fresh);
 }
 
-/// Of a row that is here nobody else need hear: who would have it finds out here. False: its home is to be told.
+/// Of a row that is here nobody else need hear: who would have it finds out here. False: its home is to be
+/// told.
 bool MovingTable::begin_counted_intent(Key key) {
   if (own_ == nullptr) return false;
   const std::optional<std::uint32_t> since = presence_.begin_intent(key);
@@ -257,13 +259,14 @@ void MovingTable::on_clock_begins(bool is_barrier) {
   begin_refreshes();
 }
 
-/// Until this worker sends its replicas' updates again: as long as a row needs to come. To send more often would only
-/// make more messages. Where a clock is longer than that, it is at each.
+/// Until this worker sends its replicas' updates again: as long as a row needs to come. To send more often
+/// would only make more messages. Where a clock is longer than that, it is at each.
 Clock MovingTable::clocks_between_sends() const {
   return std::clamp<Clock>(lead_.clocks() - 1, 1, kMostClocksUnsent);
 }
 
-/// Whose intents are over, and which had updates to be sent first: with the others', not in a message of their own.
+/// Whose intents are over, and which had updates to be sent first: with the others', not in a message of
+/// their own.
 void MovingTable::drop_outlived_replicas() {
   std::vector<Key> dropped;
   for (const Key key : std::exchange(outlived_, {})) {

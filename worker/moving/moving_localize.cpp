@@ -1,5 +1,5 @@
-// How rows come to this worker's node: it asks the row's home, which gives it the move, and then the owner, which hands
-// over; it copies the row, and tells the home (docs/allocation.md).
+// How rows come to this worker's node: it asks the row's home, which gives it the move, and then the owner,
+// which hands over; it copies the row, and tells the home (docs/allocation.md).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -132,8 +132,8 @@ void MovingTable::begin_copying(Localize& localize) {
   localize.reads.post();
 }
 
-/// Where the i-th row of a batch is read to: one after the other, so that one read brings many; or where the message to
-/// this node's server has it.
+/// Where the i-th row of a batch is read to: one after the other, so that one read brings many; or where the
+/// message to this node's server has it.
 std::byte* MovingTable::copied_slot(const LocalSpan& memory, std::size_t i) const {
   if (own_ != nullptr) return memory.bytes.data() + i * slot_bytes_;
   return memory.bytes.data() + sizeof(protocol::BulkHeader) + i * protocol::record_bytes(slot_bytes_) +

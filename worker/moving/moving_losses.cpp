@@ -1,6 +1,6 @@
-// What becomes of rows, and of operations on them, when a node dies and the session goes on without it. Lost are the rows
-// that lay there, those that were on their way through the hands of the dead, and those that only their home could have
-// told the place of.
+// What becomes of rows, and of operations on them, when a node dies and the session goes on without it. Lost
+// are the rows that lay there, those that were on their way through the hands of the dead, and those that
+// only their home could have told the place of.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +84,8 @@ void MovingTable::forget_messages(MovingPush& push, std::uint32_t server) {
         push.todo.push_back(index);
         continue;
       }
-      // Whatever has become of it, later updates of this worker must not come without it, nor be read without it.
+      // Whatever has become of it, later updates of this worker must not come without it, nor be read without
+      // it.
       lose_row(push.keys[index],
                absl::UnavailableError(fmt::format(
                    "row {} of table \"{}\" may or may not have got an update: {} is gone", push.keys[index],

@@ -1,5 +1,5 @@
-// The hot paths of pulls and pushes of a dynamic table's rows where they are the worker's node's, inlined into their
-// callers.
+// The hot paths of pulls and pushes of a dynamic table's rows where they are the worker's node's, inlined
+// into their callers.
 #pragma once
 
 #include "protocol/prefetch.hpp"

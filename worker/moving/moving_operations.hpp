@@ -1,5 +1,5 @@
-// What is under way of a table whose rows move: pulls, pushes, and rows on their way to this worker's node. MovingTable
-// steps them; what is known to be done of one is in none of its lists.
+// What is under way of a table whose rows move: pulls, pushes, and rows on their way to this worker's node.
+// MovingTable steps them; what is known to be done of one is in none of its lists.
 #pragma once
 
 #include <array>

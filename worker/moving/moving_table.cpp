@@ -25,8 +25,8 @@ constexpr std::size_t kReadStagingBytes = std::size_t{256} << 10;
 constexpr std::uint32_t kMostVainAttempts = 4;
 /// Of one message: what a server does at a time, and no more open requests than leave room for others.
 constexpr std::size_t kMostRecords = 1024;
-/// Tries to take a row's lock: whoever holds it needs some tens of nanoseconds, if he has a processor. After so
-/// many, others get ours; after all, the session's other affairs are looked after.
+/// Tries to take a row's lock: whoever holds it needs some tens of nanoseconds, if he has a processor. After
+/// so many, others get ours; after all, the session's other affairs are looked after.
 constexpr int kLockTriesAtOnce = 100;
 constexpr int kLockTries = 120;
 /// Then the server is asked to do it, which knows whether the holder is alive.
@@ -119,7 +119,8 @@ bool MovingTable::is_not_here(const KeyAnswers::Answer& here) const {
 bool MovingTable::is_coming(Key key) const {
   const auto mover = moving_.find(key);
   if (mover == moving_.end()) return false;
-  // One that has not been asked for may be waiting for whoever wants to know, and one that is here for being read.
+  // One that has not been asked for may be waiting for whoever wants to know, and one that is here for being
+  // read.
   const Phase phase = mover->second.operation->moves[mover->second.index].phase;
   return phase > Phase::kAsk && phase < Phase::kInstalled;
 }
@@ -138,8 +139,8 @@ void MovingTable::prefetch_move(Key key) const {
   intended_.prefetch(key);
 }
 
-/// Others move the row again and again, and a read or push of this session always comes too late. It is their turn in
-/// the home's line, once it localizes the row itself.
+/// Others move the row again and again, and a read or push of this session always comes too late. It is their
+/// turn in the home's line, once it localizes the row itself.
 void MovingTable::fetch(Key key) {
   if (!fetched_.insert(key).second) return;
   // A localize that has not begun may be one that is to come after whoever chases the row.
@@ -257,21 +258,22 @@ std::size_t MovingTable::records_a_message(const ServerLink& link, std::size_t r
 
 // ---- pull
 //
-// A number that is read was its row's at some time between the pull's beginning and its end. A row is owned by one
-// slot at a time, and a slot that has ceased to own keeps its values until it owns again; so:
+// A number that is read was its row's at some time between the pull's beginning and its end. A row is owned
+// by one slot at a time, and a slot that has ceased to own keeps its values until it owns again; so:
 //
-// In place. The header said "owned" when it was loaded (acquire), and the values are loaded after. Until the slot
-// ceases to own, they are the row's. After that they are what the row was when it ceased to, which is after
-// the header was loaded; or, if the row comes back meanwhile, what is being installed: the row's values of that
-// moment, which no push changes before the slot owns again.
+// In place. The header said "owned" when it was loaded (acquire), and the values are loaded after. Until the
+// slot ceases to own, they are the row's. After that they are what the row was when it ceased to, which is
+// after the header was loaded; or, if the row comes back meanwhile, what is being installed: the row's values
+// of that moment, which no push changes before the slot owns again.
 //
-// By a one-sided read. Its lines arrive in any order, each at a time of its own between posting and completion;
-// that of the header may be the last. That the slot owned then says nothing of a line that came before: the row may
-// have arrived in between, and the line be a leftover of an earlier stay. But this worker has heard, from the home
-// and before it posted the read, that the slot owned at epoch e; a slot owns at e but once; so if the header that
-// is read says "owned at e", the slot owned at e from before the read was posted until the header's line was
-// read. Each line was then either read in that time, or later, as above. Hence the comparison with the epoch that
-// was known *before posting*, and not with one that is learned meanwhile.
+// By a one-sided read. Its lines arrive in any order, each at a time of its own between posting and
+// completion; that of the header may be the last. That the slot owned then says nothing of a line that came
+// before: the row may have arrived in between, and the line be a leftover of an earlier stay. But this worker
+// has heard, from the home and before it posted the read, that the slot owned at epoch e; a slot owns at e
+// but once; so if the header that is read says "owned at e", the slot owned at e from before the read was
+// posted until the header's line was read. Each line was then either read in that time, or later, as above.
+// Hence the comparison with the epoch that was known *before posting*, and not with one that is learned
+// meanwhile.
 
 void MovingTable::copy_out(std::byte* to, const std::byte* values) const {
   copy_shared_row(type_, to, values, row_bytes_);
@@ -401,8 +403,9 @@ void MovingTable::end_reads(MovingPull& pull) {
 
 // ---- push
 //
-// An update is applied once: by whoever finds the slot to own the row and has its lock, which keeps it from moving.
-// A server answers for each record whether it did; only what it did not apply is sent again, elsewhere.
+// An update is applied once: by whoever finds the slot to own the row and has its lock, which keeps it from
+// moving. A server answers for each record whether it did; only what it did not apply is sent again,
+// elsewhere.
 
 LockResult MovingTable::push_in_place(Key key, const std::byte* update) {
   const protocol::Slot slot = own_slot(key);

@@ -1,7 +1,7 @@
-// A table whose rows move (docs/allocation.md), as a session sees it: where it believes each row to be, how it reads and
-// changes those of its own node in place, and reaches the others. How rows move to its node is in moving_localize.cpp;
-// what it does because of intents, and with replicas, in moving_intents.cpp; what it does without a node that has died in
-// moving_losses.cpp.
+// A table whose rows move (docs/allocation.md), as a session sees it: where it believes each row to be, how
+// it reads and changes those of its own node in place, and reaches the others. How rows move to its node is
+// in moving_localize.cpp; what it does because of intents, and with replicas, in moving_intents.cpp; what it
+// does without a node that has died in moving_losses.cpp.
 #pragma once
 
 #include <deque>
@@ -54,10 +54,11 @@ class MovingTable final : public TableCore {
   [[nodiscard]] bool follows_clocks() const override { return false; }
   /// Tells homes of intents that have ended.
   bool send_put_off() override;
-  /// Acts on intents: before anybody is told of the clock's end, so that the home of a row hears that this worker has done
-  /// with it before another one can have waited for this clock and want the row.
+  /// Acts on intents: before anybody is told of the clock's end, so that the home of a row hears that this
+  /// worker has done with it before another one can have waited for this clock and want the row.
   void on_clock_ends() override;
-  /// Sends the updates of replicas if it is time or this is a barrier, and refreshes those that are used next.
+  /// Sends the updates of replicas if it is time or this is a barrier, and refreshes those that are used
+  /// next.
   void on_clock_begins(bool is_barrier) override;
   /// Sends the updates of replicas, but of those that are being read.
   bool settle() override;
@@ -106,7 +107,8 @@ class MovingTable final : public TableCore {
   void prefetch_presence(protocol::Key key) const {
     if (own_ != nullptr) presence_.prefetch(key);
   }
-  /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere else.
+  /// The row lies on this node, where this worker can change it in place. With one server it can lie nowhere
+  /// else.
   [[nodiscard]] bool is_here(protocol::Key key) const {
     return own_ != nullptr && (nodes_.size() == 1 || protocol::load_header(own_slot(key)).is_owned());
   }
@@ -151,11 +153,13 @@ class MovingTable final : public TableCore {
   [[nodiscard]] bool is_near(protocol::Key key) const {
     return own_ != nullptr ? is_here(key) : location(key).node == node_;
   }
-  /// The same but for moments, without a look at the slot, which is in no cache where it has not been used lately.
+  /// The same but for moments, without a look at the slot, which is in no cache where it has not been used
+  /// lately.
   [[nodiscard]] bool seems_near(protocol::Key key) const {
     return own_ != nullptr ? presence_.load(key).is_here() : is_near(key);
   }
-  /// There is a replica, or there are updates that are not known to be applied, or it is lost: not as any row.
+  /// There is a replica, or there are updates that are not known to be applied, or it is lost: not as any
+  /// row.
   [[nodiscard]] bool is_marked(protocol::Key key) const { return (marks_[key / 64] >> (key % 64) & 1) != 0; }
   void mark(protocol::Key key);
   void unmark_if_plain(protocol::Key key);
@@ -191,8 +195,8 @@ class MovingTable final : public TableCore {
   [[nodiscard]] Location location(protocol::Key key) const;
   /// The row was not where it was believed to be; `is_sure`: where location() says, at that very epoch.
   void ask_where(protocol::Key key, bool is_sure);
-  /// This session's request for the row is with its home or its owner, or the row on its way: it will be here, or known
-  /// where else, before a home would say where it is.
+  /// This session's request for the row is with its home or its owner, or the row on its way: it will be
+  /// here, or known where else, before a home would say where it is.
   [[nodiscard]] bool is_coming(protocol::Key key) const;
   void prefetch_move(protocol::Key key) const;
   /// The row was where it was believed to be.
@@ -209,7 +213,8 @@ class MovingTable final : public TableCore {
   void do_without_dead(Localize& localize);
   void arrive(Localize& localize, Move& move);
   void drop_lost_replica(protocol::Key key);
-  /// The row has come here, and does not leave before those of this session are served who have chased it in vain.
+  /// The row has come here, and does not leave before those of this session are served who have chased it in
+  /// vain.
   [[nodiscard]] bool is_held(protocol::Key key) const;
   /// From shared memory, where others write, to this worker's.
   void copy_out(std::byte* to, const std::byte* values) const;
@@ -275,24 +280,24 @@ class MovingTable final : public TableCore {
     std::size_t index = 0;
   };
   KeyMap<Mover> moving_;
-  /// How often in a row each row was not where it was believed to be, and where it was not for sure; and those of which
-  /// that was too often.
+  /// How often in a row each row was not where it was believed to be, and where it was not for sure; and
+  /// those of which that was too often.
   struct Chase {
     std::uint32_t attempts = 0;
     std::optional<Location> not_at;
   };
   absl::flat_hash_map<protocol::Key, Chase> chased_;
   absl::flat_hash_set<protocol::Key> fetched_;
-  /// Rows that this worker cannot have any more, and why. A row that it was told to be lost stays so for it, and has a
-  /// mark: should the row turn up again, from the last messages of the dead, what this worker has pushed in vain would
-  /// be missing there.
+  /// Rows that this worker cannot have any more, and why. A row that it was told to be lost stays so for it,
+  /// and has a mark: should the row turn up again, from the last messages of the dead, what this worker has
+  /// pushed in vain would be missing there.
   absl::flat_hash_map<protocol::Key, absl::Status> lost_;
   // Messages without an answer, by number.
   absl::flat_hash_map<std::uint64_t, MovingPush*> pushes_;
   absl::flat_hash_map<std::uint64_t, Localize*> installs_;
   std::uint64_t messages_made_ = 0;
-  /// Updates that are not known to be applied, of each row in the order in which they were pushed. The first one
-  /// goes; so a reader who sees one has seen those before.
+  /// Updates that are not known to be applied, of each row in the order in which they were pushed. The first
+  /// one goes; so a reader who sees one has seen those before.
   struct Pushed {
     const MovingPush* operation = nullptr;
     std::size_t index = 0;
@@ -315,7 +320,8 @@ class MovingTable final : public TableCore {
   KeyMap<Intended> intended_;
   std::vector<protocol::Key> to_intend_;  ///< at the next clock: they are being localized
   std::vector<protocol::Key> alone_;      ///< to be asked for once more
-  /// Whose intents are over, and that cannot be given up yet; in the order of coming, and those that still are.
+  /// Whose intents are over, and that cannot be given up yet; in the order of coming, and those that still
+  /// are.
   std::vector<protocol::Key> ending_order_;
   KeySet ending_;
   std::vector<protocol::Key> to_refresh_;

@@ -1,8 +1,9 @@
-// A worker's own copies of rows that several nodes use at the same time (docs/allocation.md): read in place, and
-// updated in place; the updates gather beside them until they are sent to the row's owner.
+// A worker's own copies of rows that several nodes use at the same time (docs/allocation.md): read in place,
+// and updated in place; the updates gather beside them until they are sent to the row's owner.
 //
-// A copy's values are what was read of the owner's row, all of this worker's earlier updates among it, and those of its
-// updates that are not sent. So whoever puts a new reading here must have sent nothing since before it was read
+// A copy's values are what was read of the owner's row, all of this worker's earlier updates among it, and
+// those of its updates that are not sent. So whoever puts a new reading here must have sent nothing since
+// before it was read
 // (`refreshing`), and must know that what was sent before has been applied.
 //
 // No I/O. Thread safety: none; one owner.

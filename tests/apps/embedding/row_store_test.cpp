@@ -158,8 +158,8 @@ TEST(RowStoreTest, RowsThatMoveAreHandedOver) {
   }
 }
 
-/// Each worker adds 1 to some rows in each of many mini-batches; `neighbours` have rows in common, and so have those that
-/// are `apart`.
+/// Each worker adds 1 to some rows in each of many mini-batches; `neighbours` have rows in common, and so
+/// have those that are `apart`.
 void add_to_rows(TableRows& store, std::size_t mini_batches) {
   const auto keys_of = [](std::size_t n) {
     return std::vector<std::uint32_t>{static_cast<std::uint32_t>(n % kLargeRows),
@@ -321,7 +321,8 @@ TEST(RowStoreTest, RowsThatAllWantAreIntendedOnce) {
                          constexpr std::size_t kElsewhere = (kLargeRows + kSmallRows) / 2;
                          EXPECT_EQ(statistics.rows_moved_by_intent, 0U) << "not even to who is first";
                          EXPECT_EQ(statistics.rows_replicated, kElsewhere);
-                         // At first, after a barrier, and when they are too old; not whenever a mini-batch has them.
+                         // At first, after a barrier, and when they are too old; not whenever a mini-batch
+                         // has them.
                          EXPECT_LE(statistics.rows_refreshed,
                                    kElsewhere * (2 + kMiniBatches / (Asp::kMostClocksBehind + 1)));
                          ASSERT_TRUE(store.barrier().ok());

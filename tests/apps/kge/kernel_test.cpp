@@ -67,7 +67,8 @@ struct Memory {
   std::vector<float*> relation_rows;
 };
 
-/// The same mathematics in double, from the formulas of the scores and the losses alone: gradients are numerical.
+/// The same mathematics in double, from the formulas of the scores and the losses alone: gradients are
+/// numerical.
 class Reference {
  public:
   explicit Reference(const Memory& memory) : shape_(memory.shape), numbers_(widen(memory.all())) {}

@@ -22,8 +22,8 @@ using verbena::testing::contents;
 constexpr int kEntities = 60;
 constexpr int kIterations = 30;
 
-/// A clock with 60 numbers and the relations "+1", "+2", "+5" and "-1": each number has each, and every tenth of
-/// these facts is left to the valid and the test triples. They follow from the others.
+/// A clock with 60 numbers and the relations "+1", "+2", "+5" and "-1": each number has each, and every tenth
+/// of these facts is left to the valid and the test triples. They follow from the others.
 class KgeTest : public JobTest {
  protected:
   KgeTest() {

@@ -74,8 +74,8 @@ TEST(PartitionTest, OnlyARelationLargerThanAShareIsCut) {
   }
 }
 
-/// Villages of 20 entities each, all joined with the next two of their own village, and each village with the next by one
-/// road; in a random order.
+/// Villages of 20 entities each, all joined with the next two of their own village, and each village with the
+/// next by one road; in a random order.
 std::vector<Triple> villages(std::uint32_t count) {
   constexpr std::uint32_t kSize = 20;
   std::vector<Triple> triples;
@@ -111,7 +111,8 @@ TEST(PartitionTest, SharesOfEntitiesAreEven) {
 TEST(PartitionTest, NeighboursStayTogether) {
   const std::vector<Triple> triples = villages(16);
   const auto by_entity = share_out_entities(triples, 320, 4);
-  // Where a share ends in the middle of a village it cuts through two or three of the ring's entities at each side.
+  // Where a share ends in the middle of a village it cuts through two or three of the ring's entities at each
+  // side.
   EXPECT_LE(uses_by_workers(triples, by_entity), 320U + 3 * 6);
   EXPECT_GE(uses_by_workers(triples, share_out_relations(triples, 3, 4)), 600U);
 }
@@ -127,8 +128,8 @@ TEST(PartitionTest, EntitiesThatMeetThemselvesOrNobodyAreSharedOutToo) {
 TEST(PartitionTest, WhatComesFromElsewhereIsWhatMainUsersLack) {
   const std::vector<Triple> triples = {{0, 0, 1}, {0, 0, 2}, {0, 1, 3}, {0, 1, 3}, {1, 1, 3}, {2, 1, 3}};
   const std::vector<std::uint32_t> workers = {0, 0, 1, 1, 1, 1};
-  // The first worker has one mini-batch, the second two. Entities 0, 1 and 2 are used by both, and lie with the second one
-  // where that uses them in more.
+  // The first worker has one mini-batch, the second two. Entities 0, 1 and 2 are used by both, and lie with
+  // the second one where that uses them in more.
   const MiniBatches batches{.triples = 2, .entities = 4, .relations = 2};
   const auto with = [](double uses, double of_batches) {
     return of_batches * (1 - std::exp(-uses / of_batches));
@@ -151,7 +152,8 @@ TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
   EXPECT_NE(one, triples);
 }
 
-/// By stretch of kStretch, how many of its triples have `entity`; and how often such a triple follows another one.
+/// By stretch of kStretch, how many of its triples have `entity`; and how often such a triple follows another
+/// one.
 std::pair<std::vector<std::size_t>, std::size_t> stretches_with(std::uint32_t entity,
                                                                 std::span<const Triple> ordered) {
   std::vector<std::size_t> counts((ordered.size() + kStretch - 1) / kStretch);

@@ -145,7 +145,8 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
   EXPECT_NEAR(rmse, application->objectives(recorder.reports.back().sums).at("test_rmse"), 1e-5);
 }
 
-/// Whoever has no rating to be trained is predicted by the mean and the other's bias, by workers as in the plain loop.
+/// Whoever has no rating to be trained is predicted by the mean and the other's bias, by workers as in the
+/// plain loop.
 TEST_F(MfTest, NoFactorsAreMadeUpOfWhoIsNotTrained) {
   {
     std::ofstream file(data(), std::ios::app);

@@ -93,8 +93,8 @@ TEST_F(MfWorkersTest, TrainsThoughIterationsEndEarly) {
   EXPECT_LT(objectives_.at("test_rmse"), 1.5 * bsp);
 }
 
-/// Each block is trained by one worker at a time, and in the same order: whether its rows move or not is nothing that
-/// the arithmetic knows.
+/// Each block is trained by one worker at a time, and in the same order: whether its rows move or not is
+/// nothing that the arithmetic knows.
 TEST_F(MfWorkersTest, BlocksThatMoveAreTrainedAsThoseThatStay) {
   // Who comes too early, or waits too little, is found out.
   slow_ = {{.worker = 1, .pause = std::chrono::milliseconds(1), .every = 2}};
@@ -119,8 +119,8 @@ TEST_F(MfWorkersTest, RowsAreTrainedWhereTheyHaveMovedTo) {
         {"--allocation", "localize", "--evaluate-every", std::to_string(kIterations)});
   std::uint64_t moves = 0;
   for (const SessionStatistics& statistics : statistics_) {
-    // Each worker has trained every block in each iteration; half of the rows begin with it, and half of them are read
-    // far away in the evaluation and when they are saved.
+    // Each worker has trained every block in each iteration; half of the rows begin with it, and half of them
+    // are read far away in the evaluation and when they are saved.
     EXPECT_GE(statistics.rows_pulled_locally, kIterations * kItems);
     EXPECT_LE(statistics.rows_pulled_remotely, 4 * kItems);
     EXPECT_GE(statistics.rows_pushed_locally, kIterations * kItems);

@@ -113,7 +113,8 @@ class Reference {
   std::vector<double> numbers_;
 };
 
-/// A text whose words come again, with windows of different sizes and numbers of wrong words, of which some come twice.
+/// A text whose words come again, with windows of different sizes and numbers of wrong words, of which some
+/// come twice.
 MiniBatch some_windows() {
   return {.inputs = {3, 4, 5, 4, 6, 3, 3, 9},
           .outputs = {3, 4, 5, 4, 6, 3, 3, 9},

@@ -35,8 +35,8 @@ constexpr int kWordsOfDocument = 40;
 constexpr int kGroups = 4;
 constexpr int kWordsOfGroup = 8;
 
-/// Each document has words of one group only, "a0" to "a7" or "b0" to "b7" …, in any order: who has seen one knows from which
-/// eight the next one is.
+/// Each document has words of one group only, "a0" to "a7" or "b0" to "b7" …, in any order: who has seen one
+/// knows from which eight the next one is.
 class Word2VecTest : public JobTest {
  protected:
   Word2VecTest() {
@@ -272,7 +272,8 @@ struct Meeting {
   std::barrier<> all{2};
 };
 
-/// Rows in an array of each of two workers' own, which are told each other's shares of what was trained in a clock.
+/// Rows in an array of each of two workers' own, which are told each other's shares of what was trained in a
+/// clock.
 class PartlyPushedRows final : public RowStore {
  public:
   PartlyPushedRows(std::span<const RowSource> first, const word2vec::PushedShares& shares, std::size_t rank,
