@@ -19,6 +19,7 @@ constexpr std::size_t kBytesLookedAt = 1U << 20U;
 
 constexpr std::pair<std::string_view, FoundFormat> kBanners[] = {
     {"%%MatrixMarket", {Format::kMatrixMarket, "Matrix Market"}},
+    {"%%matrixmarket", {Format::kMatrixMarket, "Matrix Market"}},
     {"# verbena ", {Format::kForeign, "a file that --output has written"}},
     {"\x93NUMPY", {Format::kForeign, "an array of NumPy"}},
     {"PK\x03\x04", {Format::kForeign, "a zip archive (.zip, .npz, .xlsx)"}},
@@ -36,6 +37,9 @@ constexpr std::pair<std::string_view, FoundFormat> kBanners[] = {
     {"<html", {Format::kForeign, "HTML"}},
     {"@relation", {Format::kForeign, "ARFF"}},
     {"@RELATION", {Format::kForeign, "ARFF"}},
+    {"@prefix ", {Format::kForeign, "Turtle"}},
+    {"{\\rtf", {Format::kForeign, "RTF"}},
+    {"*Vertices", {Format::kForeign, "a graph of Pajek"}},
 };
 
 bool is_number(std::string_view field) {
@@ -84,15 +88,23 @@ bool is_one_number(std::string_view line) {
 }
 
 /// "[label [weight [base]]] ['tag] |…".
+/// A tag may lack its quote where it touches the bar. Or "title |@class …", as BigARTM has it.
 bool is_vowpal_wabbit(std::string_view line) {
   const std::size_t bar = line.find('|');
-  if (bar == std::string_view::npos || (bar > 0 && kBlanks.find(line[bar - 1]) == std::string_view::npos))
-    return false;
+  if (bar == std::string_view::npos) return false;
+  std::vector<std::string_view> fields;
   std::string_view front = line.substr(0, bar);
-  for (std::string_view field = next_field(front); !field.empty(); field = next_field(front)) {
-    if (!is_number(field) && !field.starts_with('\'')) return false;
+  for (std::string_view field = next_field(front); !field.empty(); field = next_field(front))
+    fields.push_back(field);
+  if (bar > 0 && kBlanks.find(line[bar - 1]) == std::string_view::npos) {
+    const bool is_quoted = fields.back().starts_with('\'');
+    fields.pop_back();
+    if (!is_quoted && fields.empty()) return false;  // "1|5|3" is a table
+  } else if (fields.size() == 1 && line.substr(bar).starts_with("|@")) {
+    return true;
   }
-  return true;
+  return std::all_of(fields.begin(), fields.end(),
+                     [](std::string_view field) { return is_number(field) || field.starts_with('\''); });
 }
 /// What no text with bars in it has: a label, or a feature with a value.
 bool is_clearly_vowpal_wabbit(std::string_view line) {

@@ -76,6 +76,7 @@ int run_doctor(const DoctorCommand& options) {
   } else {
     put(stdout, doctor::to_text(facts, diagnosis, terminal_use(stdout).colours));
   }
+  if (const absl::Status arrived = flush_output(); !arrived.ok()) return report_error(arrived);
   if (diagnosis.verbs) return kExitOk;
   return diagnosis.shared_memory ? kSharedMemoryOnly : kNothingWorks;
 }

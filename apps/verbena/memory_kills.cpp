@@ -74,7 +74,9 @@ std::string guess_at_kill(const MemoryKills& before, const MemoryKills& after) {
   if (!after.in_group && !after.on_host) {
     return std::string(": someone sent that, or the kernel, for want of memory (dmesg tells); then ") + kLess;
   }
-  return ": someone sent that, for the kernel has ended none for want of memory meanwhile";
+  return ": someone sent that, or a limit on its processor time (ulimit -t); the kernel has ended none for "
+         "want of memory "
+         "meanwhile";
 }
 
 }  // namespace verbena::apps

@@ -305,6 +305,9 @@ TEST_F(CommandLineTest, AFullDiskHasItsName) {
     EXPECT_THAT(ended.err, HasSubstr("verbena: error: standard output: No space left on device (ENOSPC)"));
   }
   EXPECT_EQ(verbena(mf({}), fill_disk).status, 1);
+  const Ended doctor = verbena({"doctor"}, fill_disk);  // whatever it had to say
+  EXPECT_EQ(doctor.status, 1);
+  EXPECT_THAT(doctor.err, HasSubstr("No space left on device (ENOSPC)"));
 }
 
 void expect_own_status(const Ended& ended) {

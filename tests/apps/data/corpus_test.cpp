@@ -262,6 +262,8 @@ TEST_F(CorpusTest, ReadsMatrixMarket) {
   }
   EXPECT_THAT(documents_of(banner + "real general\n2 2 3\n2 1 2.0\n1 2 1e0\n1 1 0\n"),
               ElementsAre(Document{"word2"}, Document{"word1", "word1"}));
+  EXPECT_THAT(documents_of("%%matrixmarket matrix coordinate integer general\n2 2 1\n2 1 2\n"),
+              ElementsAre(Document{"word1", "word1"}));
   EXPECT_THAT(documents_of(banner + "pattern general\n2 2 2\n2 1\n2 2\n"),
               ElementsAre(Document{"word1", "word2"}));
   EXPECT_EQ(read().total_documents, 2U) << "one is empty";
@@ -320,6 +322,12 @@ TEST_F(CorpusTest, ReadsSvmLight) {
 TEST_F(CorpusTest, ReadsVowpalWabbit) {
   EXPECT_THAT(documents_of("1 |text the:2 ark\n-1 2.0 'second |a ark |b the:3.0 man:0\n|\n"),
               ElementsAre(Document{"the", "the", "ark"}, Document{"ark", "the", "the", "the"}, IsEmpty()));
+  EXPECT_THAT(documents_of("1 1.0 first|ns ark:2 man\n-1 'second|ns dove\n"),
+              ElementsAre(Document{"ark", "ark", "man"}, Document{"dove"}))
+      << "tags that touch the bar";
+  EXPECT_THAT(documents_of("doc1 |@default ark:2 man\ndoc2 |@default dove\n"),
+              ElementsAre(Document{"ark", "ark", "man"}, Document{"dove"}))
+      << "as BigARTM has it";
   EXPECT_EQ(error_of("1 | the:2\n1 | the:0.5\n"),
             "text:2: expected word or word:count, a whole number from 0 to 16777215, found \"the:0.5\"");
   EXPECT_THAT(documents_of("| a | table |\n| of | text |\n"),
@@ -332,6 +340,9 @@ TEST_F(CorpusTest, RefusesOtherFormatsByName) {
       {"\x93NUMPY\x01", "an array of NumPy"},
       {"PK\x03\x04", "a zip archive"},
       {"BZh91AY", "bzip2"},
+      {"@prefix a: <http://a> .\n", "Turtle"},
+      {"{\\rtf1 in the beginning}\n", "RTF"},
+      {"*Vertices 2\n", "a graph of Pajek"},
       {"# verbena lda 1\ttopics=2\n", "a file that --output has written"},
       {"{\"text\": \"in the beginning\"}\n", "JSON"},
       {"<http://a> <http://b> <http://c> .\n", "N-Triples"},

@@ -38,7 +38,7 @@ TEST_F(MemoryKillsTest, OfControlGroupsOfBothVersionsAndTheHost) {
 TEST_F(MemoryKillsTest, AGuessSaysWhatToDo) {
   EXPECT_THAT(guess_at_kill({2, 5}, {3, 6}), HasSubstr("for want of memory; give the group more"));
   EXPECT_THAT(guess_at_kill({{}, 5}, {{}, 6}), HasSubstr("dmesg has its name"));
-  EXPECT_THAT(guess_at_kill({2, 5}, {2, 5}), HasSubstr("someone sent that, for the kernel has ended none"));
+  EXPECT_THAT(guess_at_kill({2, 5}, {2, 5}), HasSubstr("ulimit -t); the kernel has ended none"));
   EXPECT_THAT(guess_at_kill({}, {}), HasSubstr("or the kernel, for want of memory"));
 }
 
