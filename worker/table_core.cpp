@@ -92,7 +92,7 @@ absl::Status TableCore::refuse_as_static(const KeySequence& keys, std::size_t va
 }
 
 absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_localize(const KeySequence& keys,
-                                                                     Operations /*after*/) {
+                                                                     const Operations& /*after*/) {
   return refuse_as_static(keys, keys.size() * options_.width, "can be localized");
 }
 

@@ -58,7 +58,7 @@ class TableCore {
 
   [[nodiscard]] virtual bool rows_move() const { return false; }
   virtual absl::StatusOr<std::shared_ptr<Operation>> start_localize(const KeySequence& keys,
-                                                                    Operations after);
+                                                                    const Operations& after);
   /// The worker will use `keys` in its clocks from … to − 1.
   virtual absl::Status intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to);
   /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).

@@ -98,10 +98,10 @@ absl::Status MovingTable::push_rest(const KeySequence& keys, const std::byte* up
 }
 
 absl::StatusOr<std::shared_ptr<Operation>> MovingTable::start_localize(const KeySequence& keys,
-                                                                       Operations after) {
+                                                                       const Operations& after) {
   if (absl::Status status = enter(keys, keys.size() * options_.width); !status.ok()) return status;
   auto localize = std::make_shared<Localize>(*this, "localize");
-  localize->after = std::move(after);
+  localize->after = after;
   localize->set_keys(keys);
   begin_localize(*localize);
   session_.start(localize);

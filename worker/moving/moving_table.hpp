@@ -35,7 +35,7 @@ class MovingTable final : public TableCore {
                     bool wait) override;
   [[nodiscard]] bool rows_move() const override { return true; }
   absl::StatusOr<std::shared_ptr<Operation>> start_localize(const KeySequence& keys,
-                                                            Operations after) override;
+                                                            const Operations& after) override;
   absl::Status intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to) override;
   absl::Status hold(std::span<const protocol::Key> keys, std::size_t rows,
                     absl::FunctionRef<void(std::size_t, std::byte*)> use) override;
