@@ -125,6 +125,9 @@ TEST_F(RatingsTest, TheSeparatorIsTheOneThatFits) {
               ElementsAre(Row{"a,b", "c,d", 4.0F}, Row{"a,b", "e,f", 5.0F}));
   EXPECT_THAT(rows_of("a|b,x,4\na|c,y,5\n"), ElementsAre(Row{"a|b", "x", 4.0F}, Row{"a|c", "y", 5.0F}));
   EXPECT_THAT(rows_of("New York,the item,4\n"), ElementsAre(Row{"New York", "the item", 4.0F}));
+  EXPECT_THAT(rows_of("A::B::C,x,4\nA::B::D,y,5\n"),
+              ElementsAre(Row{"A::B::C", "x", 4.0F}, Row{"A::B::D", "y", 5.0F}))
+      << "as many columns by either, and a number by one";
 }
 
 TEST_F(RatingsTest, AHeaderNamesTheColumns) {
