@@ -555,6 +555,29 @@ TEST_P(ShmDoorbell, ASenderThatWaitsForRoomIsWoken) {
   receiver.join();
 }
 
+/// The ring that it is waiting for may be the next one: a receiver that took the first look for the answer
+/// would leave it asleep for ever.
+TEST(ShmChannel, ASenderThatHasFoundNoRoomIsRungUntilItHas) {
+  constexpr shm::ChannelGeometry kGeometry{
+      .event_capacity = 16, .message_capacity = 4, .max_message_bytes = 64};
+  alignas(64) std::array<std::byte, 4096> memory{};
+  ASSERT_LE(kGeometry.bytes(), memory.size());
+  shm::ChannelSender sender(shm::ChannelLayout(memory.data(), kGeometry));
+  shm::ChannelReceiver receiver(shm::ChannelLayout(memory.data(), kGeometry));
+  std::uint32_t value = 0;
+  const auto receive_one = [&] {
+    EXPECT_EQ(receiver.receive({}, value), shm::ReceiveOutcome::kNotification);
+    return receiver.release();
+  };
+  for (std::uint32_t i = 0; sender.room(false) == shm::SendOutcome::kRoom; ++i) sender.notify(i);
+  EXPECT_TRUE(receive_one());
+  EXPECT_TRUE(receive_one()) << "it has not looked yet";
+  EXPECT_TRUE(sender.take_unblocked());
+  EXPECT_FALSE(receive_one()) << "it knows";
+  for (std::uint32_t i = 0; sender.room(false) == shm::SendOutcome::kRoom; ++i) sender.notify(i);
+  EXPECT_TRUE(receive_one()) << "it waits again";
+}
+
 TEST_P(ShmDoorbell, ClosingRings) {
   std::thread closer([&] {
     std::this_thread::sleep_for(milliseconds(30));

@@ -45,13 +45,21 @@ bool ChannelSender::read_credits() {
 
 SendOutcome ChannelSender::room(bool for_message) {
   blocked_ = false;
-  if (!full(for_message)) return SendOutcome::kRoom;
-  if (!read_credits()) return SendOutcome::kCorrupt;
-  if (!full(for_message)) return SendOutcome::kRoom;
-  layout_.credits().blocked.store(1, std::memory_order_seq_cst);
-  if (!read_credits()) return SendOutcome::kCorrupt;
-  blocked_ = full(for_message);
-  return blocked_ ? SendOutcome::kFull : SendOutcome::kRoom;
+  if (full(for_message) && !read_credits()) return SendOutcome::kCorrupt;
+  if (full(for_message)) {
+    layout_.credits().blocked.store(1, std::memory_order_seq_cst);
+    has_said_blocked_ = true;
+    if (!read_credits()) return SendOutcome::kCorrupt;
+    blocked_ = full(for_message);
+    if (blocked_) return SendOutcome::kFull;
+  }
+  if (has_said_blocked_) unsay_blocked();
+  return SendOutcome::kRoom;
+}
+
+void ChannelSender::unsay_blocked() {
+  layout_.credits().blocked.store(0, std::memory_order_seq_cst);
+  has_said_blocked_ = false;
 }
 
 void ChannelSender::publish(EventKind kind, std::uint32_t value) {
@@ -73,6 +81,7 @@ bool ChannelSender::take_unblocked() {
     return false;
   }
   blocked_ = false;
+  unsay_blocked();
   return true;
 }
 
@@ -110,8 +119,7 @@ bool ChannelReceiver::release() {
   released_messages_ = messages_;
   credits.consumed_events.store(events_, std::memory_order_seq_cst);
   credits.consumed_messages.store(messages_, std::memory_order_seq_cst);
-  return credits.blocked.load(std::memory_order_seq_cst) != 0 &&
-         credits.blocked.exchange(0, std::memory_order_seq_cst) != 0;
+  return credits.blocked.load(std::memory_order_seq_cst) != 0;
 }
 
 }  // namespace verbena::transport::shm

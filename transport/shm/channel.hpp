@@ -11,7 +11,9 @@
 //   consumed      stored by the receiver when it is done with the slots, read (acquire) by the sender before
 //                 it writes them again.
 //   blocked       the same handshake the other way: a sender that found the ring full sets it and then looks
-//                 at `consumed` again; the receiver stores `consumed` and then looks at it.
+//                 at `consumed` again; the receiver stores `consumed` and then looks at it. Only the sender
+//                 clears it, when it has found room: a receiver that did could clear what the sender has set
+//                 after it saw that very `consumed`, with the ring full once more, and nobody would wake it.
 //
 // The peer can write anything anywhere here at any time. Positions are therefore kept in private memory,
 // what is read is checked, and messages are copied out before anyone looks at them.
@@ -41,7 +43,7 @@ class ChannelLayout {
   using Word = std::atomic<std::uint64_t>;
   static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint64_t));
 
-  // Written by the receiver, but for `blocked`; on a line of its own.
+  // Written by the receiver, but for `blocked`, which the sender writes; on a line of their own.
   struct alignas(64) Credits {
     Word consumed_events;
     Word consumed_messages;
@@ -95,6 +97,7 @@ class ChannelSender {
 
  private:
   void publish(EventKind kind, std::uint32_t value);
+  void unsay_blocked();
   bool read_credits();
   [[nodiscard]] bool full(bool for_message) const;
 
@@ -103,7 +106,8 @@ class ChannelSender {
   std::uint64_t sent_messages_ = 0;
   std::uint64_t consumed_events_ = 0;    ///< as read last
   std::uint64_t consumed_messages_ = 0;  ///< as read last
-  bool blocked_ = false;
+  bool blocked_ = false;                 ///< the last room() was kFull
+  bool has_said_blocked_ = false;        ///< in shared memory
 };
 
 enum class ReceiveOutcome : std::uint8_t {
