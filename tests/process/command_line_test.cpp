@@ -320,17 +320,20 @@ void expect_no_crash(const Ended& ended) {
   EXPECT_TRUE(ended.status == 0 || !ended.err.empty());
 }
 
+/// For a child, before it becomes the program.
+void limit_address_space(std::uint64_t bytes) {
+  const rlimit limit{bytes, bytes};
+  ::setrlimit(RLIMIT_AS, &limit);
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+}
+
 TEST_F(CommandLineTest, MemoryThatRunsOutIsAStatus) {
   bool was_refused = false;
   bool was_enough = false;
   for (std::uint64_t megabytes = 16; megabytes <= 4096; megabytes *= 2) {
     SCOPED_TRACE(megabytes);
-    const auto limited = [&] {
-      const rlimit limit{megabytes << 20, megabytes << 20};
-      ::setrlimit(RLIMIT_AS, &limit);
-      const rlimit no_core{0, 0};
-      ::setrlimit(RLIMIT_CORE, &no_core);
-    };
+    const auto limited = [&] { limit_address_space(megabytes << 20); };
     const Ended made = verbena({"generate", "lda", "--documents", "10", "--topics", "500",
                                 "--words-per-topic", "1000000", "--output", folder_.path("made")},
                                limited);
@@ -345,6 +348,22 @@ TEST_F(CommandLineTest, MemoryThatRunsOutIsAStatus) {
   }
   EXPECT_TRUE(was_refused);
   EXPECT_TRUE(was_enough);
+}
+
+// Under a limit that is between what loading the libraries takes and what their starts take, nothing of the
+// program has begun that could catch anything.
+TEST_F(CommandLineTest, MemoryThatRunsOutBeforeTheStartIsAStatus) {
+  bool was_refused = false;
+  int status = -1;
+  for (std::uint64_t megabytes = 16; status != 0 && megabytes <= 1024; ++megabytes) {
+    SCOPED_TRACE(megabytes);
+    const Ended ended = verbena({"--version"}, [&] { limit_address_space(megabytes << 20); });
+    expect_no_crash(ended);
+    was_refused = was_refused || ended.err.find("ulimit -v") != std::string::npos;
+    status = ended.status;
+  }
+  EXPECT_TRUE(was_refused);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(CommandLineTest, ThreadsThatCannotBeMadeAreAStatus) {
