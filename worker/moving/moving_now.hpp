@@ -1,51 +1,49 @@
-// The hot paths of pulls and pushes of a dynamic table's rows where they are the worker's node's, inlined
-// into their callers.
+// The hot paths of pulls and pushes of rows that move, where they are the worker's node's: inlined into their
+// callers.
 #pragma once
 
 #include "protocol/prefetch.hpp"
 #include "worker/moving/moving_table.hpp"
-#include "worker/row_copy.hpp"
 
 namespace verbena::worker {
 
+/// That a row is read soon: its slot's first two cache lines.
+inline void prefetch_slot(protocol::Slot slot) {
+  protocol::prefetch_to_read(slot.bytes);
+  protocol::prefetch_to_read(slot.bytes + protocol::kCacheLineBytes);
+}
+
 template <class Keys>
-std::size_t MovingTable::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
+[[gnu::always_inline]] inline std::size_t MovingTable::pull_now(const Keys& keys, std::byte* out) {
   // Replicas, and rows that may have arrived here while own pushes to them are on their way elsewhere.
-  if (marked_ > 0) [[unlikely]]
-    return pull_among_marked(keys, from, out);
-  if (own_ == nullptr) return from;
-  // In registers: for all that the compiler knows, a copied row changes these.
-  const auto slot_of = [slots = own_, bytes = slot_bytes_, home = own_home_keys_](protocol::Key key) {
-    return protocol::slot_at(slots, bytes, key, home);
-  };
-  std::size_t i = from;
+  if (!rows_.marked.empty()) [[unlikely]]
+    return pull_among_marked(keys, out);
+  if (!rows_.own.is_mapped()) return 0;
+  const auto slot_of = rows_.own.slot_function();
+  std::size_t i = 0;
   for (; i < keys.size(); ++i) {
-    if (i + protocol::kKeysAhead < keys.size()) {
-      const std::byte* const ahead = slot_of(keys[i + protocol::kKeysAhead]).bytes;
-      protocol::prefetch_to_read(ahead);
-      protocol::prefetch_to_read(ahead + 64);
-    }
+    if (i + protocol::kKeysAhead < keys.size()) prefetch_slot(slot_of(keys[i + protocol::kKeysAhead]));
     const protocol::Slot slot = slot_of(keys[i]);
     if (!protocol::load_header(slot).is_owned()) break;
     copy_shared_row(type_, out + i * row_bytes_, protocol::slot_values(slot), row_bytes_);
   }
-  session_.counters().rows_pulled_locally += i - from;
+  session_.counters().rows_pulled_locally += i;
   return i;
 }
 
 template <class Keys>
-std::size_t MovingTable::push_now(const Keys& keys, const std::byte* updates) {
-  if (marked_ > 0) [[unlikely]]
+[[gnu::always_inline]] inline std::size_t MovingTable::push_now(const Keys& keys, const std::byte* updates) {
+  if (!rows_.marked.empty()) [[unlikely]]
     return push_among_marked(keys, updates);
-  if (own_ == nullptr) return 0;
+  if (!rows_.own.is_mapped()) return 0;
   std::size_t i = 0;
   for (; i < keys.size(); ++i) {
     const std::byte* const update = updates + i * row_bytes_;
-    const protocol::Slot slot = own_slot(keys[i]);
-    protocol::SlotHeader owned;
-    if (protocol::try_lock(slot, holder_, owned) == protocol::LockResult::kLocked) {
-      add_and_unlock(slot, owned, update);
-    } else if (push_in_place(keys[i], update) != protocol::LockResult::kLocked) {
+    const protocol::Slot slot = rows_.own.slot(keys[i]);
+    protocol::SlotHeader header;
+    if (rows_.own.try_lock(slot, header) == protocol::LockResult::kLocked) {
+      rows_.own.add_and_unlock(slot, header, update);
+    } else if (rows_.own.push(keys[i], update) != protocol::LockResult::kLocked) {
       break;
     }
   }
@@ -55,24 +53,21 @@ std::size_t MovingTable::push_now(const Keys& keys, const std::byte* updates) {
 
 /// As pull_now(). Not inlined: most tables have no such rows.
 template <class Keys>
-[[gnu::noinline]] std::size_t MovingTable::pull_among_marked(const Keys& keys, std::size_t from,
-                                                             std::byte* out) {
-  std::size_t i = from;
+[[gnu::noinline]] std::size_t MovingTable::pull_among_marked(const Keys& keys, std::byte* out) {
+  const bool is_mapped = rows_.own.is_mapped();
+  std::size_t i = 0;
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
-    if (own_ != nullptr && i + protocol::kKeysAhead < keys.size()) {
-      const std::byte* const ahead = own_slot(keys[i + protocol::kKeysAhead]).bytes;
-      protocol::prefetch_to_read(ahead);
-      protocol::prefetch_to_read(ahead + 64);
-    }
-    if (is_marked(key)) {
-      Replica* const replica = replicas_.find(key);
-      if (replica == nullptr || !is_usable(*replica)) break;
-      read_replica(*replica, out + i * row_bytes_);
+    if (is_mapped && i + protocol::kKeysAhead < keys.size())
+      prefetch_slot(rows_.own.slot(keys[i + protocol::kKeysAhead]));
+    if (rows_.marked.contains(key)) {
+      const Replica* const replica = rows_.replication.find(key);
+      if (replica == nullptr || !rows_.replication.is_usable(*replica)) break;
+      rows_.replication.pull(*replica, out + i * row_bytes_);
       continue;
     }
-    if (own_ == nullptr || !pull_own_in_place(key, out + i * row_bytes_)) break;
+    if (!is_mapped || !rows_.own.pull(key, out + i * row_bytes_)) break;
     ++here;
   }
   session_.counters().rows_pulled_locally += here;
@@ -86,24 +81,15 @@ template <class Keys>
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
     const std::byte* const update = updates + i * row_bytes_;
-    if (is_marked(key)) {
-      if (!push_to_replica(key, update)) break;
+    if (rows_.marked.contains(key)) {
+      if (!rows_.replication.push(key, update)) break;
       continue;
     }
-    if (own_ == nullptr || push_in_place(key, update) != protocol::LockResult::kLocked) break;
+    if (!rows_.own.is_mapped() || rows_.own.push(key, update) != protocol::LockResult::kLocked) break;
     ++here;
   }
   session_.counters().rows_pushed_locally += here;
   return i;
-}
-
-inline void MovingTable::add_and_unlock(protocol::Slot slot, protocol::SlotHeader owned,
-                                        const std::byte* update) {
-  protocol::visit_value_type(type_, [&]<class Value>() {
-    transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
-                         reinterpret_cast<const Value*>(update), options_.width);
-  });
-  protocol::store_header(slot, owned);
 }
 
 }  // namespace verbena::worker

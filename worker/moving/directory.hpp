@@ -1,0 +1,77 @@
+// Where a worker believes the rows of a table to be: at their homes, until it hears something else. Which of
+// them it has asked about; and which it has looked for again and again in vain, because others move them, so
+// that it has them moved to itself.
+//
+// No I/O. Thread safety: none; one owner.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "protocol/partition.hpp"
+#include "worker/moving/key_map.hpp"
+
+namespace verbena::worker {
+
+/// A node that owns a row, and since which of its moves.
+struct Location {
+  std::uint32_t node = 0;
+  std::uint64_t epoch = 0;
+  friend bool operator==(const Location&, const Location&) = default;
+};
+
+class Directory {
+ public:
+  /// To reach a row where it is believed to be; then it is fetched.
+  static constexpr std::uint32_t kMostVainAttempts = 4;
+
+  explicit Directory(const protocol::RangePartition& homes) : homes_(homes) {}
+  /// Before anything else; throws std::bad_alloc.
+  void allocate() { locations_.allocate(homes_.rows()); }
+
+  [[nodiscard]] std::uint32_t home(protocol::Key key) const { return homes_.part_of(key); }
+  [[nodiscard]] protocol::KeyRange home_keys(std::uint32_t node) const { return homes_.range(node); }
+  [[nodiscard]] Location location(protocol::Key key) const;
+  void set(protocol::Key key, Location location) { locations_[key] = location; }
+  void prefetch(protocol::Key key) const { locations_.prefetch(key); }
+
+  enum class Advice : std::uint8_t {
+    kWait,         ///< the home has been asked, and has not answered
+    kAsk,          ///< it
+    kAskAndFetch,  ///< the row has been missed too often in a row
+  };
+  /// The row was not at location(); for sure, where `is_sure`: at that very epoch. From now on the home is
+  /// asked.
+  Advice missed(protocol::Key key, bool is_sure);
+  [[nodiscard]] bool is_asked(protocol::Key key) const { return asked_.contains(key); }
+  /// The home answers. False: nobody asked it.
+  bool end_asking(protocol::Key key) { return asked_.erase(key) > 0; }
+  /// This home will not answer any more. The keys that it was asked about, in their order.
+  std::vector<protocol::Key> end_asking_home(std::uint32_t home);
+  /// The row was not found there, and has not been since.
+  [[nodiscard]] bool is_known_not_to_be(protocol::Key key, Location there) const;
+
+  /// False if it is being fetched.
+  bool begin_fetch(protocol::Key key) { return fetched_.insert(key).second; }
+  [[nodiscard]] bool is_fetched(protocol::Key key) const { return fetched_.contains(key); }
+  void end_fetch(protocol::Key key) { fetched_.erase(key); }
+  /// The row was where it was believed to be, or is lost. True if it was fetched for this, and may leave now.
+  bool end_chase(protocol::Key key);
+
+ private:
+  /// How often in a row a row was not where it was believed to be, and where it was not for sure.
+  struct Chase {
+    std::uint32_t attempts = 0;
+    std::optional<Location> not_at;
+  };
+  protocol::RangePartition homes_;
+  KeyMap<Location> locations_;  ///< what has been heard: at most of all
+  absl::flat_hash_set<protocol::Key> asked_;
+  absl::flat_hash_map<protocol::Key, Chase> chased_;
+  absl::flat_hash_set<protocol::Key> fetched_;
+};
+
+}  // namespace verbena::worker

@@ -1,0 +1,96 @@
+#include "worker/moving/intent_keeper.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "protocol/prefetch.hpp"
+#include "worker/moving/moving_rows.hpp"
+
+namespace verbena::worker {
+
+using consistency::Clock;
+using protocol::Key;
+using State = ToldIntents::State;
+
+IntentKeeper::IntentKeeper(MovingRows& rows) : rows_(rows), told_(rows.own, rows.directory, rows.requests) {}
+
+void IntentKeeper::allocate(std::uint64_t rows) {
+  intents_.allocate(rows);
+  told_.allocate(rows);
+}
+
+void IntentKeeper::add(Keys keys, Clock from, Clock to) {
+  const Clock clock = rows_.session.current_clock();
+  intents_.add(std::move(keys), from, to);
+  if (from <= clock + lead_.clocks()) act(clock);
+}
+
+void IntentKeeper::on_clock_ends(Clock next) {
+  if (!intents_.empty() || !to_tell_.empty()) act(next);
+  for (const Key key : intents_.take_ended(next)) told_.begin_ending(key);
+  give_up();
+}
+
+void IntentKeeper::act(Clock clock) {
+  Keys fresh = std::exchange(to_tell_, {});
+  std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || told_.contains(key); });
+  for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
+    // Not given up yet: nothing has happened.
+    if (!told_.keep(key) && !told_.contains(key)) fresh.push_back(key);
+  }
+  begin(fresh);
+}
+
+bool IntentKeeper::count(Key key) {
+  if (!told_.count(key)) return false;
+  rows_.replication.note_arrived(key);
+  return true;
+}
+
+/// Tells the homes; those that no other node wants come here.
+void IntentKeeper::begin(const Keys& keys) {
+  if (keys.empty() || rows_.is_leaving) return;
+  auto localize = std::make_shared<Localize>(rows_, Localize::Why::kIntent);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i + protocol::kKeysAhead < keys.size()) {
+      told_.prefetch(keys[i + protocol::kKeysAhead]);
+      rows_.prefetch_presence(keys[i + protocol::kKeysAhead]);
+    }
+    const Key key = keys[i];
+    // Said again to be alone, before this has done anything about it.
+    if (told_.contains(key) && !told_.is(key, State::kShared)) continue;
+    if (count(key)) continue;
+    if (localize->add_intended(key)) {
+      told_.set_asking(key);
+    } else {
+      to_tell_.push_back(key);
+    }
+  }
+  if (localize->has_moves()) rows_.session.start(std::move(localize));
+}
+
+void IntentKeeper::on_shared(Key key) {
+  told_.set_shared(key);
+  // Unless another worker of this node has brought it here meanwhile, and this one changes it in place.
+  if (count(key) || rows_.is_here(key)) return;
+  if (!rows_.is_asynchronous || rows_.is_leaving) return;
+  // If it is not used soon it is read a clock before: until then it would only grow old.
+  rows_.replication.make(key, intents_.is_used_by(key, rows_.session.current_clock() + 1));
+}
+
+void IntentKeeper::on_alone(Key key) {
+  if (!rows_.is_leaving && told_.is(key, State::kShared) && !told_.is_ending(key)) alone_.push_back(key);
+}
+
+void IntentKeeper::begin_alone() {
+  begin(std::exchange(alone_, {}));
+}
+
+void IntentKeeper::give_up() {
+  const Keys over = told_.end_idle([&](Key key) { return rows_.replication.is_refreshing(key); });
+  if (over.empty()) return;
+  rows_.replication.on_intents_over(over);
+  rows_.send_requests();
+}
+
+}  // namespace verbena::worker

@@ -1,0 +1,61 @@
+// What a worker does because of its intents on a table's rows (docs/allocation.md): in time before the first
+// use it counts them, or tells the rows' homes; those that no other node wants come here, of others it makes
+// replicas; and it ends them.
+//
+// Thread safety: none; belongs to its table's session.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "consistency/model.hpp"
+#include "protocol/partition.hpp"
+#include "worker/moving/intents.hpp"
+#include "worker/moving/told_intents.hpp"
+
+namespace verbena::worker {
+
+class MovingRows;
+
+class IntentKeeper {
+ public:
+  using Keys = std::vector<protocol::Key>;
+
+  explicit IntentKeeper(MovingRows& rows);
+  /// For keys below `rows`, before anything else; throws std::bad_alloc.
+  void allocate(std::uint64_t rows);
+
+  [[nodiscard]] ToldIntents& told() { return told_; }
+  [[nodiscard]] const ToldIntents& told() const { return told_; }
+  [[nodiscard]] LeadTime& lead() { return lead_; }
+
+  /// This worker uses `keys` in its clocks from … to − 1.
+  void add(Keys keys, consistency::Clock from, consistency::Clock to);
+  void on_clock_ends(consistency::Clock next);
+  /// Keys that are used by this clock, each once for each intent on it.
+  Keys take_used(consistency::Clock clock) { return intents_.take_used(clock); }
+
+  /// Counts an intent on a row that is here; false if it cannot be.
+  bool count(protocol::Key key);
+  /// The home's answer: other nodes intend to use the row, too, and it stays where it is.
+  void on_shared(protocol::Key key);
+  /// Later word of the home: none do any more. It is acted on with begin_alone().
+  void on_alone(protocol::Key key);
+  void begin_alone();
+
+  /// Ends what is over and idle.
+  void give_up();
+
+ private:
+  void act(consistency::Clock clock);
+  void begin(const Keys& keys);
+
+  MovingRows& rows_;
+  Intents intents_;
+  LeadTime lead_;
+  ToldIntents told_;
+  Keys to_tell_;  ///< at the next clock: they are being localized
+  Keys alone_;    ///< to be asked for once more
+};
+
+}  // namespace verbena::worker

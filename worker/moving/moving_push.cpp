@@ -1,0 +1,266 @@
+#include "worker/moving/moving_push.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "worker/moving/moving_rows.hpp"
+
+namespace verbena::worker {
+
+using protocol::Key;
+using protocol::KeyAnswers;
+using protocol::LockResult;
+
+namespace {
+
+/// For a row's lock on this node. Then the server is asked to apply the update, which knows whether the
+/// holder is alive.
+constexpr auto kLockPatience = std::chrono::milliseconds(100);
+
+/// Of a message: it does not fit.
+absl::Status wrong_answer(const KeyAnswers::Answer& answer) {
+  return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
+                                                answer.key, static_cast<std::uint32_t>(answer.kind)));
+}
+
+}  // namespace
+
+MovingPush::MovingPush(MovingRows& rows, const KeySequence& all, std::size_t next, const std::byte* updates,
+                       Waits waits)
+    : MovingOperation(rows, "push"),
+      updates_(updates),
+      waits_(waits),
+      begun_at_(rows.session.current_clock()) {
+  set_keys(all);
+  for (std::size_t index = next; index < keys.size(); ++index) todo_.push_back(index);
+  if (waits == Waits::kCaller) return;
+  update_copy_.assign(updates, updates + keys.size() * rows.layout.row_bytes);
+  updates_ = update_copy_.data();
+}
+
+MovingPush::MovingPush(MovingRows& rows, std::vector<Key> replicas, std::vector<std::byte> updates)
+    : MovingOperation(rows, "push of replicas' updates"),
+      update_copy_(std::move(updates)),
+      is_of_replicas_(true),
+      waits_(Waits::kNobody),
+      begun_at_(rows.session.current_clock()) {
+  set_keys(std::move(replicas));
+  updates_ = update_copy_.data();
+  for (std::size_t index = 0; index < keys.size(); ++index) todo_.push_back(index);
+}
+
+void MovingPush::begin() {
+  if (!is_of_replicas_ && !rows_.replication.empty()) {
+    std::erase_if(todo_,
+                  [&](std::size_t index) { return rows_.replication.push(keys[index], update(index)); });
+  }
+  for (const std::size_t index : todo_) {
+    rows_.pushed.add(keys[index], {this, index});
+    rows_.marked.insert(keys[index]);
+  }
+  if (waits_ != Waits::kCaller) ++rows_.pushes_under_way;
+}
+
+const std::byte* MovingPush::update(std::size_t index) const {
+  return updates_ + index * rows_.layout.row_bytes;
+}
+
+void MovingPush::end(std::size_t index) {
+  if (rows_.pushed.end_first(keys[index])) rows_.unmark_if_plain(keys[index]);
+  ++rows_.generation;
+}
+
+bool MovingPush::do_own() {
+  for (Message& message : messages_) {
+    if (!message.sent) send(message);
+  }
+  // What is pushed here lets the next update of the same row go.
+  while (seen_generation_ != rows_.generation && !step_again) {
+    seen_generation_ = rows_.generation;
+    push_all();
+  }
+  if (step_again) seen_generation_ = 0;
+  if (!messages_.empty()) awaited = rows_.nodes[messages_.front().node].link;
+  if (!messages_.empty() || !todo_.empty()) return false;
+  if (waits_ != Waits::kCaller) {
+    --rows_.pushes_under_way;
+    rows_.session.note_lost(status);
+  }
+  return true;
+}
+
+void MovingPush::push_all() {
+  Indices left;
+  std::vector<Indices> for_node(rows_.nodes.size());
+  is_busy_ = false;
+  for (const std::size_t index : todo_) push_one(index, for_node, left);
+  todo_ = std::move(left);
+  if (!is_busy_) {
+    busy_since_.reset();
+  } else if (!busy_since_) {
+    busy_since_ = rows_.session.now();
+  }
+  for (std::uint32_t node = 0; node < for_node.size(); ++node) {
+    while (!for_node[node].empty()) make_message(node, for_node[node]);
+  }
+}
+
+void MovingPush::push_one(std::size_t index, std::vector<Indices>& for_node, Indices& left) {
+  const Key key = keys[index];
+  if (!rows_.pushed.is_first(key, {this, index})) {
+    left.push_back(index);
+    return;
+  }
+  if (note_if_lost(key)) {
+    end(index);
+    return;
+  }
+  const LockResult here = rows_.own.is_mapped() ? rows_.own.push(key, update(index)) : LockResult::kNotOwned;
+  if (here == LockResult::kLocked) {
+    ++rows_.session.counters().rows_pushed_locally;
+    rows_.reached(key);
+    end(index);
+    return;
+  }
+  if (here == LockResult::kBusy) {
+    const bool is_impatient = busy_since_ && rows_.session.now() - *busy_since_ > kLockPatience;
+    is_busy_ = true;
+    step_again |= !is_impatient;
+    (is_impatient ? for_node[rows_.node] : left).push_back(index);
+    return;
+  }
+  const Location at = rows_.directory.location(key);
+  const bool is_at_dead = rows_.nodes[at.node].is_dead;
+  if ((at.node == rows_.node && rows_.own.is_mapped()) || is_at_dead)
+    rows_.ask_where(key, /*is_sure=*/!is_at_dead);
+  // Where else it may be only its home could say.
+  const bool waits_for_move = rows_.nodes[rows_.directory.home(key)].is_dead && rows_.is_coming(key);
+  const bool waits = waits_for_move || rows_.waits_for_home(key) || is_at_dead || rows_.lost(key) != nullptr;
+  (waits ? left : for_node[at.node]).push_back(index);
+}
+
+/// Takes as many of the indices as go into one message, or all: those that must wait go back to be done.
+void MovingPush::make_message(std::uint32_t node, Indices& indices) {
+  ServerLink& link = *rows_.nodes[node].link;
+  const std::size_t record_bytes = protocol::record_bytes(rows_.layout.stride_bytes);
+  const std::size_t count = std::min(indices.size(), rows_.records_a_message(link, record_bytes));
+  const std::size_t bytes = sizeof(protocol::BulkHeader) + count * record_bytes;
+  std::optional<LocalSpan> memory;
+  if (link.open_requests + count + 1 <= protocol::kMaxOpenRequests / 2) memory = rows_.take_staging(bytes);
+  if (!memory) {
+    todo_.insert(todo_.end(), indices.begin(), indices.end());
+    step_again = true;  // until there are fewer open requests
+    indices.clear();
+    return;
+  }
+  const auto end_of_message = indices.begin() + static_cast<std::ptrdiff_t>(count);
+  Message message{.node = node,
+                  .number = rows_.number_message(*this),
+                  .memory = *memory,
+                  .bytes = bytes,
+                  .sent = false,
+                  .indices = {indices.begin(), end_of_message},
+                  .epochs = {},
+                  .moved = {}};
+  indices.erase(indices.begin(), end_of_message);
+  const protocol::BulkHeader header{.kind = protocol::BulkKind::kPush,
+                                    .table = rows_.table,
+                                    .count = static_cast<std::uint32_t>(count),
+                                    .applied = message.number};
+  std::byte* to = memory->bytes.data();
+  std::memcpy(to, &header, sizeof header);
+  to += sizeof header;
+  for (const std::size_t index : message.indices) {
+    const Key key = keys[index];
+    const Location at = rows_.directory.location(key);
+    message.epochs.push_back(at.node == node ? at.epoch : protocol::SlotHeader::kMaxEpoch);
+    std::memcpy(to, &key, sizeof key);
+    std::memcpy(to + sizeof key, update(index), rows_.layout.row_bytes);
+    to += record_bytes;
+  }
+  link.open_requests += count + 1;
+  messages_.push_back(std::move(message));
+  send(messages_.back());
+}
+
+void MovingPush::send(Message& message) {
+  message.sent = rows_.session.try_send(*rows_.nodes[message.node].link,
+                                        message.memory.bytes.first(message.bytes), *message.memory.region);
+}
+
+absl::Status MovingPush::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  const auto message = std::find_if(messages_.begin(), messages_.end(), [&](const Message& each) {
+    return each.number == answer.key && each.sent;
+  });
+  if (message == messages_.end() || rows_.nodes[message->node].link != &link) return wrong_answer(answer);
+  if (answer.kind == KeyAnswers::Kind::kMoved) {
+    if (answer.node >= message->indices.size() || message->moved.size() == message->indices.size())
+      return wrong_answer(answer);
+    message->moved.push_back(answer.node);
+    return absl::OkStatus();
+  }
+  if (answer.epoch != message->indices.size()) return wrong_answer(answer);
+  return end_message(link, message);
+}
+
+absl::Status MovingPush::end_message(ServerLink& link, std::deque<Message>::iterator message) {
+  link.open_requests -= message->indices.size() + 1;
+  const std::vector<std::size_t>& again = message->moved;
+  rows_.session.counters().rows_pushed_remotely += message->indices.size() - again.size();
+  for (const std::size_t record : again) {
+    const std::size_t index = message->indices[record];
+    // Unless something newer has been heard meanwhile.
+    const Location at = rows_.directory.location(keys[index]);
+    if (at.node == link.server) rows_.ask_where(keys[index], at.epoch == message->epochs[record]);
+    todo_.push_back(index);
+  }
+  for (std::size_t record = 0; record < message->indices.size(); ++record) {
+    if (std::find(again.begin(), again.end(), record) != again.end()) continue;
+    const std::size_t index = message->indices[record];
+    rows_.reached(keys[index]);
+    end(index);
+  }
+  rows_.session.give_staging(message->memory);
+  rows_.end_message(message->number);
+  messages_.erase(message);
+  return absl::OkStatus();
+}
+
+void MovingPush::on_dead_server(std::uint32_t server) {
+  for (auto message = messages_.begin(); message != messages_.end();) {
+    if (message->node != server) {
+      ++message;
+      continue;
+    }
+    lose_message(*message);
+    rows_.end_message(message->number);
+    // What was sent the device may still read.
+    if (!message->sent) rows_.session.give_staging(message->memory);
+    message = messages_.erase(message);
+  }
+}
+
+void MovingPush::lose_message(const Message& message) {
+  for (std::size_t record = 0; record < message.indices.size(); ++record) {
+    const std::size_t index = message.indices[record];
+    const Key key = keys[index];
+    const bool was_refused =
+        std::find(message.moved.begin(), message.moved.end(), record) != message.moved.end();
+    if (was_refused || !message.sent) {
+      todo_.push_back(index);
+      continue;
+    }
+    // Whatever has become of it, later updates of this worker must not come without it, nor be read without
+    // it.
+    rows_.lose(key, absl::UnavailableError(fmt::format(
+                        "row {} of table \"{}\" may or may not have got an update: {} is gone", key,
+                        rows_.options.name, rows_.nodes[message.node].link->connection->peer_name())));
+    note_if_lost(key);
+    end(index);
+  }
+}
+
+}  // namespace verbena::worker

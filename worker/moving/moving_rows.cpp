@@ -1,0 +1,308 @@
+#include "worker/moving/moving_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "protocol/prefetch.hpp"
+
+namespace verbena::worker {
+
+using protocol::Key;
+using protocol::KeyAnswers;
+using protocol::KeyRequests;
+
+namespace {
+
+/// Of one message: what a server does at a time, and no more open requests than leave room for others.
+constexpr std::size_t kMostRecords = 1024;
+
+absl::Status wrong_answer(const KeyAnswers::Answer& answer) {
+  return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
+                                                answer.key, static_cast<std::uint32_t>(answer.kind)));
+}
+
+}  // namespace
+
+MovingRows::MovingRows(SessionCore& of_session, std::uint32_t table_number, const TableOptions& of,
+                       protocol::ValueType type, bool is_asynchronous_table)
+    : session(of_session),
+      table(table_number),
+      options(of),
+      layout(type, of.width),
+      node(of_session.node()),
+      is_asynchronous(is_asynchronous_table),
+      own(layout, of_session.options().rank + 1, of_session.options().servers.size() == 1),
+      directory({of.rows, static_cast<std::uint32_t>(of_session.options().servers.size())}),
+      requests(table_number),
+      intents(*this),
+      replication(*this) {
+  static_assert(protocol::kMaxWorkers < protocol::SlotHeader::kServer);
+}
+
+absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDescriptor& slots) {
+  if (slots.length_bytes < protocol::slot_region_bytes(options.rows, layout.slot_bytes)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} opened dynamic table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
+        options.name, slots.length_bytes, options.rows, layout.slot_bytes));
+  }
+  if (nodes.empty()) {
+    try {
+      marked.allocate(options.rows);
+      directory.allocate();
+      moving.allocate(options.rows);
+      intents.allocate(options.rows);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(
+          fmt::format("table \"{}\": no memory to know where {} rows are", options.name, options.rows));
+    }
+  }
+  NodeView view{.link = &link,
+                .slots = slots,
+                .mapped = nullptr,
+                .home_keys = directory.home_keys(link.server),
+                .is_dead = false};
+  if (link.server == node) {
+    if (std::byte* const mapped = link.connection->mapped_in_place(slots))
+      own.map(mapped, options.rows, view.home_keys);
+  }
+  const ReadPath path = session.options().read_path;
+  if (path != ReadPath::kCached) view.mapped = link.connection->mapped(slots);
+  if (view.mapped == nullptr && path == ReadPath::kInPlace) {
+    return absl::FailedPreconditionError(
+        fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
+  }
+  nodes.push_back(view);
+  requests.add_server();
+  return absl::OkStatus();
+}
+
+// ---- where a row is
+
+bool MovingRows::is_coming(Key key) const {
+  const auto mover = moving.find(key);
+  if (mover == moving.end()) return false;
+  // One that has not been asked for may be waiting for whoever wants to know, and one that is here for being
+  // read.
+  const Localize::Phase phase = mover->second.operation->phase(mover->second.index);
+  return phase > Localize::Phase::kAsk && phase < Localize::Phase::kInstalled;
+}
+
+bool MovingRows::waits_for_home(Key key) const {
+  if (!directory.is_asked(key)) return false;
+  if (!directory.is_fetched(key)) return true;
+  const auto mover = moving.find(key);
+  return mover == moving.end() ||
+         mover->second.operation->phase(mover->second.index) != Localize::Phase::kInstalled;
+}
+
+void MovingRows::ask_where(Key key, bool is_sure) {
+  if (is_homeless(key)) {
+    if (!is_coming(key)) lose(key, homeless(key));
+    return;
+  }
+  const Directory::Advice advice = directory.missed(key, is_sure);
+  if (advice == Directory::Advice::kWait) return;
+  requests.add(directory.home(key), KeyRequests::Kind::kLocate, {.key = key});
+  ++session.counters().locations_asked;
+  if (advice == Directory::Advice::kAskAndFetch) fetch(key);
+}
+
+/// Others move the row again and again, and a read or push of this session always comes too late. It is their
+/// turn in the home's line, once it localizes the row itself.
+void MovingRows::fetch(Key key) {
+  if (!directory.begin_fetch(key)) return;
+  // A localize that has not begun may be one that is to come after whoever chases the row.
+  if (const auto mover = moving.find(key); mover != moving.end()) {
+    const auto [other, index] = mover->second;
+    if (!other->is_intent() && other->phase(index) == Localize::Phase::kAsk) other->leave_to_other(index);
+  }
+  auto localize = std::make_shared<Localize>(*this, Localize::Why::kFetch);
+  localize->begin(KeySequence(protocol::KeyRange{key, key + 1}));
+  session.start(std::move(localize));
+}
+
+void MovingRows::reached(Key key) {
+  if (directory.end_chase(key)) ++generation;  // it may leave
+}
+
+void MovingRows::unmark_if_plain(Key key) {
+  if (!pushed.contains(key) && replication.find(key) == nullptr && !lost_.contains(key)) marked.erase(key);
+}
+
+// ---- rows that are lost
+//
+// When a node dies and the session goes on without it, lost are the rows that lay there, those that were on
+// their way through the hands of the dead, and those that only their home could have told the place of.
+
+void MovingRows::lose(Key key, const absl::Status& why) {
+  if (!lost_.try_emplace(key, why).second) return;
+  marked.insert(key);
+  directory.end_chase(key);
+  ++generation;
+}
+
+const absl::Status* MovingRows::lost(Key key) const {
+  if (lost_.empty()) return nullptr;
+  const auto found = lost_.find(key);
+  return found == lost_.end() ? nullptr : &found->second;
+}
+
+absl::Status MovingRows::lost_with(Key key, std::uint32_t dead_node) const {
+  return absl::DataLossError(
+      fmt::format("row {} of table \"{}\" was lost with node {}", key, options.name, dead_node));
+}
+
+absl::Status MovingRows::homeless(Key key) const {
+  return absl::UnavailableError(
+      fmt::format("row {} of table \"{}\" cannot be found or moved: {}, its home, is gone", key, options.name,
+                  nodes[directory.home(key)].link->connection->peer_name()));
+}
+
+void MovingRows::on_dead_server(std::uint32_t server) {
+  nodes[server].is_dead = has_dead = true;
+  nodes[server].mapped = nullptr;
+  requests.drop_server(server);
+  for (const Key key : directory.end_asking_home(server)) {
+    if (!is_coming(key)) lose(key, homeless(key));
+  }
+  ++generation;
+}
+
+// ---- messages
+
+void MovingRows::send_requests() {
+  requests.send([&](std::uint32_t server, const KeyRequests& message) {
+    return session.ask(*nodes[server].link, message);
+  });
+}
+
+bool MovingRows::has_told_all() const {
+  for (std::uint32_t server = 0; server < nodes.size(); ++server) {
+    if (nodes[server].is_dead) continue;
+    if (!requests.is_empty(server, KeyRequests::Kind::kDone) ||
+        !requests.is_empty(server, KeyRequests::Kind::kReleased) || !nodes[server].link->control.empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::size_t MovingRows::send_some(std::uint32_t server, KeyRequests::Kind kind,
+                                  std::span<const KeyRequests::Row> rows) {
+  return requests.send_some(server, kind, rows, [&](std::uint32_t to, const KeyRequests& message) {
+    return session.ask(*nodes[to].link, message);
+  });
+}
+
+std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
+  absl::StatusOr<LocalSpan> staging = session.take_staging(bytes);
+  if (staging.ok()) return *staging;
+  session.fail(staging.status());
+  return std::nullopt;
+}
+
+std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t record_bytes) const {
+  const std::size_t room =
+      protocol::max_bulk_bytes(link.inbox->capacity_bytes()) - sizeof(protocol::BulkHeader);
+  return std::clamp<std::size_t>(room / record_bytes, 1, kMostRecords);
+}
+
+void MovingRows::add_slot_read(MovingOperation& operation, std::uint32_t of_node, Key key,
+                               std::span<std::byte> to, const LocalSpan& memory) {
+  const NodeView& from = nodes[of_node];
+  operation.reads.add(*from.link,
+                      from.slots.slice(protocol::slot_offset(key, layout.slot_bytes), layout.slot_bytes), to,
+                      memory);
+}
+
+std::uint64_t MovingRows::number_message(MovingPush& push) {
+  pushes_[++messages_made_] = &push;
+  return messages_made_;
+}
+
+std::uint64_t MovingRows::number_message(Localize& localize) {
+  installs_[++messages_made_] = &localize;
+  return messages_made_;
+}
+
+void MovingRows::end_message(std::uint64_t number) {
+  pushes_.erase(number);
+  installs_.erase(number);
+}
+
+absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
+  for (std::size_t i = 0; i < answers.answers.size(); ++i) {
+    if (i + protocol::kKeysAhead < answers.answers.size())
+      prefetch_move(answers.answers[i + protocol::kKeysAhead].key);
+    if (absl::Status status = on_answer(link, answers.answers[i]); !status.ok()) return status;
+  }
+  ++generation;
+  intents.begin_alone();
+  replication.begin_refreshes();
+  return absl::OkStatus();
+}
+
+/// For what becomes of a move. It may be another's message number, and no key.
+void MovingRows::prefetch_move(Key key) const {
+  if (key >= options.rows) return;
+  moving.prefetch(key);
+  directory.prefetch(key);
+  intents.told().prefetch(key);
+}
+
+absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
+  if (answer.kind == KeyAnswers::Kind::kMoved || answer.kind == KeyAnswers::Kind::kApplied) {
+    const auto push = pushes_.find(answer.key);
+    if (push == pushes_.end()) return wrong_answer(answer);
+    return push->second->on_answer(link, answer);
+  }
+  if (answer.kind == KeyAnswers::Kind::kInstalled) {
+    const auto install = installs_.find(answer.key);
+    if (install == installs_.end()) return wrong_answer(answer);
+    if (absl::Status status = install->second->on_installed(link); !status.ok()) return status;
+    --link.open_requests;
+    return absl::OkStatus();
+  }
+  const bool was_asked = answer.kind == KeyAnswers::Kind::kAlone || link.open_requests > 0;
+  if (answer.key >= options.rows || answer.node >= nodes.size() || !was_asked) {
+    return absl::InvalidArgumentError(
+        fmt::format("answered that server {} has key {}, which nobody asked", answer.node, answer.key));
+  }
+  if (answer.kind == KeyAnswers::Kind::kAlone) {
+    intents.on_alone(answer.key);
+    return absl::OkStatus();
+  }
+  --link.open_requests;
+  if (answer.kind == KeyAnswers::Kind::kLost) return on_lost(answer);
+  if (answer.kind == KeyAnswers::Kind::kOwned) return on_owned(answer);
+  const auto mover = moving.find(answer.key);
+  if (mover == moving.end())
+    return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
+  return mover->second.operation->on_answer(mover->second.index, answer);
+}
+
+absl::Status MovingRows::on_owned(const KeyAnswers::Answer& answer) {
+  if (!directory.end_asking(answer.key))
+    return absl::InvalidArgumentError(fmt::format("told where key {} is, which nobody asked", answer.key));
+  directory.set(answer.key, {.node = answer.node, .epoch = answer.epoch});
+  if (nodes[answer.node].is_dead) lose(answer.key, lost_with(answer.key, answer.node));
+  return absl::OkStatus();
+}
+
+absl::Status MovingRows::on_lost(const KeyAnswers::Answer& answer) {
+  const auto mover = moving.find(answer.key);
+  const bool moves = mover != moving.end() &&
+                     mover->second.operation->phase(mover->second.index) == Localize::Phase::kAsking;
+  if (!moves && !directory.end_asking(answer.key))
+    return absl::InvalidArgumentError(
+        fmt::format("told that key {} is lost, which nobody asked", answer.key));
+  lose(answer.key, lost_with(answer.key, answer.node));
+  if (moves) mover->second.operation->give_up(mover->second.index, *lost(answer.key));
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::worker

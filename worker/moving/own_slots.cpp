@@ -1,0 +1,49 @@
+#include "worker/moving/own_slots.hpp"
+
+#include <thread>
+
+namespace verbena::worker {
+
+using protocol::Key;
+using protocol::LockResult;
+using protocol::SlotHeader;
+
+namespace {
+
+/// Tries to take a row's lock: whoever holds it needs some tens of nanoseconds, if he has a processor. After
+/// so many, others get ours; after all, the session's other affairs are looked after.
+constexpr int kLockTriesAtOnce = 100;
+constexpr int kLockTries = 120;
+
+}  // namespace
+
+void OwnSlots::map(std::byte* slots, std::uint64_t rows, protocol::KeyRange home_keys) {
+  slots_ = slots;
+  home_keys_ = home_keys;
+  presence_ = {slots + protocol::presence_offset(rows, layout_.slot_bytes), home_keys};
+}
+
+LockResult OwnSlots::push(Key key, const std::byte* update) const {
+  const protocol::Slot to = slot(key);
+  SlotHeader header;
+  LockResult result = LockResult::kBusy;
+  for (int tries = 0; tries < kLockTries && result == LockResult::kBusy; ++tries) {
+    if (tries > kLockTriesAtOnce) std::this_thread::yield();
+    result = try_lock(to, header);
+  }
+  if (result == LockResult::kLocked) add_and_unlock(to, header, update);
+  return result;
+}
+
+void OwnSlots::install(Key key, const std::byte* values, std::uint64_t epoch, std::uint32_t intents) const {
+  const protocol::Slot to = slot(key);
+  if (values != nullptr) {
+    transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(to)),
+                          reinterpret_cast<const std::uint64_t*>(values),
+                          layout_.stride_bytes / sizeof(std::uint64_t));
+  }
+  protocol::store_header(to, SlotHeader::owned(epoch));
+  presence_.store(key, protocol::Presence::here(epoch, intents));
+}
+
+}  // namespace verbena::worker

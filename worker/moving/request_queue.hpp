@@ -1,0 +1,53 @@
+// What a worker has to ask or tell the servers about rows that move, and could not send yet: by server and
+// kind, in the order in which it came.
+//
+// No I/O of its own. Thread safety: none; one owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "protocol/messages.hpp"
+
+namespace verbena::worker {
+
+class RequestQueue {
+ public:
+  using Kind = protocol::KeyRequests::Kind;
+  using Row = protocol::KeyRequests::Row;
+  /// Sends one message to a server; false where that cannot be now.
+  using Send = absl::FunctionRef<bool(std::uint32_t server, const protocol::KeyRequests& requests)>;
+
+  explicit RequestQueue(std::uint32_t table) : table_(table) {}
+  /// The next server, by rank.
+  void add_server() { servers_.emplace_back(); }
+
+  /// `kind`: kLocate, kDone or kReleased; others are not queued. Nothing, where the server is dead.
+  void add(std::uint32_t server, Kind kind, Row row);
+  [[nodiscard]] bool is_empty(std::uint32_t server, Kind kind) const {
+    return servers_[server].rows[index(kind)].empty();
+  }
+  /// As many messages as go now.
+  void send(Send send);
+  /// Of that kind: the first of `rows`, as many as one message takes. How many have gone: none if it cannot
+  /// go now.
+  std::size_t send_some(std::uint32_t server, Kind kind, std::span<const Row> rows, Send send) const;
+  /// The server is dead.
+  void drop_server(std::uint32_t server);
+
+ private:
+  static constexpr std::array kQueued = {Kind::kLocate, Kind::kDone, Kind::kReleased};
+  static std::size_t index(Kind kind);
+
+  struct Server {
+    std::array<std::vector<Row>, kQueued.size()> rows;
+    bool is_dead = false;
+  };
+  const std::uint32_t table_;
+  std::vector<Server> servers_;
+};
+
+}  // namespace verbena::worker

@@ -1,0 +1,81 @@
+// What a worker has told others of the rows that it will use, and what it has to tell them when its intents
+// are over. Of a row that lies on its node it counts its intent there (protocol::Presence), and the row's
+// home need not know; of any other it tells the home.
+//
+// No I/O: what is for homes goes to the queue. Thread safety: none; one owner.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "protocol/partition.hpp"
+#include "worker/moving/directory.hpp"
+#include "worker/moving/key_map.hpp"
+#include "worker/moving/own_slots.hpp"
+#include "worker/moving/request_queue.hpp"
+
+namespace verbena::worker {
+
+class ToldIntents {
+ public:
+  using Keys = std::vector<protocol::Key>;
+  enum class State : std::uint8_t {
+    kAsking,   ///< to its home, which has not answered
+    kHere,     ///< to its home: the row was here
+    kShared,   ///< to its home: others intend to use it, too
+    kCounted,  ///< on this node, where the row is: the home knows nothing of it
+  };
+
+  /// All three outlive it.
+  ToldIntents(const OwnSlots& own, const Directory& directory, RequestQueue& requests)
+      : own_(own), directory_(directory), requests_(requests) {}
+  /// For keys below `rows`, before anything else; throws std::bad_alloc.
+  void allocate(std::uint64_t rows);
+  void prefetch(protocol::Key key) const { told_.prefetch(key); }
+
+  [[nodiscard]] bool contains(protocol::Key key) const { return told_.contains(key); }
+  [[nodiscard]] bool is(protocol::Key key, State state) const {
+    const auto known = told_.find(key);
+    return known != told_.end() && known->second.state == state;
+  }
+
+  /// Counts the intent, if the row is here and no more are counted than can be. False: its home is to be
+  /// told.
+  bool count(protocol::Key key);
+  /// The row has been brought here, and this intent counted with it (OwnSlots::install()).
+  void set_counted(protocol::Key key, std::uint64_t epoch);
+  void set_asking(protocol::Key key) { told_[key] = {}; }
+  void set_shared(protocol::Key key) { told_[key] = {.state = State::kShared, .since = 0}; }
+  /// A move of the row to this node has ended: it is here, at that epoch.
+  void on_here(protocol::Key key, std::uint64_t epoch);
+  /// It has ended without the row. The home knows of the intent, and is to be told when it is over.
+  void on_not_coming(protocol::Key key);
+
+  /// The intents on the key are over, as soon as nothing hinders: end_idle().
+  void begin_ending(protocol::Key key);
+  [[nodiscard]] bool is_ending(protocol::Key key) const { return ending_.contains(key); }
+  /// There is one more after all. False if it was not ending.
+  bool keep(protocol::Key key) { return ending_.erase(key); }
+  /// Ends those that were to end, but of rows on which no answer has come, and of those that are in use.
+  /// Returns which: nothing is known of them any more.
+  Keys end_idle(absl::FunctionRef<bool(protocol::Key)> is_in_use);
+  /// This worker leaves: nobody else could end what it has counted.
+  void end_all_counted();
+
+ private:
+  struct Told {
+    State state = State::kAsking;
+    std::uint32_t since = 0;  ///< when it is counted
+  };
+  void end_counted(protocol::Key key, const Told& told);
+
+  const OwnSlots& own_;
+  const Directory& directory_;
+  RequestQueue& requests_;
+  KeyMap<Told> told_;
+  Keys ending_order_;  ///< in the order of coming, and of which those are left that are in `ending_`
+  KeySet ending_;
+};
+
+}  // namespace verbena::worker
