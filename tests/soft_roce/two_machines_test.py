@@ -33,15 +33,18 @@ class TwoMachinesTest(case.Case):
         """Two jobs: machine two reads from machine one and is well under way."""
         # For rxe 7 retries, the default of most tools, mean for ever. -e: it sleeps until it notices.
         tool = f"ib_read_lat -e -F -d rxe0 -R --retry_count=2 -n {MANY_ITERATIONS}"
-        server = self.one.start(tool)
-        self.one.wait_listening_rdma()
         enough = self.two.sent_packets() + 500
-        # The kernel shows a listener shortly before it lets anybody connect: perftest is refused then, and crashes.
+        # The kernel shows a listener shortly before it lets anybody connect: perftest is refused then, and crashes. At
+        # times its server takes in the broken attempt and listens no more, so each try has a server of its own.
         for _ in range(20):
+            server = self.one.start(tool)
+            self.one.wait_listening_rdma()
             client = self.two.start(f"{tool} {self.one.address()}")
             self.two.wait_sent_packets(enough, unless_ended=client)
             if self.two.sent_packets() >= enough:
                 return server, client
+            client.kill()
+            server.kill()
             time.sleep(0.2)
         self.fail(f"nothing was read:\n{client.text()}")
 
