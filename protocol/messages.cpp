@@ -17,8 +17,14 @@ enum class ControlKind : std::uint32_t {
   kFailed,
   kEndIteration,
   kKeyRequests,
-  kKeyAnswers
+  kKeyAnswers,
+  kPushAnswer,
+  kInstallAnswer
 };
+
+constexpr std::size_t words_of(std::uint32_t bits) {
+  return (std::size_t{bits} + 63) / 64;
+}
 
 class Writer {
  public:
@@ -48,6 +54,14 @@ class Writer {
       u64(next - first);
     }
     std::memcpy(bytes_.data() + at, &runs, sizeof runs);
+  }
+  /// How many words, and the words; of `numbers` that rise, all below `limit`, the bits are 1. None where
+  /// there are no numbers.
+  void set(const std::vector<std::uint32_t>& numbers, std::uint32_t limit) {
+    std::vector<std::uint64_t> words(numbers.empty() ? 0 : words_of(limit));
+    for (const std::uint32_t number : numbers) words[number / 64] |= std::uint64_t{1} << (number % 64);
+    u32(static_cast<std::uint32_t>(words.size()));
+    for (const std::uint64_t word : words) u64(word);
   }
   void text(std::string_view value) {
     u32(static_cast<std::uint32_t>(value.size()));
@@ -98,6 +112,18 @@ class Reader {
       for (std::uint64_t i = 0; i < length && ok_; ++i, ++item.key) items.push_back(item);
     }
     return items;
+  }
+  /// As Writer would have written it.
+  std::vector<std::uint32_t> set(std::uint32_t limit) {
+    const std::size_t words = u32();
+    std::vector<std::uint32_t> numbers;
+    ok_ &= words == 0 || words == words_of(limit);
+    for (std::uint32_t word = 0; word < words && ok_; ++word) {
+      for (std::uint64_t left = u64(); left != 0; left &= left - 1)
+        numbers.push_back(word * 64 + static_cast<std::uint32_t>(std::countr_zero(left)));
+    }
+    ok_ &= numbers.empty() == (words == 0) && (numbers.empty() || numbers.back() < limit);
+    return numbers;
   }
   /// Everything was there and nothing is left.
   [[nodiscard]] bool complete() const { return ok_ && bytes_.empty(); }
@@ -183,6 +209,20 @@ struct Encoder {
     out.runs(answers.answers);
     return out.take();
   }
+  std::string operator()(const PushAnswer& answer) const {
+    Writer out(ControlKind::kPushAnswer);
+    out.u32(answer.table);
+    out.u32(answer.records);
+    out.u64(answer.tag);
+    out.set(answer.moved, answer.records);
+    return out.take();
+  }
+  std::string operator()(const InstallAnswer& answer) const {
+    Writer out(ControlKind::kInstallAnswer);
+    out.u32(answer.table);
+    out.u64(answer.tag);
+    return out.take();
+  }
 };
 
 Hello read_hello(Reader& in) {
@@ -251,6 +291,22 @@ KeyAnswers read_key_answers(Reader& in) {
   return answers;
 }
 
+PushAnswer read_push_answer(Reader& in) {
+  PushAnswer answer;
+  answer.table = in.u32();
+  answer.records = in.u32();
+  answer.tag = in.u64();
+  if (answer.records <= kMaxPushRecords) answer.moved = in.set(answer.records);
+  return answer;
+}
+
+InstallAnswer read_install_answer(Reader& in) {
+  InstallAnswer answer;
+  answer.table = in.u32();
+  answer.tag = in.u64();
+  return answer;
+}
+
 absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
   switch (kind) {
     case ControlKind::kHello:
@@ -271,6 +327,10 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_key_requests(in);
     case ControlKind::kKeyAnswers:
       return read_key_answers(in);
+    case ControlKind::kPushAnswer:
+      return read_push_answer(in);
+    case ControlKind::kInstallAnswer:
+      return read_install_answer(in);
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
@@ -328,6 +388,9 @@ absl::Status check(const ControlMessage& message) {
     return check(*requests);
   } else if (const auto* answers = std::get_if<KeyAnswers>(&message)) {
     return check(*answers);
+  } else if (const auto* answer = std::get_if<PushAnswer>(&message)) {
+    if (answer->records == 0 || answer->records > kMaxPushRecords)
+      return absl::InvalidArgumentError(fmt::format("an answer to a push of {} records", answer->records));
   }
   return absl::OkStatus();
 }
@@ -386,6 +449,15 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
     return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
   }
   return message;
+}
+
+absl::StatusOr<Tag> take_tag(BulkMessage& message) {
+  if (message.payload.size() < sizeof(Tag)) {
+    return absl::InvalidArgumentError(fmt::format("expected a tag, found {} bytes", message.payload.size()));
+  }
+  const Tag tag = load_once<Tag>(message.payload.data());
+  message.payload = message.payload.subspan(sizeof tag);
+  return tag;
 }
 
 absl::Status check_record_count(const BulkMessage& message, std::size_t stride_bytes) {

@@ -2,9 +2,10 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers. Bulk messages travel through a message ring:
-// updates, clocks and subscriptions to the server; rows and clocks to the worker. Every decode function takes
-// bytes that anyone may have written and checks all of them: INVALID_ARGUMENT.
+// Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer. Bulk messages travel
+// through a message ring: updates, pushes, clocks and subscriptions to the server; rows and clocks to the
+// worker. Every decode function takes bytes that anyone may have written and checks all of them:
+// INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -30,7 +31,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 10;
+constexpr std::uint32_t kVersion = 11;
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxConsistencyBytes = 64;
 constexpr std::size_t kMaxReasonBytes = 1024;
@@ -154,7 +155,7 @@ struct KeyRequests {
 };
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
-/// Server → worker: one answer to each row of KeyRequests that has one, when it is known; and to pushes.
+/// Server → worker: one answer to each row of KeyRequests that has one, when it is known.
 struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
@@ -167,17 +168,13 @@ struct KeyAnswers {
     /// To a hand-over: the server does not own the row at that epoch, which happens only after a worker has
     /// died.
     kRefused = 5,
-    kMoved = 6,  ///< of the push with number `key` the record with index `node`: not applied, not owned here
-    /// The push with number `key`, of `epoch` records: all but those said to have moved have been applied.
-    kApplied = 7,
-    kInstalled = 8,  ///< the install with number `key`: the slots own
-    kShared = 9,     ///< to an intend: other nodes will use it, too; it stays on server `node`, at `epoch`
+    kShared = 6,  ///< to an intend: other nodes will use it, too; it stays on server `node`, at `epoch`
     /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`.
     /// Said once after each intend, and after what may have changed it.
-    kAlone = 10,
-    kLost = 11,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
+    kAlone = 7,
+    kLost = 8,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
     /// To a yield: the row stays on server `node`, at `epoch`, since workers of that node intend to use it.
-    kKept = 12,
+    kKept = 9,
   };
   struct Answer {
     Key key = 0;
@@ -219,12 +216,34 @@ class MessageRoom {
   Item last_;
 };
 
+/// Chosen by a worker for a message that is answered, and told in the answer.
+using Tag = std::uint64_t;
+
+constexpr std::uint32_t kMaxPushRecords = 1024;
+
+/// Server → worker, to kPush. The server has applied all of its records but those in `moved`, whose rows it
+/// does not own.
+struct PushAnswer {
+  std::uint32_t table = 0;
+  Tag tag = 0;
+  std::uint32_t records = 0;         ///< of the push: 1 to kMaxPushRecords
+  std::vector<std::uint32_t> moved;  ///< which, rising
+  friend bool operator==(const PushAnswer&, const PushAnswer&) = default;
+};
+
+/// Server → worker, to kInstall: the slots own.
+struct InstallAnswer {
+  std::uint32_t table = 0;
+  Tag tag = 0;
+  friend bool operator==(const InstallAnswer&, const InstallAnswer&) = default;
+};
+
 /// A worker that waits for more answers than this of one server breaks the rules. A push counts for its
 /// records and one more, an install for one.
 constexpr std::size_t kMaxOpenRequests = 65536;
 
 using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
-                                    KeyRequests, KeyAnswers>;
+                                    KeyRequests, KeyAnswers, PushAnswer, InstallAnswer>;
 
 [[nodiscard]] std::string encode(const ControlMessage& message);
 absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
@@ -243,11 +262,11 @@ enum class BulkKind : std::uint32_t {
   kRows = 4,
   kUnsubscribe = 5,   ///< worker → server: as kSubscribe; these rows are no longer to be pushed
   kUpdatesAhead = 6,  ///< as kUpdates; the worker is to hear of them as soon as they are applied
-  /// worker → server: `count` records of dynamic `table`, to be added to the rows that this server owns.
-  /// `applied` is a number for the answer.
+  /// worker → server: a tag, and `count` records of dynamic `table`, at most kMaxPushRecords, to be added to
+  /// the rows that this server owns.
   kPush = 7,
-  /// worker → server, its own: as many slots as `count`, each with its key before it, that the worker has
-  /// taken; they own from now on. `applied` is a number for the answer.
+  /// worker → server, its own: a tag, and as many slots as `count`, each with its key before it, that the
+  /// worker has taken; they own from now on.
   kInstall = 8,
 };
 
@@ -296,6 +315,9 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
 
 // The payload may lie where the peer can still write. So what these find of keys is so at this moment only:
 // it tells whoever made a mistake, and who reads a key later checks what he has read.
+
+/// Takes the tag of a kPush or kInstall off its payload.
+absl::StatusOr<Tag> take_tag(BulkMessage& message);
 
 /// `count` records. REQUIRES: stride_bytes is a multiple of 8.
 absl::Status check_record_count(const BulkMessage& message, std::size_t stride_bytes);

@@ -132,9 +132,9 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
         break;
       case KeyRequests::Kind::kHandOver:
       case KeyRequests::Kind::kYield: {
-        const PutOff request{
+        const HandOver request{
             .worker = worker.rank, .row = row, .yields = requests.kind == KeyRequests::Kind::kYield};
-        if (!hand_over(request, answers)) put_off_.push_back(request);
+        if (!hand_over(request, answers)) put_off_.emplace_back(request);
         break;
       }
     }
@@ -151,7 +151,8 @@ void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) 
   dead_.insert(worker.rank + 1);
   // Nobody would come for such a row. What it has pushed is applied.
   std::erase_if(put_off_, [&](const PutOff& request) {
-    return request.worker == worker.rank && request.inbox == nullptr;
+    const auto* const hand_over = std::get_if<HandOver>(&request);
+    return hand_over != nullptr && hand_over->worker == worker.rank;
   });
   if (worker.node == server_) {
     forgotten_ = 0;
@@ -181,23 +182,23 @@ bool MovingShard::forget_some_intents() {
   return true;
 }
 
-MovingShard::HandOver MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
+MovingShard::Handed MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
   // Nobody else ends that a slot owns.
-  if (!protocol::load_header(slot(key)).is_owned_at(epoch)) return HandOver::kNotOwned;
-  if (yields && presence_.want(key)) return HandOver::kKept;
-  if (protocol::try_hand_over(slot(key), epoch) != LockResult::kLocked) return HandOver::kBusy;
+  if (!protocol::load_header(slot(key)).is_owned_at(epoch)) return Handed::kNotOwned;
+  if (yields && presence_.want(key)) return Handed::kKept;
+  if (protocol::try_hand_over(slot(key), epoch) != LockResult::kLocked) return Handed::kBusy;
   presence_.store(key, Presence());
-  return HandOver::kTaken;
+  return Handed::kTaken;
 }
 
 void MovingShard::take_here(Homes::Answers& answers, std::size_t first) {
   for (std::size_t i = first; i < answers.size(); ++i) {
     const auto [worker, asked, yields] = answers[i];
     if (asked.kind != KeyAnswers::Kind::kTake || asked.node != server_) continue;
-    const HandOver result = try_hand_over(asked.key, asked.epoch, yields);
-    if (result == HandOver::kTaken) {
+    const Handed result = try_hand_over(asked.key, asked.epoch, yields);
+    if (result == Handed::kTaken) {
       answers[i].answer.kind = KeyAnswers::Kind::kTaken;
-    } else if (result == HandOver::kKept) {
+    } else if (result == Handed::kKept) {
       answers[i].answer.kind = KeyAnswers::Kind::kShared;
       // It is this worker's to move, so this cannot fail. Adds answers of those in line.
       static_cast<void>(homes_.kept(asked.key, worker, asked.epoch, answers));
@@ -205,35 +206,45 @@ void MovingShard::take_here(Homes::Answers& answers, std::size_t first) {
   }
 }
 
-bool MovingShard::hand_over(const PutOff& request, Homes::Answers& answers) const {
+bool MovingShard::hand_over(const HandOver& request, Homes::Answers& answers) const {
   const auto [key, epoch] = request.row;
-  const HandOver result = try_hand_over(key, epoch, request.yields);
-  if (result == HandOver::kBusy && !is_given_up(key)) return false;
-  const KeyAnswers::Kind kind = result == HandOver::kTaken  ? KeyAnswers::Kind::kTaken
-                                : result == HandOver::kKept ? KeyAnswers::Kind::kKept
-                                                            : KeyAnswers::Kind::kRefused;
+  const Handed result = try_hand_over(key, epoch, request.yields);
+  if (result == Handed::kBusy && !is_given_up(key)) return false;
+  const KeyAnswers::Kind kind = result == Handed::kTaken  ? KeyAnswers::Kind::kTaken
+                                : result == Handed::kKept ? KeyAnswers::Kind::kKept
+                                                          : KeyAnswers::Kind::kRefused;
   answers.push_back({request.worker, {.key = key, .kind = kind, .node = server_, .epoch = epoch}});
   return true;
 }
 
 absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::BulkMessage& message,
-                                  InboxMessage& inbox, Homes::Answers& answers) {
-  if (absl::Status status = protocol::check_records(message, stride_bytes_, {0, table_.rows}); !status.ok())
+                                  InboxMessage& inbox, MessageAnswers& answers) {
+  protocol::BulkMessage records = message;
+  const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(records);
+  if (!tag.ok()) return tag.status();
+  if (absl::Status status = protocol::check_records(records, stride_bytes_, {0, table_.rows}); !status.ok())
     return status;
-  PutOff request{.worker = worker.rank, .push = message, .inbox = &inbox};
+  const std::uint32_t count = message.header.count;
+  if (count == 0 || count > protocol::kMaxPushRecords) {
+    return absl::InvalidArgumentError(
+        fmt::format("a push of {} records, expected 1 to {}", count, protocol::kMaxPushRecords));
+  }
+  Push request{.worker = worker.rank,
+               .records = records.payload,
+               .answer = {.table = table_.table, .tag = *tag, .records = count, .moved = {}},
+               .inbox = &inbox};
   inbox.users = 1;
   if (push(request, answers)) {
     inbox.users = 0;
   } else {
-    put_off_.push_back(request);
+    put_off_.emplace_back(std::move(request));
   }
   return absl::OkStatus();
 }
 
-bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
-  const protocol::BulkHeader& header = request.push.header;
-  for (std::uint32_t& i = request.next; i < header.count; ++i) {
-    const Key key = protocol::record_key(request.push.payload, stride_bytes_, i);
+bool MovingShard::push(Push& request, MessageAnswers& answers) const {
+  for (std::uint32_t& i = request.next; i < request.answer.records; ++i) {
+    const Key key = protocol::record_key(request.records, stride_bytes_, i);
     // Checked when it came, but the worker can still write there: what is used is what is checked here.
     if (key >= table_.rows) [[unlikely]]
       continue;
@@ -242,16 +253,13 @@ bool MovingShard::push(PutOff& request, Homes::Answers& answers) const {
     if (result == LockResult::kBusy && is_given_up(key)) result = LockResult::kNotOwned;
     if (result == LockResult::kBusy) return false;
     if (result == LockResult::kNotOwned) {
-      answers.push_back(
-          {request.worker, {.key = header.applied, .kind = KeyAnswers::Kind::kMoved, .node = i, .epoch = 0}});
+      request.answer.moved.push_back(i);
       continue;
     }
-    add(protocol::slot_values(slot(key)), protocol::record_values(request.push.payload, stride_bytes_, i));
+    add(protocol::slot_values(slot(key)), protocol::record_values(request.records, stride_bytes_, i));
     protocol::store_header(slot(key), owned);
   }
-  answers.push_back(
-      {request.worker,
-       {.key = header.applied, .kind = KeyAnswers::Kind::kApplied, .node = server_, .epoch = header.count}});
+  answers.push_back({request.worker, std::move(request.answer)});
   return true;
 }
 
@@ -262,17 +270,20 @@ void MovingShard::add(std::byte* row, const std::byte* update) const {
 }
 
 absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol::BulkMessage& message,
-                                     Homes::Answers& answers) {
-  if (absl::Status status = protocol::check_records(message, slot_bytes_, {0, table_.rows}); !status.ok())
+                                     MessageAnswers& answers) {
+  protocol::BulkMessage records = message;
+  const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(records);
+  if (!tag.ok()) return tag.status();
+  if (absl::Status status = protocol::check_records(records, slot_bytes_, {0, table_.rows}); !status.ok())
     return status;
   if (worker.node != server_) {
     return absl::InvalidArgumentError(
         fmt::format("installs rows on server {}, its node is {}", server_, worker.node));
   }
   for (std::uint32_t i = 0; i < message.header.count; ++i) {
-    const Key key = protocol::record_key(message.payload, slot_bytes_, i);
+    const Key key = protocol::record_key(records.payload, slot_bytes_, i);
     if (key >= table_.rows) continue;  // as in push()
-    const std::byte* const taken = protocol::record_values(message.payload, slot_bytes_, i);
+    const std::byte* const taken = protocol::record_values(records.payload, slot_bytes_, i);
     const std::uint64_t epoch = protocol::load_once<SlotHeader>(taken).epoch();
     if (protocol::load_header(slot(key)).is_owned() || epoch == 0) {
       return absl::InvalidArgumentError(
@@ -283,19 +294,19 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
                           stride_bytes_ / sizeof(std::uint64_t));
     own(key, epoch);
   }
-  answers.push_back(
-      {worker.rank,
-       {.key = message.header.applied, .kind = KeyAnswers::Kind::kInstalled, .node = server_, .epoch = 0}});
+  answers.push_back({worker.rank, protocol::InstallAnswer{.table = table_.table, .tag = *tag}});
   return absl::OkStatus();
 }
 
-bool MovingShard::try_again(Homes::Answers& answers) {
+bool MovingShard::try_again(Homes::Answers& answers, MessageAnswers& message_answers) {
   const bool has_forgotten = forget_some_intents();
   const auto is_done = [&](PutOff& request) {
-    if (request.inbox == nullptr) return hand_over(request, answers);
-    if (!push(request, answers)) return false;
+    if (const auto* const hand_over_of = std::get_if<HandOver>(&request))
+      return hand_over(*hand_over_of, answers);
+    Push& put_off = std::get<Push>(request);
+    if (!push(put_off, message_answers)) return false;
     // Release: pairs with the receiver's acquire, as a lane's does.
-    request.inbox->users.store(0, std::memory_order_release);
+    put_off.inbox->users.store(0, std::memory_order_release);
     return true;
   };
   return std::erase_if(put_off_, is_done) > 0 || has_forgotten;
@@ -303,7 +314,8 @@ bool MovingShard::try_again(Homes::Answers& answers) {
 
 void MovingShard::forget_put_off() {
   for (const PutOff& request : put_off_) {
-    if (request.inbox != nullptr) request.inbox->users.store(0, std::memory_order_release);
+    if (const auto* const push = std::get_if<Push>(&request))
+      push->inbox->users.store(0, std::memory_order_release);
   }
   put_off_.clear();
   forgotten_ = table_.rows;

@@ -7,8 +7,13 @@
 // Thread safety: belongs to the transport's thread; the slots as above.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
+#include <variant>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -36,15 +41,22 @@ class MovingShard {
   [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
 
+  /// To a message of a worker's.
+  struct MessageAnswer {
+    std::uint32_t worker = 0;
+    std::variant<protocol::PushAnswer, protocol::InstallAnswer> answer;
+  };
+  using MessageAnswers = std::vector<MessageAnswer>;
+
   // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules
   // do not allow.
   absl::Status on_requests(const Homes::Worker& worker, const protocol::KeyRequests& requests,
                            Homes::Answers& answers);
   /// The message stays in use, as `inbox` counts, until its answer is there.
   absl::Status on_push(const Homes::Worker& worker, const protocol::BulkMessage& message, InboxMessage& inbox,
-                       Homes::Answers& answers);
+                       MessageAnswers& answers);
   absl::Status on_install(const Homes::Worker& worker, const protocol::BulkMessage& message,
-                          Homes::Answers& answers);
+                          MessageAnswers& answers);
 
   /// What the worker has intended is over.
   void on_goodbye(std::uint32_t worker, Homes::Answers& answers);
@@ -53,21 +65,26 @@ class MovingShard {
   void on_lost(const Homes::Worker& worker, Homes::Answers& answers);
 
   /// Tries again what was put off; true if something of it is done.
-  bool try_again(Homes::Answers& answers);
+  bool try_again(Homes::Answers& answers, MessageAnswers& message_answers);
   [[nodiscard]] bool has_put_off() const { return !put_off_.empty() || forgotten_ < table_.rows; }
   /// The job has failed.
   void forget_put_off();
 
  private:
-  /// A hand-over, or a push from its record `next` on.
-  struct PutOff {
+  struct HandOver {
     std::uint32_t worker = 0;
     protocol::KeyRequests::Row row;
-    bool yields = false;  ///< hands over only what is not kept
-    protocol::BulkMessage push = {};
-    std::uint32_t next = 0;
-    InboxMessage* inbox = nullptr;  ///< of a push
+    bool yields = false;  ///< only of what is not kept
   };
+  /// From its record `next` on.
+  struct Push {
+    std::uint32_t worker = 0;
+    std::span<const std::byte> records;
+    std::uint32_t next = 0;
+    protocol::PushAnswer answer;  ///< as far as it is known
+    InboxMessage* inbox = nullptr;
+  };
+  using PutOff = std::variant<HandOver, Push>;
 
   MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
               std::unique_ptr<transport::MemoryRegion> region);
@@ -79,10 +96,10 @@ class MovingShard {
   /// The row was in the hands of a worker that has died: from now on it is nobody's.
   [[nodiscard]] bool is_given_up(protocol::Key key) const;
   /// Does what it can; true if that is all.
-  bool hand_over(const PutOff& request, Homes::Answers& answers) const;
-  enum class HandOver : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
-  [[nodiscard]] HandOver try_hand_over(protocol::Key key, std::uint64_t epoch, bool yields) const;
-  bool push(PutOff& request, Homes::Answers& answers) const;
+  bool hand_over(const HandOver& request, Homes::Answers& answers) const;
+  enum class Handed : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
+  [[nodiscard]] Handed try_hand_over(protocol::Key key, std::uint64_t epoch, bool yields) const;
+  bool push(Push& request, MessageAnswers& answers) const;
   void add(std::byte* row, const std::byte* update) const;
   /// Where this server is the one to hand over, it need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);

@@ -73,7 +73,11 @@ struct Server::Peer {
   std::deque<Flight> outgoing;   ///< what the ring had no room for yet
   std::deque<Flight> in_flight;  ///< sent, memory not reusable yet
   /// About dynamic tables: what it does not know yet, and how many rows it waits for in all.
-  std::deque<std::pair<std::uint32_t, protocol::KeyAnswers::Answer>> answers;
+  struct KeyAnswer {
+    std::uint32_t table = 0;
+    protocol::KeyAnswers::Answer answer;
+  };
+  std::deque<std::variant<KeyAnswer, protocol::PushAnswer, protocol::InstallAnswer>> answers;
   std::size_t open_requests = 0;
   bool owes_credit = false;
   bool listed = false;  ///< in to_do_
@@ -355,8 +359,11 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
   absl::StatusOr<const Shard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
   ++peer.tables_opened;
-  const std::size_t values = (*shard)->moving ? (*shard)->moving->slot_bytes() : (*shard)->stride_bytes;
-  const std::size_t record = sizeof(protocol::BulkHeader) + protocol::record_bytes(values);
+  const MovingShard* const moving = (*shard)->moving.get();
+  const std::size_t record =
+      sizeof(protocol::BulkHeader) +
+      (moving != nullptr ? sizeof(protocol::Tag) + protocol::record_bytes(moving->slot_bytes())
+                         : protocol::record_bytes((*shard)->stride_bytes));
   const std::size_t most = std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()),
                                     protocol::max_bulk_bytes(peer.push_ring->capacity_bytes()));
   if (record > most) {
@@ -365,7 +372,7 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
                     "for larger rings",
                     open.name, record, peer.worker, most));
   }
-  if (const MovingShard* const moving = (*shard)->moving.get()) {
+  if (moving != nullptr) {
     auto slots = peer.node == options_.rank ? peer.connection->grant_in_place(moving->region())
                                             : peer.connection->grant(moving->region());
     if (!slots.ok()) return slots.status();
@@ -467,10 +474,10 @@ absl::Status Server::on_moving_bulk(Peer& peer, const protocol::BulkMessage& mes
   absl::Status status;
   if (header.kind == protocol::BulkKind::kPush) {
     status = count_open_requests(peer, std::size_t{header.count} + 1);
-    if (status.ok()) status = moving.on_push(worker, message, inbox, answers_);
+    if (status.ok()) status = moving.on_push(worker, message, inbox, message_answers_);
   } else if (header.kind == protocol::BulkKind::kInstall) {
     status = count_open_requests(peer, 1);
-    if (status.ok()) status = moving.on_install(worker, message, answers_);
+    if (status.ok()) status = moving.on_install(worker, message, message_answers_);
   } else {
     status =
         absl::InvalidArgumentError(fmt::format("sent a message of kind {} for table {}, which is dynamic",
@@ -520,27 +527,41 @@ void Server::give_answers(std::uint32_t table) {
   for (const Homes::Answer& each : answers_) {
     Peer* const peer = workers_[each.worker];
     if (peer == nullptr || peer->left || peer->closed) continue;
-    peer->answers.emplace_back(table, each.answer);
+    peer->answers.emplace_back(Peer::KeyAnswer{.table = table, .answer = each.answer});
     list(*peer);
   }
   answers_.clear();
+  for (MovingShard::MessageAnswer& each : message_answers_) {
+    Peer* const peer = workers_[each.worker];
+    if (peer == nullptr || peer->left || peer->closed) continue;
+    std::visit([&](auto& answer) { peer->answers.emplace_back(std::move(answer)); }, each.answer);
+    list(*peer);
+  }
+  message_answers_.clear();
 }
 
 /// As many as go: those that gather while the connection takes none go together.
 void Server::send_answers(Peer& peer) {
   while (!peer.answers.empty() && peer.control.empty() && !peer.closed && !peer.left) {
-    protocol::KeyAnswers message{.table = peer.answers.front().first};
+    if (const auto* const pushed = std::get_if<protocol::PushAnswer>(&peer.answers.front())) {
+      peer.open_requests -= std::size_t{pushed->records} + 1;
+      reply(peer, *pushed);
+      peer.answers.pop_front();
+      continue;
+    }
+    if (const auto* const installed = std::get_if<protocol::InstallAnswer>(&peer.answers.front())) {
+      --peer.open_requests;
+      reply(peer, *installed);
+      peer.answers.pop_front();
+      continue;
+    }
+    protocol::KeyAnswers message{.table = std::get<Peer::KeyAnswer>(peer.answers.front()).table};
     protocol::MessageRoom<protocol::KeyAnswers::Answer> room;
-    while (!peer.answers.empty() && peer.answers.front().first == message.table &&
-           room.take(peer.answers.front().second)) {
-      const protocol::KeyAnswers::Answer& answer = peer.answers.front().second;
-      if (answer.kind == protocol::KeyAnswers::Kind::kApplied) {
-        peer.open_requests -= static_cast<std::size_t>(answer.epoch) + 1;
-      } else if (answer.kind != protocol::KeyAnswers::Kind::kMoved &&
-                 answer.kind != protocol::KeyAnswers::Kind::kAlone) {
-        --peer.open_requests;
-      }
-      message.answers.push_back(answer);
+    while (!peer.answers.empty()) {
+      const auto* const next = std::get_if<Peer::KeyAnswer>(&peer.answers.front());
+      if (next == nullptr || next->table != message.table || !room.take(next->answer)) break;
+      if (next->answer.kind != protocol::KeyAnswers::Kind::kAlone) --peer.open_requests;
+      message.answers.push_back(next->answer);
       peer.answers.pop_front();
     }
     reply(peer, message);
@@ -553,7 +574,7 @@ bool Server::try_again() {
   for (Shard* const shard : moving_shards_) {
     if (!shard->moving->has_put_off()) continue;
     if (!status_.ok()) shard->moving->forget_put_off();
-    worked |= shard->moving->try_again(answers_);
+    worked |= shard->moving->try_again(answers_, message_answers_);
     give_answers(shard->table.table);
   }
   return worked;

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/homes.hpp"
+#include "server/moving_shard.hpp"
 #include "server/lane.hpp"
 #include "server/shard.hpp"
 #include "transport/heartbeat.hpp"
@@ -132,8 +133,10 @@ class Server {
   transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
   std::uint32_t polls_before_watch_ = 1;  ///< so many with events, before the clock is looked at
   std::vector<std::unique_ptr<Shard>> shards_;
-  std::vector<Shard*> moving_shards_;                ///< of dynamic tables
-  Homes::Answers answers_;                           ///< of one message; here, so that its memory stays
+  std::vector<Shard*> moving_shards_;  ///< of dynamic tables
+  // Of one message; here, so that their memory stays.
+  Homes::Answers answers_;
+  MovingShard::MessageAnswers message_answers_;
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -367,7 +367,12 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     ended_clock_ = std::max(ended_clock_, end->clock);
     return absl::OkStatus();
   }
-  if (const auto* answers = std::get_if<protocol::KeyAnswers>(&*message)) return on_answers(link, *answers);
+  if (const auto* answers = std::get_if<protocol::KeyAnswers>(&*message))
+    return on_answer(link, *answers, &TableCore::on_answers);
+  if (const auto* answer = std::get_if<protocol::PushAnswer>(&*message))
+    return on_answer(link, *answer, &TableCore::on_push_answer);
+  if (const auto* answer = std::get_if<protocol::InstallAnswer>(&*message))
+    return on_answer(link, *answer, &TableCore::on_install_answer);
   if (std::holds_alternative<protocol::Goodbye>(*message) && left_) {
     link.said_goodbye = true;
     return absl::OkStatus();
@@ -385,11 +390,13 @@ absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notifi
   return status;
 }
 
-absl::Status SessionCore::on_answers(ServerLink& link, const protocol::KeyAnswers& answers) {
+template <class Answer>
+absl::Status SessionCore::on_answer(ServerLink& link, const Answer& answer,
+                                    absl::Status (TableCore::*heed)(ServerLink&, const Answer&)) {
   if (!status_.ok()) return absl::OkStatus();  // nobody waits any more
-  if (answers.table >= tables_.size())
-    return absl::InvalidArgumentError(fmt::format("told where rows of table {} are", answers.table));
-  return tables_[answers.table]->on_answers(link, answers);
+  if (answer.table >= tables_.size())
+    return absl::InvalidArgumentError(fmt::format("answered about rows of table {}", answer.table));
+  return (tables_[answer.table].get()->*heed)(link, answer);
 }
 
 absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage& message) {

@@ -124,7 +124,9 @@ class SessionCore {
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
   absl::Status on_notification(ServerLink& link, std::uint32_t notification);
-  absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
+  template <class Answer>
+  absl::Status on_answer(ServerLink& link, const Answer& answer,
+                         absl::Status (TableCore::*heed)(ServerLink&, const Answer&));
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
   void end_with_session(Operation& operation) const;

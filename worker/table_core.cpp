@@ -119,4 +119,12 @@ absl::Status TableCore::on_answers(ServerLink& /*link*/, const protocol::KeyAnsw
   return absl::InvalidArgumentError(fmt::format("told where rows of table {} are", answers.table));
 }
 
+absl::Status TableCore::on_push_answer(ServerLink& /*link*/, const protocol::PushAnswer& answer) {
+  return absl::InvalidArgumentError(fmt::format("answered a push to table {}", answer.table));
+}
+
+absl::Status TableCore::on_install_answer(ServerLink& /*link*/, const protocol::InstallAnswer& answer) {
+  return absl::InvalidArgumentError(fmt::format("answered an install into table {}", answer.table));
+}
+
 }  // namespace verbena::worker

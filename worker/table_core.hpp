@@ -112,6 +112,8 @@ class TableCore {
   /// The lane has told how many updates it has applied.
   virtual void on_applied(ServerLink& /*link*/, std::uint32_t /*lane*/) {}
   virtual absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
+  virtual absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
+  virtual absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
   /// The session goes on without that server. REQUIRES: not follows_clocks().
   virtual void on_dead_server(std::uint32_t /*server*/) {}
 

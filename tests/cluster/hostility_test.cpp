@@ -55,6 +55,8 @@ std::string record(Key key) {
 std::string key_bytes(Key key) {
   return std::string(reinterpret_cast<const char*>(&key), sizeof key);
 }
+/// Of a push or an install.
+const std::string kTag = key_bytes(77);
 
 /// As a worker of 2, in a job of one server.
 void say_hello(Peer& peer, std::uint32_t worker) {
@@ -370,10 +372,15 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
        about_dynamic(KeyRequests{.kind = KeyRequests::Kind::kReleased, .table = 1, .rows = {{10, 0}}})},
       {"which is static", bulk({.kind = BulkKind::kPush, .count = 1}, record(3))},
       {"which is dynamic", dynamic_bulk({.kind = BulkKind::kUpdates, .table = 1, .count = 1}, record(3))},
-      {"key 10", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 1}, record(10))},
-      {"expected 2 records", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 2}, record(3))},
-      {"expected 1 records", dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, record(3))},
-      {"owned here already", dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, slot)},
+      {"key 10", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 1}, kTag + record(10))},
+      {"expected 2 records",
+       dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 2}, kTag + record(3))},
+      {"expected a tag", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 1}, "")},
+      {"a push of 0 records", dynamic_bulk({.kind = BulkKind::kPush, .table = 1, .count = 0}, kTag)},
+      {"expected 1 records",
+       dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, kTag + record(3))},
+      {"expected a tag", dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, "")},
+      {"owned here already", dynamic_bulk({.kind = BulkKind::kInstall, .table = 1, .count = 1}, kTag + slot)},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.error);
@@ -495,6 +502,8 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"5 updates applied", welcome, bulk({.kind = BulkKind::kRows, .applied = 5})},
       {"heeded 1 messages", welcome, bulk({.kind = BulkKind::kRows, .subscriptions = 1})},
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
+      {"answered about rows of table 7", welcome,
+       [](Peer& peer) { peer.say(protocol::PushAnswer{.table = 7, .records = 1}); }},
       {"nobody asked for",
        [](Peer& peer) {
          const protocol::Welcome later = peer.welcome(1);
@@ -529,12 +538,13 @@ const TableOptions kCachedTable = {
 
 /// A worker whose only server is an impostor: opens the table and does `work` in a thread of its own.
 std::future<absl::Status> work_for(const Impostor& server,
-                                   std::function<absl::Status(Session&, Table<float>&)> work) {
-  return std::async(std::launch::async, [&server, work = std::move(work)]() -> absl::Status {
+                                   std::function<absl::Status(Session&, Table<float>&)> work,
+                                   const TableOptions& options = kCachedTable) {
+  return std::async(std::launch::async, [&server, work = std::move(work), options]() -> absl::Status {
     auto session = Session::connect(
         {.servers = {server.address()}, .read_path = ReadPath::kCached, .timeout_ms = 20'000});
     if (!session.ok()) return session.status();
-    auto table = (*session)->table<float>(kCachedTable);
+    auto table = (*session)->table<float>(options);
     return table.ok() ? work(**session, **table) : table.status();
   });
 }
@@ -544,6 +554,44 @@ Peer& open_for_worker(Impostor& server) {
   EXPECT_EQ(peer.hear<protocol::OpenTable>().name, kCachedTable.name);
   peer.say(protocol::TableOpened{.table = 0, .shard = peer.make_readable_memory()});
   return peer;
+}
+
+TEST(HostilityTest, AnswersThatNobodyAskedForAreRefused) {
+  const TableOptions moving = {.name = kCachedTable.name,
+                               .rows = 10,
+                               .width = 2,
+                               .consistency = Sequential{},
+                               .allocation = Allocation::kDynamic};
+  struct Case {
+    std::string error;
+    TableOptions table;
+    protocol::ControlMessage answer;
+  };
+  const std::vector<Case> cases = {
+      {"answered a push to table 0", kCachedTable, protocol::PushAnswer{.tag = 1, .records = 1}},
+      {"answered an install into table 0", kCachedTable, protocol::InstallAnswer{.tag = 1}},
+      {"answered push 1, which nobody has sent", moving, protocol::PushAnswer{.tag = 1, .records = 1}},
+      {"answered install 1, which nobody has sent", moving, protocol::InstallAnswer{.tag = 1}},
+      {"has key 3, which nobody asked", moving, protocol::KeyAnswers{.answers = {{.key = 3}}}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.error);
+    Impostor server;
+    std::promise<void> opened;
+    auto worker = work_for(
+        server,
+        [&](Session& session, Table<float>& /*table*/) {
+          opened.set_value();
+          return session.barrier();
+        },
+        one.table);
+    Peer& peer = open_for_worker(server);
+    opened.get_future().wait();
+    peer.say(one.answer);
+    const absl::Status status = worker.get();
+    EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
+    EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
+  }
 }
 
 /// A server that writes other keys over those it has pushed, while the worker takes them: each is right or
@@ -634,15 +682,13 @@ TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
   const protocol::SlotHeader owned = protocol::load_header(slot);
   protocol::store_header(slot, owned.held_by(2));  // as worker 1 does
   const std::string update = key_bytes(3) + std::string("\0\0\x80\x3f\0\0\x80\x3f", 8);
-  peer.send({.kind = BulkKind::kPush, .table = 1, .count = 3, .applied = 77}, update + update + update);
+  peer.send({.kind = BulkKind::kPush, .table = 1, .count = 3}, kTag + update + update + update);
   // Answered after the push has been looked at.
   peer.say(protocol::KeyRequests{.kind = protocol::KeyRequests::Kind::kLocate, .table = 1, .rows = {{5, 0}}});
   EXPECT_EQ(peer.hear<protocol::KeyAnswers>().answers.front().key, 5U);
-  peer.rewrite(sizeof(BulkHeader) + update.size(), key_bytes(Key{1} << 42U));
+  peer.rewrite(sizeof(BulkHeader) + kTag.size() + update.size(), key_bytes(Key{1} << 42U));
   protocol::store_header(slot, owned);
-  const auto applied = peer.hear<protocol::KeyAnswers>().answers.front();
-  EXPECT_EQ(applied.kind, protocol::KeyAnswers::Kind::kApplied);
-  EXPECT_EQ(applied.key, 77U);
+  EXPECT_EQ(peer.hear<protocol::PushAnswer>(), (protocol::PushAnswer{.table = 1, .tag = 77, .records = 3}));
   float value = 0;
   std::memcpy(&value, protocol::slot_values(slot), sizeof value);
   EXPECT_EQ(value, 2.0F) << "of the records that are right";

@@ -65,6 +65,11 @@ struct PossibleFields {
       require(each.epoch <= protocol::SlotHeader::kMaxEpoch, "epoch");
     }
   }
+  void operator()(const protocol::PushAnswer& answer) const {
+    require(answer.records >= 1 && answer.records <= protocol::kMaxPushRecords, "records");
+    require(std::is_sorted(answer.moved.begin(), answer.moved.end()), "order");
+    require(answer.moved.empty() || answer.moved.back() < answer.records, "moved");
+  }
   void operator()(const auto& /*anything*/) const {}
 };
 

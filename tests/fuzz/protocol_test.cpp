@@ -67,6 +67,12 @@ struct PossibleFields {
       EXPECT_LE(answer.epoch, SlotHeader::kMaxEpoch);
     }
   }
+  void operator()(const PushAnswer& answer) const {
+    EXPECT_TRUE(answer.records >= 1 && answer.records <= kMaxPushRecords) << answer.records;
+    EXPECT_TRUE(std::is_sorted(answer.moved.begin(), answer.moved.end()));
+    EXPECT_TRUE(answer.moved.empty() || answer.moved.back() < answer.records);
+  }
+  void operator()(const InstallAnswer& /*answer*/) const {}
 };
 
 TEST(ProtocolFuzz, ControlMessages) {
@@ -86,7 +92,9 @@ TEST(ProtocolFuzz, ControlMessages) {
            KeyRequests{.kind = KeyRequests::Kind::kHandOver, .table = 3, .rows = {{7, 1}, {8, 1}, {9, 2}}}),
        encode(KeyAnswers{
            .table = 3,
-           .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTake, .node = 1, .epoch = 5}, {.key = 8}}})},
+           .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTake, .node = 1, .epoch = 5}, {.key = 8}}}),
+       encode(PushAnswer{.table = 3, .tag = 9, .records = 70, .moved = {0, 5, 66}}),
+       encode(InstallAnswer{.table = 3, .tag = 9})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};
@@ -113,6 +121,7 @@ TEST(ProtocolFuzz, ControlMessages) {
 std::string bulk(BulkKind kind, std::uint32_t count, std::size_t stride_bytes, Key first) {
   const BulkHeader header{.kind = kind, .table = 1, .lane = 2, .count = count, .clock = 7, .applied = 3};
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  if (kind == BulkKind::kPush || kind == BulkKind::kInstall) bytes.append(sizeof(Tag), '\1');
   for (Key key = first; key < first + count; ++key) {
     bytes.append(reinterpret_cast<const char*>(&key), sizeof key);
     bytes.append(stride_bytes, 'x');
@@ -141,9 +150,18 @@ TEST(ProtocolFuzz, BulkMessages) {
   int records = 0;
   int keys = 0;
   int example_counts_seen = 0;
+  int tags = 0;
   for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
-    const absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
+    absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
+    const bool has_tag = message.ok() && (message->header.kind == BulkKind::kPush ||
+                                          message->header.kind == BulkKind::kInstall);
+    if (has_tag) {
+      const absl::StatusOr<Tag> tag = take_tag(*message);
+      ASSERT_EQ(tag.ok(), bytes.size() >= sizeof(BulkHeader) + sizeof(Tag));
+      tags += tag.ok() ? 1 : 0;
+      if (!tag.ok()) continue;
+    }
     if (!message.ok()) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
@@ -177,6 +195,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   EXPECT_GT(records, kMessageRounds / 100);
   EXPECT_GT(keys, kMessageRounds / 100);
   EXPECT_GT(example_counts_seen, kMessageRounds / 1000);
+  EXPECT_GT(tags, kMessageRounds / 100);
 }
 
 }  // namespace

@@ -210,8 +210,8 @@ class World {
                                 .table = input_.below(3),
                                 .lane = input_.below(3),
                                 .count = input_.below(5),
-                                .clock = input_.take<std::int8_t>(),
-                                .applied = input_.take<std::uint8_t>()};
+                                .clock = input_.take<std::int8_t>()};
+    const std::uint64_t tag = input_.take<std::uint8_t>();
     const bool keys_only = header.kind == BulkKind::kSubscribe || header.kind == BulkKind::kUnsubscribe;
     std::string payload;
     bool is_impossible = false;
@@ -222,6 +222,8 @@ class World {
       const protocol::ExampleCounts counts{.processed = input_.below(8), .planned = input_.below(8)};
       if (header.count == 1) payload.assign(reinterpret_cast<const char*>(&counts), sizeof counts);
     } else {
+      if (header.kind == BulkKind::kPush || header.kind == BulkKind::kInstall)
+        payload.assign(reinterpret_cast<const char*>(&tag), sizeof tag);
       for (std::uint32_t record = 0; record < header.count; ++record) {
         const protocol::Key key = input_.below(kRows + 1);
         is_impossible = is_impossible || key >= kRows;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 namespace verbena::protocol {
@@ -52,7 +53,9 @@ std::vector<ControlMessage> one_of_each() {
       Failed{.code = 14, .reason = "worker 2 is gone"},
       EndIteration{.clock = 77},
       requests(),
-      answers()};
+      answers(),
+      PushAnswer{.table = 3, .tag = 8, .records = 70, .moved = {1, 69}},
+      InstallAnswer{.table = 3, .tag = 8}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -70,18 +73,21 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\12\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\13\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\12\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\13\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\12\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\13\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
+  EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
+            "VRBN\13\0\0\0\12\0\0\0\0\0\0\0"
+            "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 
 /// `count` of them, `step` keys apart.
@@ -163,7 +169,7 @@ TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
     strange.kind = static_cast<KeyRequests::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;
   }
-  for (const std::uint32_t kind : {0U, 13U, UINT32_MAX}) {
+  for (const std::uint32_t kind : {0U, 10U, UINT32_MAX}) {
     KeyAnswers strange = answers();
     strange.answers[0].kind = static_cast<KeyAnswers::Kind>(kind);
     EXPECT_TRUE(refused(strange)) << kind;
@@ -186,6 +192,34 @@ TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
   EXPECT_TRUE(refused(nothing));
 }
 
+TEST(ControlMessageTest, AnAnswerToAPushNamesTheRecordsThatHaveMoved) {
+  std::vector<std::uint32_t> all(kMaxPushRecords);
+  std::iota(all.begin(), all.end(), 0U);
+  const PushAnswer largest{.table = 3, .tag = UINT64_MAX, .records = kMaxPushRecords, .moved = all};
+  for (const PushAnswer& answer :
+       {largest, PushAnswer{.tag = 7, .records = 1, .moved = {0}}, PushAnswer{.tag = 7, .records = 65},
+        PushAnswer{.tag = 7, .records = 65, .moved = {0, 63, 64}}}) {
+    const std::string bytes = encode(answer);
+    EXPECT_LE(bytes.size(), 4096U) << "no longer than a transport takes";
+    const auto decoded = decode_control(bytes_of(bytes));
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(std::get<PushAnswer>(*decoded), answer);
+  }
+}
+
+TEST(ControlMessageTest, ImpossibleAnswersToPushesAreRefused) {
+  const auto refused = [](std::string bytes, std::uint64_t word) {
+    std::memcpy(bytes.data() + bytes.size() - sizeof word, &word, sizeof word);
+    return !decode_control(bytes_of(bytes)).ok();
+  };
+  const std::string bytes = encode(PushAnswer{.records = 5, .moved = {4}});
+  EXPECT_FALSE(refused(bytes, 1U << 4U));
+  EXPECT_TRUE(refused(bytes, 1U << 5U)) << "of five records the sixth has moved";
+  EXPECT_TRUE(refused(bytes, 0)) << "none has, in another way than with no word";
+  EXPECT_FALSE(decode_control(bytes_of(encode(PushAnswer{.records = 0}))).ok());
+  EXPECT_FALSE(decode_control(bytes_of(encode(PushAnswer{.records = kMaxPushRecords + 1}))).ok());
+}
+
 TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
   for (const ControlMessage& message : one_of_each()) {
     const std::string bytes = encode(message);
@@ -198,9 +232,9 @@ TEST(ControlMessageTest, EveryTruncationAndExtensionIsRefused) {
 
 TEST(ControlMessageTest, AnotherVersionIsNamed) {
   std::string bytes = encode(Goodbye{});
-  bytes[4] = 11;
+  bytes[4] = static_cast<char>(kVersion + 1);
   EXPECT_THAT(std::string(decode_control(bytes_of(bytes)).status().message()),
-              HasSubstr("protocol version 11"));
+              HasSubstr("protocol version " + std::to_string(kVersion + 1)));
 }
 
 TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {

@@ -79,13 +79,14 @@ TEST(MovingShardTest, WhatADeadWorkerIntendedIsForgottenSomeKeysAtATime) {
   };
 
   Homes::Answers answers;
+  MovingShard::MessageAnswers message_answers;
   (*shard)->on_lost({.rank = 1, .node = 1}, answers);
   EXPECT_FALSE((*shard)->has_put_off());
   EXPECT_EQ(forgotten(), 0) << "what workers of another node intended is counted there";
 
   (*shard)->on_lost({.rank = 0, .node = 0}, answers);
   EXPECT_EQ(forgotten(), 2) << "not all keys at once";
-  while ((*shard)->has_put_off()) ASSERT_TRUE((*shard)->try_again(answers));
+  while ((*shard)->has_put_off()) ASSERT_TRUE((*shard)->try_again(answers, message_answers));
   EXPECT_EQ(forgotten(), 4);
   EXPECT_TRUE(presence.load(kRows - 1).is_here());
 }

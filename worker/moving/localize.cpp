@@ -18,6 +18,9 @@ using protocol::SlotHeader;
 
 namespace {
 
+/// Of an install message: after its header and its tag.
+constexpr std::size_t kRecordsBegin = sizeof(protocol::BulkHeader) + sizeof(protocol::Tag);
+
 double seconds_between(transport::TimePoint from, transport::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -62,7 +65,7 @@ void Localize::leave_to_other(std::size_t index) {
 
 bool Localize::do_own() {
   if (rows_.has_dead) do_without_dead();
-  if (batch_ && batch_->number == 0) {
+  if (batch_ && batch_->tag == 0) {
     awaited = rows_.nodes[moves_[batch_->moves.front()].from].link;
     if (!reads.post()) return false;
     end_copying();
@@ -71,7 +74,7 @@ bool Localize::do_own() {
   }
   awaited = nullptr;
   seen_generation_ = rows_.generation;
-  if (batch_ && batch_->number != 0 && !batch_->sent) send_install();
+  if (batch_ && batch_->tag != 0 && !batch_->sent) send_install();
   if (!batch_) begin_copying();
   send_requests();
   if (has_moves_left() || !awaited_moves_.empty() || !awaited_intents_.empty()) return false;
@@ -148,8 +151,7 @@ void Localize::begin_copying() {
     }
   }
   if (taken.empty()) return;
-  const std::optional<LocalSpan> memory =
-      rows_.take_staging(sizeof(protocol::BulkHeader) + taken.size() * record_bytes);
+  const std::optional<LocalSpan> memory = rows_.take_staging(kRecordsBegin + taken.size() * record_bytes);
   if (!memory) return;
   for (std::size_t i = 0; i < taken.size(); ++i) {
     Move& move = moves_[taken[i]];
@@ -157,7 +159,7 @@ void Localize::begin_copying() {
     rows_.add_slot_read(*this, move.from, move.key, {copied_slot(*memory, i), rows_.layout.slot_bytes},
                         *memory);
   }
-  batch_ = {.memory = *memory, .moves = std::move(taken), .number = 0, .sent = false};
+  batch_ = {.memory = *memory, .moves = std::move(taken), .tag = 0, .sent = false};
   awaited = rows_.nodes[moves_[batch_->moves.front()].from].link;
   reads.post();
 }
@@ -167,14 +169,13 @@ void Localize::begin_copying() {
 std::byte* Localize::copied_slot(const LocalSpan& memory, std::size_t i) const {
   const std::size_t slot_bytes = rows_.layout.slot_bytes;
   if (rows_.own.is_mapped()) return memory.bytes.data() + i * slot_bytes;
-  return memory.bytes.data() + sizeof(protocol::BulkHeader) + i * protocol::record_bytes(slot_bytes) +
-         sizeof(Key);
+  return memory.bytes.data() + kRecordsBegin + i * protocol::record_bytes(slot_bytes) + sizeof(Key);
 }
 
 /// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.
 void Localize::end_copying() {
   Batch& batch = *batch_;
-  std::byte* record = batch.memory.bytes.data() + sizeof(protocol::BulkHeader);
+  std::byte* record = batch.memory.bytes.data() + kRecordsBegin;
   for (std::size_t i = 0; i < batch.moves.size(); ++i) {
     Move& move = moves_[batch.moves[i]];
     const std::byte* const slot = copied_slot(batch.memory, i);
@@ -193,13 +194,13 @@ void Localize::end_copying() {
     batch_.reset();
     return;
   }
-  batch.number = rows_.number_message(*this);
+  batch.tag = rows_.tag_message(*this);
   ++rows_.nodes[rows_.node].link->open_requests;
   const protocol::BulkHeader header{.kind = protocol::BulkKind::kInstall,
                                     .table = rows_.table,
-                                    .count = static_cast<std::uint32_t>(batch.moves.size()),
-                                    .applied = batch.number};
+                                    .count = static_cast<std::uint32_t>(batch.moves.size())};
   std::memcpy(batch.memory.bytes.data(), &header, sizeof header);
+  std::memcpy(batch.memory.bytes.data() + sizeof header, &batch.tag, sizeof batch.tag);
 }
 
 std::byte* Localize::make_record(std::byte* record, const Move& move, const std::byte* slot) const {
@@ -212,19 +213,20 @@ std::byte* Localize::make_record(std::byte* record, const Move& move, const std:
 
 void Localize::send_install() {
   const std::size_t bytes =
-      sizeof(protocol::BulkHeader) + batch_->moves.size() * protocol::record_bytes(rows_.layout.slot_bytes);
+      kRecordsBegin + batch_->moves.size() * protocol::record_bytes(rows_.layout.slot_bytes);
   batch_->sent = rows_.session.try_send(*rows_.nodes[rows_.node].link, batch_->memory.bytes.first(bytes),
                                         *batch_->memory.region);
   if (!batch_->sent) seen_generation_ = 0;
 }
 
-absl::Status Localize::on_installed(const ServerLink& link) {
+absl::Status Localize::on_installed(ServerLink& link) {
   if (!batch_ || !batch_->sent || link.server != rows_.node)
     return absl::InvalidArgumentError("says that rows are installed which it was not sent");
   for (const std::size_t index : batch_->moves) on_installed(moves_[index]);
   rows_.session.give_staging(batch_->memory);
-  rows_.end_message(batch_->number);
+  rows_.end_message(batch_->tag);
   batch_.reset();
+  --link.open_requests;
   return absl::OkStatus();
 }
 

@@ -66,7 +66,7 @@ class Localize final : public MovingOperation {
   void give_up(std::size_t index, const absl::Status& why);
 
   /// Its rows are installed, says this node's server.
-  absl::Status on_installed(const ServerLink& link);
+  absl::Status on_installed(ServerLink& link);
 
  private:
   static constexpr std::size_t kPhases = static_cast<std::size_t>(Phase::kKept) + 1;
@@ -74,7 +74,7 @@ class Localize final : public MovingOperation {
   struct Batch {
     LocalSpan memory;
     std::vector<std::size_t> moves;  ///< in `moves_`
-    std::uint64_t number = 0;        ///< of the install, where there is one
+    protocol::Tag tag = 0;           ///< of the install, where there is one
     bool sent = false;
   };
 

@@ -11,7 +11,6 @@
 namespace verbena::worker {
 
 using protocol::Key;
-using protocol::KeyAnswers;
 using protocol::LockResult;
 
 namespace {
@@ -20,11 +19,8 @@ namespace {
 /// holder is alive.
 constexpr auto kLockPatience = std::chrono::milliseconds(100);
 
-/// Of a message: it does not fit.
-absl::Status wrong_answer(const KeyAnswers::Answer& answer) {
-  return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
-                                                answer.key, static_cast<std::uint32_t>(answer.kind)));
-}
+/// Of a message: after its header and its tag.
+constexpr std::size_t kRecordsBegin = sizeof(protocol::BulkHeader) + sizeof(protocol::Tag);
 
 }  // namespace
 
@@ -147,7 +143,7 @@ void MovingPush::make_message(std::uint32_t node, Indices& indices) {
   ServerLink& link = *rows_.nodes[node].link;
   const std::size_t record_bytes = protocol::record_bytes(rows_.layout.stride_bytes);
   const std::size_t count = std::min(indices.size(), rows_.records_a_message(link, record_bytes));
-  const std::size_t bytes = sizeof(protocol::BulkHeader) + count * record_bytes;
+  const std::size_t bytes = kRecordsBegin + count * record_bytes;
   std::optional<LocalSpan> memory;
   if (link.open_requests + count + 1 <= protocol::kMaxOpenRequests / 2) memory = rows_.take_staging(bytes);
   if (!memory) {
@@ -158,21 +154,19 @@ void MovingPush::make_message(std::uint32_t node, Indices& indices) {
   }
   const auto end_of_message = indices.begin() + static_cast<std::ptrdiff_t>(count);
   Message message{.node = node,
-                  .number = rows_.number_message(*this),
+                  .tag = rows_.tag_message(*this),
                   .memory = *memory,
                   .bytes = bytes,
                   .sent = false,
                   .indices = {indices.begin(), end_of_message},
-                  .epochs = {},
-                  .moved = {}};
+                  .epochs = {}};
   indices.erase(indices.begin(), end_of_message);
-  const protocol::BulkHeader header{.kind = protocol::BulkKind::kPush,
-                                    .table = rows_.table,
-                                    .count = static_cast<std::uint32_t>(count),
-                                    .applied = message.number};
+  const protocol::BulkHeader header{
+      .kind = protocol::BulkKind::kPush, .table = rows_.table, .count = static_cast<std::uint32_t>(count)};
   std::byte* to = memory->bytes.data();
   std::memcpy(to, &header, sizeof header);
-  to += sizeof header;
+  std::memcpy(to + sizeof header, &message.tag, sizeof message.tag);
+  to += kRecordsBegin;
   for (const std::size_t index : message.indices) {
     const Key key = keys[index];
     const Location at = rows_.directory.location(key);
@@ -191,40 +185,35 @@ void MovingPush::send(Message& message) {
                                         message.memory.bytes.first(message.bytes), *message.memory.region);
 }
 
-absl::Status MovingPush::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
-  const auto message = std::find_if(messages_.begin(), messages_.end(), [&](const Message& each) {
-    return each.number == answer.key && each.sent;
-  });
-  if (message == messages_.end() || rows_.nodes[message->node].link != &link) return wrong_answer(answer);
-  if (answer.kind == KeyAnswers::Kind::kMoved) {
-    if (answer.node >= message->indices.size() || message->moved.size() == message->indices.size())
-      return wrong_answer(answer);
-    message->moved.push_back(answer.node);
-    return absl::OkStatus();
+absl::Status MovingPush::on_answer(ServerLink& link, const protocol::PushAnswer& answer) {
+  const auto message = std::find_if(messages_.begin(), messages_.end(),
+                                    [&](const Message& each) { return each.tag == answer.tag && each.sent; });
+  if (message == messages_.end() || rows_.nodes[message->node].link != &link ||
+      answer.records != message->indices.size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("answered push {} of {} records, which it was not sent", answer.tag, answer.records));
   }
-  if (answer.epoch != message->indices.size()) return wrong_answer(answer);
-  return end_message(link, message);
-}
-
-absl::Status MovingPush::end_message(ServerLink& link, std::deque<Message>::iterator message) {
   link.open_requests -= message->indices.size() + 1;
-  const std::vector<std::size_t>& again = message->moved;
-  rows_.session.counters().rows_pushed_remotely += message->indices.size() - again.size();
-  for (const std::size_t record : again) {
+  rows_.session.counters().rows_pushed_remotely += message->indices.size() - answer.moved.size();
+  for (const std::uint32_t record : answer.moved) {
     const std::size_t index = message->indices[record];
     // Unless something newer has been heard meanwhile.
     const Location at = rows_.directory.location(keys[index]);
     if (at.node == link.server) rows_.ask_where(keys[index], at.epoch == message->epochs[record]);
     todo_.push_back(index);
   }
+  auto moved = answer.moved.begin();
   for (std::size_t record = 0; record < message->indices.size(); ++record) {
-    if (std::find(again.begin(), again.end(), record) != again.end()) continue;
+    if (moved != answer.moved.end() && *moved == record) {
+      ++moved;
+      continue;
+    }
     const std::size_t index = message->indices[record];
     rows_.reached(keys[index]);
     end(index);
   }
   rows_.session.give_staging(message->memory);
-  rows_.end_message(message->number);
+  rows_.end_message(message->tag);
   messages_.erase(message);
   return absl::OkStatus();
 }
@@ -236,7 +225,7 @@ void MovingPush::on_dead_server(std::uint32_t server) {
       continue;
     }
     lose_message(*message);
-    rows_.end_message(message->number);
+    rows_.end_message(message->tag);
     // What was sent the device may still read.
     if (!message->sent) rows_.session.give_staging(message->memory);
     message = messages_.erase(message);
@@ -244,12 +233,9 @@ void MovingPush::on_dead_server(std::uint32_t server) {
 }
 
 void MovingPush::lose_message(const Message& message) {
-  for (std::size_t record = 0; record < message.indices.size(); ++record) {
-    const std::size_t index = message.indices[record];
+  for (const std::size_t index : message.indices) {
     const Key key = keys[index];
-    const bool was_refused =
-        std::find(message.moved.begin(), message.moved.end(), record) != message.moved.end();
-    if (was_refused || !message.sent) {
+    if (!message.sent) {
       todo_.push_back(index);
       continue;
     }

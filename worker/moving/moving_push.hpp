@@ -43,20 +43,18 @@ class MovingPush final : public MovingOperation {
   }
   /// Updates on their way to a dead server may or may not be applied.
   void on_dead_server(std::uint32_t server) override;
-  /// Of the message with the number `answer.key`.
-  absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  absl::Status on_answer(ServerLink& link, const protocol::PushAnswer& answer);
 
  private:
   /// To one server, from its making to its answer.
   struct Message {
     std::uint32_t node = 0;
-    std::uint64_t number = 0;
+    protocol::Tag tag = 0;
     LocalSpan memory;
     std::size_t bytes = 0;
     bool sent = false;
     std::vector<std::size_t> indices;   ///< in `keys`, by record
     std::vector<std::uint64_t> epochs;  ///< at which the server was believed to own the row, by record
-    std::vector<std::size_t> moved;     ///< records that the server did not own
   };
   using Indices = std::vector<std::size_t>;
 
@@ -70,7 +68,6 @@ class MovingPush final : public MovingOperation {
   [[nodiscard]] const std::byte* update(std::size_t index) const;
   /// The row's update is applied, or lost.
   void end(std::size_t index);
-  absl::Status end_message(ServerLink& link, std::deque<Message>::iterator message);
   void lose_message(const Message& message);
 
   const std::byte* updates_ = nullptr;

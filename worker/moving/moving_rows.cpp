@@ -18,12 +18,7 @@ using protocol::KeyRequests;
 namespace {
 
 /// Of one message: what a server does at a time, and no more open requests than leave room for others.
-constexpr std::size_t kMostRecords = 1024;
-
-absl::Status wrong_answer(const KeyAnswers::Answer& answer) {
-  return absl::InvalidArgumentError(fmt::format("answered message {} with kind {}, which does not fit",
-                                                answer.key, static_cast<std::uint32_t>(answer.kind)));
-}
+constexpr std::size_t kMostRecords = protocol::kMaxPushRecords;
 
 }  // namespace
 
@@ -206,8 +201,8 @@ std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
 }
 
 std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t record_bytes) const {
-  const std::size_t room =
-      protocol::max_bulk_bytes(link.inbox->capacity_bytes()) - sizeof(protocol::BulkHeader);
+  const std::size_t room = protocol::max_bulk_bytes(link.inbox->capacity_bytes()) -
+                           sizeof(protocol::BulkHeader) - sizeof(protocol::Tag);
   return std::clamp<std::size_t>(room / record_bytes, 1, kMostRecords);
 }
 
@@ -219,19 +214,19 @@ void MovingRows::add_slot_read(MovingOperation& operation, std::uint32_t of_node
                       memory);
 }
 
-std::uint64_t MovingRows::number_message(MovingPush& push) {
-  pushes_[++messages_made_] = &push;
-  return messages_made_;
+protocol::Tag MovingRows::tag_message(MovingPush& push) {
+  pushes_[++last_tag_] = &push;
+  return last_tag_;
 }
 
-std::uint64_t MovingRows::number_message(Localize& localize) {
-  installs_[++messages_made_] = &localize;
-  return messages_made_;
+protocol::Tag MovingRows::tag_message(Localize& localize) {
+  installs_[++last_tag_] = &localize;
+  return last_tag_;
 }
 
-void MovingRows::end_message(std::uint64_t number) {
-  pushes_.erase(number);
-  installs_.erase(number);
+void MovingRows::end_message(protocol::Tag tag) {
+  pushes_.erase(tag);
+  installs_.erase(tag);
 }
 
 absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
@@ -240,13 +235,36 @@ absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers)
       prefetch_move(answers.answers[i + protocol::kKeysAhead].key);
     if (absl::Status status = on_answer(link, answers.answers[i]); !status.ok()) return status;
   }
-  ++generation;
-  intents.begin_alone();
-  replication.begin_refreshes();
+  on_news();
   return absl::OkStatus();
 }
 
-/// For what becomes of a move. It may be another's message number, and no key.
+absl::Status MovingRows::on_push_answer(ServerLink& link, const protocol::PushAnswer& answer) {
+  const auto push = pushes_.find(answer.tag);
+  if (push == pushes_.end())
+    return absl::InvalidArgumentError(fmt::format("answered push {}, which nobody has sent", answer.tag));
+  if (absl::Status status = push->second->on_answer(link, answer); !status.ok()) return status;
+  on_news();
+  return absl::OkStatus();
+}
+
+absl::Status MovingRows::on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer) {
+  const auto install = installs_.find(answer.tag);
+  if (install == installs_.end())
+    return absl::InvalidArgumentError(fmt::format("answered install {}, which nobody has sent", answer.tag));
+  if (absl::Status status = install->second->on_installed(link); !status.ok()) return status;
+  on_news();
+  return absl::OkStatus();
+}
+
+/// After answers.
+void MovingRows::on_news() {
+  ++generation;
+  intents.begin_alone();
+  replication.begin_refreshes();
+}
+
+/// For what becomes of a move. A hostile server may name what is no key.
 void MovingRows::prefetch_move(Key key) const {
   if (key >= options.rows) return;
   moving.prefetch(key);
@@ -255,18 +273,6 @@ void MovingRows::prefetch_move(Key key) const {
 }
 
 absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& answer) {
-  if (answer.kind == KeyAnswers::Kind::kMoved || answer.kind == KeyAnswers::Kind::kApplied) {
-    const auto push = pushes_.find(answer.key);
-    if (push == pushes_.end()) return wrong_answer(answer);
-    return push->second->on_answer(link, answer);
-  }
-  if (answer.kind == KeyAnswers::Kind::kInstalled) {
-    const auto install = installs_.find(answer.key);
-    if (install == installs_.end()) return wrong_answer(answer);
-    if (absl::Status status = install->second->on_installed(link); !status.ok()) return status;
-    --link.open_requests;
-    return absl::OkStatus();
-  }
   const bool was_asked = answer.kind == KeyAnswers::Kind::kAlone || link.open_requests > 0;
   if (answer.key >= options.rows || answer.node >= nodes.size() || !was_asked) {
     return absl::InvalidArgumentError(

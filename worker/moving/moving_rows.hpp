@@ -114,10 +114,12 @@ class MovingRows {
   void add_slot_read(MovingOperation& operation, std::uint32_t of_node, protocol::Key key,
                      std::span<std::byte> to, const LocalSpan& memory);
   /// Of a message whose answer is for the operation, until end_message().
-  std::uint64_t number_message(MovingPush& push);
-  std::uint64_t number_message(Localize& localize);
-  void end_message(std::uint64_t number);
+  protocol::Tag tag_message(MovingPush& push);
+  protocol::Tag tag_message(Localize& localize);
+  void end_message(protocol::Tag tag);
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
+  absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
+  absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
 
   SessionCore& session;
   const std::uint32_t table;
@@ -148,14 +150,15 @@ class MovingRows {
   void prefetch_move(protocol::Key key) const;
   [[nodiscard]] absl::Status lost_with(protocol::Key key, std::uint32_t node) const;
   absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
+  void on_news();
   absl::Status on_lost(const protocol::KeyAnswers::Answer& answer);
   absl::Status on_owned(const protocol::KeyAnswers::Answer& answer);
 
   absl::flat_hash_map<protocol::Key, absl::Status> lost_;
-  // Messages without an answer, by number.
-  absl::flat_hash_map<std::uint64_t, MovingPush*> pushes_;
-  absl::flat_hash_map<std::uint64_t, Localize*> installs_;
-  std::uint64_t messages_made_ = 0;
+  // Messages without an answer.
+  absl::flat_hash_map<protocol::Tag, MovingPush*> pushes_;
+  absl::flat_hash_map<protocol::Tag, Localize*> installs_;
+  protocol::Tag last_tag_ = 0;
 };
 
 }  // namespace verbena::worker

@@ -60,6 +60,12 @@ class MovingTable final : public TableCore {
   absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers) override {
     return rows_.on_answers(link, answers);
   }
+  absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer) override {
+    return rows_.on_push_answer(link, answer);
+  }
+  absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer) override {
+    return rows_.on_install_answer(link, answer);
+  }
   /// Rows that lie there, or that only it could tell the place of, are lost.
   void on_dead_server(std::uint32_t server) override { rows_.on_dead_server(server); }
 
