@@ -7,6 +7,7 @@
 #include <atomic>
 #include <utility>
 
+#include "transport/request_id.hpp"
 #include "transport/word_copy.hpp"
 
 namespace verbena::transport {
@@ -101,7 +102,7 @@ absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
   }
   const WorkRequest request{.opcode = Opcode::kRead,
                             .signaled = true,
-                            .id = reinterpret_cast<std::uintptr_t>(this),
+                            .id = RequestId(RequestId::Of::kHeartbeat, 0).bits(),
                             .local = landing_->bytes().first(Heartbeat::kBytes),
                             .region = landing_.get(),
                             .remote = counts_};
@@ -114,7 +115,7 @@ absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
 }
 
 bool HeartbeatWatch::on_completion(const Event& event) {
-  if (event.id != reinterpret_cast<std::uintptr_t>(this)) return false;
+  if (RequestId(event.id).of() != RequestId::Of::kHeartbeat) return false;
   is_reading_ = false;
   if (event.result == OperationResult::kOk) take(&word(*landing_, 0), posted_at_);
   return true;

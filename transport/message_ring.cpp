@@ -6,13 +6,13 @@
 #include <bit>
 #include <cassert>
 
+#include "transport/request_id.hpp"
+
 namespace verbena::transport {
 
 namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-/// Of the credit's write; only a failed one completes.
-constexpr std::uint64_t kCreditRequest = kRingRequestBit | (kRingRequestBit >> 1);
 
 constexpr std::uint64_t whole_words(std::uint64_t bytes) {
   return (bytes + kWordBytes - 1) / kWordBytes * kWordBytes;
@@ -92,7 +92,7 @@ bool RingReceiver::return_credit() {
       credit_words_->bytes().subspan(next_credit_word_ * kWordBytes, kWordBytes);
   *reinterpret_cast<std::uint64_t*>(word.data()) = released_;
   const WorkRequest request{.opcode = Opcode::kWriteNotify,
-                            .id = kCreditRequest,
+                            .id = RequestId(RequestId::Of::kRingCredit, 0).bits(),  // if it fails
                             .local = word,
                             .region = credit_words_.get(),
                             .remote = remote_credit_};
@@ -149,7 +149,7 @@ SendResult RingSender::try_send(std::span<const std::byte> message, const Memory
   const WorkRequest request{.opcode = Opcode::kWriteNotify,
                             .signaled = signaled,
                             .notification = static_cast<std::uint32_t>(message.size()),
-                            .id = kRingRequestBit | end,
+                            .id = RequestId(RequestId::Of::kRing, end).bits(),
                             .local = {local, message.size()},
                             .region = &region,
                             .remote = ring_.slice(start % ring_bytes, message.size())};
@@ -172,7 +172,7 @@ void RingSender::signal_tail() const {
   if (reusable_ < signaled_ || signaled_ == sent_ || !connection_.status().ok()) return;
   const WorkRequest request{.opcode = Opcode::kWrite,
                             .signaled = true,
-                            .id = kRingRequestBit | sent_,
+                            .id = RequestId(RequestId::Of::kRing, sent_).bits(),
                             .local = credit_word_->bytes().first(0),
                             .region = credit_word_.get(),
                             .remote = ring_.slice(0, 0)};
@@ -180,8 +180,9 @@ void RingSender::signal_tail() const {
 }
 
 void RingSender::on_completion(const Event& event) {
-  if ((event.id & kRingRequestBit) == 0 || event.result != OperationResult::kOk) return;
-  reusable_ = event.id & ~kRingRequestBit;
+  const RequestId id(event.id);
+  if (id.of() != RequestId::Of::kRing || event.result != OperationResult::kOk) return;
+  reusable_ = id.number();
   signal_tail();
 }
 

@@ -31,10 +31,6 @@ constexpr std::size_t max_ring_message_bytes(std::size_t ring_bytes) {
   return ring_bytes / 4 / 8 * 8;
 }
 
-/// The top bit of the id of every request that a ring posts is set. Ids of others must have it clear, as the
-/// address of any object has.
-constexpr std::uint64_t kRingRequestBit = std::uint64_t{1} << 63;
-
 /// REQUIRES: the connection and the transport outlive it.
 class RingReceiver {
  public:

@@ -97,7 +97,7 @@ struct WorkRequest {
   /// Ask for a kCompletion event. A failed request raises one in any case.
   bool signaled = false;
   std::uint32_t notification = 0;
-  std::uint64_t id = 0;  ///< comes back in the completion
+  std::uint64_t id = 0;  ///< comes back in the completion (transport/request_id.hpp)
   /// Inside `region`; for kSend any memory, copied before post() returns, and region null. For the others it
   /// must stay untouched until this request, or a later signaled one of the same connection, has completed,
   /// or the connection has failed, and an event has said so.

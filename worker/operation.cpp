@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "transport/request_id.hpp"
 #include "worker/server_link.hpp"
 
 namespace verbena::worker {
+
+using transport::RequestId;
 
 void RemoteReads::add(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
                       const LocalSpan& memory) {
@@ -20,7 +23,7 @@ void RemoteReads::add(ServerLink& link, const transport::RemoteDescriptor& from,
   }
   unposted_.push_back({.link = &link,
                        .request = {.opcode = transport::Opcode::kRead,
-                                   .id = reinterpret_cast<std::uintptr_t>(this),
+                                   .id = RequestId(RequestId::Of::kRead, ReadsUnderWay::kUnsignaled).bits(),
                                    .local = to,
                                    .region = memory.region,
                                    .remote = {from.address, to.size(), from.key}}});
@@ -29,9 +32,9 @@ void RemoteReads::add(ServerLink& link, const transport::RemoteDescriptor& from,
 bool RemoteReads::post() {
   constexpr std::size_t kMostAtOnce = 16;
   while (!unposted_.empty()) {
-    const ServerLink& link = *unposted_.front().link;
+    ServerLink& link = *unposted_.front().link;
     if (link.is_dead) {
-      // What was posted to it and not counted needs no end: a connection that has failed brings nothing any
+      // What was posted to it and not signaled needs no end: a connection that has failed brings nothing any
       // more.
       unposted_.pop_front();
       continue;
@@ -43,13 +46,15 @@ bool RemoteReads::post() {
     }
     // A connection's reads end in order. Where it takes fewer, those come with the rest.
     requests.back().signaled = true;
-    requests.back().id |= kIsCounted;
+    requests.back().id = RequestId(RequestId::Of::kRead, link.reads.next_number()).bits();
     const std::size_t taken = link.connection->post(requests);
     unposted_.erase(unposted_.begin(), unposted_.begin() + static_cast<std::ptrdiff_t>(taken));
     if (taken < requests.size()) break;
-    ++counted_;
+    if (signaled_ == nullptr) signaled_ = std::make_shared<std::size_t>(0);
+    ++*signaled_;
+    link.reads.add(signaled_);
   }
-  return unposted_.empty() && counted_ == 0;
+  return unposted_.empty() && (signaled_ == nullptr || *signaled_ == 0);
 }
 
 void Operation::set_keys(const KeySequence& to) {

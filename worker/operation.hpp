@@ -22,22 +22,12 @@ struct ServerLink;
 /// One-sided reads of an operation, posted as their connections take them.
 class RemoteReads {
  public:
-  /// Of a request's id, which else is the address of its RemoteReads: its end is that of those before it,
-  /// too.
-  static constexpr std::uint64_t kIsCounted = 1;
-
-  RemoteReads() = default;
-  RemoteReads(const RemoteReads&) = delete;  // their address is the requests'
-  RemoteReads& operator=(const RemoteReads&) = delete;
-
   /// To be posted: a read into `to`, part of `memory`; with the last one where it goes on at both ends.
   void add(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
            const LocalSpan& memory);
   /// As far as the connections take them; a dead server is asked for nothing. True when all are posted and
   /// have ended.
   bool post();
-  /// A request whose id has kIsCounted has ended.
-  void end_counted() { --counted_; }
 
  private:
   struct Read {
@@ -45,7 +35,9 @@ class RemoteReads {
     transport::WorkRequest request;
   };
   std::deque<Read> unposted_;
-  std::size_t counted_ = 0;  ///< counted requests that have not ended
+  /// Signaled requests that have not ended. Shared with their connections' ReadsUnderWay: a completion may
+  /// come when these reads are no more.
+  std::shared_ptr<std::size_t> signaled_;
 };
 
 /// What an operation may have to end before.

@@ -2,9 +2,12 @@
 // have told.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "consistency/model.hpp"
@@ -45,6 +48,31 @@ class SmallMessages {
   std::size_t next_ = 0;
 };
 
+/// The signaled reads of a connection that have not ended. They end in the order in which they were posted,
+/// and the end of one is that of the unsignaled ones before it.
+class ReadsUnderWay {
+ public:
+  /// As a request's number: of one that is not signaled.
+  static constexpr std::uint64_t kUnsignaled = 0;
+
+  /// Of the next add().
+  [[nodiscard]] std::uint64_t next_number() const { return last_ + 1; }
+  /// One has been posted. When it ends, `*left` is one less.
+  void add(std::shared_ptr<std::size_t> left) {
+    left_.push_back(std::move(left));
+    ++last_;
+  }
+  /// The read with that number has ended.
+  void end(std::uint64_t number) {
+    for (; !left_.empty() && number != kUnsignaled && last_ - left_.size() < number; left_.pop_front())
+      --*left_.front();
+  }
+
+ private:
+  std::deque<std::shared_ptr<std::size_t>> left_;  ///< those up to `last_`
+  std::uint64_t last_ = 0;
+};
+
 struct ServerLink {
   std::uint32_t server = 0;
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection
@@ -53,6 +81,7 @@ struct ServerLink {
   std::unique_ptr<transport::RingReceiver> push_ring;
   std::vector<LaneView> lanes;                      ///< empty before the server's welcome
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
+  ReadsUnderWay reads;
   SmallMessages small;
   std::optional<transport::TokenBucket> update_budget;
   transport::MessageOutbox control;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "protocol/printable.hpp"
+#include "transport/request_id.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "worker/table_core.hpp"
 
@@ -453,14 +454,12 @@ bool SessionCore::lose(ServerLink& link) {
 void SessionCore::on_completion(const transport::Event& event) {
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   if (link.watch && link.watch->on_completion(event)) return;
-  for (const std::shared_ptr<Operation>& operation : running_) {
-    const std::uint64_t flags = event.id - reinterpret_cast<std::uintptr_t>(&operation->reads);
-    if (flags > RemoteReads::kIsCounted) continue;
+  const transport::RequestId id(event.id);
+  if (id.of() == transport::RequestId::Of::kRead) {
     // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to
     // know.
     const bool is_ok = event.result == transport::OperationResult::kOk;
-    const bool goes_on = is_ok || link.is_dead || lose(link);
-    if (goes_on && flags == RemoteReads::kIsCounted) operation->reads.end_counted();
+    if (is_ok || link.is_dead || lose(link)) link.reads.end(id.number());
     return;
   }
   if (link.inbox) link.inbox->on_completion(event);  // not yet where the hello has failed

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/request_id.hpp"
 #include "worker/operation.hpp"
 #include "worker/server_link.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using transport::RemoteDescriptor;
+using transport::RequestId;
 using transport::WorkRequest;
 
 /// Takes as many requests as it is told to.
@@ -68,9 +70,10 @@ class RemoteReadsTest : public ::testing::Test {
     }
     return asked;
   }
-  void end_counted(std::size_t server) {
+  /// All that was posted to the server.
+  void end(std::size_t server) {
     for (const WorkRequest& request : connection(server).taken) {
-      if (request.signaled) reads_.end_counted();
+      if (request.signaled) links_[server].reads.end(RequestId(request.id).number());
     }
     connection(server).taken.clear();
   }
@@ -101,9 +104,9 @@ TEST_F(RemoteReadsTest, ManyReadsAreOneDoorbellAndTheLastIsSignaled) {
   EXPECT_EQ(connection(0).doorbells, 1U);
   EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
   for (const WorkRequest& request : connection(0).taken)
-    EXPECT_EQ(request.signaled, (request.id & RemoteReads::kIsCounted) != 0);
+    EXPECT_EQ(request.signaled, RequestId(request.id).number() != ReadsUnderWay::kUnsignaled);
   EXPECT_FALSE(reads_.post());
-  end_counted(0);
+  end(0);
   EXPECT_TRUE(reads_.post());
 }
 
@@ -112,12 +115,12 @@ TEST_F(RemoteReadsTest, WhatTheConnectionDidNotTakeIsPostedLaterAndEndsTheRest) 
   connection(0).room = 4;
   EXPECT_FALSE(reads_.post());
   EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1));
-  end_counted(0);
+  end(0);
   EXPECT_FALSE(reads_.post()) << "there are six left";
   connection(0).room = SIZE_MAX;
   EXPECT_FALSE(reads_.post()) << "nothing has ended";
   EXPECT_THAT(rows_asked(0), ElementsAre(1, 1, 1, 1, 1, 1, 0));
-  end_counted(0);
+  end(0);
   EXPECT_TRUE(reads_.post());
 }
 
@@ -129,8 +132,37 @@ TEST_F(RemoteReadsTest, TheDeadAreNotWaitedFor) {
   links_[0].is_dead = true;
   EXPECT_FALSE(reads_.post());
   EXPECT_THAT(rows_asked(1), ElementsAre(1, 0));
-  end_counted(1);
+  end(1);
   EXPECT_TRUE(reads_.post());
+}
+
+TEST_F(RemoteReadsTest, ReadsOfOthersOnTheSameConnectionEndByThemselves) {
+  RemoteReads others;
+  add(0, 1, 0);
+  reads_.post();
+  others.add(links_[0], {.address = 0, .length_bytes = kRowBytes, .key = 7},
+             std::span(memory_).first(kRowBytes), {.bytes = memory_});
+  others.post();
+  ASSERT_EQ(connection(0).taken.size(), 2U);
+  const auto end_one = [&](std::size_t request) {
+    links_[0].reads.end(RequestId(connection(0).taken[request].id).number());
+  };
+  end_one(0);
+  EXPECT_TRUE(reads_.post());
+  EXPECT_FALSE(others.post());
+  end_one(0);
+  EXPECT_FALSE(others.post()) << "it had ended before";
+  end_one(1);
+  EXPECT_TRUE(others.post());
+}
+
+TEST_F(RemoteReadsTest, ACompletionMayComeWhenItsReadsAreNoMore) {
+  auto brief = std::make_unique<RemoteReads>();
+  brief->add(links_[0], {.address = 0, .length_bytes = kRowBytes, .key = 7},
+             std::span(memory_).first(kRowBytes), {.bytes = memory_});
+  brief->post();
+  brief.reset();
+  end(0);  // as the address sanitizer sees
 }
 
 }  // namespace
