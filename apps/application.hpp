@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "apps/conditions/slowdown.hpp"
 #include "apps/files.hpp"
+#include "apps/training_watch.hpp"
 #include "worker/session.hpp"
 
 namespace CLI {
@@ -53,7 +53,7 @@ struct WorkerContext {
   ConsistencyModel consistency;  ///< for the application's tables
   Reporter& reporter;
   const std::atomic<bool>& stop;  ///< Ctrl-C: return CANCELLED at the next convenient place, writing nothing
-  Slowdown slowdown = {};         ///< to be told of each mini-batch and clock
+  TrainingWatch& watch;           ///< to be told of each mini-batch and clock
 };
 
 struct BaselineContext {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "apps/training_watch.hpp"
 
 namespace verbena::apps {
 
@@ -49,7 +50,7 @@ struct SlowdownClock {
 SlowdownClock system_slowdown_clock();
 
 /// Of one worker. By default it slows nothing. Thread safety: belongs to the worker's thread.
-class Slowdown {
+class Slowdown final : public TrainingWatch {
  public:
   Slowdown() = default;
   /// The factors of all rules that are about `worker` are multiplied, their items' times added up, all their
@@ -58,13 +59,10 @@ class Slowdown {
   Slowdown(const std::vector<SlowRule>& rules, std::uint32_t worker,
            SlowdownClock clock = system_slowdown_clock());
 
-  /// Around a mini-batch, or a part of one, of so many items: the processor time in between is stretched, or
-  /// filled up to the items' time. A beginning without an end, or an end without a beginning, counts for
-  /// nothing.
-  void computing_begins();
-  void computing_ends(std::uint64_t items);
-  /// Before the worker's clock().
-  void clock_ends();
+  /// The processor time in between is stretched, or filled up to the items' time.
+  void computing_begins() override;
+  void computing_ends(std::uint64_t items) override;
+  void clock_ends() override;
 
  private:
   using Duration = SlowdownClock::Duration;

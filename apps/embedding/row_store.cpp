@@ -276,13 +276,13 @@ absl::Status FetchedRows::close() {
   return table_.push_async(some_keys_, closes.opened).wait();
 }
 
-TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown,
+TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, TrainingWatch& watch,
                      const FetchOptions& options)
     : session_(session),
       tables_(tables.begin(), tables.end()),
       options_(options),
       open_(tables.size()),
-      slowdown_(slowdown) {
+      watch_(watch) {
   for (Table<float>* const table : tables_) fetched_.emplace_back(*table, options_);
 }
 
@@ -382,12 +382,12 @@ absl::StatusOr<std::span<const RowPointers>> TableRows::open() {
     if (requested_ > 1) fetched_[table].fetch();
   }
   is_open_ = true;
-  slowdown_.computing_begins();
+  watch_.computing_begins();
   return std::span<const RowPointers>(open_);
 }
 
 absl::Status TableRows::close(std::uint64_t items) {
-  slowdown_.computing_ends(items);
+  watch_.computing_ends(items);
   is_open_ = false;
   --requested_;
   for (FetchedRows& rows : fetched_) rows.release();
@@ -399,7 +399,7 @@ absl::Status TableRows::close(std::uint64_t items) {
 }
 
 absl::Status TableRows::clock() {
-  slowdown_.clock_ends();
+  watch_.clock_ends();
   if (options_.allocation != RowAllocation::kIntent) return session_.clock();
   assert(closed_ <= session_clocks_);
   for (std::size_t n = closed_; n < session_clocks_; ++n) {

@@ -16,9 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "apps/conditions/slowdown.hpp"
 #include "apps/embedding/allocation.hpp"
 #include "apps/embedding/row_source.hpp"
+#include "apps/training_watch.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -187,9 +187,9 @@ absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& sessio
 /// Pulls the rows of a mini-batch while the one before it is trained; pushes the differences.
 class TableRows final : public RowStore {
  public:
-  /// What is done between open() and close() is what `slowdown` slows. With an allocation other than static
+  /// What is done between open() and close() is what `watch` sees. With an allocation other than static
   /// the tables are dynamic; with kIntent each mini-batch is a clock of the session.
-  TableRows(Session& session, std::span<Table<float>* const> tables, Slowdown& slowdown,
+  TableRows(Session& session, std::span<Table<float>* const> tables, TrainingWatch& watch,
             const FetchOptions& options = {});
 
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
@@ -233,7 +233,7 @@ class TableRows final : public RowStore {
   absl::Status request_status_;     ///< request() tells nobody
   std::size_t session_clocks_ = 0;  ///< of kIntent, from one clock() to the next, of every worker
   std::size_t closed_ = 0;          ///< mini-batches since then
-  Slowdown& slowdown_;
+  TrainingWatch& watch_;
 };
 
 }  // namespace verbena::apps

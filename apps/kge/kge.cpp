@@ -375,7 +375,7 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   const absl::StatusOr<Table<float>*> relations =
       open("kge.relations", job->data.relations, shape().relation_width());
   if (!relations.ok()) return relations.status();
-  TableRows rows(session, std::array{*entities, *relations}, context.slowdown, fetch);
+  TableRows rows(session, std::array{*entities, *relations}, context.watch, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
 
   TrainingOptions options = training();

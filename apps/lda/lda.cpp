@@ -306,7 +306,7 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   if (!rows.ok()) return rows.status();
   const absl::StatusOr<Table<std::int32_t>*> totals = open(TableCounts::kTotalsName, 1);
   if (!totals.ok()) return totals.status();
-  TableCounts counts(session, **rows, **totals, context.slowdown);
+  TableCounts counts(session, **rows, **totals, context.watch);
   return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
 }
 

@@ -18,12 +18,12 @@ absl::Status LocalCounts::read(std::span<const Key> words, Counts rows) {
 }
 
 TableCounts::TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals,
-                         Slowdown& slowdown)
+                         TrainingWatch& watch)
     : WordCounts(rows.width()),
       session_(session),
       rows_(rows),
       totals_table_(totals),
-      slowdown_(slowdown),
+      watch_(watch),
       pulled_totals_(rows.width(), 0) {}
 
 absl::StatusOr<WordCounts::Rows> TableCounts::open(std::span<const Key> words) {
@@ -33,12 +33,12 @@ absl::StatusOr<WordCounts::Rows> TableCounts::open(std::span<const Key> words) {
   if (absl::Status status = read_totals(); !status.ok()) return status;
   trained_ = pulled_;
   pulled_totals_ = totals_;
-  slowdown_.computing_begins();
+  watch_.computing_begins();
   return Rows{trained_.data(), nullptr, topics_};
 }
 
 absl::Status TableCounts::close(std::uint64_t tokens) {
-  slowdown_.computing_ends(tokens);
+  watch_.computing_ends(tokens);
   changed_.clear();
   std::int32_t* updates = pulled_.data();  // the changed rows' differences, moved to the front
   for (std::size_t i = 0; i < words_.size(); ++i) {
@@ -58,7 +58,7 @@ absl::Status TableCounts::close(std::uint64_t tokens) {
 }
 
 absl::Status TableCounts::clock() {
-  slowdown_.clock_ends();
+  watch_.clock_ends();
   return session_.clock();
 }
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "apps/conditions/slowdown.hpp"
+#include "apps/training_watch.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps::lda {
@@ -79,8 +79,8 @@ class TableCounts final : public WordCounts {
   static constexpr const char* kTotalsName = "lda.topics";
 
   /// `rows`: [vocabulary, topics], `totals`: [1, topics]. What is done between open() and close() is what
-  /// `slowdown` slows.
-  TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals, Slowdown& slowdown);
+  /// `watch` sees.
+  TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals, TrainingWatch& watch);
   absl::StatusOr<Rows> open(std::span<const Key> words) override;
   absl::Status close(std::uint64_t tokens) override;
   absl::Status clock() override;
@@ -93,7 +93,7 @@ class TableCounts final : public WordCounts {
   Session& session_;
   Table<std::int32_t>& rows_;
   Table<std::int32_t>& totals_table_;
-  Slowdown& slowdown_;
+  TrainingWatch& watch_;
   std::span<const Key> words_;
   std::vector<std::int32_t> trained_;
   std::vector<std::int32_t> pulled_;

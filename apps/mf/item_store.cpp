@@ -10,18 +10,18 @@ absl::StatusOr<Rows> TableItems::open(std::uint32_t first, std::uint32_t last) {
   packed_.resize(range_.size() * rows_.format().width());
   if (absl::Status status = table_.pull(range_, packed_); !status.ok()) return status;
   rows_.unpack(packed_);
-  slowdown_.computing_begins();
+  watch_.computing_begins();
   return rows_.rows();
 }
 
 absl::Status TableItems::close(std::uint64_t trained) {
-  slowdown_.computing_ends(trained);
+  watch_.computing_ends(trained);
   rows_.difference(packed_);
   return table_.push(range_, packed_);
 }
 
 absl::Status TableItems::clock() {
-  slowdown_.clock_ends();
+  watch_.clock_ends();
   return session_.clock();
 }
 

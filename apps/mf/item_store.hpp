@@ -11,10 +11,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "apps/conditions/slowdown.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/mf/blocks.hpp"
 #include "apps/mf/model.hpp"
+#include "apps/training_watch.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps::mf {
@@ -64,16 +64,16 @@ class LocalItems final : public ItemStore {
 class TableItems : public ItemStore {
  public:
   /// `slice_rows` is the largest last − first that will be asked for. What is done of a mini-batch while a
-  /// slice is open is what `slowdown` slows, mini-batch by mini-batch: a slow worker is slow all over the
+  /// slice is open is what `watch` sees, mini-batch by mini-batch: a slow worker is slow all over the
   /// clock.
   TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
-             Slowdown& slowdown)
-      : session_(session), table_(table), rows_(slice_rows, format), slowdown_(slowdown) {}
+             TrainingWatch& watch)
+      : session_(session), table_(table), rows_(slice_rows, format), watch_(watch) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
   absl::Status close(std::uint64_t trained) override;
   /// A slow worker is slow all over the clock: where it ends early, what is left is left.
-  void mini_batch_begins() override { slowdown_.computing_begins(); }
-  void mini_batch_ends(std::uint64_t trained) override { slowdown_.computing_ends(trained); }
+  void mini_batch_begins() override { watch_.computing_begins(); }
+  void mini_batch_ends(std::uint64_t trained) override { watch_.computing_ends(trained); }
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 
@@ -85,7 +85,7 @@ class TableItems : public ItemStore {
   Session& session_;
   Table<float>& table_;
   FactorRows rows_;
-  Slowdown& slowdown_;
+  TrainingWatch& watch_;
   std::vector<float> packed_;  // as pulled
   KeyRange range_;
 };
@@ -98,8 +98,8 @@ class LocalizedItems final : public TableItems {
  public:
   /// `ahead`: the next block comes while this one is trained. REQUIRES: then it is free.
   LocalizedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
-                 Slowdown& slowdown, bool ahead)
-      : TableItems(session, table, format, slice_rows, slowdown), ahead_(ahead) {}
+                 TrainingWatch& watch, bool ahead)
+      : TableItems(session, table, format, slice_rows, watch), ahead_(ahead) {}
   absl::Status block_begins(Upcoming upcoming) override;
 
  private:
@@ -113,8 +113,8 @@ class IntendedItems final : public TableItems {
  public:
   /// `lookahead`: blocks.
   IntendedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
-                Slowdown& slowdown, std::size_t lookahead)
-      : TableItems(session, table, format, slice_rows, slowdown), lookahead_(lookahead) {}
+                TrainingWatch& watch, std::size_t lookahead)
+      : TableItems(session, table, format, slice_rows, watch), lookahead_(lookahead) {}
   absl::Status block_begins(Upcoming upcoming) override;
 
  private:

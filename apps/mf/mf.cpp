@@ -454,17 +454,17 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
     const Turns turns = mf::turns(session.workers(), job.layout.blocks());
     if (absl::Status status = keep_turns(session, turns); !status.ok()) return status;
     if (fetch.allocation == RowAllocation::kLocalize) {
-      LocalizedItems store(session, items, format, slice_rows, context.slowdown, ahead && turns.next_is_free);
+      LocalizedItems store(session, items, format, slice_rows, context.watch, ahead && turns.next_is_free);
       return train(store);
     }
     // Those after the next one are still others'.
-    IntendedItems store(session, items, format, slice_rows, context.slowdown, ahead ? 1 : 0);
+    IntendedItems store(session, items, format, slice_rows, context.watch, ahead ? 1 : 0);
     return train(store);
   }
-  TableItems store(session, items, format, slice_rows, context.slowdown);
+  TableItems store(session, items, format, slice_rows, context.watch);
   if (!std::holds_alternative<Sequential>(context.consistency)) return train(store);
   // Without clocks that say how fresh a row is, each mini-batch has its own.
-  TableRows rows(session, std::array{&items}, context.slowdown, fetch);
+  TableRows rows(session, std::array{&items}, context.watch, fetch);
   MiniBatchItems mini_batches(rows, items.rows(), format, static_cast<std::size_t>(training_.batch), ahead);
   return train(store, &mini_batches);
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
+#include "apps/conditions/slowdown.hpp"
 #include "apps/options/transport_options.hpp"
 #include "worker/session.hpp"
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/conditions/competitors.hpp"
+#include "apps/conditions/slowdown.hpp"
 #include "apps/verbena/meeting.hpp"
 #include "apps/verbena/short_slices.hpp"
 #include "consistency/model.hpp"
@@ -115,11 +116,12 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
   WorkerReporter reporter(worker, outlet);
+  Slowdown slowdown(slow, worker);
   WorkerContext context{.session = **session,
                         .consistency = *consistency::parse_model(job.consistency),
                         .reporter = reporter,
                         .stop = stop,
-                        .slowdown = Slowdown(slow, worker)};
+                        .watch = slowdown};
   const double waited_before = (*session)->statistics().waited_seconds;  // for the servers to appear
   const Stopwatch stopwatch;
   absl::Status status = application.run_worker(context);

@@ -428,7 +428,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   if (!inputs.ok()) return inputs.status();
   const absl::StatusOr<Table<float>*> outputs = open("word2vec.outputs");
   if (!outputs.ok()) return outputs.status();
-  TableRows rows(session, std::array{*inputs, *outputs}, context.slowdown, fetch);
+  TableRows rows(session, std::array{*inputs, *outputs}, context.watch, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
   const absl::StatusOr<std::vector<std::int64_t>> words = numbers_of_all_workers(
       session, "word2vec.words", static_cast<std::int64_t>(job->data.text.words.size()),

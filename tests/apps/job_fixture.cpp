@@ -26,7 +26,8 @@ std::map<std::string, double> JobTest::train(Application& application, const Job
         Recorder& recorder = recorders_[rank];
         if (job.after_iteration)
           recorder.after_iteration = [&](std::int64_t iteration) { job.after_iteration(rank, iteration); };
-        WorkerContext context{session, job.consistency, recorder, recorder.stop, Slowdown(job.slow, rank)};
+        Slowdown slowdown(job.slow, rank);
+        WorkerContext context{session, job.consistency, recorder, recorder.stop, slowdown};
         absl::Status status = application.run_worker(context);
         statistics_[rank] = session.statistics();
         return status;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/conditions/slowdown.hpp"
 #include "tests/apps/application_fixture.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/temporary_folder.hpp"

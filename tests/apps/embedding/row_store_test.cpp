@@ -126,7 +126,7 @@ absl::Status with_tables(Session& session, const std::function<void(TableRows&)>
     if (!table.ok()) return table.status();
     tables.push_back(*table);
   }
-  Slowdown none;
+  TrainingWatch none;
   TableRows store(session, tables, none, fetch);
   if (absl::Status status = store.initialize(first_rows()); !status.ok()) return status;
   run(store);
@@ -262,7 +262,7 @@ TEST(RowStoreTest, LargeTablesAreFilledAndReadPieceByPiece) {
     const auto table =
         session.table<float>({.name = "rows", .rows = kRows, .width = kWidth, .consistency = Bsp{}});
     if (!table.ok()) return table.status();
-    Slowdown none;
+    TrainingWatch none;
     TableRows store(session, std::array{*table}, none);
     if (absl::Status status = store.initialize(std::array{source}); !status.ok()) return status;
     std::vector<float> whole(kRows * kWidth);

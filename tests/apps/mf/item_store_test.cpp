@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "apps/conditions/slowdown.hpp"
 #include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps::mf {
