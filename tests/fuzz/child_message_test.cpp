@@ -1,5 +1,5 @@
 // Lines that a worker or server process may have written.
-#include "apps/verbena/child_message.hpp"
+#include "apps/report/child_message.hpp"
 
 #include <gtest/gtest.h>
 

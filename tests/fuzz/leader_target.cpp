@@ -18,7 +18,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "apps/verbena/leader.hpp"
+#include "apps/launcher/leader.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace verbena::fuzz {

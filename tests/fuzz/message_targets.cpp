@@ -7,7 +7,7 @@
 
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
-#include "apps/verbena/child_message.hpp"
+#include "apps/report/child_message.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
 #include "tests/fuzz/target.hpp"

@@ -1,4 +1,4 @@
-#include "apps/verbena/commands.hpp"
+#include "apps/program/commands.hpp"
 #include "tests/process/counter.hpp"
 
 int main(int argc, char** argv) {

@@ -1,0 +1,16 @@
+// A benchmark's results as one page: latencies and bandwidth by size, and the table. Nothing is loaded from
+// anywhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/bench/report.hpp"
+#include "apps/report/provenance.hpp"
+
+namespace verbena::apps {
+
+std::string bench_report(const bench::Circumstances& circumstances, const Provenance& made,
+                         const std::vector<bench::Result>& results);
+
+}  // namespace verbena::apps

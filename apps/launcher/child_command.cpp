@@ -1,0 +1,76 @@
+#include "apps/launcher/child_command.hpp"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <optional>
+
+#include "apps/rendezvous/embedded_rendezvous.hpp"
+#include "apps/report/exit_status.hpp"
+
+namespace verbena::apps {
+
+namespace {
+
+bool is_caused_by_others(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+int report_result(const JobsResult& result, Outlet& outlet) {
+  int status = kExitOk;
+  for (const absl::Status& ended : result.statuses) {
+    if (ended.ok() || absl::IsCancelled(ended)) continue;
+    // After a signal, what others have caused is its consequence; an error of its own may be the reason for
+    // it.
+    if (result.signal != 0 && is_caused_by_others(ended)) continue;
+    outlet.send(FailedMessage{ended});
+    status = status == kExitOk ? exit_status(ended) : status;
+  }
+  return result.signal != 0 ? kExitSignalBase + result.signal : status;
+}
+
+int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_jobs) {
+  if (options.letter.launched()) {
+    // A Ctrl-C goes to all processes of the terminal; the launcher says what is to be done about it. Errors
+    // are the launcher's to print, once.
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGHUP, SIG_IGN);
+    if (!options.job.verbose) spdlog::set_level(spdlog::level::off);
+  }
+  const auto fail = [&](const absl::Status& status) {
+    outlet.send(FailedMessage{status});
+    return exit_status(status);
+  };
+  JobOptions job = options.job;
+  std::unique_ptr<EmbeddedRendezvous> rendezvous;
+  std::optional<AddressExchange> addresses;
+  if (options.letter.rendezvous >= 0) {
+    absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined =
+        EmbeddedRendezvous::join(options.letter.rendezvous);
+    if (!joined.ok()) return fail(joined.status());
+    rendezvous = *std::move(joined);
+    job.transport.secret = rendezvous->secret();
+    addresses.emplace(*rendezvous, options.job.servers);
+  }
+  StopSignals signals =
+      options.letter.launched() ? StopSignals({SIGTERM}) : StopSignals({SIGINT, SIGTERM, SIGHUP});
+  const Role role{
+      .job = job, .rank = options.rank, .addresses = addresses.has_value() ? &*addresses : nullptr};
+  std::atomic<bool> stop = false;
+  absl::StatusOr<ProcessJobs> jobs = make_jobs(role, outlet, stop);
+  if (!jobs.ok()) return fail(jobs.status());
+  jobs->listener_descriptor = outlet.descriptor();
+  const JobsResult result = run_jobs(*std::move(jobs), signals, stop);
+  const int status = report_result(result, outlet);
+  if (result.abandoned) {
+    std::fflush(stdout);
+    ::_exit(status == kExitOk ? kExitFailed : status);
+  }
+  return status;
+}
+
+}  // namespace verbena::apps

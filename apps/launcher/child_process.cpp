@@ -1,0 +1,128 @@
+#include "apps/launcher/child_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "apps/launcher/launch_letter.hpp"
+
+// This C library's header forgets to say so.
+extern "C" {
+#include <sys/pidfd.h>
+}
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kProgram = "/proc/self/exe";
+constexpr int kCannotRun = 127;  // as shells say it
+
+/// Between fork() and exec(): no memory is allocated here.
+[[noreturn]] void become(pid_t parent, int letter, char* const* arguments) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kCannotRun);  // it died before it could be noticed
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  ::dup2(letter, STDIN_FILENO);
+  ::execv(kProgram, arguments);
+  ::_exit(kCannotRun);
+}
+
+absl::Status cannot_start(const std::string& name, int error) {
+  return absl::ResourceExhaustedError(fmt::format("cannot start {}: {}", name, std::strerror(error)));
+}
+
+}  // namespace
+
+absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& arguments,
+                                                 int rendezvous) {
+  std::array<int, 2> ends = {};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    const int error = errno;
+    return cannot_start(name, error);
+  }
+  const absl::StatusOr<int> letter = write_letter({.report_to = ends[1], .rendezvous = rendezvous});
+  if (!letter.ok()) {
+    for (const int end : ends) ::close(end);
+    return letter.status();
+  }
+  std::vector<std::string> all = {"verbena"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  pointers.reserve(all.size() + 1);
+  for (std::string& argument : all) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    for (const int inherited : {ends[1], rendezvous}) {
+      if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
+    }
+    become(parent, *letter, pointers.data());
+  }
+  int error = errno;
+  ::close(ends[1]);
+  ::close(*letter);
+  if (pid < 0) {
+    ::close(ends[0]);
+    return cannot_start(name, error);
+  }
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  const int end = ::pidfd_open(pid, 0);
+  error = errno;
+  ChildProcess child(fmt::format("{} (pid {})", name, pid), pid, end, ends[0]);
+  if (end < 0) return cannot_start(child.name_, error);
+  return child;
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : name_(std::move(other.name_)),
+      pid_(std::exchange(other.pid_, -1)),
+      end_(std::exchange(other.end_, -1)),
+      messages_(std::exchange(other.messages_, -1)),
+      lines_(std::move(other.lines_)) {}
+
+ChildProcess::~ChildProcess() {
+  if (running()) {
+    ::kill(pid_, SIGKILL);  // it is our child and not reaped: the number is still its own
+    ::waitpid(pid_, nullptr, 0);
+  }
+  if (messages_ >= 0) ::close(messages_);
+  if (end_ >= 0) ::close(end_);
+}
+
+void ChildProcess::read_lines(const std::function<void(std::string_view)>& handle) {
+  if (messages_ >= 0 && !lines_.read(messages_, handle)) ::close(std::exchange(messages_, -1));
+}
+
+void ChildProcess::signal(int number) const {
+  if (running()) ::pidfd_send_signal(end_, number, nullptr, 0);
+}
+
+std::optional<int> ChildProcess::reap() {
+  int status = 0;
+  if (!running() || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  pid_ = -1;
+  return status;
+}
+
+std::string describe_end(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const char* name = ::sigabbrev_np(WTERMSIG(wait_status));
+    return name == nullptr ? fmt::format("was killed by signal {}", WTERMSIG(wait_status))
+                           : fmt::format("was killed by SIG{}", name);
+  }
+  return fmt::format("ended with status {}", WEXITSTATUS(wait_status));
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,442 @@
+#include "apps/launcher/cluster_run.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "apps/launcher/child_command.hpp"
+#include "apps/launcher/leader.hpp"
+#include "apps/launcher/meeting.hpp"
+#include "apps/launcher/process_jobs.hpp"
+#include "apps/launcher/roles.hpp"
+#include "apps/numbers/decimal.hpp"
+#include "apps/report/console.hpp"
+#include "apps/report/exit_status.hpp"
+#include "apps/thrown.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kVerdict = "verbena.verdict";
+constexpr const char* kHost = "verbena.host";
+constexpr const char* kName = "verbena.name";
+constexpr const char* kLeader = "verbena.leader";
+constexpr const char* kSecret =
+    "verbena.secret";  // rank 0's to make; the job's own key-value space, nobody else's
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
+}
+
+/// Who starts many processes, and tells each how many there are. Those who speak other protocols than PMIx
+/// would have as many whole jobs of them, which all write the same files.
+struct Starter {
+  const char* size;  ///< the environment variable
+  const char* name;
+  const char* remedy;
+};
+constexpr const char* kElse =
+    "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do (docs/cluster.md)";
+/// Slurm and Flux first: they set what the others do, too.
+constexpr Starter kStarters[] = {
+    {"SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
+    {"FLUX_JOB_SIZE", "flux run",
+     "it needs -o pmi=pmix (the plugin flux-pmix), or mpirun inside of flux alloc"},
+    {"OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
+    {"MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},
+    {"PMI_SIZE", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
+    {"MPI_LOCALNRANKS", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
+};
+
+/// What this process knows of the others after the first fence.
+struct Others {
+  std::vector<std::string> hosts;  ///< identities, by rank
+  std::vector<std::string> names;  ///< host names, by rank
+  std::vector<Leader::Member> members;
+
+  [[nodiscard]] bool one_host() const { return std::set(hosts.begin(), hosts.end()).size() == 1; }
+};
+
+/// A process of the cluster, from the rendezvous to its end.
+class ClusterProcess {
+ public:
+  ClusterProcess(RunOptions run, Application& application, const ApplicationOptions& options,
+                 const ClusterOptions& cluster)
+      : run_(std::move(run)), application_(application), options_(options), cluster_(cluster) {}
+
+  int run();
+
+ private:
+  [[nodiscard]] std::uint32_t rank() const { return cluster_.rendezvous.rank(); }
+  [[nodiscard]] bool leads() const { return rank() == 0; }
+  bool stopped();
+  absl::Status fence() {
+    return cluster_.rendezvous.fence(kMeetingPatience, [this] { return stopped(); });
+  }
+  absl::Status meet(absl::Status verdict);
+  absl::Status tell_secret();
+  absl::Status learn_secret();
+  absl::Status learn_of_others();
+  absl::Status prepare();
+  absl::Status decide_transport();
+  absl::Status open_link();
+  [[nodiscard]] absl::Status check_memory_here() const;
+  absl::StatusOr<ProcessJobs> make_jobs(const Role& role, const std::atomic<bool>& stop);
+  int train();
+  int train(std::thread& listening);
+  [[noreturn]] int abort(const absl::Status& why);
+  int lead(std::thread listening, int own_status);
+  void follow(const JobsResult& result, bool lost);
+  int end_early(const absl::Status& status);
+
+  RunOptions run_;
+  Application& application_;
+  const ApplicationOptions& options_;
+  const ClusterOptions& cluster_;
+  int signal_ = 0;  ///< that came before the jobs began
+  /// All know that rank 0 has found something wrong. They meet once more when it has said what: mpirun ends
+  /// all when the first one leaves.
+  bool called_off_ = false;
+  Others others_;
+  std::string leaders_address_;
+  std::unique_ptr<RunOutputs> outputs_;  ///< rank 0's
+  std::unique_ptr<Leader> leader_;       ///< rank 0's
+  std::unique_ptr<LeaderLink> link_;
+};
+
+bool ClusterProcess::stopped() {
+  if (const std::optional<int> signal = cluster_.signals.take()) signal_ = *signal;
+  return signal_ != 0;
+}
+
+/// Nobody listens yet. Rank 0 says what is wrong with the run as a whole, for all; CANCELLED is the others'
+/// way to know that.
+int ClusterProcess::end_early(const absl::Status& status) {
+  if (signal_ != 0) {
+    if (leads()) print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
+    return kExitSignalBase + signal_;
+  }
+  const int exit_status = absl::IsCancelled(status) ? kExitUsage : report_error(status);
+  if (called_off_) static_cast<void>(fence());
+  return exit_status;
+}
+
+int ClusterProcess::run() {
+  absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
+  if (verdict.ok() && leads()) verdict = check_all(application_, run_);
+  absl::Status status = meet(std::move(verdict));
+  if (status.ok()) status = meet(prepare());
+  if (status.ok()) {
+    const absl::StatusOr<std::string> address = cluster_.rendezvous.get(0, kLeader);
+    status = address.status();
+    leaders_address_ = address.value_or("");
+  }
+  if (!status.ok()) return end_early(status);
+  if (!run_.job.verbose) spdlog::set_level(spdlog::level::off);  // errors are rank 0's to print
+  return train();
+}
+
+/// A fence, at which rank 0 tells whether there is sense in going on. What it finds wrong, as a launcher does
+/// before it starts a process, is said once.
+absl::Status ClusterProcess::meet(absl::Status verdict) {
+  Rendezvous& rendezvous = cluster_.rendezvous;
+  const std::string key = fmt::format("{}.{}", kVerdict, others_.hosts.empty() ? "first" : "second");
+  const bool first = others_.hosts.empty();
+  if (absl::Status told = rendezvous.put(key, verdict.ok() ? "go" : "no"); !told.ok()) return told;
+  if (first) {
+    if (absl::Status told = tell_secret(); !told.ok()) return told;
+    for (const auto& [name, value] :
+         {std::pair(kHost, host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
+      if (absl::Status told = rendezvous.put(name, value); !told.ok()) return told;
+    }
+  }
+  const absl::Status met = fence();
+  if (leads() && !verdict.ok()) {
+    called_off_ = met.ok();
+    return verdict;
+  }
+  if (!met.ok()) return met;
+  const absl::StatusOr<std::string> leaders_verdict = rendezvous.get(0, key);
+  if (!leaders_verdict.ok()) return leaders_verdict.status();
+  if (*leaders_verdict != "go") {
+    called_off_ = true;
+    return absl::CancelledError("rank 0 says why");
+  }
+  return first ? learn_of_others() : absl::OkStatus();
+}
+
+absl::Status ClusterProcess::tell_secret() {
+  if (!leads()) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::random();
+  if (!secret.ok()) return secret.status();
+  std::string text = (*secret)->to_hex();
+  absl::Status told = cluster_.rendezvous.put(kSecret, text);
+  transport::wipe(text);
+  return told;
+}
+
+absl::Status ClusterProcess::learn_secret() {
+  absl::StatusOr<std::string> text = cluster_.rendezvous.get(0, kSecret);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::from_hex(*text);
+  transport::wipe(*text);
+  if (!secret.ok()) return secret.status();
+  run_.job.transport.secret = *std::move(secret);
+  return absl::OkStatus();
+}
+
+absl::Status ClusterProcess::learn_of_others() {
+  Rendezvous& rendezvous = cluster_.rendezvous;
+  if (absl::Status status = learn_secret(); !status.ok()) return status;
+  for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
+    absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
+    if (!host.ok()) return host.status();
+    const absl::StatusOr<std::string> name = rendezvous.get(other, kName);
+    if (!name.ok()) return name.status();
+    const std::size_t space = name->find(' ');
+    const bool server = other < run_.job.servers;
+    others_.hosts.push_back(*std::move(host));
+    others_.names.push_back(name->substr(space + 1));
+    others_.members.push_back({fmt::format("{} {} (rank {}, pid {} on {})", server ? "server" : "worker",
+                                           server ? other : other - run_.job.servers, other,
+                                           name->substr(0, space), others_.names.back()),
+                               server});
+  }
+  return absl::OkStatus();
+}
+
+/// What all find out alike, from the same facts; and what rank 0 needs to listen.
+absl::Status ClusterProcess::prepare() {
+  if (absl::Status status = decide_transport(); !status.ok()) return status;
+  if (!leads()) return absl::OkStatus();
+  spdlog::info("run {}: {} {}", std::string(application_.name()), effective(run_.job), options_.effective());
+  absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
+  if (!outputs.ok()) return outputs.status();
+  outputs_ = *std::move(outputs);
+  absl::StatusOr<std::unique_ptr<Leader>> leader =
+      Leader::listen(others_.one_host(), others_.members, run_.job.transport.secret);
+  if (!leader.ok()) return leader.status();
+  leader_ = *std::move(leader);
+  return cluster_.rendezvous.put(kLeader, leader_->address());
+}
+
+absl::Status ClusterProcess::decide_transport() {
+  run_.job.transport = decided(run_.job.transport, others_.one_host() ? kShm : kVerbs);
+  if (run_.job.transport.transport == kShm && !others_.one_host()) {
+    const std::set<std::string> names(others_.names.begin(), others_.names.end());
+    return absl::InvalidArgumentError(
+        fmt::format("--transport shm needs all processes on one host; they are on {} (or in containers that "
+                    "share no network namespace)",
+                    absl::StrJoin(names, ", ")));
+  }
+  return check(run_.job);
+}
+
+absl::Status ClusterProcess::open_link() {
+  absl::StatusOr<std::unique_ptr<LeaderLink>> link =
+      LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()],
+                          *run_.job.transport.secret, kMeetingPatience, [this] { return stopped(); });
+  if (!link.ok()) return link.status();
+  link_ = *std::move(link);
+  return absl::OkStatus();
+}
+
+absl::Status ClusterProcess::check_memory_here() const {
+  std::uint32_t servers = 0;
+  std::uint32_t workers = 0;
+  for (std::size_t other = 0; other < others_.hosts.size(); ++other) {
+    if (others_.hosts[other] != others_.hosts[rank()]) continue;
+    ++(others_.members[other].server ? servers : workers);
+  }
+  return check_memory(run_.job, servers, workers);
+}
+
+absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const std::atomic<bool>& stop) {
+  if (absl::Status status = check_memory_here(); !status.ok()) return status;
+  if (others_.members[rank()].server) return server_jobs(role, stop);
+  return worker_jobs(role, application_, *link_, stop);
+}
+
+int ClusterProcess::train() {
+  std::thread listening;
+  int status = kExitFailed;
+  const absl::Status ended = run_caught([&] {
+    status = train(listening);
+    return absl::OkStatus();
+  });
+  return ended.ok() ? status : abort(ended);
+}
+
+/// All processes of the job, this one at once.
+int ClusterProcess::abort(const absl::Status& why) {
+  const int status = report_error(why);
+  cluster_.abort(status, std::string(why.message()));
+  ::_exit(status);
+}
+
+int ClusterProcess::train(std::thread& listening) {
+  if (leads()) {
+    listening = std::thread([this] {
+      const absl::Status heard = run_caught([this] {
+        leader_->run(outputs_->monitor());
+        return absl::OkStatus();
+      });
+      if (!heard.ok()) abort(heard);
+    });
+  }
+  if (const absl::Status linked = open_link(); !linked.ok()) {
+    const int status = end_early(linked);
+    if (!leads()) return status;
+    cluster_.abort(status, "rank 0 cannot listen");
+    ::_exit(status);
+  }
+  const bool server = others_.members[rank()].server;
+  AddressExchange addresses(cluster_.rendezvous, run_.job.servers);
+  const Role role{.job = run_.job,
+                  .rank = server ? rank() : rank() - run_.job.servers,
+                  .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, rank()),
+                  .addresses = &addresses};
+  std::atomic<bool> stop = false;
+  JobsResult result;
+  if (absl::StatusOr<ProcessJobs> jobs = make_jobs(role, stop); jobs.ok()) {
+    jobs->listener_descriptor = link_->descriptor();
+    result = run_jobs(*std::move(jobs), cluster_.signals, stop);
+  } else {
+    result.statuses.push_back(jobs.status());
+  }
+  int status = report_result(result, *link_);
+  if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
+  if (status == kExitOk && (result.told_to_stop || result.abandoned)) status = kExitFailed;
+  const bool lost = result.told_to_stop && link_->lost();
+  link_->send(EndedMessage{status});
+  if (leads()) {
+    status = lead(std::move(listening), status);
+  } else {
+    follow(result, lost);
+  }
+  if (result.abandoned) {
+    std::fflush(stdout);
+    ::_exit(status);
+  }
+  return status;
+}
+
+/// The end, in rank 0.
+int ClusterProcess::lead(std::thread listening, int own_status) {
+  listening.join();
+  const absl::Status& failure = outputs_->monitor().failure();
+  const int status = outputs_->finish(failure, failure.ok() ? leader_->signal() : 0);
+  if (leader_->abandoned()) {
+    std::fflush(stdout);
+    cluster_.abort(status == kExitOk ? kExitFailed : status, "some processes did not end");
+  }
+  leader_.reset();  // the others may go now
+  return status == kExitOk ? own_status : status;
+}
+
+/// The end, in the others.
+void ClusterProcess::follow(const JobsResult& result, bool lost) {
+  const bool is_silent = !lost && !link_->wait_for_end();
+  // Rank 0 would have said what has happened. One of the others says it instead, and the rest stay for as
+  // long again: when the first process fails, mpirun kills the others.
+  if (rank() != 1) {
+    if (is_silent) link_->wait_for_end();
+    return;
+  }
+  const auto failed = std::find_if(result.statuses.begin(), result.statuses.end(),
+                                   [](const absl::Status& status) { return !status.ok(); });
+  if (is_silent && failed != result.statuses.end()) {
+    // It may be stopped, or its host may hang.
+    report_error(
+        absl::Status(failed->code(), fmt::format("{} ({}, which led the run, does not answer)",
+                                                 std::string(failed->message()), others_.members[0].name)));
+  }
+  if (!lost) return;
+  report_error(absl::UnavailableError(fmt::format(
+      "{} is gone, which led the run: it was killed, or its host is gone", others_.members[0].name)));
+}
+
+}  // namespace
+
+namespace {
+
+struct Started {
+  const Starter& by;
+  std::uint32_t processes;
+};
+
+std::optional<Started> started_together(const Environment& variable) {
+  for (const Starter& starter : kStarters) {
+    const char* const text = variable(starter.size);
+    const auto processes = parse_decimal<std::uint32_t>(text == nullptr ? "" : text);
+    if (processes && *processes > 1) return Started{starter, *processes};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::Status check_started_apart(const Environment& variable) {
+  const std::optional<Started> started = started_together(variable);
+  if (variable("PMIX_RANK") != nullptr || !started) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("{} has started {} processes that cannot find each other: {}",
+                                                started->by.name, started->processes, started->by.remedy));
+}
+
+absl::Status check_started_once(const Environment& variable) {
+  const std::optional<Started> started = started_together(variable);
+  if (!started) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{} has started {} processes, each of which would do the whole work and write the same files: "
+      "start one; of the commands only `verbena run` shares its work out",
+      started->by.name, started->processes));
+}
+
+absl::Status share_out(std::uint32_t size, RunOptions& run) {
+  JobOptions& job = run.job;
+  if (run.baseline) {
+    return absl::InvalidArgumentError(fmt::format("--baseline is one process; {} were started", size));
+  }
+  if (!run.servers_given && !run.workers_given) job.servers = std::max(1U, size / 2);
+  if (!run.servers_given && run.workers_given) job.servers = size - std::min(size, job.workers);
+  if (!run.workers_given) job.workers = size - std::min(size, job.servers);
+  if (job.servers > 0 && job.workers > 0 && job.servers + job.workers == size) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} processes were started, which cannot be {} servers and {} workers: --servers and "
+                  "--workers must come to the number of processes, each at least 1",
+                  size, job.servers, job.workers));
+}
+
+std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
+                                        std::uint32_t rank) {
+  assert(rank >= servers);
+  std::vector<std::uint32_t> here;
+  for (std::uint32_t server = 0; server < servers; ++server) {
+    if (hosts[server] == hosts[rank]) here.push_back(server);
+  }
+  if (here.empty()) return std::nullopt;
+  const auto workers_before =
+      static_cast<std::size_t>(std::count(hosts.begin() + servers, hosts.begin() + rank, hosts[rank]));
+  return here[workers_before % here.size()];
+}
+
+int run_in_cluster(RunOptions run, Application& application, const ApplicationOptions& options,
+                   const ClusterOptions& cluster) {
+  return ClusterProcess(std::move(run), application, options, cluster).run();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,93 @@
+#include "apps/launcher/host_run.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/launcher/launcher.hpp"
+
+namespace verbena::apps {
+namespace {
+
+std::string flag(std::string_view name, const auto& value) {
+  return fmt::format("--{}={}", name, value);
+}
+
+std::vector<std::string> common_arguments(const JobOptions& job) {
+  const TransportOptions& transport = job.transport;
+  std::vector<std::string> arguments = {flag("servers", job.servers), flag("workers", job.workers),
+                                        flag("threads", job.threads), flag("transport", transport.transport)};
+  if (!transport.device.empty()) arguments.push_back(flag("device", transport.device));
+  if (transport.device_port != 0) arguments.push_back(flag("device-port", transport.device_port));
+  if (!transport.network.empty()) arguments.push_back(flag("network", transport.network));
+  if (job.budget_mb_per_s > 0) arguments.push_back(flag("budget", job.budget_mb_per_s));
+  arguments.push_back(flag("silence-timeout", job.silence_timeout_ms));
+  if (job.verbose) arguments.emplace_back("--verbose");
+  return arguments;
+}
+
+Launcher::Command server_command(const JobOptions& job, std::uint32_t rank) {
+  std::vector<std::string> arguments = common_arguments(job);
+  arguments.insert(arguments.begin(), "server");
+  arguments.insert(arguments.end(),
+                   {flag("server-rank", rank), flag("server-threads", job.chosen_server_threads()),
+                    flag("lanes", job.chosen_lanes())});
+  return {fmt::format("server {}", rank), std::move(arguments), true};
+}
+
+Launcher::Command worker_command(const Application& application, const ApplicationOptions& options,
+                                 const RunOptions& run, std::uint32_t rank) {
+  std::vector<std::string> arguments = common_arguments(run.job);
+  arguments.insert(arguments.begin(), {"worker", std::string(application.name())});
+  arguments.insert(arguments.end(), {flag("worker-rank", rank), flag("consistency", run.job.consistency),
+                                     flag("read-path", run.job.read_path)});
+  for (const std::string& slow : run.job.slow) arguments.push_back(flag("slow", slow));
+  if (run.baseline) arguments.emplace_back("--baseline");
+  const std::vector<std::string> given = options.given();
+  arguments.insert(arguments.end(), given.begin(), given.end());
+  return {run.baseline ? "the plain loop" : fmt::format("worker {}", rank), std::move(arguments), false};
+}
+
+std::vector<Launcher::Command> commands_of(const Application& application, const ApplicationOptions& options,
+                                           const RunOptions& run) {
+  if (run.baseline) return {worker_command(application, options, run, 0)};
+  std::vector<Launcher::Command> commands;
+  for (std::uint32_t rank = 0; rank < run.job.servers; ++rank)
+    commands.push_back(server_command(run.job, rank));
+  for (std::uint32_t rank = 0; rank < run.job.workers; ++rank) {
+    commands.push_back(worker_command(application, options, run, rank));
+  }
+  return commands;
+}
+
+}  // namespace
+
+absl::Status prepare_host_run(RunOptions& run, Application& application) {
+  run.job.transport = decided(run.job.transport, kShm);
+  if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
+  if (absl::Status status = check_all(application, run); !status.ok()) return status;
+  if (application.iterations() == 0) {
+    // Nothing is trained: there is nothing to share out.
+    run.baseline = true;
+    run.job.servers = run.job.workers = run.job.threads = 1;
+  }
+  if (absl::Status status = check_memory(run.job, run.job.servers, run.job.workers); !status.ok()) {
+    return status;
+  }
+  // A device is tried here so that what it lacks is said once, and not by each process.
+  if (run.baseline || run.job.transport.transport == kShm) return absl::OkStatus();
+  return make_transport(run.job.transport).status();
+}
+
+HostRunEnd carry_out_host_run(const RunOptions& run, const Application& application,
+                              const ApplicationOptions& options, RunMonitor& monitor) {
+  spdlog::info("run {}: {} {}", std::string(application.name()), effective(run.job), options.effective());
+  Launcher launcher(monitor);
+  absl::Status ended = launcher.run(commands_of(application, options, run));
+  return {std::move(ended), launcher.signal()};
+}
+
+}  // namespace verbena::apps

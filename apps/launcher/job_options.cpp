@@ -1,0 +1,396 @@
+#include "apps/launcher/job_options.hpp"
+
+#include <fmt/format.h>
+#include <sys/sysinfo.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_join.h"
+#include "apps/numbers/decimal.hpp"
+#include "apps/options/manual_formatter.hpp"
+#include "apps/options/numbers.hpp"
+#include "apps/options/validators.hpp"
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+#include "transport/heartbeat.hpp"
+#include "transport/verbs/address.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kConsistency = "Consistency";
+constexpr const char* kServers = "Servers";
+constexpr const char* kConditions = "Conditions";
+
+}  // namespace
+
+std::uint32_t JobOptions::chosen_server_threads() const {
+  if (server_threads > 0) return server_threads;
+  // Workers come first: a server gets more than one thread only from what they leave over.
+  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::uint32_t spare = cores > total_workers() ? cores - total_workers() : 0;
+  constexpr std::uint32_t kMost = 8;
+  return std::clamp(spare / servers, 1U, kMost);
+}
+
+std::uint32_t JobOptions::chosen_lanes() const {
+  return lanes > 0 ? lanes : std::max(1U, chosen_server_threads() - 1);
+}
+
+void add_size_options(CLI::App& command, JobOptions& options) {
+  constexpr std::uint32_t most = protocol::kMaxWorkers;
+  add_number(command, "--servers", options.servers,
+             "Server processes; the rows of each table are split over them.", {1, most})
+      ->type_name("S")
+      ->group(kProcessOptions)
+      ->capture_default_str();
+  add_number(command, "--workers", options.workers, "Worker processes; the data is split over them.",
+             {1, most})
+      ->type_name("W")
+      ->group(kProcessOptions)
+      ->capture_default_str();
+  add_number(command, "--threads", options.threads,
+             "Worker threads in each worker process, each a worker of its own: W × T workers in all.",
+             {1, most})
+      ->type_name("T")
+      ->group(kProcessOptions)
+      ->capture_default_str();
+}
+
+void add_silence_option(CLI::App& command, JobOptions& options) {
+  add_number(command, "--silence-timeout", options.silence_timeout_ms,
+             "A process that has shown no sign of life for so many milliseconds, because it is stopped or "
+             "its host hangs, ends the job, with its name. 0: none does, as for a process in a debugger. A "
+             "process that computes is not silent.",
+             {0, std::numeric_limits<std::int32_t>::max()})
+      ->type_name("MS")
+      ->check(accepted_by([](const std::string& text) {
+        return transport::check_silence_timeout(parse_decimal<std::uint32_t>(text).value_or(0));
+      }))
+      ->group(kProcessOptions)
+      ->capture_default_str();
+}
+
+void add_consistency_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--consistency", options.consistency,
+          "bsp: every iteration sees exactly the one before; reproducible. a-bsp: the same, but an iteration "
+          "ends for all when the first worker is through its data, and what others left comes first in the "
+          "next. ssp:S: a read may miss the last S iterations of others; a fast worker waits only when it is "
+          "further ahead. essp:S: the same bound, and servers push fresh rows to those who read them. "
+          "bounded-delay:S: as ssp:S, but the wait is at the end of an iteration. asp: nobody waits, nothing "
+          "is promised. sequential: each push is applied before it returns. vap:V: what others may miss is "
+          "at most V / sqrt(iteration) in every number. docs/consistency.md explains and draws them. On one "
+          "host reads miss less than these allow, unless --read-path is cached. Default: bsp, or what "
+          "--allocation needs.")
+      ->type_name("MODEL")
+      ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
+      ->group(kConsistency);
+  command
+      .add_option(
+          "--read-path", options.read_path,
+          "Where a pull finds a row: in-place reads the server's memory, which is mapped on one host, "
+          "so that under ssp, essp and the like it sees the newest of everything; cached reads this "
+          "worker's row cache, as between hosts, and shows what the models promise and cost there; "
+          "auto takes in-place where it can.")
+      ->type_name("auto|in-place|cached")
+      ->check(one_of({"auto", "in-place", "cached"}))
+      ->group(kConsistency)
+      ->capture_default_str();
+  add_budget_option(command, options);
+}
+
+void decide_consistency(JobOptions& options, const Application& application) {
+  if (options.consistency.empty()) options.consistency = application.default_consistency();
+}
+
+void add_budget_option(CLI::App& command, JobOptions& options) {
+  add_number(
+      command, "--budget", options.budget_mb_per_s,
+      "Managed communication, for ssp, essp, bounded-delay and asp; nothing changes under others. Each "
+      "server and worker may send one another so much before it is due: rows and updates go within an "
+      "iteration while this lasts, the most important first, and eager pushes that nobody needs yet "
+      "wait when it is used up. By default all travels at the end of an iteration, at full speed.")
+      ->type_name("MB/S")
+      ->check(positive_number())
+      ->group(kConsistency);
+}
+
+void add_server_options(CLI::App& command, JobOptions& options) {
+  add_number(command, "--server-threads", options.server_threads,
+             "Threads of each server; 1 drives everything, best where workers need the cores. By "
+             "default what the "
+             "workers leave over, at least 1.",
+             {1, 256})
+      ->type_name("N")
+      ->group(kServers);
+  add_number(
+      command, "--lanes", options.lanes,
+      "Parts of each shard that are applied independently. By default one for each thread but the first.",
+      {1, protocol::kMaxLanes})
+      ->type_name("N")
+      ->group(kServers);
+}
+
+void add_outlive_option(CLI::App& command, JobOptions& options) {
+  command
+      .add_flag(
+          "--outlive-workers", options.outlives_workers,
+          "Let a worker that dies go, as if it had said goodbye, and serve the others to their end. For "
+          "programs that can do without one of their workers, and where all tables are dynamic, so that "
+          "no clock waits for it (docs/allocation.md); else the job fails all the same. All servers of the "
+          "job need it.")
+      ->group(kServers);
+}
+
+void add_address_options(CLI::App& command, JobOptions& options) {
+  command.formatter(std::make_shared<ManualFormatter>("(--job NAME | --addresses HOST:PORT,…)"));
+  command
+      .add_option("--job", options.job,
+                  "Over shm: name of the job, the same for all its servers and workers, unlike any other's.")
+      ->type_name("NAME")
+      ->group(kProcessOptions);
+  command
+      .add_option("--addresses", options.addresses,
+                  "Over verbs: where each server listens, in the order of their ranks, the same for all "
+                  "servers and workers. HOST is the name or address of the network interface of the server's "
+                  "RDMA device.")
+      ->type_name("HOST:PORT,…")
+      ->delimiter(',')
+      ->group(kProcessOptions);
+}
+
+void add_network_option(CLI::App& command, JobOptions& options) {
+  add_network_option(command, options.transport, kConditions);
+}
+
+void add_condition_options(CLI::App& command, JobOptions& options) {
+  command
+      .add_option(
+          "--slow", options.slow,
+          "Slow workers down: worker=1,factor=3 makes each mini-batch of worker 1 last three times its "
+          "processor time, by sleeping; worker=all,item=1us makes each rating, token or triple take a "
+          "microsecond (times the worker's factor), whatever it takes here; worker=all,pause=200ms,every=20 "
+          "makes each worker pause before "
+          "one clock in 20; worker=1,competitors=1 pins worker 1 to a core (core=K: that one) together with "
+          "a "
+          "busy thread, which makes no two runs alike. May be given several times; factors of one worker are "
+          "multiplied, its competitors added up (docs/experiments.md).")
+      ->type_name("worker=R|all,…")
+      ->check(accepted_by([](const std::string& text) { return parse_slow(text).status(); }))
+      ->expected(1)
+      ->take_all()
+      ->group(kConditions);
+  add_network_option(command, options);
+}
+
+void add_verbose_option(CLI::App& command, JobOptions& options) {
+  command.add_flag("-v,--verbose", options.verbose, "Log the effective options, and what the processes do.")
+      ->group("General");
+}
+
+absl::Status check(const JobOptions& options) {
+  if (absl::Status status = check(options.transport); !status.ok()) return status;
+  if (options.transport.transport == kVerbs && options.read_path == "in-place") {
+    return absl::InvalidArgumentError(
+        "--read-path in-place needs --transport shm: over verbs no server's memory is mapped here");
+  }
+  if (!options.transport.network.empty() && options.read_path == "in-place") {
+    return absl::InvalidArgumentError(
+        "--read-path in-place is not over a network: --network goes with --read-path cached or auto");
+  }
+  const std::uint64_t total = std::uint64_t{options.workers} * options.threads;
+  if (total > protocol::kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        fmt::format("--workers {} of --threads {} are {} workers in all; at most {} can be", options.workers,
+                    options.threads, total, protocol::kMaxWorkers));
+  }
+  for (const std::string& text : options.slow) {
+    const absl::StatusOr<SlowRule> rule = parse_slow(text);
+    if (!rule.ok()) return rule.status();
+    if (rule->worker && *rule->worker >= total) {
+      return absl::InvalidArgumentError(fmt::format(
+          "--slow {}: workers count from 0, it must be less than the {} workers in all", text, total));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
+  if (baseline) return application.check(1);
+  absl::Status status = application.check_consistency(*consistency::parse_model(options.consistency));
+  return status.ok() ? application.check(options.total_workers()) : status;
+}
+
+absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here) {
+  const SessionOptions session;
+  const std::uint64_t inboxes = std::uint64_t{servers_here} * options.total_workers() * session.inbox_bytes;
+  const std::uint64_t push_rings =
+      std::uint64_t{workers_here} * options.threads * options.servers * session.push_ring_bytes;
+  const std::uint64_t buffers = inboxes + push_rings;
+  struct sysinfo host = {};
+  if (::sysinfo(&host) != 0) return absl::OkStatus();
+  const std::uint64_t memory = std::uint64_t{host.totalram} * host.mem_unit;
+  if (buffers <= memory) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} servers × {} workers need {} MiB for the buffers between them; this host has {} MiB",
+                  options.servers, options.total_workers(), buffers >> 20, memory >> 20));
+}
+
+namespace {
+
+std::string verbs_address(const std::string& address) {
+  return "verbs:" + address;
+}
+
+absl::Status check_addresses(const JobOptions& options) {
+  if (options.addresses.size() != options.servers) {
+    return absl::InvalidArgumentError(fmt::format("--addresses names {} servers, --servers says {}",
+                                                  options.addresses.size(), options.servers));
+  }
+  std::set<std::string> seen;
+  for (const std::string& text : options.addresses) {
+    const absl::StatusOr<transport::verbs::Address> address =
+        transport::verbs::parse_address(verbs_address(text));
+    if (!address.ok() || address->host.empty() || address->port == 0) {
+      return absl::InvalidArgumentError(fmt::format("--addresses: HOST:PORT is expected, not \"{}\"", text));
+    }
+    if (!seen.insert(text).second) {
+      return absl::InvalidArgumentError(fmt::format("--addresses: two servers cannot share {}", text));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TransportOptions decided_by_hand(const JobOptions& options) {
+  return decided(options.transport, options.addresses.empty() ? kShm : kVerbs);
+}
+
+absl::Status check_by_hand(const JobOptions& options) {
+  JobOptions job = options;
+  job.transport = decided_by_hand(options);
+  if (absl::Status status = check(job); !status.ok()) return status;
+  if (job.transport.transport == kVerbs) {
+    if (!job.job.empty()) {
+      return absl::InvalidArgumentError("--job is for --transport shm; over verbs --addresses are enough");
+    }
+    if (job.addresses.empty()) {
+      return absl::InvalidArgumentError(
+          "--transport verbs needs --addresses HOST:PORT,… with one address for each server");
+    }
+    return check_addresses(job);
+  }
+  if (!job.addresses.empty()) {
+    return absl::InvalidArgumentError("--addresses is for --transport verbs; over shm --job is enough");
+  }
+  if (job.job.empty()) {
+    return absl::InvalidArgumentError(
+        "--job NAME is required on one host, --transport verbs --addresses HOST:PORT,… between hosts");
+  }
+  return check_memory(job, job.servers, job.workers);
+}
+
+std::vector<std::string> server_addresses(const JobOptions& options) {
+  std::vector<std::string> all;
+  for (std::uint32_t rank = 0; rank < options.servers; ++rank) {
+    all.push_back(options.addresses.empty() ? server_address(options.job, rank)
+                                            : verbs_address(options.addresses[rank]));
+  }
+  return all;
+}
+
+std::string server_address(const std::string& job, std::uint32_t rank) {
+  return fmt::format("shm:{}/server-{}", job, rank);
+}
+
+std::string random_job_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+ReadPath read_path_of(const JobOptions& options) {
+  if (options.read_path == "in-place") return ReadPath::kInPlace;
+  return options.read_path == "cached" ? ReadPath::kCached : ReadPath::kAuto;
+}
+
+std::vector<SlowRule> slow_rules(const JobOptions& options) {
+  std::vector<SlowRule> rules;
+  for (const std::string& text : options.slow) rules.push_back(*parse_slow(text));
+  return rules;
+}
+
+ApplicationOptions::ApplicationOptions(CLI::App& command, Application& application) {
+  const std::vector<CLI::Option*> before = command.get_options();
+  command.option_defaults()->group(fmt::format("Options of {}", application.name()));
+  application.add_options(command);
+  command.option_defaults()->group("Options");
+  for (const CLI::Option* option : command.get_options()) {
+    if (std::find(before.begin(), before.end(), option) == before.end()) options_.push_back(option);
+  }
+}
+
+std::vector<std::string> ApplicationOptions::given() const {
+  std::vector<std::string> arguments;
+  for (const CLI::Option* option : options_) {
+    for (const std::string& value : option->results()) {
+      arguments.push_back(option->nonpositional() ? fmt::format("{}={}", option->get_name(), value) : value);
+    }
+  }
+  return arguments;
+}
+
+std::string ApplicationOptions::value(const std::string& name) const {
+  for (const CLI::Option* option : options_) {
+    if (option->check_name(name)) {
+      return option->results().empty() ? option->get_default_str() : option->results().back();
+    }
+  }
+  return {};
+}
+
+std::map<std::string, std::string> ApplicationOptions::values() const {
+  std::map<std::string, std::string> all;
+  for (const CLI::Option* option : options_) {
+    std::string value = this->value(option->get_name());
+    if (option->get_type_size() == 0) value = option->count() > 0 ? "true" : "false";
+    if (!value.empty()) all[option->get_single_name()] = std::move(value);
+  }
+  return all;
+}
+
+std::string ApplicationOptions::effective() const {
+  std::string text;
+  for (const CLI::Option* option : options_) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", option->get_name(), value(option->get_name()));
+  }
+  return text;
+}
+
+std::string examples(const std::vector<std::string>& lines) {
+  std::string text = "EXAMPLES";
+  for (const std::string& line : lines) text += "\n       " + line;
+  return text;
+}
+
+std::string effective(const JobOptions& options) {
+  return fmt::format(
+      "--servers={} --workers={} --threads={} --consistency={} --read-path={} --transport={} "
+      "--device={} --device-port={} --server-threads={} --lanes={} --job={} --addresses={} --network={} "
+      "--budget={} --silence-timeout={}{}{}{}",
+      options.servers, options.workers, options.threads, options.consistency, options.read_path,
+      options.transport.transport, options.transport.device, options.transport.device_port,
+      options.chosen_server_threads(), options.chosen_lanes(), options.job,
+      absl::StrJoin(options.addresses, ","), options.transport.network, options.budget_mb_per_s,
+      options.silence_timeout_ms, options.outlives_workers ? " --outlive-workers" : "",
+      options.slow.empty() ? "" : " --slow=", absl::StrJoin(options.slow, " --slow="));
+}
+
+}  // namespace verbena::apps

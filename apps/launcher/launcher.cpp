@@ -1,0 +1,151 @@
+#include "apps/launcher/launcher.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "apps/report/exit_status.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr auto kPoliteness = std::chrono::milliseconds(1500);  // from SIGTERM to SIGKILL
+constexpr int kTickMs = 1000;
+
+}  // namespace
+
+absl::Status Launcher::run(const std::vector<Command>& commands) {
+  StopSignals signals({SIGINT, SIGTERM, SIGHUP});
+  if (absl::Status status = start(commands); !status.ok()) {
+    fail(Cause::kKilled, std::move(status));
+  }
+  while (any_running(false)) {
+    wait(signals);
+    if (absl::Status status = rendezvous_->serve(); !status.ok()) fail(Cause::kOwnError, std::move(status));
+    while (const std::optional<int> number = signals.take()) on_signal(*number);
+    for (Child& child : children_) {
+      if (!child.process.running()) continue;
+      // Its end first: what it said before is in the pipe by then.
+      const std::optional<int> end = child.process.reap();
+      child.process.read_lines([&](std::string_view line) { on_line(child, line); });
+      if (end) on_end(child, *end);
+    }
+    check_deadline();
+    monitor_.tick();
+  }
+  monitor_.finish();
+  if (signal_ != 0) return absl::CancelledError("stopped by a signal");
+  return monitor_.failure();
+}
+
+void Launcher::wait(const StopSignals& signals) {
+  std::vector<pollfd> wanted = {{signals.descriptor(), POLLIN, 0}};
+  for (const Child& child : children_) {
+    if (!child.process.running()) continue;
+    wanted.push_back({child.process.end_descriptor(), POLLIN, 0});
+    wanted.push_back({child.process.message_descriptor(), POLLIN, 0});  // poll() ignores −1
+  }
+  for (std::size_t rank = 0; rank < rendezvous_->size(); ++rank) {
+    const int events = rendezvous_->wants_to_write(rank) ? POLLIN | POLLOUT : POLLIN;
+    wanted.push_back({rendezvous_->descriptor(rank), static_cast<short>(events), 0});
+  }
+  const int timeout_ms = poll_timeout_ms();
+  if (::poll(wanted.data(), wanted.size(), timeout_ms) < 0 && errno != EINTR) {
+    const int error = errno;
+    fail(Cause::kOwnError, absl::InternalError(fmt::format("poll: {}", std::strerror(error))));
+  }
+}
+
+absl::Status Launcher::start(const std::vector<Command>& commands) {
+  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::random();
+  if (!secret.ok()) return secret.status();
+  rendezvous_.emplace(static_cast<std::uint32_t>(commands.size()), *std::move(secret));
+  for (const Command& command : commands) {
+    const absl::StatusOr<int> seat = rendezvous_->add();
+    if (!seat.ok()) return seat.status();
+    absl::StatusOr<ChildProcess> process = ChildProcess::start(command.name, command.arguments, *seat);
+    ::close(*seat);
+    if (!process.ok()) return process.status();
+    children_.push_back({*std::move(process), command.server});
+  }
+  return absl::OkStatus();
+}
+
+int Launcher::poll_timeout_ms() const {
+  if (deadline_ == Clock::time_point::max()) return kTickMs;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
+}
+
+void Launcher::on_signal(int number) {
+  if (signal_ != 0) deadline_ = Clock::now();  // asked twice: no more politeness
+  signal_ = number;
+  stop_all();
+}
+
+void Launcher::on_line(Child& child, std::string_view line) {
+  const std::optional<ChildMessage> message = monitor_.hear(child.process.name(), line);
+  if (message && std::holds_alternative<FailedMessage>(*message)) child.reported_failure = true;
+  if (monitor_.failed()) stop_all();
+}
+
+void Launcher::on_end(Child& child, int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int number = WTERMSIG(wait_status);
+    const bool by_us = (number == SIGKILL && killed_) || (number == SIGTERM && stopping_);
+    if (!by_us) {
+      fail(Cause::kKilled,
+           absl::AbortedError(fmt::format(
+               "{} {}{}", child.process.name(), describe_end(wait_status),
+               number == SIGKILL ? guess_at_kill(memory_kills_before_, count_memory_kills()) : "")));
+    }
+  } else if (const int status = WEXITSTATUS(wait_status); status != 0 && !child.reported_failure) {
+    // Also while all are stopped: what the others have said of this end may have come first.
+    const bool by_us = stopping_ && status == kExitSignalBase + SIGTERM;
+    if (!by_us) {
+      fail(Cause::kSilentEnd,
+           absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
+    }
+  }
+  if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + RunMonitor::kServersPatience;
+}
+
+void Launcher::check_deadline() {
+  if (Clock::now() < deadline_) return;
+  for (const Child& child : children_) {
+    if (!stopping_ && child.process.running()) {
+      monitor_.fail_still_running(child.process.name());
+      stop_all();
+      return;
+    }
+  }
+  killed_ = true;
+  deadline_ = Clock::time_point::max();
+  for (const Child& child : children_) child.process.signal(SIGKILL);
+}
+
+void Launcher::fail(Cause cause, absl::Status status) {
+  monitor_.fail(cause, std::move(status));
+  stop_all();
+}
+
+void Launcher::stop_all() {
+  if (stopping_) return;
+  stopping_ = true;
+  deadline_ = std::min(deadline_, Clock::now() + kPoliteness);
+  for (const Child& child : children_) child.process.signal(SIGTERM);
+}
+
+bool Launcher::any_running(bool workers_only) const {
+  return std::any_of(children_.begin(), children_.end(), [&](const Child& child) {
+    return child.process.running() && !(workers_only && child.server);
+  });
+}
+
+}  // namespace verbena::apps

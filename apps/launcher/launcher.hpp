@@ -1,0 +1,66 @@
+// Starts the processes of a run, listens to them, and ends them all when one of them fails.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/launcher/child_process.hpp"
+#include "apps/launcher/memory_kills.hpp"
+#include "apps/launcher/run_monitor.hpp"
+#include "apps/launcher/stop_signals.hpp"
+#include "apps/rendezvous/embedded_rendezvous.hpp"
+
+namespace verbena::apps {
+
+/// Thread safety: belongs to one thread, the only one of its process.
+class Launcher {
+ public:
+  struct Command {
+    std::string name;  ///< "worker 1"
+    std::vector<std::string> arguments;
+    bool server = false;
+  };
+
+  explicit Launcher(RunMonitor& monitor) : monitor_(monitor) {}
+
+  /// Starts all, in the order of their ranks at the rendezvous, and waits for their end. Whatever happens,
+  /// none of them is left when it returns: the others are asked to end when one has failed, and killed when
+  /// they do not. CANCELLED after a signal, see signal(); else the failure that the others followed from.
+  absl::Status run(const std::vector<Command>& commands);
+
+  [[nodiscard]] int signal() const { return signal_; }
+
+ private:
+  using Clock = RunMonitor::Clock;
+  using Cause = RunMonitor::Cause;
+  struct Child {
+    ChildProcess process;
+    bool server = false;
+    bool reported_failure = false;
+  };
+
+  absl::Status start(const std::vector<Command>& commands);
+  void wait(const StopSignals& signals);
+  [[nodiscard]] int poll_timeout_ms() const;
+  void on_signal(int number);
+  void on_line(Child& child, std::string_view line);
+  void on_end(Child& child, int wait_status);
+  void check_deadline();
+  void fail(Cause cause, absl::Status status);
+  void stop_all();
+  [[nodiscard]] bool any_running(bool workers_only) const;
+
+  RunMonitor& monitor_;
+  std::optional<RendezvousHost> rendezvous_;
+  std::deque<Child> children_;
+  const MemoryKills memory_kills_before_ = count_memory_kills();
+  bool stopping_ = false;
+  bool killed_ = false;                                    ///< by us
+  Clock::time_point deadline_ = Clock::time_point::max();  ///< then what still runs is killed
+  int signal_ = 0;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,509 @@
+#include "apps/launcher/leader.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "apps/report/exit_status.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr auto kArrival = std::chrono::seconds(60);             // from the meeting to the connection
+constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
+constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
+constexpr auto kFarewell = std::chrono::seconds(3);
+constexpr auto kAttempt = std::chrono::seconds(3);  // to connect to one of the addresses
+constexpr auto kSlice = std::chrono::milliseconds(50);
+constexpr std::size_t kMostStrangers = 64;  // beyond the members themselves
+constexpr std::size_t kAcceptedAtOnce = 256;
+constexpr std::size_t kLongestIntroduction = 256;
+constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
+constexpr const char* kWelcome = "welcome\n";
+constexpr const char* kStop = "stop\n";
+
+// Who proves, to whom.
+constexpr std::string_view kLeaderRole = "verbena leader";
+constexpr std::string_view kMemberRole = "verbena member";
+
+std::string hex(std::span<const std::byte> bytes) {
+  return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// Whether the text was so many bytes in hexadecimal digits.
+bool from_hex(std::string_view text, std::span<std::byte> bytes) {
+  if (text.size() != 2 * bytes.size() || !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit))
+    return false;
+  const std::string raw = absl::HexStringToBytes({text.data(), text.size()});
+  std::memcpy(bytes.data(), raw.data(), bytes.size());
+  return true;
+}
+
+transport::Proof proof_of(const transport::Secret& secret, std::string_view role, std::uint32_t rank,
+                          const transport::Nonce& member, const transport::Nonce& leader) {
+  return transport::prove(&secret, role, {std::as_bytes(std::span(&rank, 1)), member, leader});
+}
+
+bool is_proof_of(std::string_view text, const transport::Secret& secret, std::string_view role,
+                 std::uint32_t rank, const transport::Nonce& member, const transport::Nonce& leader) {
+  transport::Proof proof{};
+  return from_hex(text, proof) &&
+         transport::is_proof(proof, &secret, role, {std::as_bytes(std::span(&rank, 1)), member, leader});
+}
+
+/// "FIRST SECOND"
+std::optional<std::pair<std::string_view, std::string_view>> two_words(std::string_view line) {
+  const std::size_t space = line.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  return std::pair(line.substr(0, space), line.substr(space + 1));
+}
+
+absl::Status system_error(int error, std::string_view what) {
+  return absl::UnavailableError(fmt::format("{}: {}", what, std::strerror(error)));
+}
+
+std::string text_of(const sockaddr& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bytes = address.sa_family == AF_INET
+                          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr)
+                          : &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  ::inet_ntop(address.sa_family, bytes, text.data(), text.size());
+  return text.data();
+}
+
+/// Of this host's interfaces, IPv4 first; not those that mean something else on each host.
+std::vector<std::string> own_addresses() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return {};
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(all, ::freeifaddrs);
+  std::vector<std::string> found;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+      if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
+      if ((each->ifa_flags & IFF_LOOPBACK) != 0 || (each->ifa_flags & IFF_UP) == 0) continue;
+      if (family == AF_INET6 &&
+          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr)) {
+        continue;
+      }
+      found.push_back(text_of(*each->ifa_addr));
+    }
+  }
+  return found;
+}
+
+struct Endpoint {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  [[nodiscard]] const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  [[nodiscard]] int family() const { return storage.ss_family; }
+};
+
+std::optional<Endpoint> endpoint(const std::string& host, std::uint16_t port) {
+  Endpoint made;
+  auto& ipv4 = reinterpret_cast<sockaddr_in&>(made.storage);
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(made.storage);
+  if (::inet_pton(AF_INET, host.c_str(), &ipv4.sin_addr) == 1) {
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    made.length = sizeof(sockaddr_in);
+  } else if (::inet_pton(AF_INET6, host.c_str(), &ipv6.sin6_addr) == 1) {
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(port);
+    made.length = sizeof(sockaddr_in6);
+  } else {
+    return std::nullopt;
+  }
+  return made;
+}
+
+/// Lines go at once, and a host that vanishes is noticed within seconds.
+void tune(int descriptor) {
+  const auto set = [&](int level, int option, int value) {
+    ::setsockopt(descriptor, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+/// A socket that listens at `host`, and its port.
+absl::StatusOr<std::pair<int, std::uint16_t>> listen_at(const std::string& host) {
+  const std::optional<Endpoint> place = endpoint(host, 0);
+  const int descriptor = ::socket(place->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (descriptor < 0) return system_error(errno, "no TCP socket");
+  const int no = 0;
+  if (place->family() == AF_INET6) ::setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  Endpoint bound;
+  bound.length = sizeof bound.storage;
+  if (::bind(descriptor, place->address(), place->length) != 0 || ::listen(descriptor, SOMAXCONN) != 0 ||
+      ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound.storage), &bound.length) != 0) {
+    const int error = errno;
+    ::close(descriptor);
+    return system_error(error, fmt::format("cannot listen at {}", host));
+  }
+  const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(bound.storage);
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(bound.storage);
+  return std::pair(descriptor, ntohs(bound.family() == AF_INET ? ipv4.sin_port : ipv6.sin6_port));
+}
+
+int poll_ms_until(std::chrono::steady_clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestPoll.count()));
+}
+
+bool parse_number(std::string_view text, auto& number) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && rest == text.data() + text.size();
+}
+
+/// Adds what there is of a line, and not a byte more: what follows is for others to read. False when the
+/// other end has closed.
+bool read_line(int descriptor, std::string& line) {
+  char byte = 0;
+  while (!line.ends_with('\n') && line.size() <= kLongestIntroduction) {
+    const ssize_t got = ::read(descriptor, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) return false;
+    line += byte;
+  }
+  return true;
+}
+
+}  // namespace
+
+// --- the leader
+
+absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::vector<Member> members,
+                                                       std::shared_ptr<const transport::Secret> secret) {
+  absl::StatusOr<std::pair<int, std::uint16_t>> listener = listen_at(loopback_only ? "127.0.0.1" : "::");
+  if (!listener.ok() && !loopback_only) listener = listen_at("0.0.0.0");  // a host without IPv6
+  if (!listener.ok()) return listener.status();
+  const std::vector<std::string> hosts =
+      loopback_only ? std::vector<std::string>{"127.0.0.1"} : own_addresses();
+  if (hosts.empty()) {
+    ::close(listener->first);
+    return absl::UnavailableError("this host has no network interface that other hosts could reach");
+  }
+  std::string address = fmt::format("{};{}", absl::StrJoin(hosts, ","), listener->second);
+  return std::unique_ptr<Leader>(
+      new Leader(listener->first, std::move(address), std::move(secret), std::move(members)));
+}
+
+Leader::Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
+               std::vector<Member> members)
+    : listener_(listener), address_(std::move(address)), secret_(std::move(secret)) {
+  for (Member& member : members) seats_.emplace_back().member = std::move(member);
+}
+
+Leader::~Leader() {
+  ::close(listener_);
+  for (const Stranger& stranger : strangers_) ::close(stranger.descriptor);
+  for (const Seat& seat : seats_) {
+    if (seat.descriptor >= 0) ::close(seat.descriptor);
+  }
+}
+
+void Leader::run(RunMonitor& monitor) {
+  while (poll(monitor, kLongestPoll)) {
+  }
+  monitor.finish();
+}
+
+bool Leader::poll(RunMonitor& monitor, std::chrono::milliseconds patience) {
+  if (all_over(false) || abandoned_) return false;
+  wait(patience);
+  accept();
+  hear_strangers();
+  hear_members(monitor);
+  check_time(monitor);
+  if (monitor.failed() || signal_ != 0) stop_all();
+  monitor.tick();
+  return true;
+}
+
+void Leader::wait(std::chrono::milliseconds patience) const {
+  std::vector<pollfd> wanted = {{listener_, POLLIN, 0}};
+  for (const Stranger& stranger : strangers_) wanted.push_back({stranger.descriptor, POLLIN, 0});
+  for (const Seat& seat : seats_) {
+    wanted.push_back({seat.gone || seat.ended ? -1 : seat.descriptor, POLLIN, 0});
+  }
+  auto timeout_ms = static_cast<int>(patience.count());
+  if (stopped_at_) timeout_ms = std::min(timeout_ms, poll_ms_until(*stopped_at_ + kStopPatience));
+  ::poll(wanted.data(), wanted.size(), timeout_ms);
+}
+
+/// All who have come. Who came first and has said nothing has to go when there are too many: a member says
+/// its first line at once.
+void Leader::accept() {
+  for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
+    const int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (descriptor < 0) {
+      if ((errno != EMFILE && errno != ENFILE) || strangers_.empty()) return;
+      send_one_away();
+      continue;
+    }
+    if (strangers_.size() >= seats_.size() + kMostStrangers) send_one_away();
+    tune(descriptor);
+    strangers_.push_back({.descriptor = descriptor, .deadline = Clock::now() + kIntroduction});
+  }
+}
+
+void Leader::send_one_away() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Stranger& each) { return !each.challenged; });
+  const auto one = silent == strangers_.end() ? strangers_.begin() : silent;
+  ::close(one->descriptor);
+  strangers_.erase(one);
+}
+
+void Leader::hear_strangers() {
+  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+    const bool open = read_line(stranger->descriptor, stranger->said);
+    const bool whole = stranger->said.ends_with('\n');
+    const std::string line = whole ? std::exchange(stranger->said, {}) : "";
+    if (whole && !stranger->challenged &&
+        challenge(*stranger, std::string_view(line).substr(0, line.size() - 1))) {
+      ++stranger;
+    } else if (whole && seat(*stranger, std::string_view(line).substr(0, line.size() - 1))) {
+      stranger = strangers_.erase(stranger);
+    } else if (whole || !open || stranger->said.size() > kLongestIntroduction ||
+               Clock::now() >= stranger->deadline) {
+      ::close(stranger->descriptor);
+      stranger = strangers_.erase(stranger);
+    } else {
+      ++stranger;
+    }
+  }
+}
+
+/// Whether it has said what a member says first.
+bool Leader::challenge(Stranger& stranger, std::string_view line) {
+  const auto words = two_words(line);
+  const auto nonce = transport::fresh_nonce();
+  if (!words || !nonce.ok() || !parse_number(words->first, stranger.rank) ||
+      !from_hex(words->second, stranger.theirs)) {
+    return false;
+  }
+  stranger.ours = *nonce;
+  stranger.challenged = true;
+  const transport::Proof proof =
+      proof_of(*secret_, kLeaderRole, stranger.rank, stranger.theirs, stranger.ours);
+  // These few bytes, and those of a welcome, fit into an empty socket.
+  return write_all(stranger.descriptor, fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
+}
+
+/// Whether it is a member, and not one that is here already.
+bool Leader::seat(const Stranger& stranger, std::string_view line) {
+  const std::uint32_t rank = stranger.rank;
+  if (!stranger.challenged ||
+      !is_proof_of(line, *secret_, kMemberRole, rank, stranger.theirs, stranger.ours) ||
+      rank >= seats_.size() || seats_[rank].came) {
+    return false;
+  }
+  Seat& seat = seats_[rank];
+  seat.came = true;
+  seat.descriptor = stranger.descriptor;
+  write_all(seat.descriptor, kWelcome).IgnoreError();
+  if (stopped_at_) write_all(seat.descriptor, kStop).IgnoreError();
+  return true;
+}
+
+void Leader::hear_members(RunMonitor& monitor) {
+  for (Seat& seat : seats_) {
+    if (seat.descriptor < 0 || seat.gone) continue;
+    const bool open =
+        seat.lines.read(seat.descriptor, [&](std::string_view line) { on_line(seat, line, monitor); });
+    if (!open) on_gone(seat, monitor);
+  }
+  if (!workers_left_at_ && all_over(true)) workers_left_at_ = Clock::now();
+}
+
+void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
+  const std::optional<ChildMessage> message = monitor.hear(seat.member.name, line);
+  if (!message) return;
+  if (std::holds_alternative<FailedMessage>(*message)) seat.reported_failure = true;
+  const auto* ended = std::get_if<EndedMessage>(&*message);
+  if (ended == nullptr) return;
+  seat.ended = true;
+  if (ended->status > kExitSignalBase) {
+    signal_ = ended->status - kExitSignalBase;
+  } else if (ended->status != kExitOk && !seat.reported_failure && !stopped_at_) {
+    monitor.fail(Cause::kSilentEnd,
+                 absl::AbortedError(fmt::format("{} ended with status {}", seat.member.name, ended->status)));
+  }
+}
+
+void Leader::on_gone(Seat& seat, RunMonitor& monitor) {
+  seat.gone = true;
+  if (seat.ended) return;
+  monitor.fail(Cause::kKilled, absl::AbortedError(fmt::format(
+                                   "{} ended without a word: it crashed, was killed, or its host is gone",
+                                   seat.member.name)));
+}
+
+void Leader::check_time(RunMonitor& monitor) {
+  const auto now = Clock::now();
+  if (stopped_at_) {
+    abandoned_ = now >= *stopped_at_ + kStopPatience && !all_over(false);
+    return;
+  }
+  for (const Seat& seat : seats_) {
+    if (!seat.came && now >= start_ + kArrival) {
+      monitor.fail(Cause::kOwnError, absl::DeadlineExceededError(fmt::format(
+                                         "{} has not come within {} s: may it open TCP connections to {}?",
+                                         seat.member.name, kArrival.count(), address_)));
+    } else if (workers_left_at_ && now >= *workers_left_at_ + RunMonitor::kServersPatience && !seat.ended &&
+               !seat.gone) {
+      monitor.fail_still_running(seat.member.name);
+    }
+  }
+}
+
+void Leader::stop_all() {
+  if (stopped_at_) return;
+  stopped_at_ = Clock::now();
+  for (const Seat& seat : seats_) {
+    if (seat.descriptor >= 0 && !seat.gone) write_all(seat.descriptor, kStop).IgnoreError();
+  }
+}
+
+bool Leader::all_over(bool workers_only) const {
+  return std::all_of(seats_.begin(), seats_.end(), [&](const Seat& seat) {
+    return seat.ended || seat.gone || (workers_only && seat.member.server);
+  });
+}
+
+// --- a process
+
+namespace {
+
+/// −1 if nobody answers there.
+int try_to_connect(const Endpoint& place, const std::function<bool()>& stopped) {
+  const int descriptor = ::socket(place.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (descriptor < 0) return -1;
+  int error = 0;
+  if (::connect(descriptor, place.address(), place.length) != 0) {
+    error = errno;
+    const auto deadline = std::chrono::steady_clock::now() + kAttempt;
+    while (error == EINPROGRESS && !stopped() && std::chrono::steady_clock::now() < deadline) {
+      pollfd writable = {descriptor, POLLOUT, 0};
+      if (::poll(&writable, 1, static_cast<int>(kSlice.count())) <= 0) continue;
+      socklen_t length = sizeof error;
+      ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length);
+    }
+  }
+  if (error == 0) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+/// The next line that comes, soon; empty if none does.
+std::string hear_line(int descriptor, const std::function<bool()>& stopped) {
+  const auto deadline = std::chrono::steady_clock::now() + kAttempt;
+  std::string line;
+  while (!stopped() && std::chrono::steady_clock::now() < deadline) {
+    pollfd readable = {descriptor, POLLIN, 0};
+    ::poll(&readable, 1, static_cast<int>(kSlice.count()));
+    if (!read_line(descriptor, line)) return "";
+    if (line.ends_with('\n')) return line.substr(0, line.size() - 1);
+  }
+  return "";
+}
+
+/// Whether who answers is the leader.
+bool introduce(int descriptor, const transport::Secret& secret, std::uint32_t rank,
+               const std::function<bool()>& stopped) {
+  const auto ours = transport::fresh_nonce();
+  if (!ours.ok() || !write_all(descriptor, fmt::format("{} {}\n", rank, hex(*ours))).ok()) return false;
+  const std::string challenge = hear_line(descriptor, stopped);
+  const auto words = two_words(challenge);
+  transport::Nonce theirs{};
+  if (!words || !from_hex(words->first, theirs) ||
+      !is_proof_of(words->second, secret, kLeaderRole, rank, *ours, theirs)) {
+    return false;
+  }
+  const transport::Proof proof = proof_of(secret, kMemberRole, rank, *ours, theirs);
+  return write_all(descriptor, hex(proof) + "\n").ok() && hear_line(descriptor, stopped) + "\n" == kWelcome;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::string& address,
+                                                                std::uint32_t rank, bool same_host,
+                                                                const transport::Secret& secret,
+                                                                std::chrono::seconds patience,
+                                                                const std::function<bool()>& stopped) {
+  const std::vector<std::string> parts = absl::StrSplit(address, ';');
+  std::uint16_t port = 0;
+  if (parts.size() != 2 || !parse_number(parts[1], port)) {
+    return absl::InvalidArgumentError("the address of rank 0 cannot be understood");
+  }
+  // Addresses such as those of a container's bridge are the same on every host, and there is somebody else
+  // there.
+  const std::vector<std::string> own = same_host ? std::vector<std::string>() : own_addresses();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  do {
+    for (const std::string& host : std::vector<std::string>(absl::StrSplit(parts[0], ','))) {
+      const std::optional<Endpoint> place = endpoint(host, port);
+      if (!place || std::find(own.begin(), own.end(), host) != own.end()) continue;
+      const int descriptor = try_to_connect(*place, stopped);
+      if (descriptor < 0) continue;
+      tune(descriptor);
+      if (introduce(descriptor, secret, rank, stopped)) return std::make_unique<LeaderLink>(descriptor);
+      ::close(descriptor);
+    }
+    if (stopped()) return absl::CancelledError("stopped");
+    ::poll(nullptr, 0, static_cast<int>(kSlice.count()));
+  } while (std::chrono::steady_clock::now() < deadline);
+  return absl::UnavailableError(
+      fmt::format("rank 0 cannot be reached at {} port {} by TCP: is there a firewall between the hosts?",
+                  parts[0], parts[1]));
+}
+
+LeaderLink::~LeaderLink() {
+  ::close(descriptor());
+}
+
+/// False when the leader has closed.
+bool LeaderLink::read() {
+  return lines_.read(descriptor(), [&](std::string_view) { told_to_stop_ = true; });
+}
+
+bool LeaderLink::lost() {
+  return !read() && !told_to_stop_;
+}
+
+bool LeaderLink::wait_for_end() {
+  const auto deadline = std::chrono::steady_clock::now() + kFarewell;
+  bool is_open = read();
+  while (is_open && std::chrono::steady_clock::now() < deadline) {
+    pollfd readable = {descriptor(), POLLIN, 0};
+    ::poll(&readable, 1, poll_ms_until(deadline));
+    is_open = read();
+  }
+  return !is_open;
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,134 @@
+// On a cluster nobody has started the processes of a run who could listen to them, as the launcher does on
+// one host. Rank 0 takes that on: each process (its own, too) connects to it by TCP and says the same lines
+// as the launcher's children. TCP, and not the job's transport, because the transport may be what fails.
+//
+// A process begins with "RANK NONCE", is answered "NONCE PROOF", and says "PROOF" in turn: both prove to have
+// the job's secret before either is told anything. Then the leader says "welcome". Later the leader says
+// "stop" for "end now", and closes for "you may go".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/launcher/outlet.hpp"
+#include "apps/launcher/run_monitor.hpp"
+#include "apps/rendezvous/line_stream.hpp"
+#include "transport/secret.hpp"
+
+namespace verbena::apps {
+
+/// Thread safety: belongs to one thread at a time.
+class Leader {
+ public:
+  struct Member {
+    std::string name;  ///< "worker 1 (rank 3, pid 4711 on node7)"
+    bool server = false;
+  };
+
+  /// Listens on any free port: of the loopback interface, or of all. `members` by rank.
+  static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members,
+                                                        std::shared_ptr<const transport::Secret> secret);
+  ~Leader();  ///< lets the members go
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+
+  /// Where the members find it.
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  /// Listens to all until they have ended; when one fails the others are told to stop. Bounded: returns
+  /// also when some do not end, see abandoned(). `monitor` has the failure, if there was one.
+  void run(RunMonitor& monitor);
+  /// A piece of run(), for who lets time pass himself: waits at most so long for something to happen. False
+  /// when run() would return.
+  bool poll(RunMonitor& monitor, std::chrono::milliseconds patience);
+
+  /// Some have not ended. Who started them has to end them.
+  [[nodiscard]] bool abandoned() const { return abandoned_; }
+  /// The signal that ended members have told; 0 if none.
+  [[nodiscard]] int signal() const { return signal_; }
+
+ private:
+  using Clock = RunMonitor::Clock;
+  using Cause = RunMonitor::Cause;
+  struct Seat {
+    Member member;
+    int descriptor = -1;
+    LineStream lines;
+    bool came = false;
+    bool ended = false;  ///< and said so
+    bool gone = false;   ///< has closed
+    bool reported_failure = false;
+  };
+  /// A connection that has not said yet whose it is.
+  struct Stranger {
+    int descriptor = -1;
+    Clock::time_point deadline;
+    std::string said = {};  ///< of the line that it has begun
+    bool challenged = false;
+    std::uint32_t rank = 0;  ///< which it wants to be; as are the next two, once challenged
+    transport::Nonce theirs{};
+    transport::Nonce ours{};
+  };
+
+  Leader(int listener, std::string address, std::shared_ptr<const transport::Secret> secret,
+         std::vector<Member> members);
+
+  void wait(std::chrono::milliseconds patience) const;
+  void accept();
+  void send_one_away();
+  void hear_strangers();
+  bool challenge(Stranger& stranger, std::string_view line);
+  bool seat(const Stranger& stranger, std::string_view line);
+  void hear_members(RunMonitor& monitor);
+  void on_line(Seat& seat, std::string_view line, RunMonitor& monitor);
+  void on_gone(Seat& seat, RunMonitor& monitor);
+  void check_time(RunMonitor& monitor);
+  void stop_all();
+  [[nodiscard]] bool all_over(bool workers_only) const;
+
+  const int listener_;
+  const std::string address_;
+  const std::shared_ptr<const transport::Secret> secret_;
+  std::deque<Seat> seats_;
+  std::deque<Stranger> strangers_;
+  const Clock::time_point start_ = Clock::now();
+  std::optional<Clock::time_point> stopped_at_;
+  std::optional<Clock::time_point> workers_left_at_;
+  bool abandoned_ = false;
+  int signal_ = 0;
+};
+
+/// A process's line to the leader.
+class LeaderLink : public PipeOutlet {
+ public:
+  /// Tries the leader's addresses one after the other. `same_host`: whether the leader is on this host.
+  static absl::StatusOr<std::unique_ptr<LeaderLink>> connect(const std::string& address, std::uint32_t rank,
+                                                             bool same_host, const transport::Secret& secret,
+                                                             std::chrono::seconds patience,
+                                                             const std::function<bool()>& stopped);
+  explicit LeaderLink(int descriptor) : PipeOutlet(descriptor) {}
+  ~LeaderLink() override;
+
+  /// Whether the leader went without telling to stop.
+  [[nodiscard]] bool lost();
+  /// After the last message: waits, not for long, until the leader has heard everyone and said what there is
+  /// to say. False where it has not by then: it is busy, or stopped, or its host hangs.
+  bool wait_for_end();
+
+ private:
+  bool read();
+
+  LineStream lines_;
+  bool told_to_stop_ = false;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,50 @@
+#include "apps/launcher/meeting.hpp"
+
+#include <fmt/format.h>
+
+#include "apps/launcher/job_options.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kAddress = "verbena.address";
+constexpr const char* kGivenUp = "none";
+constexpr auto kFarewellPatience = std::chrono::milliseconds(500);  // less than a job has to end
+
+}  // namespace
+
+std::string fresh_address(const TransportOptions& options) {
+  return options.transport == kShm ? server_address(random_job_name(), 0) : "verbs::0";
+}
+
+absl::StatusOr<std::vector<std::string>> AddressExchange::addresses(const std::string& own,
+                                                                    const std::atomic<bool>& stop) {
+  const std::lock_guard lock(mutex_);
+  if (!result_) result_ = meet(own, kMeetingPatience, [&] { return stop.load(); });
+  return *result_;
+}
+
+void AddressExchange::give_up() {
+  const std::lock_guard lock(mutex_);
+  if (!result_) result_ = meet(kGivenUp, kFarewellPatience, [] { return false; });
+}
+
+absl::StatusOr<std::vector<std::string>> AddressExchange::meet(const std::string& own,
+                                                               std::chrono::milliseconds patience,
+                                                               const Rendezvous::Stopped& stopped) {
+  if (!own.empty()) {
+    if (absl::Status status = rendezvous_.put(kAddress, own); !status.ok()) return status;
+  }
+  const absl::Status met = rendezvous_.fence(patience, stopped);
+  if (!met.ok()) return met;
+  std::vector<std::string> addresses;
+  for (std::uint32_t server = 0; server < servers_; ++server) {
+    absl::StatusOr<std::string> address = rendezvous_.get(server, kAddress);
+    if (!address.ok()) return address.status();
+    if (*address == kGivenUp) return absl::CancelledError("a server has given up, and says why itself");
+    addresses.push_back(*std::move(address));
+  }
+  return addresses;
+}
+
+}  // namespace verbena::apps

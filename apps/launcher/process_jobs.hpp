@@ -1,0 +1,31 @@
+// The threads of a worker or server process, and what makes them stop.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/launcher/stop_signals.hpp"
+
+namespace verbena::apps {
+
+struct JobsResult {
+  std::vector<absl::Status> statuses;  ///< one a job; CANCELLED for one that did not end after a stop
+  int signal = 0;                      ///< that stopped them, if any
+  bool told_to_stop = false;           ///< by the listener, or it is gone
+  /// Some still run: the process must leave by _exit(), destroying nothing that they use.
+  bool abandoned = false;
+};
+
+/// Runs each job in a thread of its own and waits for all. A signal, a job's failure or a
+/// `listener_descriptor` (−1: none) that is broken or has something to read sets `stop` and calls wake();
+/// what still runs a second later is abandoned.
+struct ProcessJobs {
+  std::vector<std::function<absl::Status()>> jobs;
+  std::function<void()> wake = [] {};
+  int listener_descriptor = -1;
+};
+JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& stop);
+
+}  // namespace verbena::apps

@@ -1,0 +1,86 @@
+#include "apps/launcher/run_monitor.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "apps/divergence.hpp"
+#include "protocol/printable.hpp"
+
+namespace verbena::apps {
+namespace {
+
+/// Of the user's, which no process is to blame for.
+bool is_of_nobody(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || is_diverged(status);
+}
+
+}  // namespace
+
+double RunMonitor::elapsed_seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+std::optional<ChildMessage> RunMonitor::hear(const std::string& name, std::string_view line) {
+  absl::StatusOr<ChildMessage> message = decode(line);
+  if (!message.ok()) {
+    fail(Cause::kOwnError,
+         absl::InternalError(fmt::format("{}: {}", name, std::string(message.status().message()))));
+    return std::nullopt;
+  }
+  on_message(name, *message);
+  return *std::move(message);
+}
+
+void RunMonitor::on_message(const std::string& name, const ChildMessage& message) {
+  if (const auto* iteration = std::get_if<IterationMessage>(&message)) {
+    on_iteration(*iteration);
+  } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
+    display_.progress(*progress, elapsed_seconds());
+  } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
+    printed_.push_back(protocol::printable(print->line));
+    display_.print(printed_.back());
+  } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
+    model_summary_[summary->name] = summary->value;
+  } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
+    if (absl::Status status = record_.add(*finished); !status.ok()) fail(Cause::kOwnError, std::move(status));
+  } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
+    on_failed(name, failed->status);
+  }
+}
+
+void RunMonitor::on_failed(const std::string& name, const absl::Status& status) {
+  const absl::StatusCode code = status.code();
+  Cause cause = Cause::kOwnError;
+  if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
+    cause = Cause::kPeerGone;
+  } else if (code == absl::StatusCode::kAborted || code == absl::StatusCode::kCancelled) {
+    cause = Cause::kFollowed;
+  }
+  const std::string text(status.message());
+  fail(cause, is_of_nobody(status) ? status : absl::Status(code, fmt::format("{}: {}", name, text)));
+}
+
+void RunMonitor::fail_still_running(std::string_view name) {
+  fail(Cause::kOwnError,
+       absl::DeadlineExceededError(fmt::format("{} did not end after all workers had left", name)));
+}
+
+void RunMonitor::on_iteration(const IterationMessage& message) {
+  const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
+  if (!record.ok()) {
+    fail(Cause::kOwnError, record.status());
+    return;
+  }
+  if (!*record) return;
+  display_.iteration(**record, elapsed_seconds());
+  if (metrics_ != nullptr) metrics_->write(iteration_json(**record));
+}
+
+void RunMonitor::fail(Cause cause, absl::Status status) {
+  if (cause >= cause_) return;
+  cause_ = cause;
+  failure_ = std::move(status);
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,67 @@
+// What is known of a run under way, from what its processes say: shown, recorded, and which failure was the
+// cause of the others.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/report/child_message.hpp"
+#include "apps/report/display.hpp"
+#include "apps/report/metrics.hpp"
+#include "apps/report/run_record.hpp"
+
+namespace verbena::apps {
+
+/// Thread safety: belongs to one thread at a time.
+class RunMonitor {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// How near a failure is to the cause: the nearest is the one to report.
+  enum class Cause { kKilled, kOwnError, kSilentEnd, kPeerGone, kFollowed, kNone };
+  /// What servers have to end once the last worker has left.
+  static constexpr auto kServersPatience = std::chrono::seconds(10);
+
+  /// `metrics` may be nullptr.
+  RunMonitor(RunRecord& record, Display& display, MetricsFile* metrics)
+      : record_(record), display_(display), metrics_(metrics) {}
+
+  /// A message of the process that errors call `name`; returns it. What cannot be understood is a failure.
+  std::optional<ChildMessage> hear(const std::string& name, std::string_view line);
+  void fail(Cause cause, absl::Status status);
+  /// The process has not ended within kServersPatience.
+  void fail_still_running(std::string_view name);
+
+  /// Redraws what changes with time alone.
+  void tick() { display_.tick(elapsed_seconds()); }
+  /// Nothing more will be said.
+  void finish() { display_.finish(); }
+
+  [[nodiscard]] double elapsed_seconds() const;
+  [[nodiscard]] bool failed() const { return cause_ != Cause::kNone; }
+  /// The failure that the others followed from; OK if there was none.
+  [[nodiscard]] const absl::Status& failure() const { return failure_; }
+  /// What the model has added to the summary, and its words.
+  [[nodiscard]] const nlohmann::json& model_summary() const { return model_summary_; }
+  [[nodiscard]] const std::vector<std::string>& printed() const { return printed_; }
+
+ private:
+  void on_message(const std::string& name, const ChildMessage& message);
+  void on_iteration(const IterationMessage& message);
+  void on_failed(const std::string& name, const absl::Status& status);
+
+  RunRecord& record_;
+  Display& display_;
+  MetricsFile* const metrics_;
+  const Clock::time_point start_ = Clock::now();
+  Cause cause_ = Cause::kNone;
+  absl::Status failure_;
+  nlohmann::json model_summary_ = nlohmann::json::object();
+  std::vector<std::string> printed_;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,87 @@
+#include "apps/launcher/run_outputs.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "apps/data/distinct_files.hpp"
+#include "apps/data/output_file.hpp"
+#include "apps/report/console.hpp"
+#include "apps/report/exit_status.hpp"
+#include "apps/report/html_report.hpp"
+#include "apps/report/provenance.hpp"
+
+namespace verbena::apps {
+
+absl::Status check_all(Application& application, const RunOptions& run) {
+  if (absl::Status status = check(run.job); !status.ok()) return status;
+  if (run.baseline && !run.job.slow.empty()) {
+    return absl::InvalidArgumentError("--slow is for workers; --baseline has none");
+  }
+  if (run.baseline && !run.job.transport.network.empty()) {
+    return absl::InvalidArgumentError("--network is for servers and workers; --baseline has none");
+  }
+  Files files = application.files();
+  files.writes("--metrics", run.metrics);
+  files.writes("--report", run.report);
+  if (absl::Status status = check_distinct(files); !status.ok()) return status;
+  for (const std::string& output : {run.metrics, run.report}) {
+    if (output.empty()) continue;
+    if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
+  }
+  return check_application(application, run.job, run.baseline);
+}
+
+absl::StatusOr<std::unique_ptr<RunOutputs>> RunOutputs::create(const RunOptions& run,
+                                                               const Application& application,
+                                                               const ApplicationOptions& options) {
+  std::unique_ptr<RunOutputs> outputs(new RunOutputs(run, application, options));
+  if (!run.metrics.empty()) {
+    absl::StatusOr<MetricsFile> file = MetricsFile::create(run.metrics);
+    if (!file.ok()) return file.status();
+    outputs->metrics_.emplace(*std::move(file));
+    outputs->metrics_->write(start_json(outputs->settings_, version()));
+  }
+  outputs->monitor_.emplace(outputs->record_, outputs->display_,
+                            outputs->metrics_ ? &*outputs->metrics_ : nullptr);
+  return outputs;
+}
+
+RunOutputs::RunOutputs(const RunOptions& run, const Application& application,
+                       const ApplicationOptions& options)
+    : run_(run),
+      settings_(run_settings(application, options, run.job, run.baseline)),
+      record_(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); }),
+      display_(settings_, Display::mode_for(stderr, run.quiet), stdout, stderr) {}
+
+int RunOutputs::finish(const absl::Status& ended, int signal) {
+  if (signal != 0) {
+    print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal));
+    return kExitSignalBase + signal;
+  }
+  if (!ended.ok()) return report_error(ended);
+  const double elapsed_seconds = monitor_->elapsed_seconds();
+  display_.print(summary_table(settings_, record_, elapsed_seconds));
+  const absl::Status written = write(elapsed_seconds);
+  if (written.ok()) return kExitOk;
+  // The run itself was well: an output that cannot be written is no wrong use any more.
+  report_error(written);
+  return kExitFailed;
+}
+
+absl::Status RunOutputs::write(double elapsed_seconds) {
+  const nlohmann::json summary = summary_json(settings_, record_, elapsed_seconds, monitor_->model_summary());
+  if (!run_.report.empty()) {
+    const std::string page = html_report(settings_, record_, elapsed_seconds, monitor_->printed());
+    if (absl::Status status = write_file(run_.report, page); !status.ok()) return status;
+  }
+  if (!metrics_) return absl::OkStatus();
+  for (std::uint32_t worker = 0; worker < record_.workers().size(); ++worker) {
+    metrics_->write(worker_json(worker, record_.workers()[worker]));
+  }
+  metrics_->write(summary);
+  return metrics_->commit();
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,57 @@
+// What a run shows and leaves, whoever has started its processes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/launcher/run_monitor.hpp"
+#include "apps/launcher/run_settings.hpp"
+#include "apps/report/display.hpp"
+#include "apps/report/metrics.hpp"
+
+namespace verbena::apps {
+
+struct RunOptions {
+  JobOptions job;
+  bool servers_given = false;  ///< on the command line
+  bool workers_given = false;
+  std::string metrics;  ///< empty: none
+  std::string report;
+  bool baseline = false;
+  bool quiet = false;
+};
+
+/// Everything that can be known before a process trains.
+absl::Status check_all(Application& application, const RunOptions& run);
+
+class RunOutputs {
+ public:
+  /// Begins the metrics file. The arguments must outlive it.
+  static absl::StatusOr<std::unique_ptr<RunOutputs>> create(const RunOptions& run,
+                                                            const Application& application,
+                                                            const ApplicationOptions& options);
+  RunOutputs(const RunOutputs&) = delete;
+  RunOutputs& operator=(const RunOutputs&) = delete;
+
+  RunMonitor& monitor() { return *monitor_; }
+
+  /// When all processes have ended: prints the summary or the error, writes what a run that has succeeded
+  /// leaves, and returns the exit status. `signal`: that ended the run, 0 if none.
+  int finish(const absl::Status& ended, int signal);
+
+ private:
+  RunOutputs(const RunOptions& run, const Application& application, const ApplicationOptions& options);
+  absl::Status write(double elapsed_seconds);
+
+  const RunOptions& run_;
+  const RunSettings settings_;
+  std::optional<MetricsFile> metrics_;
+  RunRecord record_;
+  Display display_;
+  std::optional<RunMonitor> monitor_;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,39 @@
+#include "apps/launcher/run_settings.hpp"
+
+#include "apps/numbers/decimal.hpp"
+#include "apps/report/provenance.hpp"
+#include "consistency/model.hpp"
+
+namespace verbena::apps {
+RunSettings run_settings(const Application& application, const ApplicationOptions& options,
+                         const JobOptions& job, bool baseline) {
+  RunSettings settings;
+  settings.model = application.name();
+  settings.throughput_unit = application.throughput_unit();
+  settings.main_objective = application.main_objective();
+  settings.iterations = application.iterations();
+  settings.seed = parse_decimal<std::uint64_t>(options.value("--seed"));
+  settings.options = options.values();
+  settings.baseline = baseline;
+  settings.made = provenance();
+  settings.consistency = "none";
+  settings.transport = "none";
+  settings.read_path = "none";
+  settings.allocation = "none";
+  if (baseline) return settings;
+  settings.consistency = consistency::to_string(*consistency::parse_model(job.consistency));
+  settings.transport = job.transport.transport;
+  settings.read_path = job.read_path;
+  // Applications without the option know no other.
+  const std::string allocation = options.value("--allocation");
+  settings.allocation = allocation.empty() ? kStaticAllocation : allocation;
+  settings.servers = job.servers;
+  settings.workers = job.workers;
+  settings.threads = job.threads;
+  settings.budget_mb_per_s = job.budget_mb_per_s;
+  settings.network = job.transport.network;
+  settings.slow = job.slow;
+  return settings;
+}
+
+}  // namespace verbena::apps

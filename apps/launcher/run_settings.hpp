@@ -1,0 +1,13 @@
+// How a run is made, from the options.
+#pragma once
+
+#include "apps/application.hpp"
+#include "apps/launcher/job_options.hpp"
+#include "apps/report/summary.hpp"
+
+namespace verbena::apps {
+
+RunSettings run_settings(const Application& application, const ApplicationOptions& options,
+                         const JobOptions& job, bool baseline);
+
+}  // namespace verbena::apps

@@ -1,0 +1,10 @@
+// `verbena bench`: latency and throughput of the transport and of tables, beside what the machine can do.
+#pragma once
+
+#include "apps/program/commands.hpp"
+
+namespace verbena::apps {
+
+void add_bench_command(CLI::App& program, Run* run);
+
+}  // namespace verbena::apps

@@ -1,0 +1,329 @@
+#include "apps/program/experiment_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "apps/conditions/delayed_transport.hpp"
+#include "apps/conditions/fields.hpp"
+#include "apps/conditions/slowdown.hpp"
+#include "apps/data/generate_ratings.hpp"
+#include "apps/data/triples.hpp"
+#include "apps/experiment/experiment.hpp"
+#include "apps/experiment/experiment_output.hpp"
+#include "apps/experiment/experiment_report.hpp"
+#include "apps/launcher/cluster_run.hpp"
+#include "apps/launcher/host_run.hpp"
+#include "apps/options/numbers.hpp"
+#include "apps/options/validators.hpp"
+#include "apps/program/scale_command.hpp"
+#include "apps/report/child_message.hpp"
+#include "apps/report/console.hpp"
+#include "apps/report/exit_status.hpp"
+#include "apps/report/format.hpp"
+#include "consistency/model.hpp"
+#include "protocol/messages.hpp"
+#include "protocol/printable.hpp"
+
+namespace verbena::apps {
+namespace {
+
+constexpr const char* kBundledDocuments = "data/kjv-chapters.tsv.gz";
+constexpr const char* kBundledTriples = "data/wn18rr";
+constexpr std::uint32_t kMostNodes = 64;
+
+struct ExperimentCommand {
+  ExperimentOptions experiment;
+  std::string output;
+  bool quiet = false;
+};
+
+/// How one of the experiment's runs ended.
+struct RunEnd {
+  absl::Status status;
+  int signal = 0;
+};
+
+RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, const RunRecord& record) {
+  RunFigures figures{.planned = planned,
+                     .objective = settings.main_objective,
+                     .iterations = record.iterations(),
+                     .training_seconds = record.training_seconds(),
+                     .throughput = record.throughput(),
+                     .share_waited = record.share_waited(),
+                     .reads_by_lag = record.staleness().reads_by_lag,
+                     .share_local = record.share_local(),
+                     .rows_moved = record.rows_moved(),
+                     .rows_replicated = record.total(&SessionStatistics::rows_replicated),
+                     .move_p50_seconds = record.move_times().quantile_seconds(0.5),
+                     .move_p99_seconds = record.move_times().quantile_seconds(0.99)};
+  for (const WorkerRecord& worker : record.workers()) {
+    figures.share_waited_by_worker.push_back(worker.share_waited());
+  }
+  return figures;
+}
+
+/// As `verbena run` does it, its figures kept instead of printed.
+RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
+  RunEnd end;
+  const CarryOutRun carry_out = [&](const RunOptions& given, Application& application,
+                                    const ApplicationOptions& options) {
+    RunOptions run = given;
+    end.status = prepare_host_run(run, application);
+    if (!end.status.ok()) return kExitFailed;
+    const RunSettings settings = run_settings(application, options, run.job, run.baseline);
+    RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
+    // What models say of themselves goes with the progress: the experiment's own output is its table.
+    Display display(settings, Display::mode_for(stderr, quiet), stderr, stderr);
+    RunMonitor monitor(record, display, nullptr);
+    HostRunEnd ended = carry_out_host_run(run, application, options, monitor);
+    end = {std::move(ended.status), ended.signal};
+    figures = figures_of(planned, settings, record);
+    return kExitOk;
+  };
+  CLI::App program("", "verbena");
+  const Applications applications = make_applications();
+  Run run;
+  add_run_command(program, applications, carry_out, &run);
+  std::vector<std::string> arguments = planned.arguments;
+  arguments.insert(arguments.begin(), "run");
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    program.parse(arguments);
+  } catch (const CLI::ParseError& error) {
+    end.status = absl::InvalidArgumentError(error.what());
+    return end;
+  }
+  run(LaunchLetter{});
+  return end;
+}
+
+/// Decides what was left open, and makes the ratings if none were given.
+absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
+  ExperimentOptions& chosen = options.experiment;
+  if (absl::Status status = check_started_once(); !status.ok()) return status;
+  if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
+  if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
+    return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
+  }
+  if (experiment.needs_triples() && !std::filesystem::is_directory(chosen.triples)) {
+    return absl::NotFoundError(fmt::format("--triples {}: there is no such folder", chosen.triples));
+  }
+  experiment.complete(chosen);
+  const bool makes_ratings = chosen.ratings.empty();
+  if (makes_ratings) chosen.ratings = options.output + "/ratings.tsv";
+  Files files;
+  if (makes_ratings) {
+    files.writes("--output", chosen.ratings);
+  } else {
+    files.reads("--data", chosen.ratings);
+  }
+  if (experiment.needs_documents()) files.reads("--documents", chosen.documents);
+  if (experiment.needs_triples()) {
+    for (const std::string& path : triple_files(chosen.triples)) files.reads("--triples", path);
+  }
+  if (absl::Status status = make_output_folder(options.output, std::move(files)); !status.ok()) return status;
+  if (!makes_ratings) return absl::OkStatus();
+  if (!options.quiet) {
+    print_error("writing {}, as `verbena generate mf` does\n", protocol::printable(chosen.ratings));
+  }
+  return generate_ratings({}, chosen.ratings);
+}
+
+absl::Status write_all(const Experiment& experiment, const ExperimentCommand& options,
+                       const std::vector<RunFigures>& runs) {
+  const std::string how =
+      circumstances(options.experiment, std::max(1U, std::thread::hardware_concurrency()));
+  const Judgement judgement = experiment.judge(runs);
+  const std::string text = experiment_text(experiment, how, judgement, runs);
+  return write_experiment(options.output,
+                          {.table = text,
+                           .numbers = to_line(experiment_json(experiment, how, judgement, runs), 1),
+                           .page = experiment_html(experiment, how, judgement, runs)});
+}
+
+std::string outcome_text(const RunFigures& run) {
+  if (!run.failure.empty()) return run.failure;
+  const Points points = by_iteration(run);
+  const std::string objective =
+      points.empty() ? "not evaluated"
+                     : fmt::format("{} {}", run.objective, format_objective(points.back().second));
+  return fmt::format("{} in {} of training", objective, format_seconds(run.training_seconds));
+}
+
+int run_experiment(const Experiment& experiment, ExperimentCommand options) {
+  if (absl::Status status = prepare(experiment, options); !status.ok()) return report_error(status);
+  const std::vector<PlannedRun> plan = experiment.plan(options.experiment);
+  std::vector<RunFigures> runs;
+  bool any_failed = false;
+  const auto start = std::chrono::steady_clock::now();
+  for (const PlannedRun& planned : plan) {
+    RunFigures figures{.planned = planned};
+    const RunEnd end = make_run(planned, options.quiet, figures);
+    if (end.signal != 0) {
+      print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(end.signal));
+      return kExitSignalBase + end.signal;
+    }
+    if (!end.status.ok()) {
+      // The first run shows whether the input is any good; later on, failing is a result.
+      if (runs.empty()) return report_error(end.status);
+      figures.failure = std::string(protocol::printable(end.status).message());
+      any_failed = true;
+    }
+    runs.push_back(std::move(figures));
+    if (options.quiet) continue;
+    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto done = static_cast<double>(runs.size());
+    const double left = elapsed / done * static_cast<double>(plan.size() - runs.size());
+    print_error("{}/{} {}: {}; {} left\n", runs.size(), plan.size(), planned.label, outcome_text(runs.back()),
+                format_clock(left));
+  }
+  if (absl::Status status = write_all(experiment, options, runs); !status.ok()) {
+    report_error(status);
+    return kExitFailed;
+  }
+  return any_failed ? kExitFailed : kExitOk;
+}
+
+void add_experiment_options(CLI::App& command, const Experiment& experiment, ExperimentCommand& options) {
+  constexpr const char* kInput = "Input";
+  constexpr const char* kProcesses = "Processes";
+  ExperimentOptions& chosen = options.experiment;
+  chosen.documents = kBundledDocuments;
+  chosen.triples = kBundledTriples;
+  command
+      .add_option(
+          "--data", chosen.ratings,
+          "Ratings, in any format that `verbena run mf` reads. By default made anew, as `verbena generate "
+          "mf` does, in the output folder.")
+      ->type_name("FILE")
+      ->group(kInput);
+  if (experiment.needs_documents()) {
+    command
+        .add_option("--documents", chosen.documents, "Documents, in any format that `verbena run lda` reads.")
+        ->type_name("FILE")
+        ->group(kInput)
+        ->capture_default_str();
+  }
+  if (experiment.needs_triples()) {
+    command.add_option("--triples", chosen.triples, "Triples, in any format that `verbena run kge` reads.")
+        ->type_name("FOLDER")
+        ->group(kInput)
+        ->capture_default_str();
+  }
+  add_number(command, "--seed", chosen.seed, "Of all runs.")->group(kInput)->capture_default_str();
+  add_number(command, "--iterations", chosen.iterations,
+             "Of each run; by default as many as the experiment needs.", {1, 1'000'000})
+      ->type_name("N")
+      ->group(kInput);
+  if (experiment.makes_rounds()) {
+    add_number(command, "--rounds", chosen.rounds,
+               "Make each run so many times, by turns, and judge by the middle one; by default as the "
+               "experiment has it.",
+               {1, 100})
+        ->type_name("N")
+        ->group(kInput);
+  }
+  if (experiment.compares_models()) {
+    command
+        .add_option(
+            "--models", chosen.models,
+            "Run these, as for --consistency of `verbena run`, instead of those that the experiment is "
+            "about; what is missing cannot be judged.")
+        ->type_name("MODEL,…")
+        ->delimiter(',')
+        ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
+        ->group(kProcesses);
+  }
+  if (experiment.compares_nodes()) {
+    add_number(
+        command, "--nodes", chosen.nodes,
+        "Make jobs of so many nodes, each a server and a worker; by default those that the experiment is "
+        "about.",
+        {2, kMostNodes})
+        ->type_name("N,…")
+        ->delimiter(',')
+        ->group(kProcesses);
+  } else {
+    add_number(command, "--servers", chosen.servers, "Server processes of each run.",
+               {1, protocol::kMaxWorkers})
+        ->type_name("S")
+        ->group(kProcesses)
+        ->capture_default_str();
+    add_number(command, "--workers", chosen.workers, "Worker processes of each run.",
+               {2, protocol::kMaxWorkers})
+        ->type_name("W")
+        ->group(kProcesses)
+        ->capture_default_str();
+  }
+  command
+      .add_option_function<std::string>(
+          "--item-time", [&chosen](const std::string& text) { chosen.item_time = *parse_duration(text); },
+          "What each rating or token takes a worker, such as 500ns, whatever it takes here: long enough for "
+          "workers that share a core to go as if each had its own (docs/experiments.md). By default as the "
+          "experiment has it.")
+      ->type_name("TIME")
+      ->check(accepted_by([](const std::string& text) {
+        return parse_slow(fmt::format("worker=all,item={}", text)).status();
+      }))
+      ->group(kProcesses);
+  command
+      .add_option(
+          "--network", chosen.network,
+          "What the network is to cost, as for `verbena run`, for instance latency=10us,bandwidth=1Gb/s; by "
+          "default nothing, or what the experiment needs.")
+      ->type_name("latency=TIME,bandwidth=RATE[,hosts=nodes]")
+      ->check(accepted_by([](const std::string& text) { return parse_job_network(text).status(); }))
+      ->group(kProcesses);
+  command
+      .add_option("--output", options.output,
+                  "Where table.txt, numbers.json and report.html are written; made if it is not there. By "
+                  "default experiment-NAME.")
+      ->type_name("FOLDER")
+      ->group("Output");
+  command.add_flag("-q,--quiet", options.quiet, "No progress; the table at the end only.")->group("Output");
+}
+
+void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experiment, Run* run) {
+  auto options = std::make_shared<ExperimentCommand>();
+  CLI::App* app =
+      command.add_subcommand(std::string(experiment->name()),
+                             fmt::format("{}\n\n{}", experiment->description(), experiment->method()));
+  app->group("Experiments");
+  add_experiment_options(*app, *experiment, *options);
+  const std::string name(experiment->name());
+  app->footer(examples({fmt::format("verbena experiment {}", name),
+                        fmt::format("verbena experiment {} --data FILE --output FOLDER", name)}));
+  app->callback([options, experiment, run] {
+    *run = [options, experiment](const LaunchLetter&) { return run_experiment(*experiment, *options); };
+  });
+}
+
+}  // namespace
+
+void add_experiment_command(CLI::App& program, Run* run) {
+  CLI::App* command = program.add_subcommand(
+      "experiment",
+      "measure the consistency models, and rows that move, against what is expected of them\n\nMakes several "
+      "runs one after "
+      "another, "
+      "as `verbena run` does, and writes a table, the numbers and a page with curves. Each expectation is "
+      "stated first, then what was found; an expectation that did not hold is no failure. "
+      "docs/experiments.md "
+      "says what each experiment shows.");
+  command->require_subcommand(1);
+  for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment,
+                    make_allocation_experiment}) {
+    add_experiment(*command, make(), run);
+  }
+  add_scale_experiment(*command, run);
+}
+
+}  // namespace verbena::apps

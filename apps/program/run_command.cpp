@@ -1,0 +1,115 @@
+// `verbena run APP`: the launcher.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
+#include "apps/launcher/cluster_run.hpp"
+#include "apps/launcher/host_run.hpp"
+#include "apps/launcher/run_outputs.hpp"
+#include "apps/program/commands.hpp"
+#include "apps/rendezvous/pmix_rendezvous.hpp"
+#include "apps/report/exit_status.hpp"
+
+namespace verbena::apps {
+namespace {
+
+int run_on_this_host(RunOptions run, Application& application, const ApplicationOptions& options) {
+  if (absl::Status status = prepare_host_run(run, application); !status.ok()) return report_error(status);
+  const absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run, application, options);
+  if (!outputs.ok()) return report_error(outputs.status());
+  const HostRunEnd ended = carry_out_host_run(run, application, options, (*outputs)->monitor());
+  return (*outputs)->finish(ended.status, ended.signal);
+}
+
+/// Where mpirun or srun has started this process. Nothing if it is the only one.
+std::optional<int> run_as_one_of_many(const RunOptions& run, Application& application,
+                                      const ApplicationOptions& options) {
+  StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
+  const absl::StatusOr<std::unique_ptr<PmixRendezvous>> rendezvous = PmixRendezvous::join();
+  if (!rendezvous.ok()) return report_error(rendezvous.status());
+  if ((*rendezvous)->size() == 1) return std::nullopt;
+  const auto abort = [&](int exit_status, const std::string& why) { (*rendezvous)->abort(exit_status, why); };
+  return run_in_cluster(run, application, options,
+                        {.rendezvous = **rendezvous, .signals = signals, .abort = abort});
+}
+
+}  // namespace
+
+int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options) {
+  if (absl::Status status = check_started_apart(); !status.ok()) return report_error(status);
+  if (std::getenv("PMIX_RANK") != nullptr) {
+    if (const std::optional<int> status = run_as_one_of_many(run, application, options)) return *status;
+  }
+  return run_on_this_host(run, application, options);
+}
+
+namespace {
+
+void add_output_options(CLI::App& command, RunOptions& options) {
+  command
+      .add_option("--metrics", options.metrics,
+                  "Write one JSON object a line: start, iterations, workers, summary (docs/metrics.md). The "
+                  "file is there "
+                  "when the run has succeeded; a pipe or device gets each line at once.")
+      ->type_name("FILE")
+      ->group("Output");
+  command.add_option("--report", options.report, "Write a page with the curves of the run, for any browser.")
+      ->type_name("FILE.html")
+      ->group("Output");
+  command
+      .add_flag("-q,--quiet", options.quiet,
+                "No progress; only what the model prints at the end, and the table.")
+      ->group("Output");
+}
+
+void add_application(CLI::App& command, Application& application, const CarryOutRun& carry_out, Run* run) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* app =
+      command.add_subcommand(std::string(application.name()), std::string(application.description()));
+  auto arguments = std::make_shared<ApplicationOptions>(*app, application);
+  add_size_options(*app, options->job);
+  add_silence_option(*app, options->job);
+  add_transport_options(*app, options->job.transport, kProcessOptions);
+  app->add_flag("--baseline", options->baseline,
+                "Train in a plain loop over the same kernel instead, without a parameter server.")
+      ->group(kProcessOptions);
+  add_consistency_options(*app, options->job);
+  add_server_options(*app, options->job);
+  add_condition_options(*app, options->job);
+  add_output_options(*app, *options);
+  add_verbose_option(*app, options->job);
+  const std::string name(application.name());
+  app->footer(examples(
+      {fmt::format("verbena run {} --data FILE --servers 2 --workers 2", name),
+       fmt::format("verbena run {} --data FILE --workers 2 --consistency essp:2 --report run.html", name),
+       fmt::format("verbena run {} --data FILE --baseline", name)}));
+  app->callback([app, options, arguments, run, carry_out, &application] {
+    decide_consistency(options->job, application);
+    options->servers_given = app->count("--servers") > 0;
+    options->workers_given = app->count("--workers") > 0;
+    *run = [options, arguments, carry_out, &application](const LaunchLetter&) {
+      return carry_out(*options, application, *arguments);
+    };
+  });
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& program, const Applications& applications, const CarryOutRun& carry_out,
+                     Run* run) {
+  CLI::App* command = program.add_subcommand(
+      "run",
+      "train a model with several processes\n\nStarts S servers and W workers on this host, shows their "
+      "progress, and ends with a table. When a process fails, the others are ended and nothing is left "
+      "behind. "
+      "Started itself by mpirun or srun --mpi=pmix, it starts nothing: each process becomes the server or "
+      "worker of its rank, servers first (docs/cluster.md). "
+      "`verbena run APP --help` has the options.");
+  command->require_subcommand(1);
+  for (const auto& application : applications) add_application(*command, *application, carry_out, run);
+}
+
+}  // namespace verbena::apps

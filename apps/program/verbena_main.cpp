@@ -1,0 +1,184 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "apps/options/manual_formatter.hpp"
+#include "apps/options/usage_error.hpp"
+#include "apps/program/commands.hpp"
+#include "apps/report/console.hpp"
+#include "apps/report/exit_status.hpp"
+#include "apps/report/provenance.hpp"
+#include "apps/thrown.hpp"
+#include "protocol/printable.hpp"
+
+namespace verbena::apps {
+namespace {
+
+/// A log line's text: some of it peers have written.
+class PrintableText : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& out) override {
+    const std::string text = protocol::printable({message.payload.data(), message.payload.size()});
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<PrintableText>();
+  }
+};
+
+void set_up_log(bool verbose) {
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("verbena"));  // without colours, everywhere
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<PrintableText>('*').set_pattern("%H:%M:%S.%e %P %l: %*");
+  spdlog::set_formatter(std::move(formatter));
+  spdlog::set_level(verbose ? spdlog::level::info : spdlog::level::warn);
+}
+
+[[noreturn]] void on_terminate();
+
+/// Where one of the three was closed, the next file or socket that is opened would be taken for it. Reading
+/// finds nothing, and writing fails, as if it were closed still.
+void keep_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDONLY));
+  }
+}
+
+void set_up_process(int argc, char** argv) {
+  std::set_terminate(on_terminate);
+  keep_standard_streams();
+  // A reader that goes away and a file that may not grow are errors of a write, no reason to die.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  set_up_log(std::any_of(argv, argv + argc, [](const char* argument) {
+    return std::strcmp(argument, "-v") == 0 || std::strcmp(argument, "--verbose") == 0;
+  }));
+}
+
+/// CLI11 takes the next word for the value where there is none after a "=".
+absl::Status check_words(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word(argv[i]);
+    if (word.starts_with("--") && word.size() > 2 && word.find('=') == word.size() - 1) {
+      return absl::InvalidArgumentError(fmt::format("{}: a value is expected after the =", word));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// No option has a use for an empty value, least of all one that is a path; and a word that begins as an
+/// option does is the next option, before which the value was forgotten.
+CLI::Validator value() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        if (text.empty()) return std::string("a value is expected, not an empty one");
+        if (!text.starts_with("--")) return std::string();
+        return fmt::format("a value is expected, not the option {} (of a file, write ./{})", text, text);
+      },
+      "");
+}
+
+void expect_values(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const bool is_flag = option->get_items_expected_max() == 0;
+    const bool may_be_bare = option->get_items_expected_min() == 0;
+    if (!is_flag && !may_be_bare) option->check(value());
+  }
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) expect_values(*inner);
+}
+
+/// What is to be done, of which `run` is left. An exit status where that was all.
+std::optional<int> parse(CLI::App& program, int argc, char** argv) {
+  if (const absl::Status status = check_words(argc, argv); !status.ok()) return report_error(status);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::string name;
+    put(stdout, innermost_command(program, &name).help());
+    return kExitOk;
+  } catch (const CLI::CallForVersion& version) {
+    print_out("{}\n", version.what());
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return report_error(usage_error(program, error));
+  }
+  return std::nullopt;
+}
+
+/// What was printed must have arrived, as far as someone wanted to read it.
+int check_output(int status) {
+  const absl::Status arrived = flush_output();
+  if (arrived.ok() || status != kExitOk) return status;
+  report_error(arrived);
+  return kExitFailed;
+}
+
+/// The last resort for what is thrown where nothing may be thrown, or in a thread of a library: a line and a
+/// status instead of an abort. A terminate without an exception is a broken invariant of ours.
+[[noreturn]] void on_terminate() {
+  const std::exception_ptr thrown = std::current_exception();
+  if (thrown == nullptr) std::abort();
+  try {
+    report_error(run_caught([&]() -> absl::Status { std::rethrow_exception(thrown); }));
+  } catch (...) {  // nothing was unwound, and no memory given back
+    (void)std::fputs("verbena: error: out of memory\n", stderr);
+  }
+  ::_exit(kExitFailed);
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_program(const Applications& applications,
+                                       const std::vector<AddCommand>& commands, Run* run) {
+  auto made = std::make_unique<CLI::App>(
+      "a parameter server on one-sided RDMA\n\nWorkers train one model together: they pull rows of "
+      "shared tables from servers and push updates to them.",
+      "verbena");
+  CLI::App& program = *made;
+  program.formatter(std::make_shared<ManualFormatter>());
+  program.set_help_flag("-h,--help", "Show this.");
+  program.get_help_ptr()->group("General");
+  program.set_version_flag("--version", "verbena " + version(), "Show the version.");
+  program.get_version_ptr()->group("General");
+  program.require_subcommand(1);
+  add_run_command(program, applications, run_application, run);
+  add_server_command(program, run);
+  add_worker_command(program, applications, run);
+  for (const AddCommand& add : commands) add(program, run);
+  add_help_command(program, run);
+  expect_values(program);
+  return made;
+}
+
+int verbena_main(int argc, char** argv, const Applications& applications,
+                 const std::vector<AddCommand>& commands) {
+  int status = kExitFailed;
+  const absl::Status ended = run_caught([&] {
+    set_up_process(argc, argv);
+    const absl::StatusOr<LaunchLetter> letter = take_letter();
+    if (!letter.ok()) return letter.status();
+    Run run;
+    const std::unique_ptr<CLI::App> program = make_program(applications, commands, &run);
+    const std::optional<int> parsed = parse(*program, argc, argv);
+    status = parsed ? *parsed : run(*letter);
+    return absl::OkStatus();
+  });
+  if (!ended.ok()) status = report_error(ended);
+  return check_output(status);
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,63 @@
+// What a run shows while it goes: one line redrawn in place on a terminal, plain lines now and then
+// elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "apps/report/child_message.hpp"
+#include "apps/report/run_record.hpp"
+#include "apps/report/summary.hpp"
+#include "apps/report/terminal.hpp"
+
+namespace verbena::apps {
+
+/// Seconds are counted from the start of the run; the caller reads the clock.
+class Display {
+ public:
+  enum class Mode { kNone, kPlain, kLive };
+  /// kLive on a terminal that can redraw, else kPlain; kNone if quiet.
+  static Mode mode_for(std::FILE* progress, bool quiet);
+
+  /// Words for people go to `out`, progress to `progress`.
+  Display(const RunSettings& settings, Mode mode, std::FILE* out, std::FILE* progress)
+      : settings_(settings), mode_(mode), out_(out), progress_(progress), status_line_(progress) {}
+  ~Display() = default;
+  Display(const Display&) = delete;
+  Display& operator=(const Display&) = delete;
+
+  /// Without a newline at the end; those between stay.
+  void print(std::string_view lines);
+  void iteration(const IterationRecord& record, double now_seconds);
+  void progress(const ProgressMessage& message, double now_seconds);
+  /// Redraws what changes with time alone.
+  void tick(double now_seconds);
+  /// Removes the live line; the last iteration is shown if it has not been.
+  void finish();
+
+ private:
+  void show(double now_seconds, bool last);
+  void draw(double now_seconds);
+  [[nodiscard]] std::string who() const;
+  [[nodiscard]] std::string training_line(double now_seconds) const;
+  [[nodiscard]] std::string progress_line() const;
+  [[nodiscard]] double seconds_left(double now_seconds) const;
+
+  const RunSettings& settings_;
+  const Mode mode_;
+  std::FILE* const out_;
+  std::FILE* const progress_;
+  StatusLine status_line_;
+  double shown_seconds_ = -1e9;  ///< when a line was last shown
+  std::optional<IterationRecord> first_;
+  std::optional<IterationRecord> latest_;
+  bool latest_shown_ = true;
+  std::optional<double> main_objective_;
+  std::string what_;                           ///< the slow part other than training; empty: none
+  std::map<std::uint32_t, double> part_done_;  ///< of it, by worker: 0 … 1
+};
+
+}  // namespace verbena::apps

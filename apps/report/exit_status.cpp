@@ -1,0 +1,39 @@
+#include "apps/report/exit_status.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <new>
+#include <string>
+
+#include "apps/report/console.hpp"
+#include "protocol/printable.hpp"
+
+namespace verbena::apps {
+
+int exit_status(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+      return kExitUsage;
+    case absl::StatusCode::kOutOfRange:
+      return kExitDiverged;
+    default:
+      return kExitFailed;
+  }
+}
+
+int report_error(const absl::Status& status) {
+  try {
+    const std::string line =
+        fmt::format("verbena: error: {}\n", std::string(protocol::printable(status).message()));
+    put(stderr, line);
+  } catch (const std::bad_alloc&) {
+    put(stderr, "verbena: error: out of memory\n");
+  }
+  return exit_status(status);
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,38 @@
+// The metrics file: one JSON object a line. The schema is a contract, described in docs/metrics.md.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "apps/data/output_file.hpp"
+#include "apps/report/run_record.hpp"
+
+namespace verbena::apps {
+
+struct RunSettings;
+
+/// Changes when a field is taken away or changes its meaning, not when one is added.
+inline constexpr int kMetricsSchema = 1;
+
+/// The fields that say how a run was made, with "schema".
+nlohmann::json settings_json(const RunSettings& settings);
+
+nlohmann::json start_json(const RunSettings& settings, const std::string& version);
+nlohmann::json iteration_json(const IterationRecord& record);
+nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record);
+
+/// Lines go to an OutputFile: a file appears whole when the run has succeeded; a pipe or a device gets each
+/// line at once.
+class MetricsFile {
+ public:
+  static absl::StatusOr<MetricsFile> create(const std::string& path);
+  void write(const nlohmann::json& line);
+  absl::Status commit() { return file_.commit(); }
+
+ private:
+  explicit MetricsFile(OutputFile file) : file_(std::move(file)) {}
+  OutputFile file_;
+};
+
+}  // namespace verbena::apps

@@ -1,0 +1,166 @@
+#include "apps/report/run_record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "apps/divergence.hpp"
+
+namespace verbena::apps {
+namespace {
+
+double rate(double items, double seconds) {
+  return seconds > 0 ? items / seconds : 0;
+}
+
+absl::Status unknown_worker(std::uint32_t worker, std::size_t workers) {
+  return absl::InvalidArgumentError(fmt::format("a report of worker {}, of {} workers", worker, workers));
+}
+
+/// What workers report and what comes of it, of whatever application.
+absl::Status check_finite(std::int64_t iteration, const std::map<std::string, double>& numbers) {
+  for (const auto& [name, value] : numbers) {
+    if (std::isfinite(value)) continue;
+    return diverged(
+        fmt::format("training has diverged in iteration {}: {} is {}; a lower learning rate may help",
+                    iteration, name, std::isnan(value) ? "no number" : "infinite"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+double WorkerRecord::throughput() const {
+  return rate(items, training_seconds);
+}
+
+double WorkerRecord::share_waited() const {
+  return finished && finished->seconds > 0 ? finished->statistics.waited_seconds / finished->seconds : 0;
+}
+
+RunRecord::RunRecord(std::uint32_t workers, Objectives objectives)
+    : compute_objectives_(std::move(objectives)), workers_(workers) {}
+
+absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMessage& message,
+                                                              double elapsed_seconds) {
+  if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
+  const IterationReport& report = message.report;
+  WorkerRecord& worker = workers_[message.worker];
+  if (report.iteration <= worker.last_iteration) {
+    return absl::InvalidArgumentError(fmt::format("worker {} reported iteration {} after iteration {}",
+                                                  message.worker, report.iteration, worker.last_iteration));
+  }
+  if (absl::Status status = check_finite(report.iteration, report.sums); !status.ok()) return status;
+  worker.last_iteration = report.iteration;
+  worker.items += report.items;
+  worker.training_seconds += report.seconds;
+
+  Partial& partial = partial_[report.iteration];
+  ++partial.reported;
+  partial.items += report.items;
+  partial.seconds = std::max(partial.seconds, report.seconds);
+  partial.training_seconds = std::max(partial.training_seconds, worker.training_seconds);
+  for (const auto& [name, value] : report.sums) partial.sums[name] += value;
+  if (partial.reported < workers_.size()) return std::nullopt;
+
+  IterationRecord record{.iteration = report.iteration,
+                         .items = partial.items,
+                         .seconds = partial.seconds,
+                         .training_seconds = partial.training_seconds,
+                         .elapsed_seconds = elapsed_seconds,
+                         .objectives = {}};
+  if (!partial.sums.empty()) record.objectives = compute_objectives_(partial.sums);
+  partial_.erase(report.iteration);
+  if (absl::Status status = check_finite(record.iteration, record.objectives); !status.ok()) return status;
+  for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
+  iterations_.push_back(record);
+  return record;
+}
+
+absl::Status RunRecord::add(const FinishedMessage& message) {
+  if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
+  workers_[message.worker].finished = message;
+  return absl::OkStatus();
+}
+
+std::int64_t RunRecord::iterations_trained() const {
+  return std::count_if(iterations_.begin(), iterations_.end(),
+                       [](const IterationRecord& record) { return record.iteration > 0; });
+}
+
+double RunRecord::items() const {
+  return std::accumulate(workers_.begin(), workers_.end(), 0.0,
+                         [](double sum, const WorkerRecord& worker) { return sum + worker.items; });
+}
+
+double RunRecord::training_seconds() const {
+  double slowest = 0;
+  for (const WorkerRecord& worker : workers_) slowest = std::max(slowest, worker.training_seconds);
+  return slowest;
+}
+
+double RunRecord::throughput() const {
+  return rate(items(), training_seconds());
+}
+
+double RunRecord::throughput_per_worker() const {
+  return throughput() / static_cast<double>(std::max<std::size_t>(workers_.size(), 1));
+}
+
+double RunRecord::share_waited() const {
+  double sum = 0;
+  for (const WorkerRecord& worker : workers_) sum += worker.share_waited();
+  return sum / static_cast<double>(std::max<std::size_t>(workers_.size(), 1));
+}
+
+StalenessHistogram RunRecord::staleness() const {
+  StalenessHistogram all;
+  for (const WorkerRecord& worker : workers_) {
+    if (worker.finished) all.merge(worker.finished->statistics.staleness);
+  }
+  return all;
+}
+
+DurationHistogram RunRecord::move_times() const {
+  DurationHistogram all;
+  for (const WorkerRecord& worker : workers_) {
+    if (worker.finished) all.merge(worker.finished->statistics.move_times);
+  }
+  return all;
+}
+
+std::uint64_t RunRecord::total(std::uint64_t SessionStatistics::*count) const {
+  std::uint64_t sum = 0;
+  for (const WorkerRecord& worker : workers_) {
+    if (worker.finished) sum += worker.finished->statistics.*count;
+  }
+  return sum;
+}
+
+std::uint64_t RunRecord::rows_moved() const {
+  return total(&SessionStatistics::rows_localized) + total(&SessionStatistics::rows_moved_by_intent);
+}
+
+std::optional<double> RunRecord::share_local() const {
+  const std::uint64_t near = total(&SessionStatistics::rows_pulled_locally) +
+                             total(&SessionStatistics::rows_pushed_locally) +
+                             total(&SessionStatistics::rows_pulled_from_replicas) +
+                             total(&SessionStatistics::rows_pushed_to_replicas);
+  const std::uint64_t all = near + total(&SessionStatistics::rows_pulled_remotely) +
+                            total(&SessionStatistics::rows_pushed_remotely);
+  return all > 0 ? std::optional(static_cast<double>(near) / static_cast<double>(all)) : std::nullopt;
+}
+
+std::optional<double> RunRecord::mean_clock_differential() const {
+  return apps::mean_clock_differential(staleness());
+}
+
+std::optional<double> mean_clock_differential(const StalenessHistogram& reads) {
+  const bool any = std::any_of(reads.reads_by_lag.begin(), reads.reads_by_lag.end(),
+                               [](std::uint64_t count) { return count > 0; });
+  return any ? std::optional(reads.mean_clock_differential()) : std::nullopt;
+}
+
+}  // namespace verbena::apps

@@ -1,0 +1,94 @@
+// What is known of a run: the workers' reports, added up by iteration.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/application.hpp"
+#include "apps/report/child_message.hpp"
+#include "worker/session.hpp"
+
+namespace verbena::apps {
+
+/// An iteration that all workers have reported.
+struct IterationRecord {
+  std::int64_t iteration = 0;
+  double items = 0;                          ///< of all workers
+  double seconds = 0;                        ///< the slowest worker's
+  double training_seconds = 0;               ///< up to and with this iteration, the slowest worker's
+  double elapsed_seconds = 0;                ///< since the start of the run, when the last worker reported
+  std::map<std::string, double> objectives;  ///< empty where the iteration was not evaluated
+};
+
+struct WorkerRecord {
+  double items = 0;
+  double training_seconds = 0;
+  std::int64_t last_iteration = -1;  ///< none yet
+  std::optional<FinishedMessage> finished;
+
+  [[nodiscard]] double throughput() const;
+  /// Of its time between the start and the end of run_worker(); 0 before it has finished.
+  [[nodiscard]] double share_waited() const;
+};
+
+/// Nothing if there were no reads.
+std::optional<double> mean_clock_differential(const StalenessHistogram& reads);
+
+class RunRecord {
+ public:
+  using Objectives = std::function<std::map<std::string, double>(const std::map<std::string, double>& sums)>;
+
+  RunRecord(std::uint32_t workers, Objectives objectives);
+
+  /// Returns the iteration if it is complete now. INVALID_ARGUMENT for an unknown worker, an iteration that
+  /// does not follow the worker's last one; diverged() where a sum or an objective is NaN or infinite.
+  absl::StatusOr<std::optional<IterationRecord>> add(const IterationMessage& message, double elapsed_seconds);
+  absl::Status add(const FinishedMessage& message);
+
+  [[nodiscard]] const std::vector<IterationRecord>& iterations() const { return iterations_; }
+  /// Those that trained, by all workers.
+  [[nodiscard]] std::int64_t iterations_trained() const;
+  [[nodiscard]] const std::vector<WorkerRecord>& workers() const { return workers_; }
+
+  /// The newest of each.
+  [[nodiscard]] const std::map<std::string, double>& objectives() const { return newest_objectives_; }
+  [[nodiscard]] double items() const;
+  [[nodiscard]] double training_seconds() const;  ///< the slowest worker's
+  [[nodiscard]] double throughput() const;        ///< items per second of training, all workers
+  [[nodiscard]] double throughput_per_worker() const;
+  [[nodiscard]] double share_waited() const;  ///< mean over the workers
+  [[nodiscard]] StalenessHistogram staleness() const;
+  /// Of all workers.
+  [[nodiscard]] std::uint64_t total(std::uint64_t SessionStatistics::*count) const;
+  [[nodiscard]] DurationHistogram move_times() const;
+  /// To the node of a worker that asked for them or intended to use them.
+  [[nodiscard]] std::uint64_t rows_moved() const;
+  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's
+  /// node, or had a replica in its memory; what replicas send to owners counts as pushed elsewhere. Nothing
+  /// if there was none.
+  [[nodiscard]] std::optional<double> share_local() const;
+  /// Nothing if no row was read through a static table.
+  [[nodiscard]] std::optional<double> mean_clock_differential() const;
+
+ private:
+  struct Partial {
+    std::uint32_t reported = 0;
+    double items = 0;
+    double seconds = 0;
+    double training_seconds = 0;
+    std::map<std::string, double> sums;
+  };
+
+  Objectives compute_objectives_;
+  std::vector<WorkerRecord> workers_;
+  std::map<std::int64_t, Partial> partial_;
+  std::vector<IterationRecord> iterations_;
+  std::map<std::string, double> newest_objectives_;
+};
+
+}  // namespace verbena::apps

@@ -1,7 +1,0 @@
-// The program `verbena`.
-#include "apps/verbena/commands.hpp"
-
-int main(int argc, char** argv) {
-  using namespace verbena::apps;
-  return verbena_main(argc, argv, make_applications(), make_commands());
-}

@@ -1,0 +1,62 @@
+#include "apps/launcher/job_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "apps/launcher/meeting.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(JobOptionsTest, AddressesChooseVerbs) {
+  JobOptions job;
+  job.servers = 2;
+  job.addresses = {"10.0.0.1:7001", "[fd00::1]:7002"};
+  EXPECT_TRUE(check_by_hand(job).ok());
+  EXPECT_EQ(decided_by_hand(job).transport, kVerbs);
+  EXPECT_THAT(server_addresses(job), ElementsAre("verbs:10.0.0.1:7001", "verbs:[fd00::1]:7002"));
+}
+
+TEST(JobOptionsTest, JobNameChoosesSharedMemory) {
+  JobOptions job;
+  job.servers = 2;
+  job.job = "demo";
+  EXPECT_TRUE(check_by_hand(job).ok());
+  EXPECT_EQ(decided_by_hand(job).transport, kShm);
+  EXPECT_THAT(server_addresses(job), ElementsAre("shm:demo/server-0", "shm:demo/server-1"));
+}
+
+TEST(JobOptionsTest, WhatWasChosenStays) {
+  TransportOptions options;
+  options.transport = kVerbs;
+  options.device = "rxe0";
+  EXPECT_EQ(decided(options, kShm).transport, kVerbs);
+  EXPECT_EQ(decided(options, kShm).device, "rxe0");
+  EXPECT_EQ(decided({}, kVerbs).transport, kVerbs);
+}
+
+TEST(JobOptionsTest, MemoryIsCountedForThisHostOnly) {
+  JobOptions job;
+  job.servers = 2048;
+  job.workers = 2048;
+  EXPECT_THAT(std::string(check_memory(job, job.servers, job.workers).message()),
+              HasSubstr("2048 servers × 2048 workers need"));
+  EXPECT_TRUE(check_memory(job, 0, 0).ok());
+}
+
+TEST(MeetingTest, AddressesAreNobodyElses) {
+  TransportOptions shm;
+  shm.transport = kShm;
+  EXPECT_THAT(fresh_address(shm), StartsWith("shm:"));
+  EXPECT_NE(fresh_address(shm), fresh_address(shm));
+  TransportOptions verbs;
+  verbs.transport = kVerbs;
+  EXPECT_EQ(fresh_address(verbs), "verbs::0");  // any port
+}
+
+}  // namespace
+}  // namespace verbena::apps

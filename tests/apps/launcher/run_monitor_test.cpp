@@ -1,0 +1,54 @@
+#include "apps/launcher/run_monitor.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "apps/divergence.hpp"
+#include "apps/report/exit_status.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The failure after worker 0 of one has reported that, of an application that adds one and squares.
+absl::Status failure_after(double sum) {
+  RunSettings settings;
+  RunRecord record(1, [](const std::map<std::string, double>& sums) {
+    return std::map<std::string, double>{{"loss", sums.at("error") * sums.at("error")}};
+  });
+  Display display(settings, Display::Mode::kNone, stdout, stderr);
+  RunMonitor monitor(record, display, nullptr);
+  IterationMessage message;
+  message.report = {.iteration = 3, .items = 1, .seconds = 1, .sums = {{"error", sum}}};
+  monitor.hear("worker 0", encode(message));
+  return monitor.failure();
+}
+
+TEST(RunMonitorTest, NumbersThatAreNoneAreDivergenceInWhateverApplication) {
+  EXPECT_TRUE(failure_after(7).ok());
+  const absl::Status none = failure_after(std::nan(""));
+  EXPECT_TRUE(is_diverged(none)) << none;
+  EXPECT_EQ(exit_status(none), kExitDiverged);
+  EXPECT_THAT(std::string(none.message()),
+              HasSubstr("training has diverged in iteration 3: error is no number"));
+  const absl::Status infinite = failure_after(1e200);  // its square
+  EXPECT_TRUE(is_diverged(infinite)) << infinite;
+  EXPECT_THAT(std::string(infinite.message()), HasSubstr("loss is infinite"));
+  EXPECT_TRUE(is_diverged(failure_after(std::numeric_limits<double>::infinity())));
+}
+
+TEST(RunMonitorTest, DivergenceOfAWorkerIsTheModelsAndNotTheProcesss) {
+  RunSettings settings;
+  RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });
+  Display display(settings, Display::Mode::kNone, stdout, stderr);
+  RunMonitor monitor(record, display, nullptr);
+  monitor.hear("worker 0", encode(FailedMessage{diverged("training has diverged in iteration 2")}));
+  EXPECT_EQ(monitor.failure(), diverged("training has diverged in iteration 2"));
+}
+
+}  // namespace
+}  // namespace verbena::apps

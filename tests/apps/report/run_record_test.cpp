@@ -1,0 +1,231 @@
+#include "apps/report/run_record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <regex>
+
+#include "apps/divergence.hpp"
+#include "apps/report/child_message.hpp"
+#include "apps/report/format.hpp"
+#include "apps/report/svg_chart.hpp"
+
+namespace verbena::apps {
+namespace {
+
+IterationMessage report(std::uint32_t worker, std::int64_t iteration, double seconds, double sum) {
+  IterationMessage message;
+  message.worker = worker;
+  message.report.iteration = iteration;
+  message.report.items = 100;
+  message.report.seconds = seconds;
+  message.report.sums["error"] = sum;
+  return message;
+}
+
+RunRecord two_workers() {
+  return RunRecord(2, [](const auto& sums) {
+    return std::map<std::string, double>{{"rmse", std::sqrt(sums.at("error"))}};
+  });
+}
+
+TEST(RunRecordTest, WhatWasOnlyEvaluatedIsNoIterationTrained) {
+  RunRecord record = two_workers();
+  EXPECT_TRUE(record.add(report(0, 0, 0, 4), 1).ok());
+  EXPECT_TRUE(record.add(report(1, 0, 0, 5), 1).ok());
+  EXPECT_EQ(record.iterations().size(), 1U);
+  EXPECT_EQ(record.iterations_trained(), 0);
+  EXPECT_EQ(record.objectives().at("rmse"), 3.0);
+  EXPECT_FALSE(record.add(report(0, 0, 0, 4), 2).ok()) << "it comes once";
+}
+
+TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
+  RunRecord record = two_workers();
+  EXPECT_FALSE(record.add(report(0, 1, 1.0, 4), 1)->has_value());
+  EXPECT_FALSE(record.add(report(0, 2, 1.0, 0), 2)->has_value());
+  const auto complete = record.add(report(1, 1, 3.0, 5), 3);
+  ASSERT_TRUE(complete.ok() && complete->has_value());
+  EXPECT_EQ((*complete)->iteration, 1);
+  EXPECT_EQ((*complete)->items, 200);
+  EXPECT_EQ((*complete)->objectives.at("rmse"), 3.0);
+  EXPECT_EQ(record.training_seconds(), 3.0);
+  EXPECT_EQ(record.throughput(), 100);
+}
+
+TEST(RunRecordTest, WhatIsNoNumberIsNoResult) {
+  for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {  // of -1 the root is none
+    RunRecord record = two_workers();
+    ASSERT_TRUE(record.add(report(0, 1, 1, 0), 0).ok());
+    const auto complete = record.add(report(1, 1, 1, sum), 0);
+    EXPECT_TRUE(is_diverged(complete.status())) << sum;
+    EXPECT_TRUE(record.objectives().empty()) << sum;
+  }
+}
+
+TEST(RunRecordTest, RefusesWhatNoWorkerCanSay) {
+  RunRecord record = two_workers();
+  ASSERT_TRUE(record.add(report(0, 1, 1, 1), 0).ok());
+  EXPECT_FALSE(record.add(report(0, 1, 1, 1), 0).ok());
+  EXPECT_FALSE(record.add(report(2, 1, 1, 1), 0).ok());
+}
+
+TEST(RunRecordTest, ShareWaitedIsTheMeanAndStalenessTheSum) {
+  RunRecord record = two_workers();
+  EXPECT_FALSE(record.mean_clock_differential().has_value());
+  FinishedMessage finished;
+  finished.seconds = 10;
+  finished.statistics.waited_seconds = 5;
+  finished.statistics.staleness.reads_by_lag = {1, 1};
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.waited_seconds = 1;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_DOUBLE_EQ(record.share_waited(), 0.3);
+  EXPECT_DOUBLE_EQ(*record.mean_clock_differential(), -1.5);
+}
+
+TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
+  RunRecord record = two_workers();
+  FinishedMessage finished;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_FALSE(record.share_local().has_value()) << "no dynamic table";
+  finished.statistics.rows_pulled_locally = 20;
+  finished.statistics.rows_pulled_remotely = 2;
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.rows_pushed_locally = 40;
+  finished.statistics.rows_pushed_remotely = 16;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_EQ(record.total(&SessionStatistics::rows_pulled_locally), 40U);
+  EXPECT_DOUBLE_EQ(*record.share_local(), 80.0 / (80 + 4 + 16));
+  finished.statistics.rows_pulled_from_replicas = 70;
+  finished.statistics.rows_pushed_to_replicas = 30;
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_DOUBLE_EQ(*record.share_local(), 180.0 / (180 + 4 + 16));
+}
+
+TEST(RunRecordTest, MovesAreThoseOfAllWorkers) {
+  RunRecord record = two_workers();
+  FinishedMessage finished;
+  finished.statistics.move_times.add(1e-6);
+  finished.statistics.rows_localized = 7;
+  ASSERT_TRUE(record.add(finished).ok());
+  finished.worker = 1;
+  finished.statistics.rows_localized = 0;
+  finished.statistics.rows_moved_by_intent = 5;
+  finished.statistics.move_times.add(1e-3);
+  ASSERT_TRUE(record.add(finished).ok());
+  EXPECT_NEAR(*record.move_times().quantile_seconds(0.5), 1e-6, 0.3e-6);
+  EXPECT_NEAR(*record.move_times().quantile_seconds(0.99), 1.1e-3, 0.15e-3);
+  EXPECT_EQ(record.rows_moved(), 7U + 5);
+}
+
+TEST(ChildMessageTest, ComesBackAsItWas) {
+  IterationMessage sent = report(3, 7, 0.1, 1.0 / 3);
+  sent.report.sums["bad"] = std::nan("");
+  const auto message = decode(encode(sent));
+  ASSERT_TRUE(message.ok()) << message.status();
+  const auto& back = std::get<IterationMessage>(*message);
+  EXPECT_EQ(back.worker, 3U);
+  EXPECT_EQ(back.report.sums.at("error"), 1.0 / 3);
+  EXPECT_TRUE(std::isnan(back.report.sums.at("bad")));
+  EXPECT_TRUE(decode(encode(PrintMessage{"not \xff UTF-8"})).ok());
+}
+
+TEST(ChildMessageTest, CountsComeBackAsTheyWere) {
+  std::vector<SessionCount> counts(kSessionCounts.begin(), kSessionCounts.end());
+  counts.insert(counts.end(), kDynamicRowCounts.begin(), kDynamicRowCounts.end());
+  FinishedMessage sent;
+  std::uint64_t number = UINT64_MAX;
+  for (const SessionCount& count : counts) sent.statistics.*count.value = number--;
+  sent.statistics.waited_seconds = 0.5;
+  sent.statistics.value_bound_waited_seconds = 0.25;
+  sent.statistics.staleness.reads_by_lag = {3, 0, 4};
+  sent.statistics.move_times.add(1e-6);
+  const auto message = decode(encode(sent));
+  ASSERT_TRUE(message.ok()) << message.status();
+  const SessionStatistics& back = std::get<FinishedMessage>(*message).statistics;
+  for (const SessionCount& count : counts)
+    EXPECT_EQ(back.*count.value, sent.statistics.*count.value) << count.name;
+  EXPECT_EQ(back.waited_seconds, 0.5);
+  EXPECT_EQ(back.value_bound_waited_seconds, 0.25);
+  EXPECT_EQ(back.staleness.reads_by_lag, sent.statistics.staleness.reads_by_lag);
+  EXPECT_EQ(back.move_times.counts, sent.statistics.move_times.counts);
+}
+
+TEST(ChildMessageTest, RefusesWhatIsNoMessage) {
+  for (const char* line : {"", "{", "[]", "{\"kind\":\"x\"}", "{\"kind\":\"iteration\"}", "{\"kind\":1}"}) {
+    EXPECT_FALSE(decode(line).ok()) << line;
+  }
+}
+
+TEST(FormatTest, ReadsWell) {
+  EXPECT_EQ(format_rate(2'314'000, "tokens"), "2.31 M tokens/s");
+  EXPECT_EQ(format_count(42), "42");
+  EXPECT_EQ(format_short_time(0.000'524), "524 µs");
+  EXPECT_EQ(format_short_time(0.001'31), "1.31 ms");
+  EXPECT_EQ(format_short_time(2.784), "2.78 s");
+  EXPECT_EQ(format_clock(3723), "1:02:03");
+  EXPECT_EQ(format_share(0.1234), "12.3 %");
+}
+
+TEST(SvgChartTest, TicksAreRoundAndSpan) {
+  EXPECT_EQ(axis_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  EXPECT_GE(axis_ticks(5, 5, 2).size(), 2U);
+  const std::string empty = to_svg(LineChart{"x", "y", {{1, std::nan("")}}});
+  EXPECT_NE(empty.find("not evaluated"), std::string::npos);
+}
+
+/// That every text of a chart lies within it, by a font whose letters are 7.5 wide.
+void expect_texts_to_fit(const std::string& svg) {
+  static const std::regex kText("<text(?: class=\"([^\"]*)\")? x=\"([0-9.-]+)\"[^>]*>([^<]*)</text>");
+  std::size_t texts = 0;
+  for (std::sregex_iterator each(svg.begin(), svg.end(), kText), end; each != end; ++each, ++texts) {
+    const std::string kind = (*each)[1];
+    const double width = 7.5 * static_cast<double>(columns_of((*each)[3].str()));
+    const double left = std::stod((*each)[2]) - (kind.ends_with("end")      ? width
+                                                 : kind.ends_with("middle") ? width / 2
+                                                                            : 0);
+    EXPECT_GE(left, 0) << each->str();
+    EXPECT_LE(left + width, 640) << each->str();
+  }
+  EXPECT_GT(texts, 3U);
+}
+
+TEST(SvgChartTest, LabelsAreNotCutOff) {
+  const std::vector<std::pair<double, double>> points = {{0, -1234567.8}, {123456.75, 7.25e-5}};
+  expect_texts_to_fit(to_svg(LineChart{"iteration", "log_likelihood_per_token", points}));
+  expect_texts_to_fit(
+      to_svg(CurveChart{"seconds", "objective", {{"a rather long name of a curve", points}}}));
+  LogChart log{.x_label = "bytes",
+               .y_label = "bandwidth",
+               .x_text = [](double bytes) { return std::to_string(static_cast<int>(bytes)) + " MiB"; },
+               .y_text = [](double rate) { return std::to_string(static_cast<int>(rate)) + " MB/s"; },
+               .series = {{.label = "read", .points = {{8, 3}, {9, 40}, {1'000'000, 12'345}}}}};
+  expect_texts_to_fit(to_svg(log));
+  expect_texts_to_fit(to_svg(BarChart{
+      .title = "reads",
+      .bars = {{"worker 4095 of very many", 1, "100.0 % (123 M of 124 M)"}, {"worker 1", 0.25, "25.0 %"}}}));
+}
+
+TEST(SvgChartTest, PartsOfAWholeAreDrawnOnItsScale) {
+  BarChart chart{.title = "waits", .bars = {{"worker 0", 0.02, "2 %"}, {"worker 1", 0.01, "1 %"}}};
+  const auto bars = [](const std::string& svg) {
+    static const std::regex kBar("class=\"bar\"[^>]* width=\"([0-9.]+)\"");
+    std::vector<double> widths;
+    for (std::sregex_iterator each(svg.begin(), svg.end(), kBar), end; each != end; ++each) {
+      widths.push_back(std::stod((*each)[1]));
+    }
+    return widths;
+  };
+  EXPECT_GT(bars(to_svg(chart))[0], 300) << "the longest has all the room";
+  chart.whole = 1;
+  chart.whole_text = "100 %";
+  const std::string svg = to_svg(chart);
+  EXPECT_LT(bars(svg)[0], 20) << "two parts of a hundred";
+  EXPECT_NE(svg.find(">100 %</text>"), std::string::npos);
+  expect_texts_to_fit(svg);
+}
+
+}  // namespace
+}  // namespace verbena::apps
