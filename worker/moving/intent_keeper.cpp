@@ -10,7 +10,6 @@ namespace verbena::worker {
 
 using consistency::Clock;
 using protocol::Key;
-using State = ToldIntents::State;
 
 IntentKeeper::IntentKeeper(MovingRows& rows) : rows_(rows), told_(rows.own, rows.directory, rows.requests) {}
 
@@ -58,7 +57,7 @@ void IntentKeeper::begin(const Keys& keys) {
     }
     const Key key = keys[i];
     // Said again to be alone, before this has done anything about it.
-    if (told_.contains(key) && !told_.is(key, State::kShared)) continue;
+    if (told_.contains(key) && !told_.is(key, ToldIntents::State::kShared)) continue;
     if (count(key)) continue;
     if (localize->add_intended(key)) {
       told_.set_asking(key);
@@ -79,7 +78,8 @@ void IntentKeeper::on_shared(Key key) {
 }
 
 void IntentKeeper::on_alone(Key key) {
-  if (!rows_.is_leaving && told_.is(key, State::kShared) && !told_.is_ending(key)) alone_.push_back(key);
+  if (!rows_.is_leaving && told_.is(key, ToldIntents::State::kShared) && !told_.is_ending(key))
+    alone_.push_back(key);
 }
 
 void IntentKeeper::begin_alone() {

@@ -9,7 +9,6 @@ namespace verbena::worker {
 
 using protocol::Key;
 using protocol::Presence;
-using Kind = protocol::KeyRequests::Kind;
 
 void ToldIntents::allocate(std::uint64_t rows) {
   told_.allocate(rows);

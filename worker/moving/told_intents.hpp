@@ -64,6 +64,7 @@ class ToldIntents {
   void end_all_counted();
 
  private:
+  using Kind = RequestQueue::Kind;
   struct Told {
     State state = State::kAsking;
     std::uint32_t since = 0;  ///< when it is counted
