@@ -85,22 +85,17 @@ absl::StatusOr<std::unique_ptr<Session>> Session::connect(const SessionOptions& 
 }
 
 template <class Value>
-absl::StatusOr<Table<Value>*> Session::table(const TableOptions& options) {
+absl::StatusOr<Table<Value>> Session::table(const TableOptions& options) {
   if (!core_->is_here()) return core_->elsewhere();
   absl::StatusOr<worker::TableCore*> core = core_->open_table(options, protocol::value_type_of<Value>());
   if (!core.ok()) return core.status();
-  for (const auto& [known, table] : tables_) {
-    if (known == *core) return static_cast<Table<Value>*>(table.get());
-  }
-  std::shared_ptr<Table<Value>> table(new Table<Value>(*core_, **core));
-  tables_.emplace_back(*core, table);
-  return table.get();
+  return Table<Value>(*core_, **core);
 }
 
-template absl::StatusOr<Table<float>*> Session::table(const TableOptions&);
-template absl::StatusOr<Table<double>*> Session::table(const TableOptions&);
-template absl::StatusOr<Table<std::int32_t>*> Session::table(const TableOptions&);
-template absl::StatusOr<Table<std::int64_t>*> Session::table(const TableOptions&);
+template absl::StatusOr<Table<float>> Session::table(const TableOptions&);
+template absl::StatusOr<Table<double>> Session::table(const TableOptions&);
+template absl::StatusOr<Table<std::int32_t>> Session::table(const TableOptions&);
+template absl::StatusOr<Table<std::int64_t>> Session::table(const TableOptions&);
 
 absl::Status Session::clock() {
   return core_->is_here() ? core_->clock() : core_->elsewhere();

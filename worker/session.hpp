@@ -3,8 +3,8 @@
 //   auto session = verbena::Session::connect({.servers = {"shm:hello/server-0"}});
 //   auto weights = (*session)->table<float>(
 //       {.name = "weights", .rows = 1 << 20, .width = 100, .consistency = verbena::Essp{.staleness = 2}});
-//   (*weights)->pull(keys, values);       // see worker/table.hpp
-//   (*weights)->push(keys, gradients);
+//   weights->pull(keys, values);       // see worker/table.hpp
+//   weights->push(keys, gradients);
 //   (*session)->clock();                  // this worker has finished a clock
 //
 // Thread safety: a session and all that comes of it (tables, pending operations, data cursors) belong to one
@@ -172,11 +172,12 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   /// Creates or opens a table; collective: every worker of the job opens the same tables in the same order.
-  /// Value: float, double, int32_t, int64_t. The table lives as long as the session. Of a name that this
-  /// session has opened before it is the same table, and nobody else need call; INVALID_ARGUMENT, which says
-  /// what differs and changes nothing, where Value or options are not the same.
+  /// Value: float, double, int32_t, int64_t. What is returned is a handle, to be copied at will; the table
+  /// lives as long as the session. Of a name that this session has opened before it is the same table, and
+  /// nobody else need call; INVALID_ARGUMENT, which says what differs and changes nothing, where Value or
+  /// options are not the same.
   template <class Value>
-  absl::StatusOr<Table<Value>*> table(const TableOptions& options);
+  absl::StatusOr<Table<Value>> table(const TableOptions& options);
 
   /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what
   /// a clock has to do with a pass over the data see worker/data_cursor.hpp. Where all tables are dynamic it
@@ -206,8 +207,6 @@ class Session {
   friend class DataCursor;
   explicit Session(std::unique_ptr<worker::SessionCore> core);
   std::unique_ptr<worker::SessionCore> core_;
-  std::vector<std::pair<const worker::TableCore*, std::shared_ptr<void>>>
-      tables_;  ///< each a Table of its Value
 };
 
 }  // namespace verbena

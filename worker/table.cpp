@@ -46,60 +46,61 @@ bool Pending::done() const {
 }
 
 template <class Value>
-Pending Table<Value>::pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started) {
+Pending Table<Value>::pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started) const {
   return started.ok() ? Pending(*session_, *std::move(started)) : Pending(started.status());
 }
 
 template <class Value>
-absl::Status Table<Value>::pull(std::span<const Key> keys, std::span<Value> values) {
+absl::Status Table<Value>::pull(std::span<const Key> keys, std::span<Value> values) const {
   return core_->pull(keys, std::as_writable_bytes(values).data(), values.size());
 }
 template <class Value>
-absl::Status Table<Value>::pull(KeyRange range, std::span<Value> values) {
+absl::Status Table<Value>::pull(KeyRange range, std::span<Value> values) const {
   return core_->pull(range, std::as_writable_bytes(values).data(), values.size());
 }
 template <class Value>
-absl::Status Table<Value>::push(std::span<const Key> keys, std::span<const Value> updates) {
+absl::Status Table<Value>::push(std::span<const Key> keys, std::span<const Value> updates) const {
   return core_->push(keys, std::as_bytes(updates).data(), updates.size(), /*wait=*/true);
 }
 template <class Value>
-absl::Status Table<Value>::push(KeyRange range, std::span<const Value> updates) {
+absl::Status Table<Value>::push(KeyRange range, std::span<const Value> updates) const {
   return core_->push(range, std::as_bytes(updates).data(), updates.size(), /*wait=*/true);
 }
 
 template <class Value>
 Pending Table<Value>::pull_async(std::span<const Key> keys, std::span<Value> values,
-                                 const OperationOptions& options) {
+                                 const OperationOptions& options) const {
   return pending(core_->start_pull(KeySequence(keys), std::as_writable_bytes(values).data(), values.size(),
                                    worker::Dependencies::of(options)));
 }
 template <class Value>
-Pending Table<Value>::pull_async(KeyRange range, std::span<Value> values, const OperationOptions& options) {
+Pending Table<Value>::pull_async(KeyRange range, std::span<Value> values,
+                                 const OperationOptions& options) const {
   return pending(core_->start_pull(KeySequence(range), std::as_writable_bytes(values).data(), values.size(),
                                    worker::Dependencies::of(options)));
 }
 template <class Value>
 Pending Table<Value>::push_async(std::span<const Key> keys, std::span<const Value> updates,
-                                 const OperationOptions& options) {
+                                 const OperationOptions& options) const {
   return Pending(push_after(*session_, *core_, keys, std::as_bytes(updates), updates.size(), options));
 }
 template <class Value>
 Pending Table<Value>::push_async(KeyRange range, std::span<const Value> updates,
-                                 const OperationOptions& options) {
+                                 const OperationOptions& options) const {
   return Pending(push_after(*session_, *core_, range, std::as_bytes(updates), updates.size(), options));
 }
 
 template <class Value>
-Pending Table<Value>::localize(std::span<const Key> keys, const OperationOptions& options) {
+Pending Table<Value>::localize(std::span<const Key> keys, const OperationOptions& options) const {
   return pending(core_->start_localize(KeySequence(keys), worker::Dependencies::of(options)));
 }
 template <class Value>
-Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) {
+Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) const {
   return pending(core_->start_localize(KeySequence(range), worker::Dependencies::of(options)));
 }
 
 template <class Value>
-absl::Status Table<Value>::hold(std::span<const Key> keys, std::span<Value*> rows) {
+absl::Status Table<Value>::hold(std::span<const Key> keys, std::span<Value*> rows) const {
   return core_->hold(keys, rows.size(),
                      [&](std::size_t i, std::byte* values) { rows[i] = reinterpret_cast<Value*>(values); });
 }
@@ -112,24 +113,25 @@ void Table<Value>::prefetch(Key key) const {
   core_->prefetch(key);
 }
 template <class Value>
-absl::Status Table<Value>::release() {
+absl::Status Table<Value>::release() const {
   if (!session_->is_here()) return session_->elsewhere();
   core_->release();
   return absl::OkStatus();
 }
 
 template <class Value>
-absl::Status Table<Value>::intent(std::span<const Key> keys, std::int64_t from, std::int64_t to) {
+absl::Status Table<Value>::intent(std::span<const Key> keys, std::int64_t from, std::int64_t to) const {
   return core_->intend(KeySequence(keys), from, to);
 }
 template <class Value>
-absl::Status Table<Value>::intent(KeyRange range, std::int64_t from, std::int64_t to) {
+absl::Status Table<Value>::intent(KeyRange range, std::int64_t from, std::int64_t to) const {
   return core_->intend(KeySequence(range), from, to);
 }
 
 template <class Value>
 absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distribution, std::size_t count,
-                                                    std::mt19937_64& random, const SampleOptions& options) {
+                                                    std::mt19937_64& random,
+                                                    const SampleOptions& options) const {
   if (!session_->is_here()) return session_->elsewhere();
   const std::uint64_t rows = core_->options().rows;
   if (!(options.preference >= 0 && options.preference <= 1) || distribution.range().last > rows) {

@@ -41,7 +41,7 @@ struct Dependencies;
 
 /// An operation under way. It goes on whenever the session is used, wait() or not; Session::clock() completes
 /// it. Must not outlive the session.
-class Pending {
+class [[nodiscard]] Pending {
  public:
   /// Drives the session until the operation has ended, and returns how.
   absl::Status wait();
@@ -67,34 +67,41 @@ struct OperationOptions {
   std::vector<Pending> after;
 };
 
+/// A handle of a table, two pointers: copies, also constant ones, are the same table. Must not outlive the
+/// session.
 /// Value: float, double, std::int32_t or std::int64_t.
 template <class Value>
 class Table {
  public:
-  absl::Status pull(std::span<const Key> keys, std::span<Value> values);
-  absl::Status pull(KeyRange range, std::span<Value> values);  ///< one transfer per lane
-  absl::Status push(std::span<const Key> keys, std::span<const Value> updates);
-  absl::Status push(KeyRange range, std::span<const Value> updates);
+  /// Of no table: may only be assigned to.
+  Table() = default;
+  friend bool operator==(const Table&, const Table&) = default;
+
+  absl::Status pull(std::span<const Key> keys, std::span<Value> values) const;
+  absl::Status pull(KeyRange range, std::span<Value> values) const;  ///< one transfer per lane
+  absl::Status push(std::span<const Key> keys, std::span<const Value> updates) const;
+  absl::Status push(KeyRange range, std::span<const Value> updates) const;
 
   /// As above. `keys` are copied; `values` must live until the operation has ended. Of what this worker
   /// pushes before that, `values` may hold some or none; under BSP the sums are those of every run only where
   /// the two do not overlap.
   Pending pull_async(std::span<const Key> keys, std::span<Value> values,
-                     const OperationOptions& options = {});
-  Pending pull_async(KeyRange range, std::span<Value> values, const OperationOptions& options = {});
+                     const OperationOptions& options = {}) const;
+  Pending pull_async(KeyRange range, std::span<Value> values, const OperationOptions& options = {}) const;
   /// Ends when the updates are in the update buffer, which is at once, or once `after` has ended, for which
   /// it drives the session; clock() tells of their delivery. With Sequential, push() waits for the delivery,
   /// and this does not; a pull of the row does.
   Pending push_async(std::span<const Key> keys, std::span<const Value> updates,
-                     const OperationOptions& options = {});
-  Pending push_async(KeyRange range, std::span<const Value> updates, const OperationOptions& options = {});
+                     const OperationOptions& options = {}) const;
+  Pending push_async(KeyRange range, std::span<const Value> updates,
+                     const OperationOptions& options = {}) const;
 
   /// Of a dynamic table: moves the rows to this worker's node, from wherever they are; ends when all have
   /// been there. Rows that other workers want at the same time come when it is this worker's turn, and may
   /// have left again since. It goes on, and others get on with these rows, whenever the session is used.
   /// Session::clock() does not wait for it. FAILED_PRECONDITION for a static table.
-  Pending localize(std::span<const Key> keys, const OperationOptions& options = {});
-  Pending localize(KeyRange range, const OperationOptions& options = {});
+  Pending localize(std::span<const Key> keys, const OperationOptions& options = {}) const;
+  Pending localize(KeyRange range, const OperationOptions& options = {}) const;
 
   /// Of a dynamic table: this worker will pull or push `keys` in its clocks from … to − 1
   /// (Session::current_clock()). The rows that no other node wants at the same time come here, in time and
@@ -103,8 +110,8 @@ class Table {
   /// Intents may overlap; what is over is ignored. A replica is read anew for the first clock of an intent;
   /// in the others, when it is used and too old (consistency/asp.hpp). They are acted on in clock(), and go
   /// on whenever the session is used. FAILED_PRECONDITION for a static table.
-  absl::Status intent(std::span<const Key> keys, std::int64_t from, std::int64_t to);
-  absl::Status intent(KeyRange range, std::int64_t from, std::int64_t to);
+  absl::Status intent(std::span<const Key> keys, std::int64_t from, std::int64_t to) const;
+  absl::Status intent(KeyRange range, std::int64_t from, std::int64_t to) const;
 
   /// hold() would take the row now, were it in nobody's hands. REQUIRES: key < rows().
   [[nodiscard]] bool is_here(Key key) const;
@@ -118,18 +125,18 @@ class Table {
   /// no call in between that waits (it breaks the session, with FAILED_PRECONDITION), and push none of them.
   /// Readers need each number whole: write them as relaxed atomics, or as vectors do. A change counts as a
   /// pull and a push. REQUIRES: nothing of the table is held. FAILED_PRECONDITION for a static table.
-  absl::Status hold(std::span<const Key> keys, std::span<Value*> rows);
+  absl::Status hold(std::span<const Key> keys, std::span<Value*> rows) const;
   /// Gives back all that hold() took. FAILED_PRECONDITION: nothing, for the session is another thread's.
-  absl::Status release();
+  absl::Status release() const;
 
   /// Draws `count` keys, for instance negative samples, and says so as an intent where `options` has clocks.
   /// With a preference keys that are near are drawn more often: see worker/sampling.hpp for the bias.
   /// INVALID_ARGUMENT for keys outside the table or a preference outside 0 … 1, FAILED_PRECONDITION for a
   /// preference or clocks where the table is static.
   absl::StatusOr<Sample> prepare_sample(const KeyDistribution& distribution, std::size_t count,
-                                        std::mt19937_64& random, const SampleOptions& options = {});
+                                        std::mt19937_64& random, const SampleOptions& options = {}) const;
   /// As pull() of sample.keys().
-  absl::Status pull_sample(const Sample& sample, std::span<Value> values) {
+  absl::Status pull_sample(const Sample& sample, std::span<Value> values) const {
     return pull(sample.keys(), values);
   }
 
@@ -141,10 +148,10 @@ class Table {
  private:
   friend class Session;
   Table(worker::SessionCore& session, worker::TableCore& core) : session_(&session), core_(&core) {}
-  Pending pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started);
+  Pending pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started) const;
 
-  worker::SessionCore* session_;
-  worker::TableCore* core_;
+  worker::SessionCore* session_ = nullptr;
+  worker::TableCore* core_ = nullptr;
 };
 
 }  // namespace verbena

@@ -175,7 +175,7 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
   std::vector<float> all(pull.rows * pull.width);
   // Once from the server, then the pushes make every cached row live.
   for (int round = 0; round < 3; ++round) {
-    if (absl::Status status = (*table)->pull(KeyRange{0, pull.rows}, all); !status.ok()) return status;
+    if (absl::Status status = table->pull(KeyRange{0, pull.rows}, all); !status.ok()) return status;
     if (absl::Status status = session.barrier(); !status.ok()) return status;
   }
   const std::vector<Key> keys = shuffled_keys(pull.rows, std::size_t{1} << 16);
@@ -189,7 +189,7 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
   absl::Status status;
   std::size_t next = 0;
   result.samples = time_while(options_.timing, [&] {
-    status = (*table)->pull(std::span(keys).subspan(next, pull.keys_each), values);
+    status = table->pull(std::span(keys).subspan(next, pull.keys_each), values);
     next += pull.keys_each;
     if (next + pull.keys_each > keys.size()) next = 0;
     return status.ok();
@@ -213,7 +213,7 @@ absl::Status TableMeasurements::push() {
       session.table<float>({.name = "rows", .rows = kRows, .width = kRowWidth, .consistency = Ssp{4}});
   if (!table.ok()) return table.status();
   const std::vector<float> update(kRowWidth, 1);
-  auto samples = time_accesses([&](std::span<const Key> key) { return (*table)->push(key, update); });
+  auto samples = time_accesses([&](std::span<const Key> key) { return table->push(key, update); });
   if (!samples.ok()) return samples.status();
   Result result{.operation = "push",
                 .what = "push of one row of 100 floats: added up in the update buffer, nothing sent",
@@ -249,7 +249,7 @@ absl::Status TableMeasurements::push_batch() {
   absl::Status status = time_operation(
       options_.timing,
       [&] {
-        absl::Status pushed = (*table)->push(keys, updates);
+        absl::Status pushed = table->push(keys, updates);
         pushed.Update(session.clock());
         return pushed;
       },
@@ -300,9 +300,9 @@ absl::Status TableMeasurements::push_applied() {
   absl::Status status = time_operation(
       single_,
       [&] {
-        absl::Status applied = (*table)->push(std::span(&key, 1), update);
+        absl::Status applied = table->push(std::span(&key, 1), update);
         applied.Update(session.clock());
-        applied.Update((*table)->pull(std::span(&key, 1), values));
+        applied.Update(table->pull(std::span(&key, 1), values));
         return applied;
       },
       result.samples);
@@ -323,7 +323,7 @@ absl::Status TableMeasurements::push_visible() {
   const Key key = 3;
   const std::vector<float> update{1, 1};
   std::vector<float> values(2);
-  absl::Status status = (*read)->pull(std::span(&key, 1), values);  // subscribes
+  absl::Status status = read->pull(std::span(&key, 1), values);  // subscribes
   Result result{
       .operation = "push-visible",
       .what =
@@ -340,10 +340,10 @@ absl::Status TableMeasurements::push_visible() {
     status.Update(reader.clock());
     const float expected = values[0] + 1;
     const Stopwatch watch;
-    status.Update((*pushed)->push(std::span(&key, 1), update));
+    status.Update(pushed->push(std::span(&key, 1), update));
     status.Update(pusher.clock());
     while (status.ok() && values[0] < expected) {
-      status.Update((*read)->pull(std::span(&key, 1), values));
+      status.Update(read->pull(std::span(&key, 1), values));
       if (watch.nanoseconds() > kTimeoutMs * 1e6) {
         status.Update(absl::DeadlineExceededError(
             fmt::format("a push was not seen by the other worker for {} s", kTimeoutMs / 1000)));
@@ -375,7 +375,7 @@ absl::Status TableMeasurements::subscribe() {
   for (const Key& key : keys) {
     if (!status.ok() || all.nanoseconds() >= options_.timing.seconds * 1e9) break;
     const Stopwatch watch;
-    status.Update((*table)->pull(std::span(&key, 1), values));
+    status.Update(table->pull(std::span(&key, 1), values));
     result.samples.add(watch.nanoseconds());
   }
   if (!status.ok()) return status;
@@ -425,11 +425,11 @@ absl::StatusOr<Samples> TableMeasurements::time_cached_pulls() {
   if (!table.ok()) return table.status();
   std::vector<float> all(kRows * kRowWidth);
   for (int round = 0; round < 3; ++round) {
-    absl::Status status = (*table)->pull(KeyRange{0, kRows}, all);
+    absl::Status status = table->pull(KeyRange{0, kRows}, all);
     status.Update((*job)->session().barrier());
     if (!status.ok()) return status;
   }
-  return time_pulls(**table);
+  return time_pulls(*table);
 }
 
 /// An access of one row that the worker's node owns, beside a read of the row cache.
@@ -442,7 +442,7 @@ absl::Status TableMeasurements::measure_local(
   if (!job.ok()) return job.status();
   auto table = (*job)->session().table<float>(moving_table(kRows));
   if (!table.ok()) return table.status();
-  auto samples = time(**table);
+  auto samples = time(*table);
   if (!samples.ok()) return samples.status();
   report_.results.push_back(
       {.operation = std::string(name),
@@ -476,7 +476,7 @@ absl::Status TableMeasurements::push_local() {
 absl::Status TableMeasurements::localize() {
   auto job = start(ReadPath::kCached, 2, 2);
   if (!job.ok()) return job.status();
-  std::array<Table<float>*, 2> tables{};
+  std::array<Table<float>, 2> tables{};
   for (std::uint32_t worker = 0; worker < 2; ++worker) {
     auto table = (*job)->session(worker).table<float>(moving_table(16));
     if (!table.ok()) return table.status();
@@ -492,7 +492,7 @@ absl::Status TableMeasurements::localize() {
   const Key key = 3;
   std::size_t turn = 0;
   absl::Status status = time_operation(
-      single_, [&] { return tables[turn++ % 2]->localize(std::span(&key, 1)).wait(); }, result.samples);
+      single_, [&] { return tables[turn++ % 2].localize(std::span(&key, 1)).wait(); }, result.samples);
   if (!status.ok()) return status;
   return finish(std::move(result), std::nullopt);
 }

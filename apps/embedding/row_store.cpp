@@ -276,14 +276,14 @@ absl::Status FetchedRows::close() {
   return table_.push_async(some_keys_, closes.opened).wait();
 }
 
-TableRows::TableRows(Session& session, std::span<Table<float>* const> tables, TrainingWatch& watch,
+TableRows::TableRows(Session& session, std::span<const Table<float>> tables, TrainingWatch& watch,
                      const FetchOptions& options)
     : session_(session),
       tables_(tables.begin(), tables.end()),
       options_(options),
       open_(tables.size()),
       watch_(watch) {
-  for (Table<float>* const table : tables_) fetched_.emplace_back(*table, options_);
+  for (Table<float>& table : tables_) fetched_.emplace_back(table, options_);
 }
 
 absl::Status TableRows::initialize(std::span<const RowSource> first) {
@@ -291,7 +291,7 @@ absl::Status TableRows::initialize(std::span<const RowSource> first) {
   for (std::size_t table = 0; table < tables_.size(); ++table) {
     const RowSource& source = first[table];
     const KeyRange mine = protocol::RangePartition(source.rows, session_.workers()).range(session_.rank());
-    if (absl::Status status = push_first_rows(*tables_[table], source, mine); !status.ok()) return status;
+    if (absl::Status status = push_first_rows(tables_[table], source, mine); !status.ok()) return status;
   }
   return session_.barrier();
 }
@@ -305,11 +305,11 @@ absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& sessio
                                                     .allocation = allocation});
   if (!numbers.ok()) return numbers.status();
   const Key rank = session.rank();
-  absl::Status status = (*numbers)->push({&rank, 1}, {&own, 1});
+  absl::Status status = numbers->push({&rank, 1}, {&own, 1});
   if (status.ok()) status = session.barrier();
   if (!status.ok()) return status;
   std::vector<std::int64_t> all(session.workers());
-  status = (*numbers)->pull(KeyRange{0, all.size()}, all);
+  status = numbers->pull(KeyRange{0, all.size()}, all);
   if (!status.ok()) return status;
   return all;
 }
@@ -351,7 +351,7 @@ void TableRows::request(std::span<const NeededRows> needed) {
 void TableRows::draw(std::size_t table, std::size_t rows, std::mt19937_64& random,
                      std::span<std::uint32_t> keys) {
   if (options_.near_draws == 0) return RowStore::draw(table, rows, random, keys);
-  const absl::StatusOr<Sample> sample = tables_[table]->prepare_sample(
+  const absl::StatusOr<Sample> sample = tables_[table].prepare_sample(
       KeyDistribution::uniform({0, rows}), keys.size(), random, {.preference = options_.near_draws});
   request_status_.Update(sample.status());
   if (!sample.ok()) return RowStore::draw(table, rows, random, keys);
@@ -410,7 +410,7 @@ absl::Status TableRows::clock() {
 }
 
 absl::Status TableRows::read(std::size_t table, std::size_t numbers, float* to) {
-  Table<float>& rows_of_table = *tables_[table];
+  Table<float>& rows_of_table = tables_[table];
   const std::size_t width = rows_of_table.width();
   std::vector<float> rows;
   for (Key first = 0; first < rows_of_table.rows(); first += rows_at_once(width)) {

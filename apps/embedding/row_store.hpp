@@ -189,7 +189,7 @@ class TableRows final : public RowStore {
  public:
   /// What is done between open() and close() is what `watch` sees. With an allocation other than static
   /// the tables are dynamic; with kIntent each mini-batch is a clock of the session.
-  TableRows(Session& session, std::span<Table<float>* const> tables, TrainingWatch& watch,
+  TableRows(Session& session, std::span<const Table<float>> tables, TrainingWatch& watch,
             const FetchOptions& options = {});
 
   /// Pushes this worker's share of the first rows; all workers' are seen when it returns.
@@ -224,7 +224,7 @@ class TableRows final : public RowStore {
 
  private:
   Session& session_;
-  std::vector<Table<float>*> tables_;
+  std::vector<Table<float>> tables_;
   const FetchOptions options_;
   std::deque<FetchedRows> fetched_;  ///< by table
   std::vector<RowPointers> open_;    ///< likewise

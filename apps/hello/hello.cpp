@@ -23,9 +23,9 @@ absl::Status say_hello(const std::vector<std::string>& servers) {
   const std::vector<float> updates{1, 2, 3, 4, 10, 20, 30, 40};
   std::vector<float> values(updates.size());
   for (int iteration = 0; iteration < 3; ++iteration) {
-    if (absl::Status status = (*weights)->push(keys, updates); !status.ok()) return status;
+    if (absl::Status status = weights->push(keys, updates); !status.ok()) return status;
     if (absl::Status status = (*session)->clock(); !status.ok()) return status;
-    if (absl::Status status = (*weights)->pull(keys, values); !status.ok()) return status;
+    if (absl::Status status = weights->pull(keys, values); !status.ok()) return status;
     std::cout << "clock " << (*session)->current_clock() << ": row 7 starts with " << values[0]
               << ", row 42 with " << values[4] << '\n';
   }

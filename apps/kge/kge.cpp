@@ -369,10 +369,9 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
                                  .consistency = context.consistency,
                                  .allocation = table_allocation(fetch.allocation)});
   };
-  const absl::StatusOr<Table<float>*> entities =
-      open("kge.entities", job->data.entities, shape().entity_width());
+  absl::StatusOr<Table<float>> entities = open("kge.entities", job->data.entities, shape().entity_width());
   if (!entities.ok()) return entities.status();
-  const absl::StatusOr<Table<float>*> relations =
+  absl::StatusOr<Table<float>> relations =
       open("kge.relations", job->data.relations, shape().relation_width());
   if (!relations.ok()) return relations.status();
   TableRows rows(session, std::array{*entities, *relations}, context.watch, fetch);

@@ -301,12 +301,11 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
                                         .width = static_cast<std::uint32_t>(topics_),
                                         .consistency = context.consistency});
   };
-  const absl::StatusOr<Table<std::int32_t>*> rows =
-      open(TableCounts::kRowsName, job->corpus.vocabulary.size());
+  absl::StatusOr<Table<std::int32_t>> rows = open(TableCounts::kRowsName, job->corpus.vocabulary.size());
   if (!rows.ok()) return rows.status();
-  const absl::StatusOr<Table<std::int32_t>*> totals = open(TableCounts::kTotalsName, 1);
+  absl::StatusOr<Table<std::int32_t>> totals = open(TableCounts::kTotalsName, 1);
   if (!totals.ok()) return totals.status();
-  TableCounts counts(session, **rows, **totals, context.watch);
+  TableCounts counts(session, *rows, *totals, context.watch);
   return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
 }
 

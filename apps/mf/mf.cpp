@@ -416,7 +416,7 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
                                      consistency::staleness(context.consistency), context.reporter);
   if (!job.ok()) return job.status();
   const std::size_t items = job->ratings.item_names.size();
-  absl::StatusOr<Table<float>*> table =
+  absl::StatusOr<Table<float>> table =
       session.table<float>({.name = "mf.items",
                             .rows = items,
                             .width = static_cast<std::uint32_t>(format.width()),
@@ -425,15 +425,15 @@ absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const 
   if (!table.ok()) return table.status();
   absl::Status status = for_initial_items(
       format, training_.seed, *job, protocol::RangePartition(items, session.workers()).range(session.rank()),
-      [&](KeyRange range, std::span<const float> packed) { return (*table)->push(range, packed); });
+      [&](KeyRange range, std::span<const float> packed) { return table->push(range, packed); });
   if (!status.ok()) return status;
   if (status = session.barrier(); !status.ok()) return status;
 
   FactorRows users =
       initial_users(format, training_.seed, job->ratings.user_train, session.rank(), session.workers());
-  status = train_in_table(context, *job, users, **table);
+  status = train_in_table(context, *job, users, *table);
   if (!status.ok() || output_.empty()) return status;
-  return save_from_tables(session, context.consistency, *job, users, **table);
+  return save_from_tables(session, context.consistency, *job, users, *table);
 }
 
 absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
@@ -464,7 +464,7 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
   TableItems store(session, items, format, slice_rows, context.watch);
   if (!std::holds_alternative<Sequential>(context.consistency)) return train(store);
   // Without clocks that say how fresh a row is, each mini-batch has its own.
-  TableRows rows(session, std::array{&items}, context.watch, fetch);
+  TableRows rows(session, std::array{items}, context.watch, fetch);
   MiniBatchItems mini_batches(rows, items.rows(), format, static_cast<std::size_t>(training_.batch), ahead);
   return train(store, &mini_batches);
 }
@@ -472,19 +472,19 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
 absl::Status MatrixFactorization::save_from_tables(Session& session, const ConsistencyModel& consistency,
                                                    const Job& job, const FactorRows& users,
                                                    Table<float>& items) const {
-  absl::StatusOr<Table<float>*> table = session.table<float>({.name = "mf.users",
-                                                              .rows = job.ratings.user_names.size(),
-                                                              .width = items.width(),
-                                                              .consistency = consistency});
+  absl::StatusOr<Table<float>> table = session.table<float>({.name = "mf.users",
+                                                             .rows = job.ratings.user_names.size(),
+                                                             .width = items.width(),
+                                                             .consistency = consistency});
   if (!table.ok()) return table.status();
-  if (absl::Status status = push_users(**table, users, session.rank(), session.workers()); !status.ok()) {
+  if (absl::Status status = push_users(*table, users, session.rank(), session.workers()); !status.ok()) {
     return status;
   }
   if (absl::Status status = session.barrier(); !status.ok() || session.rank() != 0) return status;
   return save_model(
       output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},
       [&](std::size_t first, std::size_t last, std::span<float> packed) {
-        return (*table)->pull(KeyRange{first, last}, packed);
+        return table->pull(KeyRange{first, last}, packed);
       },
       [&](std::size_t first, std::size_t last, std::span<float> packed) {
         const std::vector<Key> keys(job.layout.row_of_item.begin() + static_cast<std::ptrdiff_t>(first),

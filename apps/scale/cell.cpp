@@ -279,10 +279,10 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
     if (clock == 0) {
       node.start = scheduler_.now();
       node.waited = session.statistics().waited_seconds;
-      before = (*table)->staleness();
+      before = table->staleness();
       if (session.rank() == 0) note(&Node::before);
     }
-    if (absl::Status status = (*table)->pull(all, values_); !status.ok()) return status;
+    if (absl::Status status = table->pull(all, values_); !status.ok()) return status;
     const Duration computing(std::llround(mean * times(random)));
     if (clock >= 0) {
       node.computed += computing;
@@ -291,12 +291,12 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
     }
     node.processor->spend(static_cast<double>(computing.count()) +
                           options_.costs.worker_row * static_cast<double>(options_.rows));
-    if (absl::Status status = (*table)->push(all, values_); !status.ok()) return status;
+    if (absl::Status status = table->push(all, values_); !status.ok()) return status;
     if (absl::Status status = session.clock(); !status.ok()) return status;
   }
   node.end = scheduler_.now();
   node.waited = session.statistics().waited_seconds - node.waited;
-  node.reads_by_lag = (*table)->staleness().reads_by_lag;
+  node.reads_by_lag = table->staleness().reads_by_lag;
   for (std::size_t lag = 0; lag < before.reads_by_lag.size(); ++lag)
     node.reads_by_lag[lag] -= before.reads_by_lag[lag];
   if (session.rank() == 0) note(&Node::after);

@@ -185,8 +185,8 @@ absl::StatusOr<Clock> clock_cost(const consistency::ConsistencyModel& model, con
       const double waited = (*session)->statistics().waited_seconds;
       const auto start = Stopwatch::now();
       if (rows > 0) {
-        if (absl::Status status = (*table)->pull(keys, values); !status.ok()) return status;
-        if (absl::Status status = (*table)->push(keys, values); !status.ok()) return status;
+        if (absl::Status status = table->pull(keys, values); !status.ok()) return status;
+        if (absl::Status status = table->push(keys, values); !status.ok()) return status;
       }
       if (absl::Status status = (*session)->clock(); !status.ok()) return status;
       worker += nanoseconds_since(start) - ((*session)->statistics().waited_seconds - waited) * 1e9;

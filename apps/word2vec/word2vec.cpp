@@ -424,9 +424,9 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
                                  .consistency = context.consistency,
                                  .allocation = table_allocation(fetch.allocation)});
   };
-  const absl::StatusOr<Table<float>*> inputs = open("word2vec.inputs");
+  absl::StatusOr<Table<float>> inputs = open("word2vec.inputs");
   if (!inputs.ok()) return inputs.status();
-  const absl::StatusOr<Table<float>*> outputs = open("word2vec.outputs");
+  absl::StatusOr<Table<float>> outputs = open("word2vec.outputs");
   if (!outputs.ok()) return outputs.status();
   TableRows rows(session, std::array{*inputs, *outputs}, context.watch, fetch);
   if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;

@@ -11,6 +11,7 @@
 #include "tests/cluster/peer.hpp"
 #include "worker/data_cursor.hpp"
 #include "worker/session.hpp"
+#include "worker/table.hpp"
 
 namespace verbena::testing {
 namespace {

@@ -112,13 +112,13 @@ TEST(EsspTest, PushesComeUnasked) {
         std::vector<float> values(300);
         const std::vector<float> ones(300, 1);
         for (int clock = 0; clock < 20; ++clock) {
-          RETURN_IF_ERROR((*table)->pull(KeyRange{0, 100}, values));
-          RETURN_IF_ERROR((*table)->push(KeyRange{0, 100}, ones));
+          RETURN_IF_ERROR(table->pull(KeyRange{0, 100}, values));
+          RETURN_IF_ERROR(table->push(KeyRange{0, 100}, ones));
           RETURN_IF_ERROR(session.clock());
         }
         RETURN_IF_ERROR(session.barrier());
         // A worker that reads nothing any more still gets what others have pushed, when it looks.
-        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 100}, values));
+        RETURN_IF_ERROR(table->pull(KeyRange{0, 100}, values));
         if (session.statistics().rows_eagerly_received == 0) return wrong("nothing was pushed");
         if (values[0] != 40 || values[299] != 40) return wrong("saw " + std::to_string(values[0]));
         return absl::OkStatus();
@@ -138,14 +138,14 @@ TEST(ManagedCommunicationTest, UpdatesArriveWithinTheirClock) {
         auto table = session.table<float>({.name = "row", .rows = 200, .width = 1, .consistency = Essp{1}});
         RETURN_IF_ERROR(table.status());
         std::vector<float> values(200);
-        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 200}, values));  // subscribes
+        RETURN_IF_ERROR(table->pull(KeyRange{0, 200}, values));  // subscribes
         RETURN_IF_ERROR(session.barrier());
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
         while (!seen && std::chrono::steady_clock::now() < deadline) {
           if (session.rank() == 0) {
-            RETURN_IF_ERROR((*table)->push(KeyRange{0, 200}, std::vector<float>(200, 1)));
+            RETURN_IF_ERROR(table->push(KeyRange{0, 200}, std::vector<float>(200, 1)));
           } else {
-            RETURN_IF_ERROR((*table)->pull(KeyRange{0, 200}, values));
+            RETURN_IF_ERROR(table->pull(KeyRange{0, 200}, values));
             seen = values[0] > 0 && values[199] > 0;
           }
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -171,9 +171,9 @@ TEST(ManagedCommunicationTest, TheMostImportantUpdatesGoFirst) {
               session.table<double>({.name = "rows", .rows = kRows, .width = 1, .consistency = Asp{}});
           RETURN_IF_ERROR(table.status());
           std::vector<double> values(kRows, session.rank() == 0 ? 1000 : 0);
-          RETURN_IF_ERROR((*table)->push(KeyRange{0, kRows}, values));
+          RETURN_IF_ERROR(table->push(KeyRange{0, kRows}, values));
           RETURN_IF_ERROR(session.barrier());
-          RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
+          RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
           RETURN_IF_ERROR(session.barrier());
           if (session.rank() == 0) {
             // Until the budget is full again.
@@ -181,14 +181,14 @@ TEST(ManagedCommunicationTest, TheMostImportantUpdatesGoFirst) {
             std::vector<double> updates(kRows, 1);
             std::fill(updates.end() - kBurst, updates.end(), 500);
             const std::uint64_t before = session.statistics().rows_shipped_ahead;
-            RETURN_IF_ERROR((*table)->push(KeyRange{0, kRows}, updates));
+            RETURN_IF_ERROR(table->push(KeyRange{0, kRows}, updates));
             if (session.statistics().rows_shipped_ahead - before != kBurst) return wrong("another burst");
           }
           const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
           while (!seen && std::chrono::steady_clock::now() < deadline) {
             if (session.rank() == 1) {
               RETURN_IF_ERROR(session.clock());  // ASP's cache is good for a clock
-              RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
+              RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
               const auto changed = [](double value) { return value != 1000; };
               seen = std::all_of(values.end() - kBurst, values.end(), changed);
               if (std::any_of(values.begin(), values.end() - kBurst, changed)) return wrong("a lesser one");
@@ -249,13 +249,13 @@ TEST(HeldBackTest, ReadsAreTheSameToTheBitWhereverTheRowIs) {
             for (Key& key : keys) key = random() % kRows;
             for (float& value : values)
               value = std::ldexp(static_cast<float>(random() % 1000) - 500, static_cast<int>(random() % 24));
-            RETURN_IF_ERROR((*table)->push(keys, values));
+            RETURN_IF_ERROR(table->push(keys, values));
             for (Key& key : keys) key = random() % kRows;
-            RETURN_IF_ERROR((*table)->pull(keys, values));
+            RETURN_IF_ERROR(table->pull(keys, values));
             seen[session.rank()].insert(seen[session.rank()].end(), values.begin(), values.end());
           }
           std::vector<float> all(kRows * 3);
-          RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, all));
+          RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, all));
           seen[session.rank()].insert(seen[session.rank()].end(), all.begin(), all.end());
           RETURN_IF_ERROR(session.clock());
         }
@@ -281,9 +281,9 @@ TEST(MixedModelsTest, TablesOfOneSessionKeepTheirOwnPromises) {
           const std::vector<std::int64_t> ones(20, 1);
           std::vector<std::int64_t> values(20);
           for (std::int64_t clock = 0; clock < 40; ++clock) {
-            for (Table<std::int64_t>* table : {*bsp, *essp}) {
-              RETURN_IF_ERROR(table->push(KeyRange{0, 20}, ones));
-              RETURN_IF_ERROR(table->pull(KeyRange{0, 20}, values));
+            for (Table<std::int64_t> table : {*bsp, *essp}) {
+              RETURN_IF_ERROR(table.push(KeyRange{0, 20}, ones));
+              RETURN_IF_ERROR(table.pull(KeyRange{0, 20}, values));
               // Its own clock + 1, of the two others at least what the model says.
               const std::int64_t stale = table == *bsp ? 0 : std::min<std::int64_t>(clock, 2);
               for (const std::int64_t value : values) {
@@ -311,7 +311,7 @@ TEST(SspTest, FastWorkerWaitsForTheSlowOne) {
         std::vector<float> values(8);
         for (int clock = 0; clock < 12; ++clock) {
           if (session.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-          RETURN_IF_ERROR((*table)->pull(KeyRange{0, 4}, values));
+          RETURN_IF_ERROR(table->pull(KeyRange{0, 4}, values));
           if (session.rank() == 1) {
             furthest = std::max<std::int64_t>(furthest, clock - slow_clock);
             if (clock - slow_clock > 3) return wrong("ran ahead by " + std::to_string(clock - slow_clock));
@@ -339,8 +339,8 @@ TEST_P(UnboundedTest, NobodyWaitsForAnotherWorker) {
       std::vector<double> values(8);
       if (session.rank() == 1) far_ahead.wait(false);
       for (int clock = 0; clock < 20; ++clock) {
-        RETURN_IF_ERROR((*table)->push(KeyRange{0, 4}, values));
-        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 4}, values));
+        RETURN_IF_ERROR(table->push(KeyRange{0, 4}, values));
+        RETURN_IF_ERROR(table->pull(KeyRange{0, 4}, values));
         RETURN_IF_ERROR(session.clock());
       }
       far_ahead = true;
@@ -395,15 +395,15 @@ TEST(DependenciesTest, AnOperationBeginsAfterThoseItNames) {
         float third = 0;
         const Key key = 0;
         const std::span<const Key> keys(&key, 1);
-        Pending waits = (*late)->pull_async(keys, std::span(&first, 1));  // for worker 1
-        Pending free = (*early)->pull_async(keys, std::span(&second, 1));
-        Pending bound = (*early)->pull_async(keys, std::span(&third, 1), {.after = {free, waits}});
+        Pending waits = late->pull_async(keys, std::span(&first, 1));  // for worker 1
+        Pending free = early->pull_async(keys, std::span(&second, 1));
+        Pending bound = early->pull_async(keys, std::span(&third, 1), {.after = {free, waits}});
         const bool right = !waits.done() && free.done() && !bound.done();
         checked = true;
         checked.notify_all();
         if (!right) return wrong("what has ended before worker 1's clock");
         const float one = 1;
-        RETURN_IF_ERROR((*early)->push_async(keys, std::span(&one, 1), {.after = {bound}}).wait());
+        RETURN_IF_ERROR(early->push_async(keys, std::span(&one, 1), {.after = {bound}}).wait());
         if (!bound.done() || !waits.done()) return wrong("a push has overtaken what it comes after");
         if (third != 0) return wrong("the pull has seen a push that comes after it");
         return absl::OkStatus();
@@ -422,10 +422,10 @@ TEST(SequentialTest, WhatHasBeenPushedIsSeenByTheNextPull) {
           std::vector<std::int64_t> values(8);
           const std::vector<std::int64_t> ones(8, 1);
           for (int round = 0; round < 200; ++round) {
-            RETURN_IF_ERROR((*table)->push(KeyRange{0, 8}, ones));
+            RETURN_IF_ERROR(table->push(KeyRange{0, 8}, ones));
             ++pushed;
             const std::int64_t least = pushed;
-            RETURN_IF_ERROR((*table)->pull(KeyRange{0, 8}, values));
+            RETURN_IF_ERROR(table->pull(KeyRange{0, 8}, values));
             for (const std::int64_t value : values) {
               if (value < least)
                 return wrong("saw " + std::to_string(value) + " of " + std::to_string(least));
@@ -445,7 +445,7 @@ TEST(VapTest, WaitingForTheBoundIsCounted) {
               session.table<float>({.name = "rows", .rows = 4, .width = 2, .consistency = Vap{bound}});
           RETURN_IF_ERROR(table.status());
           const std::vector<float> updates(8, 0.2F);
-          for (int push = 0; push < 20; ++push) RETURN_IF_ERROR((*table)->push(KeyRange{0, 4}, updates));
+          for (int push = 0; push < 20; ++push) RETURN_IF_ERROR(table->push(KeyRange{0, 4}, updates));
           const std::uint64_t waits = session.statistics().value_bound_waits;
           if ((waits > 0) != (bound < 2)) return wrong("waited " + std::to_string(waits) + " times");
           return absl::OkStatus();

@@ -154,17 +154,17 @@ absl::Status train(Session& session, std::atomic<int>& begun) {
     update[session.rank()] = static_cast<double>(mine) / all;
     std::vector<std::int64_t> count(workers, 0);
     count[session.rank()] = static_cast<std::int64_t>(share->processed);
-    RETURN_IF_ERROR((*means)->push(KeyRange{0, 1}, update));
+    RETURN_IF_ERROR(means->push(KeyRange{0, 1}, update));
     const auto at = static_cast<Key>(iteration);
-    RETURN_IF_ERROR((*counts)->push(KeyRange{at, at + 1}, count));
-    RETURN_IF_ERROR((*means)->pull(KeyRange{0, 1}, row));
+    RETURN_IF_ERROR(counts->push(KeyRange{at, at + 1}, count));
+    RETURN_IF_ERROR(means->pull(KeyRange{0, 1}, row));
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
       const double seen = sum[worker] + (worker == session.rank() ? update[worker] : 0);
       if (std::abs(row[worker] - seen) > 1e-9) return wrong("own updates are seen as they were pushed");
     }
     RETURN_IF_ERROR(session.clock());
-    RETURN_IF_ERROR((*counts)->pull(KeyRange{at, at + 1}, count));
-    RETURN_IF_ERROR((*means)->pull(KeyRange{0, 1}, row));
+    RETURN_IF_ERROR(counts->pull(KeyRange{at, at + 1}, count));
+    RETURN_IF_ERROR(means->pull(KeyRange{0, 1}, row));
     double processed = 0;
     for (const std::int64_t one : count) processed += static_cast<double>(one);
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
@@ -208,12 +208,12 @@ TEST(DataCursorTest, WithEqualSpeedsABspIsBsp) {
               for (std::size_t i = 0; i < update.size(); ++i)
                 update[i] =
                     1.0F / static_cast<float>(7 * iteration + static_cast<int>(3 * i + session.rank()) + 1);
-              RETURN_IF_ERROR((*table)->push(KeyRange{0, 1}, update));
+              RETURN_IF_ERROR(table->push(KeyRange{0, 1}, update));
             }
             RETURN_IF_ERROR(session.clock());
           }
           std::vector<float> mine(8);
-          RETURN_IF_ERROR((*table)->pull(KeyRange{0, 1}, mine));
+          RETURN_IF_ERROR(table->pull(KeyRange{0, 1}, mine));
           if (session.rank() == 0) rows = mine;
           return absl::OkStatus();
         });

@@ -65,18 +65,18 @@ struct Survivor {
     table = *opened;
   }
   absl::Status push(Key key, float update) {
-    return table->push(std::vector<Key>{key}, std::vector<float>(kWidth, update));
+    return table.push(std::vector<Key>{key}, std::vector<float>(kWidth, update));
   }
   /// A number of the row.
   absl::StatusOr<float> pull(Key key) {
     std::vector<float> values(kWidth);
-    if (absl::Status status = table->pull(std::vector<Key>{key}, values); !status.ok()) return status;
+    if (absl::Status status = table.pull(std::vector<Key>{key}, values); !status.ok()) return status;
     EXPECT_THAT(values, Each(values[0]));
     return values[0];
   }
-  absl::Status localize(Key key) { return table->localize(std::vector<Key>{key}).wait(); }
+  absl::Status localize(Key key) { return table.localize(std::vector<Key>{key}).wait(); }
   std::unique_ptr<Session> session;
-  Table<float>* table = nullptr;
+  Table<float> table;
 };
 
 /// Both at a barrier; a thread of its own has the other one meanwhile.
@@ -172,7 +172,7 @@ void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
       expect_lost(worker.pull(key).status(), key);
       expect_lost(worker.localize(key), key);
       expect_lost(worker.pull(key).status(), key);
-      EXPECT_TRUE(worker.table->push_async(std::vector<Key>{key}, std::vector<float>(kWidth, 1)).wait().ok());
+      EXPECT_TRUE(worker.table.push_async(std::vector<Key>{key}, std::vector<float>(kWidth, 1)).wait().ok());
       expect_lost(worker.session->clock(), key);
       EXPECT_TRUE(worker.session->clock().ok()) << "said once";
       continue;
@@ -190,7 +190,7 @@ void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
 /// Many rows in one call: those that are not lost are read.
 void expect_others_in_one_call(Survivor& worker, Key lost) {
   std::vector<float> all(kMovingRows * kWidth, -1);
-  expect_lost(worker.table->pull(KeyRange{0, kMovingRows}, all), lost);
+  expect_lost(worker.table.pull(KeyRange{0, kMovingRows}, all), lost);
   for (Key key = 0; key < kMovingRows; ++key) {
     const absl::StatusOr<float> alone = worker.pull(key);
     EXPECT_EQ(alone.ok(), key != lost);
@@ -248,12 +248,12 @@ TEST_P(DeathTest, ARowThatHasLeftAndNotArrivedIsLost) {
   victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
   EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
   std::vector<float> out(kWidth);
-  Pending pull = zero_->table->pull_async(std::vector<Key>{1}, out);
-  Pending localize = zero_->table->localize(std::vector<Key>{1, 2});
+  Pending pull = zero_->table.pull_async(std::vector<Key>{1}, out);
+  Pending localize = zero_->table.localize(std::vector<Key>{1, 2});
   victim_.die();
   expect_lost(pull.wait(), 1);
   expect_lost(localize.wait(), 1);
-  EXPECT_TRUE(zero_->table->is_here(2)) << "the others of the same localize have come";
+  EXPECT_TRUE(zero_->table.is_here(2)) << "the others of the same localize have come";
   expect_others_in_one_call(*zero_, 1);
   expect_a_good_end({1});
 }
@@ -328,7 +328,7 @@ TEST_P(DeathTest, ARowOfItsOwnNodeInItsHandsIsLostThereToo) {
 /// Nobody else could say that it does not intend to use the row any more.
 TEST_P(DeathTest, ARowThatItKeptIsLetGo) {
   ASSERT_TRUE(victim_.presence().begin_intent(5));
-  ASSERT_TRUE(zero_->table->intent(std::vector<Key>{5}, 0, 1'000'000).ok());
+  ASSERT_TRUE(zero_->table.intent(std::vector<Key>{5}, 0, 1'000'000).ok());
   const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
   const auto poll_until = [&](const auto& is_so) {
     while (!is_so() && std::chrono::steady_clock::now() < deadline) ASSERT_TRUE(zero_->pull(0).ok());
@@ -338,7 +338,7 @@ TEST_P(DeathTest, ARowThatItKeptIsLetGo) {
   EXPECT_EQ(zero_->session->statistics().rows_moved_by_intent, 0U);
   victim_.die();
   poll_until([&] { return zero_->session->statistics().rows_moved_by_intent == 1; });
-  EXPECT_TRUE(zero_->table->is_here(5));
+  EXPECT_TRUE(zero_->table.is_here(5));
   expect_a_good_end({});
 }
 
@@ -377,9 +377,9 @@ TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
   expect_lost(zero.push(4, 1), 4);
   expect_lost(zero.localize(4), 4);
   std::vector<float*> rows(1);
-  ASSERT_TRUE(zero.table->hold(std::vector<Key>{4}, rows).ok());
+  ASSERT_TRUE(zero.table.hold(std::vector<Key>{4}, rows).ok());
   EXPECT_EQ(rows[0], nullptr);
-  EXPECT_TRUE(zero.table->release().ok());
+  EXPECT_TRUE(zero.table.release().ok());
 }
 
 /// A process that works until it is killed: rows come to it, are changed in place, held and pushed all the
@@ -437,11 +437,11 @@ class Killable {
     std::mt19937 random(1);
     while (table.ok()) {
       const std::vector<Key> keys{random() % kMovingRows, random() % kMovingRows};
-      const Pending coming = (*table)->localize(keys);
+      const Pending coming = table->localize(keys);
       std::vector<float*> rows(keys.size());
-      if (!(*table)->push(keys, std::vector<float>(keys.size() * kWidth, 0)).ok()) break;
-      if (!(*table)->hold(keys, rows).ok()) break;
-      EXPECT_TRUE((*table)->release().ok());
+      if (!table->push(keys, std::vector<float>(keys.size() * kWidth, 0)).ok()) break;
+      if (!table->hold(keys, rows).ok()) break;
+      EXPECT_TRUE(table->release().ok());
       rounds_->fetch_add(1);
     }
     rounds_->store(-1);
@@ -467,9 +467,9 @@ absl::Status count_what_is_not_lost(Survivor& worker, std::size_t column, const 
     stopped = stop;
     for (Key key = 0; key < kMovingRows; ++key) {
       const std::vector<Key> one{key};
-      if (random() % 2 == 0) static_cast<void>(worker.table->localize(one));
-      absl::Status status = worker.table->push(one, update);
-      if (status.ok()) status = worker.table->pull(one, values);
+      if (random() % 2 == 0) static_cast<void>(worker.table.localize(one));
+      absl::Status status = worker.table.push(one, update);
+      if (status.ok()) status = worker.table.pull(one, values);
       if (status.code() == absl::StatusCode::kDataLoss) {
         lost[key] = true;
         continue;
@@ -610,11 +610,11 @@ TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
   victim_.ask(KeyRequests::Kind::kHandOver, 4, 0, 1);
   EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
   std::array<std::vector<float>, 2> out{std::vector<float>(kWidth), std::vector<float>(kWidth)};
-  std::array<Pending, 4> waiting{zero_->table->pull_async(std::vector<Key>{1}, out[0]),
-                                 zero_->table->pull_async(std::vector<Key>{4}, out[1]),
-                                 zero_->table->localize(std::vector<Key>{1}),
-                                 zero_->table->localize(std::vector<Key>{4})};
-  EXPECT_TRUE(zero_->table->push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
+  std::array<Pending, 4> waiting{zero_->table.pull_async(std::vector<Key>{1}, out[0]),
+                                 zero_->table.pull_async(std::vector<Key>{4}, out[1]),
+                                 zero_->table.localize(std::vector<Key>{1}),
+                                 zero_->table.localize(std::vector<Key>{4})};
+  EXPECT_TRUE(zero_->table.push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
   victim_.die();
   servers_.stop(1);
   expect_lost(waiting[0].wait(), 1);
@@ -631,11 +631,11 @@ TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
 TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   ASSERT_TRUE(two_->localize(4).ok());
   std::vector<float*> held(1);
-  ASSERT_TRUE(two_->table->hold(std::vector<Key>{4}, held).ok());
+  ASSERT_TRUE(two_->table.hold(std::vector<Key>{4}, held).ok());
   ASSERT_NE(held[0], nullptr);
-  Pending localize = zero_->table->localize(std::vector<Key>{4});
+  Pending localize = zero_->table.localize(std::vector<Key>{4});
   std::vector<float> out(kWidth);
-  Pending pull = zero_->table->pull_async(std::vector<Key>{4}, out);
+  Pending pull = zero_->table.pull_async(std::vector<Key>{4}, out);
   // Until the home has given it the move and it has asked the owner, which waits for what is held.
   for (int times = 0; times < 20; ++times) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -646,13 +646,13 @@ TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   const auto deadline = std::chrono::steady_clock::now() + Peer::kPatience;
   while (zero_->push(3, 1).ok() && std::chrono::steady_clock::now() < deadline) {
   }
-  EXPECT_TRUE(zero_->table->push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
-  EXPECT_TRUE(two_->table->release().ok());
+  EXPECT_TRUE(zero_->table.push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
+  EXPECT_TRUE(two_->table.release().ok());
   EXPECT_TRUE(localize.wait().ok());
   EXPECT_TRUE(pull.wait().ok());
   EXPECT_THAT(out[0], AnyOf(104, 105));  // it ends after the push has begun
   EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
-  EXPECT_TRUE(zero_->table->is_here(4));
+  EXPECT_TRUE(zero_->table.is_here(4));
   expect_a_good_end();
 }
 

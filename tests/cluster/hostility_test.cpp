@@ -545,7 +545,7 @@ std::future<absl::Status> work_for(const Impostor& server,
         {.servers = {server.address()}, .read_path = ReadPath::kCached, .timeout_ms = 20'000});
     if (!session.ok()) return session.status();
     auto table = (*session)->table<float>(options);
-    return table.ok() ? work(**session, **table) : table.status();
+    return table.ok() ? work(**session, *table) : table.status();
   });
 }
 Peer& open_for_worker(Impostor& server) {

@@ -43,7 +43,7 @@ absl::Status count_with_intents(Session& session, const TableOptions& options, i
   const std::uint32_t me = session.rank();
   auto opened = session.table<std::int64_t>(options);
   RETURN_IF_ERROR(opened.status());
-  Table<std::int64_t>& table = **opened;
+  Table<std::int64_t>& table = *opened;
   RETURN_IF_ERROR(session.barrier());
   std::mt19937 random(me + 1);
   OwnCounts counts(session, table);
@@ -89,7 +89,7 @@ TEST_P(IntentTest, TheOnlyOneGetsTheRowsAndTheNextOneReplicas) {
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
     auto opened = session.table<float>(dynamic(kRows, 3));
     RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
+    Table<float>& table = *opened;
     RETURN_IF_ERROR(session.barrier());
     const KeyRange all{0, kRows};
     std::vector<float> values(kRows * 3);
@@ -151,15 +151,15 @@ class RowsOfTheFirst {
     }
     return session_.barrier();
   }
-  [[nodiscard]] Table<float>& table() const { return *table_; }
+  [[nodiscard]] Table<float>& table() { return table_; }
   [[nodiscard]] static KeyRange all() { return {0, kRows}; }
   /// until() waits for nobody then.
-  absl::Status localize_others() { return others_->localize(KeyRange{0, 1}).wait(); }
+  absl::Status localize_others() { return others_.localize(KeyRange{0, 1}).wait(); }
   /// What is under way goes on, and no row of table() is asked for.
   template <class Reached>
   absl::Status until(const Reached& reached) {
     std::vector<float> value(1);
-    while (!reached()) RETURN_IF_ERROR(others_->pull(KeyRange{0, 1}, value));
+    while (!reached()) RETURN_IF_ERROR(others_.pull(KeyRange{0, 1}, value));
     return absl::OkStatus();
   }
   absl::Status until_refreshed(std::uint64_t rows) {
@@ -169,8 +169,8 @@ class RowsOfTheFirst {
  private:
   Session& session_;
   const std::uint64_t rows_elsewhere_;  ///< at first
-  Table<float>* table_ = nullptr;
-  Table<float>* others_ = nullptr;
+  Table<float> table_;
+  Table<float> others_;
 };
 
 TEST_P(IntentTest, AReplicaIsReadAnewWhenItsUseIsToldOrItIsTooOld) {
@@ -269,7 +269,7 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
     auto opened = session.table<float>(dynamic(kRows, 1));
     RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
+    Table<float>& table = *opened;
     const KeyRange all{0, kRows};
     std::vector<float> values(kRows);
     const bool leaves = session.rank() == 0;
@@ -356,7 +356,7 @@ TEST_P(IntentTest, WhoLeavesLetsItsRowsGo) {
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
     auto opened = session.table<float>(dynamic(kRows, 1));
     RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
+    Table<float>& table = *opened;
     const KeyRange all{0, kRows};
     std::vector<float> values(kRows);
     const auto until = [&](std::uint64_t SessionStatistics::*count, std::uint64_t expected) -> absl::Status {
@@ -394,7 +394,7 @@ TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
     auto opened = session.table<float>(dynamic(kRows, 1));
     RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
+    Table<float>& table = *opened;
     const KeyRange all{0, kRows};
     std::vector<float> values(kRows);
     const bool first = session.rank() == 0;
@@ -447,15 +447,15 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
     for (std::uint64_t turn = 0; turn < kTurns; ++turn) {
       const std::int64_t clock = session.current_clock();
       const KeyRange own{me * kOtherRows, (me + 1) * kOtherRows};
-      RETURN_IF_ERROR((*others)->intent(own, clock, clock + 1));
+      RETURN_IF_ERROR(others->intent(own, clock, clock + 1));
       // At first another node's: of rows that are here the home's answer, without which none is given up, is
       // not waited for.
       const std::uint64_t group = (me + turn + 1) % options.workers;
       const KeyRange rows{group * kTurnRows, (group + 1) * kTurnRows};
-      RETURN_IF_ERROR((*opened)->intent(rows, clock, clock + 1));
+      RETURN_IF_ERROR(opened->intent(rows, clock, clock + 1));
       // What is on its way cannot be given up.
-      RETURN_IF_ERROR((*others)->localize(own).wait());
-      RETURN_IF_ERROR((*opened)->localize(rows).wait());
+      RETURN_IF_ERROR(others->localize(own).wait());
+      RETURN_IF_ERROR(opened->localize(rows).wait());
       RETURN_IF_ERROR(session.clock());
     }
     replicated += session.statistics().rows_replicated;
@@ -476,16 +476,16 @@ TEST(IntentsTest, WrongCallsAreRefused) {
       run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
         auto fixed = session.table<float>({.name = "fixed", .rows = 10, .width = 1});
         RETURN_IF_ERROR(fixed.status());
-        EXPECT_EQ((*fixed)->intent(KeyRange{0, 1}, 0, 1).code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(fixed->intent(KeyRange{0, 1}, 0, 1).code(), absl::StatusCode::kFailedPrecondition);
         auto opened = session.table<float>(dynamic(10, 1));
         RETURN_IF_ERROR(opened.status());
-        EXPECT_EQ((*opened)->intent(KeyRange{5, 11}, 0, 1).code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_EQ((*opened)->intent(KeyRange{5, 6}, 1, 0).code(), absl::StatusCode::kInvalidArgument);
-        RETURN_IF_ERROR((*opened)->intent(std::span<const Key>(), 0, 1));
-        RETURN_IF_ERROR((*opened)->intent(KeyRange{5, 6}, -5, 0));
+        EXPECT_EQ(opened->intent(KeyRange{5, 11}, 0, 1).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(opened->intent(KeyRange{5, 6}, 1, 0).code(), absl::StatusCode::kInvalidArgument);
+        RETURN_IF_ERROR(opened->intent(std::span<const Key>(), 0, 1));
+        RETURN_IF_ERROR(opened->intent(KeyRange{5, 6}, -5, 0));
         for (int clock = 0; clock < 20; ++clock) RETURN_IF_ERROR(session.clock());
         EXPECT_EQ(session.statistics().rows_moved_by_intent, 0U) << "what is over is ignored";
-        return (*opened)->intent(KeyRange{5, 10}, 0, 100);  // and it leaves with that
+        return opened->intent(KeyRange{5, 10}, 0, 100);  // and it leaves with that
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
@@ -496,7 +496,7 @@ TEST(IntentsTest, AFailedSessionBeginsNothing) {
   const std::vector<Key> shared = {0};
   std::vector<float> values(1);
   std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<Table<float>*> tables;
+  std::vector<Table<float>> tables;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     auto session = Session::connect(servers.session_options(rank));
     ASSERT_TRUE(session.ok()) << session.status();
@@ -507,9 +507,9 @@ TEST(IntentsTest, AFailedSessionBeginsNothing) {
   }
   const auto intend_until = [&](std::uint32_t rank, std::int64_t from,
                                 std::uint64_t SessionStatistics::*count) {
-    ASSERT_TRUE(tables[rank]->intent(shared, from, from + 100).ok());
+    ASSERT_TRUE(tables[rank].intent(shared, from, from + 100).ok());
     while (sessions[rank]->statistics().*count == 0)
-      ASSERT_TRUE(tables[rank]->pull(std::vector<Key>{1}, values).ok());
+      ASSERT_TRUE(tables[rank].pull(std::vector<Key>{1}, values).ok());
   };
   intend_until(1, 0, &SessionStatistics::rows_moved_by_intent);
   intend_until(0, 2, &SessionStatistics::rows_replicated);
@@ -519,7 +519,7 @@ TEST(IntentsTest, AFailedSessionBeginsNothing) {
   std::uint64_t refreshed = 0;
   while (status.ok()) {
     const std::int64_t use = sessions[0]->current_clock() + 2;
-    static_cast<void>(tables[0]->intent(shared, use, use + 1));
+    static_cast<void>(tables[0].intent(shared, use, use + 1));
     refreshed = sessions[0]->statistics().rows_refreshed;
     status = sessions[0]->clock();
   }
@@ -536,10 +536,10 @@ TEST(IntentsTest, AStaticTableMayComeLater) {
         for (int clock = 0; clock < 5; ++clock) RETURN_IF_ERROR(session.clock());
         auto fixed = session.table<float>({.name = "fixed", .rows = 10, .width = 1, .consistency = Bsp{}});
         RETURN_IF_ERROR(fixed.status());
-        RETURN_IF_ERROR((*fixed)->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
+        RETURN_IF_ERROR(fixed->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
         RETURN_IF_ERROR(session.clock());
         std::vector<float> values(10);
-        RETURN_IF_ERROR((*fixed)->pull(KeyRange{0, 10}, values));
+        RETURN_IF_ERROR(fixed->pull(KeyRange{0, 10}, values));
         EXPECT_THAT(values, Each(2));
         return session.barrier();
       });

@@ -61,7 +61,7 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
 absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rounds) {
   auto opened = session.table<std::int64_t>(moving(rows, session.workers()));
   RETURN_IF_ERROR(opened.status());
-  Table<std::int64_t>& table = **opened;
+  Table<std::int64_t>& table = *opened;
   RETURN_IF_ERROR(session.barrier());
   std::mt19937 random(session.rank() + 1);
   OwnCounts counts(session, table);
@@ -104,7 +104,7 @@ TEST_P(MovingTest, ALargeLocalizeComesInManyMessages) {
   const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
     auto opened = session.table<float>(moving(kRows, 3));
     RETURN_IF_ERROR(opened.status());
-    Table<float>& table = **opened;
+    Table<float>& table = *opened;
     std::vector<float> updates(kRows * 3);
     std::iota(updates.begin(), updates.end(), 1.0F);
     RETURN_IF_ERROR(table.push(KeyRange{0, kRows}, updates));
@@ -129,7 +129,7 @@ TEST_P(MovingTest, ARowGoesFromHandToHand) {
   const ClusterResult result = run_cluster(over(GetParam(), 3, 3), [&](Session& session) -> absl::Status {
     auto opened = session.table<std::int32_t>(moving(3, 5));
     RETURN_IF_ERROR(opened.status());
-    Table<std::int32_t>& table = **opened;
+    Table<std::int32_t>& table = *opened;
     for (int turn = 0; turn < kTurns; ++turn) {
       RETURN_IF_ERROR(table.localize(KeyRange{0, 3}).wait());
       RETURN_IF_ERROR(table.push(KeyRange{0, 3}, std::vector<std::int32_t>(15, 1)));
@@ -154,7 +154,7 @@ TEST(MovingTablesTest, APullOfARowThatComesHereAsksNobody) {
     const ClusterResult result = run_cluster(over(maps, 2, 2), [&](Session& session) -> absl::Status {
       auto opened = session.table<float>(moving(2, 1));
       RETURN_IF_ERROR(opened.status());
-      Table<float>& table = **opened;
+      Table<float>& table = *opened;
       const std::vector<Key> key = {1};  // at home on node 1
       if (session.rank() == 1) {
         RETURN_IF_ERROR(table.push(key, std::vector<float>{3}));
@@ -185,7 +185,7 @@ TEST(MovingTablesTest, ALocalizeOfRowsThatAreHereAsksNobody) {
     const ClusterResult result = run_cluster(over(maps, 2, 2), [&](Session& session) -> absl::Status {
       auto opened = session.table<float>(moving(2, 1));
       RETURN_IF_ERROR(opened.status());
-      Table<float>& table = **opened;
+      Table<float>& table = *opened;
       RETURN_IF_ERROR(session.barrier());
       if (session.rank() == 0) {
         const std::vector<Key> keys = {0, 1};  // at home here, and on node 1
@@ -206,7 +206,7 @@ TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
       run_cluster({.servers = 1, .workers = 4}, [&](Session& session) -> absl::Status {
         auto opened = session.table<double>(moving(2, kWidth));
         RETURN_IF_ERROR(opened.status());
-        Table<double>& table = **opened;
+        Table<double>& table = *opened;
         RETURN_IF_ERROR(session.barrier());
         const std::vector<double> ones(kWidth, 1);
         std::vector<double> values(kWidth);
@@ -235,7 +235,7 @@ TEST(HeldRowsTest, NobodyElseTakesOrChangesThem) {
         run_cluster({.servers = 2, .workers = 2}, [&](Session& session) -> absl::Status {
           auto opened = session.table<float>(moving(10, 100));
           RETURN_IF_ERROR(opened.status());
-          Table<float>& table = **opened;
+          Table<float>& table = *opened;
           RETURN_IF_ERROR(session.barrier());
           const std::vector<Key> keys{kKey};
           std::vector<float*> rows(1);
@@ -279,7 +279,7 @@ TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
       run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
         auto opened = session.table<float>(moving(10, 1));
         RETURN_IF_ERROR(opened.status());
-        Table<float>& table = **opened;
+        Table<float>& table = *opened;
         RETURN_IF_ERROR(session.barrier());
         const std::vector<Key> keys{3, 4, 3};
         std::vector<float*> rows(3);
@@ -308,7 +308,7 @@ TEST(HeldRowsTest, WhoHoldsSomeMayNotWait) {
   auto table = (*session)->table<float>(moving(10, 1));
   ASSERT_TRUE(table.ok()) << table.status();
   float* row = nullptr;
-  ASSERT_TRUE((*table)->hold(std::vector<Key>{3}, {&row, 1}).ok());
+  ASSERT_TRUE(table->hold(std::vector<Key>{3}, {&row, 1}).ok());
   ASSERT_NE(row, nullptr);
   const absl::Status status = (*session)->barrier();  // the other worker is not there yet
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -325,17 +325,17 @@ TEST(MovingTablesTest, WrongCallsAreRefused) {
         EXPECT_THAT(message_of(refused), HasSubstr("sequential"));
         auto fixed = session.table<float>({.name = "fixed", .rows = 10, .width = 1});
         RETURN_IF_ERROR(fixed.status());
-        const absl::Status is_static = (*fixed)->localize(KeyRange{0, 1}).wait();
+        const absl::Status is_static = fixed->localize(KeyRange{0, 1}).wait();
         EXPECT_EQ(is_static.code(), absl::StatusCode::kFailedPrecondition) << is_static;
         std::vector<float*> row(1);
-        EXPECT_EQ((*fixed)->hold(std::vector<Key>{1}, row).code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(fixed->hold(std::vector<Key>{1}, row).code(), absl::StatusCode::kFailedPrecondition);
         auto opened = session.table<float>(moving(10, 1));
         RETURN_IF_ERROR(opened.status());
-        EXPECT_EQ((*opened)->hold(std::vector<Key>{10}, row).code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_EQ((*opened)->hold(std::vector<Key>{1, 2}, row).code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_EQ((*opened)->localize(KeyRange{5, 11}).wait().code(), absl::StatusCode::kInvalidArgument);
-        RETURN_IF_ERROR((*opened)->localize(std::span<const Key>()).wait());
-        return (*opened)->localize(KeyRange{5, 10}).wait();
+        EXPECT_EQ(opened->hold(std::vector<Key>{10}, row).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(opened->hold(std::vector<Key>{1, 2}, row).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(opened->localize(KeyRange{5, 11}).wait().code(), absl::StatusCode::kInvalidArgument);
+        RETURN_IF_ERROR(opened->localize(std::span<const Key>()).wait());
+        return opened->localize(KeyRange{5, 10}).wait();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   EXPECT_EQ(Session::connect({.servers = {"shm:none"}, .node = 1}).status().code(),
@@ -347,7 +347,7 @@ TEST(MovingTablesTest, AWorkerLeavesBehindWhatItHasLocalized) {
       run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {
         auto opened = session.table<float>(moving(10, 1));
         RETURN_IF_ERROR(opened.status());
-        Table<float>& table = **opened;
+        Table<float>& table = *opened;
         RETURN_IF_ERROR(session.barrier());
         if (session.rank() == 1) {
           RETURN_IF_ERROR(table.push(KeyRange{0, 10}, std::vector<float>(10, 7)));

@@ -20,7 +20,7 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
   auto opened =
       session.table<std::int64_t>({.name = "counts", .rows = kRows, .width = workers, .consistency = model});
   RETURN_IF_ERROR(opened.status());
-  Table<std::int64_t>& table = **opened;
+  Table<std::int64_t>& table = *opened;
   const consistency::Rules rules = consistency::rules_of(model);
   const bool bounded = rules.read_bound != consistency::kNoBound;
   // Which rows worker w pushes to at clock t is a function of (w, t), so that each knows what others did.
@@ -134,14 +134,14 @@ absl::Status check_sequential(Session& session, std::int64_t clocks) {
         for (std::uint32_t column = 0; column < kWidth; ++column) {
           row[column] = update_of(session.rank(), clock, key, column, part);
         }
-        RETURN_IF_ERROR((*table)->push(std::span(&key, 1), row));
+        RETURN_IF_ERROR(table->push(std::span(&key, 1), row));
       }
     }
     if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
     RETURN_IF_ERROR(session.clock());
   }
   std::vector<float> values(kRows * kWidth);
-  RETURN_IF_ERROR((*table)->pull(KeyRange{0, kRows}, values));
+  RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
 
   std::vector<float> expected(kRows * kWidth, 0);
   for (std::int64_t clock = 0; clock < clocks; ++clock) {

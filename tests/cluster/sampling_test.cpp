@@ -53,7 +53,7 @@ TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
         const double m = near / sum;
         std::mt19937_64 random(1);
         for (const double preference : {0.0, 0.25, 0.5, 1.0}) {
-          auto sample = (*opened)->prepare_sample(*distribution, kDraws, random, {.preference = preference});
+          auto sample = opened->prepare_sample(*distribution, kDraws, random, {.preference = preference});
           RETURN_IF_ERROR(sample.status());
           std::vector<double> drawn(kSampledRows, 0);
           for (const Key key : sample->keys()) drawn[key] += 1.0 / kDraws;
@@ -86,7 +86,7 @@ TEST(SamplingTest, WhereNothingIsNearTheKeysStayAsDrawn) {
         std::mt19937_64 random(1);
         const KeyRange far{kSampledRows / 2, kSampledRows};
         auto sample =
-            (*opened)->prepare_sample(KeyDistribution::uniform(far), kDraws, random, {.preference = 1});
+            opened->prepare_sample(KeyDistribution::uniform(far), kDraws, random, {.preference = 1});
         RETURN_IF_ERROR(sample.status());
         EXPECT_EQ(sample->redrawn(), 0);
         std::vector<double> drawn(kSampledRows, 0);
@@ -103,7 +103,7 @@ TEST(SamplingTest, WhatIsSampledForLaterComesNear) {
       run_cluster({.servers = 2, .workers = 1}, [](Session& session) -> absl::Status {
         auto opened = session.table<float>(sampled());
         RETURN_IF_ERROR(opened.status());
-        Table<float>& table = **opened;
+        Table<float>& table = *opened;
         std::vector<float> rows(kSampledRows);
         for (std::size_t i = 0; i < kSampledRows; ++i) rows[i] = static_cast<float>(i);
         RETURN_IF_ERROR(table.push(KeyRange{0, kSampledRows}, rows));
@@ -134,15 +134,15 @@ TEST(SamplingTest, WrongCallsAreRefused) {
           return table.prepare_sample(distribution, 3, random, options).status().code();
         };
         const KeyDistribution all = KeyDistribution::uniform({0, kSampledRows});
-        EXPECT_EQ(code(KeyDistribution::uniform({0, kSampledRows + 1}), **opened, {}),
+        EXPECT_EQ(code(KeyDistribution::uniform({0, kSampledRows + 1}), *opened, {}),
                   absl::StatusCode::kInvalidArgument);
-        EXPECT_EQ(code(all, **opened, {.preference = 1.5}), absl::StatusCode::kInvalidArgument);
-        EXPECT_EQ(code(all, **opened, {.from = 3, .to = 2}), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(code(all, *opened, {.preference = 1.5}), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(code(all, *opened, {.from = 3, .to = 2}), absl::StatusCode::kInvalidArgument);
         auto fixed = session.table<float>({.name = "fixed", .rows = kSampledRows, .width = 1});
         RETURN_IF_ERROR(fixed.status());
-        EXPECT_EQ(code(all, **fixed, {.preference = 0.5}), absl::StatusCode::kFailedPrecondition);
-        EXPECT_EQ(code(all, **fixed, {.from = 1, .to = 2}), absl::StatusCode::kFailedPrecondition);
-        EXPECT_EQ(code(all, **fixed, {}), absl::StatusCode::kOk);
+        EXPECT_EQ(code(all, *fixed, {.preference = 0.5}), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(code(all, *fixed, {.from = 1, .to = 2}), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(code(all, *fixed, {}), absl::StatusCode::kOk);
         return absl::OkStatus();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();

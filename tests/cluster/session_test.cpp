@@ -35,7 +35,7 @@ TYPED_TEST(ValueTypeTest, SetsAndRangesOfRows) {
           {.servers = 3, .workers = 1, .lanes = 2, .read_path = path}, [&](Session& session) -> absl::Status {
             auto opened = session.table<TypeParam>({.name = "rows", .rows = 50, .width = width});
             RETURN_IF_ERROR(opened.status());
-            Table<TypeParam>& table = **opened;
+            Table<TypeParam>& table = *opened;
             EXPECT_EQ(table.rows(), 50U);
             EXPECT_EQ(table.width(), width);
             const std::vector<Key> keys{49, 0, 17, 0, 25};
@@ -78,7 +78,7 @@ TEST(SessionTest, APullOfManyRowsTakesInWhatWasPushed) {
         auto opened = session.table<float>(
             {.name = "rows", .rows = kRows, .width = 1, .consistency = Essp{.staleness = 5}});
         RETURN_IF_ERROR(opened.status());
-        Table<float>& table = **opened;
+        Table<float>& table = *opened;
         std::vector<float> values(kRows);
         RETURN_IF_ERROR(session.barrier());
         RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));  // subscribes
@@ -113,7 +113,7 @@ TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
     const ClusterResult result = run_cluster({.workers = 1}, [&](Session& session) -> absl::Status {
       auto opened = session.table<float>(options);
       RETURN_IF_ERROR(opened.status());
-      Table<float>& table = **opened;
+      Table<float>& table = *opened;
       std::vector<float> values(4);
       const std::vector<Key> outside{3, 10};
       const std::vector<Key> inside{3, 9};
@@ -195,7 +195,7 @@ TEST(SessionTest, AsynchronousPullsEndInAnyOrder) {
           auto opened =
               session.table<std::int32_t>({.name = "rows", .rows = 500, .width = 4, .consistency = Ssp{1}});
           RETURN_IF_ERROR(opened.status());
-          Table<std::int32_t>& table = **opened;
+          Table<std::int32_t>& table = *opened;
           for (int clock = 0; clock < 10; ++clock) {
             RETURN_IF_ERROR(table.push(KeyRange{0, 500}, std::vector<std::int32_t>(2000, 1)));
             RETURN_IF_ERROR(session.clock());
@@ -228,9 +228,9 @@ TEST(SessionTest, CacheLimitIsKeptAndReadsGoOn) {
         RETURN_IF_ERROR(table.status());
         std::vector<float> values(100);
         for (int clock = 0; clock < 5; ++clock) {
-          RETURN_IF_ERROR((*table)->push(KeyRange{0, 100}, std::vector<float>(100, 1)));
+          RETURN_IF_ERROR(table->push(KeyRange{0, 100}, std::vector<float>(100, 1)));
           RETURN_IF_ERROR(session.barrier());
-          RETURN_IF_ERROR((*table)->pull(KeyRange{0, 100}, values));
+          RETURN_IF_ERROR(table->pull(KeyRange{0, 100}, values));
           for (const float value : values) EXPECT_GE(value, 2.0F * static_cast<float>(clock + 1));
         }
         EXPECT_LE(session.statistics().rows_eagerly_received, 10U * 6);
@@ -246,11 +246,11 @@ TEST(SessionTest, AWorkerThatLeavesHoldsNobodyBack) {
         RETURN_IF_ERROR(table.status());
         const int clocks = 3 * (static_cast<int>(session.rank()) + 1);
         for (int clock = 0; clock < clocks; ++clock) {
-          RETURN_IF_ERROR((*table)->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
+          RETURN_IF_ERROR(table->push(KeyRange{0, 10}, std::vector<float>(10, 1)));
           RETURN_IF_ERROR(session.clock());
         }
         std::vector<float> values(10);
-        RETURN_IF_ERROR((*table)->pull(KeyRange{0, 10}, values));
+        RETURN_IF_ERROR(table->pull(KeyRange{0, 10}, values));
         if (session.rank() == 2) {
           EXPECT_EQ(values[0], 18);
         }
@@ -278,14 +278,14 @@ TEST(SessionTest, ATableOfANameThatIsOpenIsTheSame) {
         auto other = session.table<float>({.name = "other", .rows = 10, .width = 2});
         RETURN_IF_ERROR(other.status());
         const std::vector<float> ones(20, 1);
-        RETURN_IF_ERROR((*first)->push(KeyRange{0, 10}, ones));
+        RETURN_IF_ERROR(first->push(KeyRange{0, 10}, ones));
         RETURN_IF_ERROR(session.clock());
         auto second = session.table<float>(options);
         RETURN_IF_ERROR(second.status());
         EXPECT_EQ(*second, *first);
         EXPECT_NE(*second, *other);
         std::vector<float> values(20);
-        RETURN_IF_ERROR((*second)->pull(KeyRange{0, 10}, values));
+        RETURN_IF_ERROR(second->pull(KeyRange{0, 10}, values));
         EXPECT_EQ(values, ones) << "not a second, zeroed one";
         return session.barrier();
       });
@@ -322,7 +322,7 @@ TEST(SessionTest, ATableOfANameThatIsOpenButDiffersIsRefused) {
       EXPECT_THAT(message_of(status), HasSubstr("float, then "));
     }
     std::vector<float> values(20);
-    RETURN_IF_ERROR((*opened)->pull(KeyRange{0, 10}, values));  // nothing was done
+    RETURN_IF_ERROR(opened->pull(KeyRange{0, 10}, values));  // nothing was done
     return session.barrier();
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
@@ -357,7 +357,7 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
   auto moving = session.table<float>(
       {.name = "moving", .rows = 10, .width = 1, .consistency = Asp{}, .allocation = Allocation::kDynamic});
   ASSERT_TRUE(moving.ok()) << moving.status();
-  Table<float>& table = **opened;
+  Table<float>& table = *opened;
   std::vector<float> values(10);
   const std::vector<float> ones(10, 1);
   const std::vector<Key> keys{3};
@@ -375,13 +375,13 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
         table.pull(keys, value),
         table.push_async(KeyRange{0, 10}, ones).wait(),
         table.pull_async(KeyRange{0, 10}, values).wait(),
-        (*moving)->push(keys, one),
-        (*moving)->pull(keys, value),
-        (*moving)->localize(keys).wait(),
-        (*moving)->intent(keys, 0, 1),
-        (*moving)->hold(keys, held),
-        (*moving)->release(),
-        (*moving)->prepare_sample(KeyDistribution::uniform({0, 10}), 1, random).status(),
+        moving->push(keys, one),
+        moving->pull(keys, value),
+        moving->localize(keys).wait(),
+        moving->intent(keys, 0, 1),
+        moving->hold(keys, held),
+        moving->release(),
+        moving->prepare_sample(KeyDistribution::uniform({0, 10}), 1, random).status(),
         cursor.next().status(),
         session.table<float>({.name = "more", .rows = 1, .width = 1, .consistency = Asp{}}).status(),
         session.clock(),
@@ -457,7 +457,7 @@ TEST(SessionTest, AServerThatDiesIsNamed) {
   EXPECT_THAT(message_of(status), HasSubstr("server 1"));
   // Broken for good, with the same words.
   std::vector<float> values(10);
-  EXPECT_EQ((*table)->pull(KeyRange{0, 10}, values), status);
+  EXPECT_EQ(table->pull(KeyRange{0, 10}, values), status);
   EXPECT_EQ((*session)->clock(), status);
 }
 
@@ -488,7 +488,7 @@ TEST(SessionTest, EachWaitHasADeadline) {
     auto table = (*session)->table<float>({.name = "rows", .rows = 10, .width = 1, .consistency = model});
     ASSERT_TRUE(table.ok()) << table.status();
     std::vector<float> values(10);
-    const absl::Status status = wait(**session, **table, values);
+    const absl::Status status = wait(**session, *table, values);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(message_of(status), HasSubstr("worker 0 waited 0.1 s for"));
     EXPECT_EQ((*session)->clock(), status) << "for good";

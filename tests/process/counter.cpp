@@ -83,14 +83,14 @@ class Counter : public Application {
     if (first) context.reporter.progress("reading data", 1, 1);
     for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
       if (absl::Status status = misbehave(first && iteration == 2, context.stop); !status.ok()) return status;
-      if (absl::Status status = (*table)->pull({0, kRows}, values); !status.ok()) return status;
-      if (absl::Status status = (*table)->push({0, kRows}, ones); !status.ok()) return status;
+      if (absl::Status status = table->pull({0, kRows}, values); !status.ok()) return status;
+      if (absl::Status status = table->push({0, kRows}, ones); !status.ok()) return status;
       if (absl::Status status = context.session.clock(); !status.ok()) return status;
       report(context.reporter, iteration, static_cast<double>(values[0]));
       if (context.stop) return absl::CancelledError("stopped");
     }
     if (absl::Status status = context.session.barrier(); !status.ok()) return status;
-    if (absl::Status status = (*table)->pull({0, kRows}, values); !status.ok()) return status;
+    if (absl::Status status = table->pull({0, kRows}, values); !status.ok()) return status;
     return first ? finish(context.reporter, values.back()) : absl::OkStatus();
   }
 
@@ -105,16 +105,16 @@ class Counter : public Application {
     const float one = 1;
     if (context.session.rank() > 0) {
       absl::Status status;
-      while (status.ok() && !context.stop) status = (*table)->push({&key, 1}, {&one, 1});
+      while (status.ok() && !context.stop) status = table->push({&key, 1}, {&one, 1});
       return status.ok() ? absl::CancelledError("stopped") : status;
     }
     float* row = nullptr;
     while (row == nullptr) {
-      if (absl::Status status = (*table)->hold({&key, 1}, {&row, 1}); !status.ok()) return status;
+      if (absl::Status status = table->hold({&key, 1}, {&row, 1}); !status.ok()) return status;
     }
     fmt::print(stderr, "holding\n");
     while (!context.stop) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (absl::Status status = (*table)->release(); !status.ok()) return status;
+    if (absl::Status status = table->release(); !status.ok()) return status;
     return absl::CancelledError("stopped");
   }
 

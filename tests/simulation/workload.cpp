@@ -26,7 +26,7 @@ namespace {
 #define RETURN_IF_ERROR(expression) \
   if (absl::Status status_ = (expression); !status_.ok()) return status_
 
-using AnyTable = std::variant<Table<float>*, Table<double>*, Table<std::int32_t>*, Table<std::int64_t>*>;
+using AnyTable = std::variant<Table<float>, Table<double>, Table<std::int32_t>, Table<std::int64_t>>;
 
 template <class Values>
 std::string list(const Values& values) {
@@ -296,7 +296,7 @@ absl::Status Workload::push() {
   });
   const std::uint32_t copies = shape(table).copies;
   return std::visit(
-      [&]<class Value>(Table<Value>* to) -> absl::Status {
+      [&]<class Value>(Table<Value>& to) -> absl::Status {
         std::vector<Value> updates(keys.size() * width(table), 0);
         for (std::size_t i = 0; i < keys.size(); ++i) {
           Value* const row = &updates[i * width(table)];
@@ -318,13 +318,13 @@ absl::Status Workload::push() {
           if (chance(random_, 0.5)) {
             for (const AsyncPull& pull : pulls_) options.after.push_back(pull.pending);
           }
-          return (as_range ? to->push_async(range, updates, options) : to->push_async(keys, updates, options))
+          return (as_range ? to.push_async(range, updates, options) : to.push_async(keys, updates, options))
               .wait();
         }
         const bool holds = shape(table).moves && chance(later_, 0.3);
-        const absl::Status status = holds      ? hold_and_add(*to, keys, std::span<const Value>(updates))
-                                    : as_range ? to->push(range, updates)
-                                               : to->push(keys, updates);
+        const absl::Status status = holds      ? hold_and_add(to, keys, std::span<const Value>(updates))
+                                    : as_range ? to.push(range, updates)
+                                               : to.push(keys, updates);
         if (is_loss(status)) return absl::OkStatus();
         RETURN_IF_ERROR(status);
         return note(PushEnded{rank_, table, keys});
@@ -354,10 +354,10 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
   RETURN_IF_ERROR(number.status());
   const Clock clock = session_.current_clock();
   return std::visit(
-      [&]<class Value>(Table<Value>* from) -> absl::Status {
+      [&]<class Value>(Table<Value>& from) -> absl::Status {
         std::vector<Value> values(keys.size() * width(table));
-        const std::vector<std::uint64_t> lags = from->staleness().reads_by_lag;
-        if (const absl::Status status = from->pull(asked, values); !status.ok())
+        const std::vector<std::uint64_t> lags = from.staleness().reads_by_lag;
+        if (const absl::Status status = from.pull(asked, values); !status.ok())
           return is_loss(status) ? absl::OkStatus() : status;
         trace([&] {
           return fmt::format("worker {} at clock {} has pulled keys {} of table {}: {}", rank_, clock,
@@ -367,7 +367,7 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
             .pull = *number, .table = table, .clock = clock, .monotone = reads_are_monotone(table)};
         // Pulls under way count in the same histogram.
         if (keys.size() == 1 && pulls_.empty()) {
-          const std::vector<std::uint64_t>& now = from->staleness().reads_by_lag;
+          const std::vector<std::uint64_t>& now = from.staleness().reads_by_lag;
           const auto differs = std::mismatch(lags.begin(), lags.end(), now.begin()).first;
           const auto lag = static_cast<Clock>(differs - lags.begin());
           if (lag + 1 < static_cast<Clock>(lags.size())) pull.claimed = clock - lag;
@@ -395,14 +395,14 @@ absl::Status Workload::start_pull() {
                        session_.current_clock(), list(keys), table);
   });
   return std::visit(
-      [&]<class Value>(Table<Value>* from) -> absl::Status {
+      [&]<class Value>(Table<Value>& from) -> absl::Status {
         std::vector<std::byte> bytes(keys.size() * width(table) * sizeof(Value));
         const std::span<Value> values(reinterpret_cast<Value*>(bytes.data()), keys.size() * width(table));
         const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
         RETURN_IF_ERROR(number.status());
         OperationOptions options;
         if (!pulls_.empty() && chance(random_, 0.3)) options.after = {pulls_.back().pending};
-        Pending pending = from->pull_async(keys, values, options);
+        Pending pending = from.pull_async(keys, values, options);
         pulls_.push_back({*number, table, std::move(keys), std::move(bytes), std::move(pending)});
         return absl::OkStatus();
       },
@@ -422,10 +422,10 @@ absl::Status Workload::localize() {
                        session_.current_clock(), list(keys), table, wait ? "" : " and goes on");
   });
   return std::visit(
-      [&]<class Value>(Table<Value>* in) -> absl::Status {
+      [&]<class Value>(Table<Value>& in) -> absl::Status {
         OperationOptions options;
         if (!pulls_.empty() && chance(random_, 0.2)) options.after = {pulls_.back().pending};
-        Pending pending = as_range ? in->localize(range, options) : in->localize(keys, options);
+        Pending pending = as_range ? in.localize(range, options) : in.localize(keys, options);
         const absl::Status status = wait ? pending.wait() : absl::OkStatus();
         return is_loss(status) ? absl::OkStatus() : status;
       },
@@ -444,7 +444,7 @@ absl::Status Workload::intend(std::uint32_t table) {
                        rank_, session_.current_clock(), list(keys), table, from, to);
   });
   return std::visit(
-      [&](auto* in) { return as_range ? in->intent(range, from, to) : in->intent(keys, from, to); },
+      [&](auto& in) { return as_range ? in.intent(range, from, to) : in.intent(keys, from, to); },
       tables_[table]);
 }
 
@@ -454,8 +454,8 @@ absl::Status Workload::intend_over(Clock to) {
     if (!shape(table).intents) continue;
     const Clock now = session_.current_clock();
     RETURN_IF_ERROR(std::visit(
-        [&](auto* in) {
-          return in->intent(KeyRange{0, shape(table).rows}, now, to + 2);
+        [&](auto& in) {
+          return in.intent(KeyRange{0, shape(table).rows}, now, to + 2);
         },
         tables_[table]));
   }
@@ -472,7 +472,7 @@ absl::Status Workload::end_pulls() {
     const PullEnded ended{
         .pull = pull.number, .table = pull.table, .clock = session_.current_clock(), .monotone = false};
     const absl::Status status = std::visit(
-        [&]<class Value>(Table<Value>*) -> absl::Status {
+        [&]<class Value>(const Table<Value>&) -> absl::Status {
           const std::span<const Value> values(reinterpret_cast<const Value*>(pull.values.data()),
                                               pull.values.size() / sizeof(Value));
           return end_pull<Value>(ended, pull.keys, values);
@@ -563,8 +563,8 @@ absl::Status Workload::check_that_intents_end() {
     const Clock now = session_.current_clock();
     if (looks) {
       RETURN_IF_ERROR(std::visit(
-          [&](auto* in) {
-            return in->intent(KeyRange{0, meant->rows}, now, now + 1);
+          [&](auto& in) {
+            return in.intent(KeyRange{0, meant->rows}, now, now + 1);
           },
           tables_[static_cast<std::size_t>(meant - scenario_.tables.begin())]));
     }
@@ -580,19 +580,19 @@ absl::Status Workload::check_the_end() {
   std::uint64_t digest = 0;
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     const absl::Status status = std::visit(
-        [&]<class Value>(Table<Value>* from) -> absl::Status {
+        [&]<class Value>(Table<Value>& from) -> absl::Status {
           std::vector<Value> values(shape(table).rows * width(table));
           std::vector<Key> keys(shape(table).rows);
           std::iota(keys.begin(), keys.end(), Key{0});
           const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
           RETURN_IF_ERROR(number.status());
           std::vector<Key> lost;
-          absl::Status pulled = from->pull(KeyRange{0, shape(table).rows}, values);
+          absl::Status pulled = from.pull(KeyRange{0, shape(table).rows}, values);
           if (is_loss(pulled)) {
             // One by one, those that are not lost.
             for (Key key = 0; key < shape(table).rows; ++key) {
-              pulled = from->pull(KeyRange{key, key + 1},
-                                  std::span(values).subspan(key * width(table), width(table)));
+              pulled = from.pull(KeyRange{key, key + 1},
+                                 std::span(values).subspan(key * width(table), width(table)));
               if (!is_loss(pulled)) {
                 RETURN_IF_ERROR(pulled);
               } else {

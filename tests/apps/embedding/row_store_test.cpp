@@ -116,7 +116,7 @@ ConsistencyModel model_of(RowAllocation allocation) {
 /// `run` with the rows in tables.
 absl::Status with_tables(Session& session, const std::function<void(TableRows&)>& run,
                          const FetchOptions& fetch = {}) {
-  std::vector<Table<float>*> tables;
+  std::vector<Table<float>> tables;
   for (const RowSource& source : first_rows()) {
     const auto table = session.table<float>({.name = std::to_string(tables.size()),
                                              .rows = source.rows,

@@ -32,7 +32,7 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
         auto table = session.table<float>({.name = "items", .rows = 8, .width = 4, .consistency = Bsp{}});
         if (!table.ok()) return table.status();
         Slowdown slowdown({{.worker = 0, .factor = 3}}, 0, clock);
-        TableItems items(session, **table, format, 8, slowdown);
+        TableItems items(session, *table, format, 8, slowdown);
         items.mini_batch_begins();
         if (absl::Status status = items.open(0, 8).status(); !status.ok()) return status;
         compute(milliseconds(1));
