@@ -72,11 +72,11 @@ struct Server::Peer {
   std::vector<PushBuffer> push_buffers;
   std::deque<Flight> outgoing;   ///< what the ring had no room for yet
   std::deque<Flight> in_flight;  ///< sent, memory not reusable yet
-  /// About dynamic tables: what it does not know yet, and how many rows it waits for in all.
   struct KeyAnswer {
     std::uint32_t table = 0;
     protocol::KeyAnswers::Answer answer;
   };
+  /// About dynamic tables: what it does not know yet, and how many answers it waits for in all.
   std::deque<std::variant<KeyAnswer, protocol::PushAnswer, protocol::InstallAnswer>> answers;
   std::size_t open_requests = 0;
   bool owes_credit = false;

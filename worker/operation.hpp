@@ -22,6 +22,10 @@ struct ServerLink;
 /// One-sided reads of an operation, posted as their connections take them.
 class RemoteReads {
  public:
+  RemoteReads() = default;
+  RemoteReads(const RemoteReads&) = delete;
+  RemoteReads& operator=(const RemoteReads&) = delete;
+
   /// To be posted: a read into `to`, part of `memory`; with the last one where it goes on at both ends.
   void add(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
            const LocalSpan& memory);

@@ -594,6 +594,43 @@ TEST(HostilityTest, AnswersThatNobodyAskedForAreRefused) {
   }
 }
 
+/// Else it could take the place of the one that was asked, who would be blamed.
+TEST(HostilityTest, OnlyTheServerThatWasAskedAnswers) {
+  const TableOptions moving = {.name = kCachedTable.name,
+                               .rows = 10,
+                               .width = 2,
+                               .consistency = Sequential{},
+                               .allocation = Allocation::kDynamic};
+  using Kind = protocol::KeyAnswers::Kind;
+  for (const Kind kind : {Kind::kOwned, Kind::kHere, Kind::kTake, Kind::kTaken, Kind::kLost}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    std::array<Impostor, 2> servers;
+    auto worker = std::async(std::launch::async, [&]() -> absl::Status {
+      auto session = Session::connect({.servers = {servers[0].address(), servers[1].address()},
+                                       .read_path = ReadPath::kCached,
+                                       .timeout_ms = 20'000});
+      if (!session.ok()) return session.status();
+      auto table = (*session)->table<float>(moving);
+      if (!table.ok()) return table.status();
+      return table->localize(std::vector<Key>{0, 9}).wait();  // a key of each
+    });
+    std::array<Peer*, 2> peers{};
+    for (std::size_t server = 0; server < 2; ++server) {
+      peers[server] = &servers[server].accept();
+      peers[server]->say_welcome(1);
+    }
+    for (Peer* const peer : peers) {
+      peer->hear<protocol::OpenTable>();
+      peer->say(protocol::TableOpened{.table = 0, .shard = peer->make_readable_memory()});
+    }
+    peers[1]->hear<protocol::KeyRequests>();
+    peers[1]->say(protocol::KeyAnswers{.answers = {{.key = 0, .kind = kind, .node = 0, .epoch = 0}}});
+    const absl::Status status = worker.get();
+    EXPECT_THAT(message_of(status), HasSubstr("server 1")) << status;
+    EXPECT_THAT(message_of(status), HasSubstr("key 0")) << status;
+  }
+}
+
 /// A server that writes other keys over those it has pushed, while the worker takes them: each is right or
 /// wrong, and refused if it is wrong, but never one when it is checked and another when it is used.
 TEST(HostilityTest, KeysThatChangeWhileTheyAreReadAreRefused) {

@@ -48,7 +48,8 @@ bool IntentKeeper::count(Key key) {
 
 /// Tells the homes; those that no other node wants come here.
 void IntentKeeper::begin(const Keys& keys) {
-  if (keys.empty() || rows_.is_leaving) return;
+  // A session that has failed starts nothing: what would be in `moving` would be gone.
+  if (keys.empty() || rows_.is_leaving || !rows_.session.status().ok()) return;
   auto localize = std::make_shared<Localize>(rows_, Localize::Why::kIntent);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + protocol::kKeysAhead < keys.size()) {

@@ -220,7 +220,7 @@ void Localize::send_install() {
 }
 
 absl::Status Localize::on_installed(ServerLink& link) {
-  if (!batch_ || !batch_->sent || link.server != rows_.node)
+  if (!batch_ || !batch_->sent || link.server != rows_.node || link.open_requests == 0)
     return absl::InvalidArgumentError("says that rows are installed which it was not sent");
   for (const std::size_t index : batch_->moves) on_installed(moves_[index]);
   rows_.session.give_staging(batch_->memory);
@@ -300,10 +300,10 @@ void Localize::on_sent(Move& move, Phase from, Phase to) {
   if (from == Phase::kKept) end_shared(move);
 }
 
-absl::Status Localize::on_answer(std::size_t index, const KeyAnswers::Answer& answer) {
+absl::Status Localize::on_answer(std::size_t index, std::uint32_t server, const KeyAnswers::Answer& answer) {
   Move& move = moves_[index];
-  const bool is_asking = move.phase == Phase::kAsking;
-  const bool is_taking = move.phase == Phase::kTaking;
+  const bool is_asking = move.phase == Phase::kAsking && server == rows_.directory.home(move.key);
+  const bool is_taking = move.phase == Phase::kTaking && server == move.from;
   const Location at = {.node = answer.node, .epoch = answer.epoch};
   const bool is_of_owner = is_taking && at == Location{.node = move.from, .epoch = move.epoch};
   switch (answer.kind) {

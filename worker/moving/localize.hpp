@@ -55,14 +55,16 @@ class Localize final : public MovingOperation {
     return milestone == Milestone::kLeaving;
   }
 
+  [[nodiscard]] bool is_intent() const { return why_ == Why::kIntent; }
+
   // About its `index`-th move.
 
   [[nodiscard]] Phase phase(std::size_t index) const { return moves_[index].phase; }
-  [[nodiscard]] bool is_intent() const { return why_ == Why::kIntent; }
-  /// Nobody has heard of the move: another one of this session, which may not come after this one, takes it.
+  /// Gives the move up to another localize of this session, and waits for that one to end it. REQUIRES: it is
+  /// in phase kAsk, so that nobody has heard of it.
   void leave_to_other(std::size_t index);
-  /// What its home or its owner has answered.
-  absl::Status on_answer(std::size_t index, const protocol::KeyAnswers::Answer& answer);
+  /// What that server, its home or its owner, has answered.
+  absl::Status on_answer(std::size_t index, std::uint32_t server, const protocol::KeyAnswers::Answer& answer);
   void give_up(std::size_t index, const absl::Status& why);
 
   /// Its rows are installed, says this node's server.
@@ -125,7 +127,7 @@ class Localize final : public MovingOperation {
   std::vector<protocol::Key> awaited_intents_;
   std::optional<Batch> batch_;
   bool brings_ = false;              ///< a row has come
-  transport::TimePoint asked_at_{};  ///< when it began
+  transport::TimePoint asked_at_{};  ///< when its first move was added
 };
 
 }  // namespace verbena::worker

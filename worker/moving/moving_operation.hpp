@@ -25,7 +25,9 @@ class MovingOperation : public Operation {
   bool note_if_lost(protocol::Key key);
 
   MovingRows& rows_;
-  std::uint64_t seen_generation_ = 0;  ///< nothing to do until MovingRows::generation is another
+  /// There is nothing to do until MovingRows::generation is another. 0, which it never is: look again at the
+  /// next poll.
+  std::uint64_t seen_generation_ = 0;
 };
 
 }  // namespace verbena::worker

@@ -6,14 +6,15 @@
 
 #include "worker/moving/moving_rows.hpp"
 
-// By a one-sided read. Its lines arrive in any order, each at a time of its own between posting and
-// completion; that of the header may be the last. That the slot owned then says nothing of a line that came
-// before: the row may have arrived in between, and the line be a leftover of an earlier stay. But this worker
-// has heard, from the home and before it posted the read, that the slot owned at epoch e; a slot owns at e
-// but once; so if the header that is read says "owned at e", the slot owned at e from before the read was
-// posted until the header's line was read. Each line was then either read in that time, or later, as in
-// own_slots.hpp. Hence the comparison with the epoch that was known *before posting*, and not with one that
-// is learned meanwhile.
+// What is read is the row's at some time between the pull's beginning and its end, in place (own_slots.hpp)
+// and by a one-sided read. The lines of such a read arrive in any order, each at a time of its own between
+// posting and completion; that of the header may be the last. That the slot owned then says nothing of a line
+// that came before: the row may have arrived in between, and the line be a leftover of an earlier stay. But
+// this worker has heard, from the home and before it posted the read, that the slot owned at epoch e; a slot
+// owns at e but once; so if the header that is read says "owned at e", the slot owned at e from before the
+// read was posted until the header's line was read. Each line was then either read in that time, or later, as
+// in own_slots.hpp. Hence the comparison with the epoch that was known *before posting*, and not with one
+// that is learned meanwhile.
 
 namespace verbena::worker {
 

@@ -189,7 +189,7 @@ absl::Status MovingPush::on_answer(ServerLink& link, const protocol::PushAnswer&
   const auto message = std::find_if(messages_.begin(), messages_.end(),
                                     [&](const Message& each) { return each.tag == answer.tag && each.sent; });
   if (message == messages_.end() || rows_.nodes[message->node].link != &link ||
-      answer.records != message->indices.size()) {
+      answer.records != message->indices.size() || link.open_requests <= answer.records) {
     return absl::InvalidArgumentError(
         fmt::format("answered push {} of {} records, which it was not sent", answer.tag, answer.records));
   }

@@ -20,6 +20,12 @@ namespace {
 /// Of one message: what a server does at a time, and no more open requests than leave room for others.
 constexpr std::size_t kMostRecords = protocol::kMaxPushRecords;
 
+absl::Status not_the_one_asked(const KeyAnswers::Answer& answer) {
+  return absl::InvalidArgumentError(
+      fmt::format("answered with kind {} about key {}, of which another server was asked",
+                  static_cast<std::uint32_t>(answer.kind), answer.key));
+}
+
 }  // namespace
 
 MovingRows::MovingRows(SessionCore& of_session, std::uint32_t table_number, const TableOptions& of,
@@ -109,7 +115,8 @@ void MovingRows::ask_where(Key key, bool is_sure) {
 /// Others move the row again and again, and a read or push of this session always comes too late. It is their
 /// turn in the home's line, once it localizes the row itself.
 void MovingRows::fetch(Key key) {
-  if (!directory.begin_fetch(key)) return;
+  // A session that has failed starts nothing: what would be in `moving` would be gone.
+  if (!session.status().ok() || !directory.begin_fetch(key)) return;
   // A localize that has not begun may be one that is to come after whoever chases the row.
   if (const auto mover = moving.find(key); mover != moving.end()) {
     const auto [other, index] = mover->second;
@@ -278,6 +285,10 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
     return absl::InvalidArgumentError(
         fmt::format("answered that server {} has key {}, which nobody asked", answer.node, answer.key));
   }
+  const bool is_about_move = answer.kind != KeyAnswers::Kind::kAlone &&
+                             answer.kind != KeyAnswers::Kind::kLost &&
+                             answer.kind != KeyAnswers::Kind::kOwned;
+  if (!is_about_move && link.server != directory.home(answer.key)) return not_the_one_asked(answer);
   if (answer.kind == KeyAnswers::Kind::kAlone) {
     intents.on_alone(answer.key);
     return absl::OkStatus();
@@ -288,7 +299,7 @@ absl::Status MovingRows::on_answer(ServerLink& link, const KeyAnswers::Answer& a
   const auto mover = moving.find(answer.key);
   if (mover == moving.end())
     return absl::InvalidArgumentError(fmt::format("moves key {}, which nobody asked", answer.key));
-  return mover->second.operation->on_answer(mover->second.index, answer);
+  return mover->second.operation->on_answer(mover->second.index, link.server, answer);
 }
 
 absl::Status MovingRows::on_owned(const KeyAnswers::Answer& answer) {

@@ -47,6 +47,8 @@ class MovingRows {
   /// `table`: its number. `of`: outlives it. `is_asynchronous`: the table's model is.
   MovingRows(SessionCore& of_session, std::uint32_t table, const TableOptions& of, protocol::ValueType type,
              bool is_asynchronous);
+  MovingRows(const MovingRows&) = delete;  // its parts know one another
+  MovingRows& operator=(const MovingRows&) = delete;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots);
 
   // ---- where a row is
@@ -91,7 +93,7 @@ class MovingRows {
   /// A row that it was told to be lost stays so for it, and has a mark: should the row turn up again, from
   /// the last messages of the dead, what this worker has pushed in vain would be missing there.
   void lose(protocol::Key key, const absl::Status& why);
-  /// nullptr if it is not. Stays only until the next is.
+  /// Why; nullptr if it is not. Valid until the next lose().
   [[nodiscard]] const absl::Status* lost(protocol::Key key) const;
   /// Its home is dead.
   [[nodiscard]] bool is_homeless(protocol::Key key) const { return nodes[directory.home(key)].is_dead; }

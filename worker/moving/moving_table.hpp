@@ -46,7 +46,7 @@ class MovingTable final : public TableCore {
   }
   /// Clocks do not follow a row that moves.
   [[nodiscard]] bool follows_clocks() const override { return false; }
-  /// Tells homes of intents that have ended.
+  /// Asks homes where rows are, and tells them of intents that have ended.
   bool send_put_off() override;
   /// Acts on intents: before anybody is told of the clock's end, so that the home of a row hears that this
   /// worker has done with it before another one can have waited for this clock and want the row.

@@ -42,12 +42,12 @@ bool Replication::push(Key key, const std::byte* update) {
   return true;
 }
 
-void Replication::make(Key key, bool is_used) {
+void Replication::make(Key key, bool is_used_next) {
   Replica* const replica = replicas_.make(key);
   if (replica == nullptr) return;  // it was one already, and might have come here
   rows_.marked.insert(key);
   ++rows_.session.counters().rows_replicated;
-  if (is_used) ask_for_refresh(key, *replica);
+  if (is_used_next) ask_for_refresh(key, *replica);
 }
 
 void Replication::ask_for_refresh(Key key, Replica& replica) {

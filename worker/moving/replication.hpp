@@ -35,8 +35,8 @@ class Replication {
   /// False if there is none.
   bool push(protocol::Key key, const std::byte* update);
 
-  /// Makes one, if there is none, that is to be read at once if it is used now (`is_used`).
-  void make(protocol::Key key, bool is_used);
+  /// Makes one, if there is none. `is_used_next`: by the next clock, so that it is to be read at once.
+  void make(protocol::Key key, bool is_used_next);
   /// To be read, at the next begin_refreshes().
   void ask_for_refresh(protocol::Key key, Replica& replica);
   void begin_refreshes();

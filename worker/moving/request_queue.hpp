@@ -25,7 +25,7 @@ class RequestQueue {
   /// The next server, by rank.
   void add_server() { servers_.emplace_back(); }
 
-  /// `kind`: kLocate, kDone or kReleased; others are not queued. Nothing, where the server is dead.
+  /// Does nothing where the server is dead. REQUIRES: kind is kLocate, kDone or kReleased.
   void add(std::uint32_t server, Kind kind, Row row);
   [[nodiscard]] bool is_empty(std::uint32_t server, Kind kind) const {
     return servers_[server].rows[index(kind)].empty();

@@ -21,10 +21,10 @@ class ToldIntents {
  public:
   using Keys = std::vector<protocol::Key>;
   enum class State : std::uint8_t {
-    kAsking,   ///< to its home, which has not answered
-    kHere,     ///< to its home: the row was here
-    kShared,   ///< to its home: others intend to use it, too
-    kCounted,  ///< on this node, where the row is: the home knows nothing of it
+    kAsking,   ///< the home has been told, and has not answered
+    kHere,     ///< the home has been told: the row was here
+    kShared,   ///< the home has been told: the row stays elsewhere, since others use it, too, or it is lost
+    kCounted,  ///< the intent is counted on this node, where the row is; the home knows nothing of it
   };
 
   /// All three outlive it.
@@ -75,7 +75,7 @@ class ToldIntents {
   const Directory& directory_;
   RequestQueue& requests_;
   KeyMap<Told> told_;
-  Keys ending_order_;  ///< in the order of coming, and of which those are left that are in `ending_`
+  Keys ending_order_;  ///< in the order of coming; those that are not in `ending_` are skipped
   KeySet ending_;
 };
 
