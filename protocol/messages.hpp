@@ -284,6 +284,9 @@ struct BulkHeader {
 };
 static_assert(sizeof(BulkHeader) == 40 && std::is_trivially_copyable_v<BulkHeader>);
 
+/// Of a kPush or kInstall: after the header and the tag.
+constexpr std::size_t kTaggedRecordsBegin = sizeof(BulkHeader) + sizeof(Tag);
+
 /// With kClock: what the worker has done of its examples in the clock that it has finished.
 struct ExampleCounts {
   std::uint64_t processed = 0;

@@ -18,9 +18,6 @@ using protocol::SlotHeader;
 
 namespace {
 
-/// Of an install message: after its header and its tag.
-constexpr std::size_t kRecordsBegin = sizeof(protocol::BulkHeader) + sizeof(protocol::Tag);
-
 double seconds_between(transport::TimePoint from, transport::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -151,7 +148,8 @@ void Localize::begin_copying() {
     }
   }
   if (taken.empty()) return;
-  const std::optional<LocalSpan> memory = rows_.take_staging(kRecordsBegin + taken.size() * record_bytes);
+  const std::optional<LocalSpan> memory =
+      rows_.take_staging(protocol::kTaggedRecordsBegin + taken.size() * record_bytes);
   if (!memory) return;
   for (std::size_t i = 0; i < taken.size(); ++i) {
     Move& move = moves_[taken[i]];
@@ -169,13 +167,14 @@ void Localize::begin_copying() {
 std::byte* Localize::copied_slot(const LocalSpan& memory, std::size_t i) const {
   const std::size_t slot_bytes = rows_.layout.slot_bytes;
   if (rows_.own.is_mapped()) return memory.bytes.data() + i * slot_bytes;
-  return memory.bytes.data() + kRecordsBegin + i * protocol::record_bytes(slot_bytes) + sizeof(Key);
+  return memory.bytes.data() + protocol::kTaggedRecordsBegin + i * protocol::record_bytes(slot_bytes) +
+         sizeof(Key);
 }
 
 /// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.
 void Localize::end_copying() {
   Batch& batch = *batch_;
-  std::byte* record = batch.memory.bytes.data() + kRecordsBegin;
+  std::byte* record = batch.memory.bytes.data() + protocol::kTaggedRecordsBegin;
   for (std::size_t i = 0; i < batch.moves.size(); ++i) {
     Move& move = moves_[batch.moves[i]];
     const std::byte* const slot = copied_slot(batch.memory, i);
@@ -213,7 +212,7 @@ std::byte* Localize::make_record(std::byte* record, const Move& move, const std:
 
 void Localize::send_install() {
   const std::size_t bytes =
-      kRecordsBegin + batch_->moves.size() * protocol::record_bytes(rows_.layout.slot_bytes);
+      protocol::kTaggedRecordsBegin + batch_->moves.size() * protocol::record_bytes(rows_.layout.slot_bytes);
   batch_->sent = rows_.session.try_send(*rows_.nodes[rows_.node].link, batch_->memory.bytes.first(bytes),
                                         *batch_->memory.region);
   if (!batch_->sent) seen_generation_ = 0;

@@ -19,9 +19,6 @@ namespace {
 /// holder is alive.
 constexpr auto kLockPatience = std::chrono::milliseconds(100);
 
-/// Of a message: after its header and its tag.
-constexpr std::size_t kRecordsBegin = sizeof(protocol::BulkHeader) + sizeof(protocol::Tag);
-
 }  // namespace
 
 MovingPush::MovingPush(MovingRows& rows, const KeySequence& all, std::size_t next, const std::byte* updates,
@@ -92,6 +89,7 @@ void MovingPush::push_all() {
   Indices left;
   std::vector<Indices> for_node(rows_.nodes.size());
   is_busy_ = false;
+  is_impatient_ = busy_since_ && rows_.session.now() - *busy_since_ > kLockPatience;
   for (const std::size_t index : todo_) push_one(index, for_node, left);
   todo_ = std::move(left);
   if (!is_busy_) {
@@ -122,10 +120,9 @@ void MovingPush::push_one(std::size_t index, std::vector<Indices>& for_node, Ind
     return;
   }
   if (here == LockResult::kBusy) {
-    const bool is_impatient = busy_since_ && rows_.session.now() - *busy_since_ > kLockPatience;
     is_busy_ = true;
-    step_again |= !is_impatient;
-    (is_impatient ? for_node[rows_.node] : left).push_back(index);
+    step_again |= !is_impatient_;
+    (is_impatient_ ? for_node[rows_.node] : left).push_back(index);
     return;
   }
   const Location at = rows_.directory.location(key);
@@ -143,7 +140,7 @@ void MovingPush::make_message(std::uint32_t node, Indices& indices) {
   ServerLink& link = *rows_.nodes[node].link;
   const std::size_t record_bytes = protocol::record_bytes(rows_.layout.stride_bytes);
   const std::size_t count = std::min(indices.size(), rows_.records_a_message(link, record_bytes));
-  const std::size_t bytes = kRecordsBegin + count * record_bytes;
+  const std::size_t bytes = protocol::kTaggedRecordsBegin + count * record_bytes;
   std::optional<LocalSpan> memory;
   if (link.open_requests + count + 1 <= protocol::kMaxOpenRequests / 2) memory = rows_.take_staging(bytes);
   if (!memory) {
@@ -166,7 +163,7 @@ void MovingPush::make_message(std::uint32_t node, Indices& indices) {
   std::byte* to = memory->bytes.data();
   std::memcpy(to, &header, sizeof header);
   std::memcpy(to + sizeof header, &message.tag, sizeof message.tag);
-  to += kRecordsBegin;
+  to += protocol::kTaggedRecordsBegin;
   for (const std::size_t index : message.indices) {
     const Key key = keys[index];
     const Location at = rows_.directory.location(key);

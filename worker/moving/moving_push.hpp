@@ -76,7 +76,9 @@ class MovingPush final : public MovingOperation {
   std::deque<Message> messages_;
   /// Since when a row of this node is in another's hands; else nothing.
   std::optional<transport::TimePoint> busy_since_;
-  bool is_busy_ = false;  ///< in this step
+  // In this pass over `todo_`: a row is, and has been for long.
+  bool is_busy_ = false;
+  bool is_impatient_ = false;
 
   const bool is_of_replicas_ = false;
   const Waits waits_;

@@ -208,8 +208,8 @@ std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
 }
 
 std::size_t MovingRows::records_a_message(const ServerLink& link, std::size_t record_bytes) const {
-  const std::size_t room = protocol::max_bulk_bytes(link.inbox->capacity_bytes()) -
-                           sizeof(protocol::BulkHeader) - sizeof(protocol::Tag);
+  const std::size_t room =
+      protocol::max_bulk_bytes(link.inbox->capacity_bytes()) - protocol::kTaggedRecordsBegin;
   return std::clamp<std::size_t>(room / record_bytes, 1, kMostRecords);
 }
 
