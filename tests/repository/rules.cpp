@@ -1,6 +1,7 @@
 #include "tests/repository/rules.hpp"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <fstream>
@@ -169,21 +170,16 @@ std::vector<std::vector<std::string>> build_commands(const std::string& text) {
   return commands;
 }
 
-/// `name`: a source in `folder` or below the root, or "*…" behind a folder for all that are right there and
-/// end so.
+/// `name`: a source in `folder` or below the root, or a pattern of such names, where '*' is no slash.
 std::vector<std::string> sources_named(const std::vector<File>& tree, const std::string& folder,
                                        std::string name) {
   static constexpr std::string_view kHere = "${CMAKE_CURRENT_SOURCE_DIR}/";
   static constexpr std::string_view kRoot = "${CMAKE_SOURCE_DIR}/";
   if (name.starts_with(kHere)) name.erase(0, kHere.size());
   const std::string path = name.starts_with(kRoot) ? name.substr(kRoot.size()) : folder + name;
-  const std::string in_folder = folder_of(path);
-  const bool is_pattern = path.substr(in_folder.size()).starts_with('*');
   std::vector<std::string> sources;
   for (const File& file : tree) {
-    const bool fits = is_pattern && folder_of(file.path) == in_folder &&
-                      file.path.ends_with(path.substr(in_folder.size() + 1));
-    if (fits || file.path == path) sources.push_back(file.path);
+    if (::fnmatch(path.c_str(), file.path.c_str(), FNM_PATHNAME) == 0) sources.push_back(file.path);
   }
   return sources;
 }

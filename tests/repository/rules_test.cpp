@@ -156,6 +156,9 @@ TEST(JoinedTargetsTest, AreThoseOfTheBuildFiles) {
   EXPECT_THAT(targets("file(GLOB s CONFIGURE_DEPENDS \"${CMAKE_CURRENT_SOURCE_DIR}/*.cpp\"\n"
                       "\"${CMAKE_CURRENT_SOURCE_DIR}/y/*.cpp\")\nverbena_library(t SOURCES ${s})"),
               is("t", {"x/a.cpp", "x/b.cpp", "x/y/c.cpp"}));
+  EXPECT_THAT(targets("file(GLOB s CONFIGURE_DEPENDS \"${CMAKE_CURRENT_SOURCE_DIR}/*.cpp\"\n"
+                      "\"${CMAKE_CURRENT_SOURCE_DIR}/*/*.cpp\")\nverbena_library(t SOURCES ${s})"),
+              is("t", {"x/a.cpp", "x/b.cpp", "x/y/c.cpp"}));
   EXPECT_THAT(targets("add_executable(t a.cpp b.cpp)\nadd_executable(u b.cpp)\njoin_sources(t)"),
               is("t", {"x/a.cpp", "x/b.cpp"}));
   EXPECT_THAT(targets("add_library(b b.cpp)\nverbena_test(t LABEL unit SOURCES a.cpp "
