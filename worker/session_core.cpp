@@ -334,6 +334,11 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   if (!message.ok()) return message.status();
   if (const auto* welcome = std::get_if<protocol::Welcome>(&*message)) {
     if (!link.lanes.empty()) return absl::InvalidArgumentError("sent two welcomes");
+    if (welcome->inbox.length_bytes < protocol::kMinRingBytes) {
+      return absl::InvalidArgumentError(
+          fmt::format("welcomes with an inbox of {} bytes, expected at least {}", welcome->inbox.length_bytes,
+                      protocol::kMinRingBytes));
+    }
     link.lanes.resize(welcome->lanes);
     link.inbox->set_ring(from_wire(welcome->inbox));
     if (!link.inbox->status().ok()) return link.inbox->status();

@@ -489,6 +489,13 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"only a worker sends", [](Peer& peer) { peer.say(protocol::Hello{.workers = 1, .servers = 1}); }, {}},
       {"code of OK", [](Peer& peer) { peer.say(protocol::Failed{.code = 0, .reason = "x"}); }, {}},
       {"two welcomes", welcome, welcome},
+      {"an inbox of 64 bytes",
+       [](Peer& peer) {
+         protocol::Welcome small = peer.welcome(1);
+         small.inbox.length_bytes = 64;
+         peer.say(small);
+       },
+       {}},
       {"ended the iteration of clock 2", welcome, [](Peer& peer) { peer.say(protocol::EndIteration{2}); }},
       {"nobody asked for", welcome, [](Peer& peer) { peer.say(protocol::TableOpened{.table = 5}); }},
       {"8 bytes for 10 rows", welcome,
