@@ -12,6 +12,7 @@
 #include "apps/data/fields.hpp"
 #include "apps/data/known_formats.hpp"
 #include "apps/data/line_reader.hpp"
+#include "apps/data/rating_table.hpp"
 #include "apps/data/stop_words.hpp"
 
 namespace verbena::apps {
@@ -37,6 +38,8 @@ absl::StatusOr<FoundFormat> detect_format(const CorpusOptions& options) {
   for (const auto& [ending, format] : kNames) {
     if (stem.ends_with(ending)) return format;
   }
+  if (found.format == Format::kUnknown && is_clearly_a_table(*lines))
+    return FoundFormat{Format::kForeign, "a table, as of ratings"};
   return found;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -83,6 +84,21 @@ bool is_svm_light(std::string_view line) {
   return pairs_behind(rest).has_value();
 }
 
+/// A line can be of LIBSVM, too: "1 7:1" is one pair, or the label 1, and "0" is none. Lines of several pairs
+/// decide where there are any: if most have as many as they say, the rest are slips.
+bool looks_like_lda_c(std::span<const std::string_view> lines) {
+  const auto has_pairs = [](std::string_view line) { return std::count(line.begin(), line.end(), ':') > 1; };
+  std::vector<std::string_view> telling;
+  std::copy_if(lines.begin(), lines.end(), std::back_inserter(telling), has_pairs);
+  if (telling.empty()) {
+    if (std::all_of(lines.begin(), lines.end(), is_svm_light))
+      return std::all_of(lines.begin(), lines.end(), is_lda_c);
+    telling.assign(lines.begin(), lines.end());
+  }
+  const auto as_they_say = std::count_if(telling.begin(), telling.end(), is_lda_c);
+  return is_lda_c(lines[0]) && 2 * as_they_say >= std::ssize(telling);
+}
+
 bool is_one_number(std::string_view line) {
   return parse_decimal<std::uint64_t>(next_field(line)) && next_field(line).empty();
 }
@@ -156,10 +172,7 @@ FoundFormat bag_of_words(std::span<const std::string_view> lines) {
                             std::all_of(lines.begin(), lines.begin() + kHeaderLines, is_one_number);
     return has_header ? FoundFormat{Format::kUci, "UCI's bag of words"} : FoundFormat{};
   }
-  // A line can be of both. What has as many pairs as it says, more often than not, is LDA-C, and the rest are
-  // slips.
-  const auto lda_c = std::count_if(lines.begin(), lines.end(), is_lda_c);
-  if (lda_c > 0 && is_lda_c(lines[0]) && 2 * lda_c >= std::ssize(lines)) return {Format::kLdaC, "LDA-C"};
+  if (looks_like_lda_c(lines)) return {Format::kLdaC, "LDA-C"};
   if (std::all_of(lines.begin(), lines.end(), is_svm_light)) return {Format::kSvmLight, "LIBSVM or SVMlight"};
   return {};
 }

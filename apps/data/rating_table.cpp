@@ -95,6 +95,7 @@ std::optional<std::string_view> misplaced(std::span<const std::string_view> fiel
 struct Fit {
   std::size_t ratings = 0;  ///< lines with a number where the rating is
   std::size_t wide = 0;     ///< lines with enough columns
+  bool named = false;       ///< a header names user, item and rating
   RatingLayout layout;
   friend bool operator<(const Fit& a, const Fit& b) {
     return std::tie(a.ratings, a.wide) < std::tie(b.ratings, b.wide);
@@ -108,9 +109,9 @@ Fit fit_of(const Separator& separator, std::span<const std::string> lines) {
     const bool splits = line.split(lines[n], separator);
     if (n == 0) fit.layout.columns = std::max(line.count(), kNeededColumns);
     if (n == 0) {
-      const bool named = place_by_name(line.fields(), fit.layout);
+      fit.named = place_by_name(line.fields(), fit.layout);
       fit.layout.has_header =
-          named || (line.count() >= kNeededColumns && is_name_of_column(line.fields()[2]));
+          fit.named || (line.count() >= kNeededColumns && is_name_of_column(line.fields()[2]));
     }
     if (line.count() < kNeededColumns) continue;
     ++fit.wide;
@@ -120,6 +121,27 @@ Fit fit_of(const Separator& separator, std::span<const std::string> lines) {
     if (has_rating) ++fit.ratings;
   }
   return fit;
+}
+
+/// Without empty ones, but for the first.
+std::vector<std::string> filled_lines(std::span<const std::string> lines) {
+  std::vector<std::string> filled;
+  for (const std::string& line : lines) {
+    if (!line.empty() || filled.empty()) filled.push_back(line);
+  }
+  return filled;
+}
+
+/// A field of several words.
+bool has_prose(const Separator& separator, std::span<const std::string> lines) {
+  SplitLine line;
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& text) {
+    if (!line.split(text, separator)) return true;
+    const std::span<const std::string_view> fields = line.fields();
+    return std::any_of(fields.begin(), fields.end(), [](std::string_view field) {
+      return trimmed(field).find_first_of(kBlanks) != std::string_view::npos;
+    });
+  });
 }
 
 }  // namespace
@@ -171,11 +193,19 @@ std::string RatingLayout::description() const {
   return fmt::format("{}, separated by {}", text, separator.name);
 }
 
+bool is_clearly_a_table(std::span<const std::string> first_lines) {
+  const std::vector<std::string> filled = filled_lines(first_lines);
+  return filled.size() >= 2 &&
+         std::any_of(kSeparators.begin(), kSeparators.end(), [&](const Separator& separator) {
+           if (separator.text.empty()) return false;
+           const Fit fit = fit_of(separator, filled);
+           const std::size_t rows = filled.size() - (fit.layout.has_header ? 1 : 0);
+           return fit.ratings == rows && (fit.named || !has_prose(separator, filled));
+         });
+}
+
 absl::StatusOr<RatingLayout> find_layout(const std::string& path, std::span<const std::string> first_lines) {
-  std::vector<std::string> filled;
-  for (const std::string& line : first_lines) {
-    if (!line.empty() || filled.empty()) filled.push_back(line);
-  }
+  const std::vector<std::string> filled = filled_lines(first_lines);
   const auto error = [&](std::string_view expected, std::string_view found) {
     return absl::InvalidArgumentError(
         fmt::format("{}:1: expected {}, found \"{}\"", path, expected, LineReader::printable(found)));

@@ -57,6 +57,11 @@ struct RatingLayout {
 /// header may name the columns in any order. INVALID_ARGUMENT "path:1: …" where none fits at all.
 absl::StatusOr<RatingLayout> find_layout(const std::string& path, std::span<const std::string> first_lines);
 
+/// Whether these lines can be nothing but a table like one of ratings: a separator other than blanks, a
+/// number in each line where the rating would be, and either a header that names the columns or no field of
+/// several words. Two lines are needed.
+bool is_clearly_a_table(std::span<const std::string> first_lines);
+
 /// What is wrong with it is said as "file:line: …".
 absl::StatusOr<float> parse_rating(std::string_view field, const LineReader& lines);
 

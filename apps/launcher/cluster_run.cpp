@@ -51,11 +51,15 @@ struct Starter {
 };
 constexpr const char* kElse =
     "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do (docs/cluster.md)";
-/// Slurm and Flux first: they set what the others do, too.
+constexpr const char* kPals = "it needs --pmi=pmix";
+/// Slurm, Flux and PALS first: they set what the others do, too.
 constexpr Starter kStarters[] = {
     {"SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
     {"FLUX_JOB_SIZE", "flux run",
      "it needs -o pmi=pmix (the plugin flux-pmix), or mpirun inside of flux alloc"},
+    {"PALS_SIZE", "mpiexec of Cray PALS", kPals},
+    {"PALS_LOCAL_SIZE", "mpiexec of Cray PALS", kPals},  // all that older ones tell
+    {"JSM_NAMESPACE_SIZE", "jsrun", "it needs its own PMIx, which --smpiargs=\"off\" takes away"},
     {"OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
     {"MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},
     {"PMI_SIZE", "mpiexec (of MPICH, Intel MPI or alike)", kElse},

@@ -535,48 +535,120 @@ TEST_F(VerbsTest, StrangersCostNoQueuePairAndAProofIsGoodOnce) {
   EXPECT_NE(server_->connection, nullptr);
 }
 
-TEST_F(VerbsTest, WhoListensWithoutTheSecretIsNotBelieved) {
-  add_devices();
-  VerbsOptions left = options("left");
-  left.secret = *Secret::random();
-  client_ = node(left);
-  // As far as it can get: it says yes to the first request, and signs with what it has.
-  const auto api = fabric_->api();
-  rdma_event_channel* const channel = api->create_event_channel();
-  ::fcntl(channel->fd, F_SETFL, O_NONBLOCK);
-  rdma_cm_id* listener = nullptr;
-  ASSERT_EQ(api->create_id(channel, &listener, nullptr, RDMA_PS_TCP), 0);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(7000);
-  ::inet_pton(AF_INET, "10.0.0.2", &place.sin_addr);
-  ASSERT_EQ(api->bind_addr(listener, reinterpret_cast<sockaddr*>(&place)), 0);
-  ASSERT_EQ(api->listen(listener, 8), 0);
-  auto connecting = std::async(std::launch::async, [&] {
-    return client_->transport->connect(kAddress, client_->in(kPatience)).status();
-  });
-  std::vector<rdma_cm_id*> asked;
-  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) {
+/// Listens without the secret, and gets as far as it can: it says yes to the first request, and signs with
+/// what it has.
+class VerbsImpostor {
+ public:
+  explicit VerbsImpostor(std::shared_ptr<const VerbsApi> api)
+      : api_(std::move(api)), channel_(api_->create_event_channel()) {
+    ::fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
+    EXPECT_EQ(api_->create_id(channel_, &listener_, nullptr, RDMA_PS_TCP), 0);
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(7000);
+    ::inet_pton(AF_INET, "10.0.0.2", &place.sin_addr);
+    EXPECT_EQ(api_->bind_addr(listener_, reinterpret_cast<sockaddr*>(&place)), 0);
+    EXPECT_EQ(api_->listen(listener_, 8), 0);
+  }
+  ~VerbsImpostor() {
+    if (queue_ != nullptr) api_->destroy_qp(queue_);
+    if (completions_ != nullptr) api_->destroy_cq(completions_);
+    if (notices_ != nullptr) api_->destroy_comp_channel(notices_);
+    if (domain_ != nullptr) api_->dealloc_pd(domain_);
+    for (rdma_cm_id* id : asked_) api_->destroy_id(id);
+    api_->destroy_id(listener_);
+    api_->destroy_event_channel(channel_);
+  }
+  VerbsImpostor(const VerbsImpostor&) = delete;
+  VerbsImpostor& operator=(const VerbsImpostor&) = delete;
+
+  /// Of one request, if there is any.
+  bool say_yes() {
     rdma_cm_event* event = nullptr;
-    if (api->get_cm_event(channel, &event) != 0) continue;
+    if (api_->get_cm_event(channel_, &event) != 0) return false;
     rdma_cm_id* const id = event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->id : nullptr;
-    api->ack_cm_event(event);
-    if (id == nullptr) continue;
-    asked.push_back(id);
+    api_->ack_cm_event(event);
+    if (id == nullptr) return false;
+    asked_.push_back(id);
+    make_queue(id->verbs);
     verbs::Welcome welcome{.receives = 8, .max_message_bytes = 4096};
     sign(welcome, verbs::Opening{}, (*Secret::random()).get());
     rdma_conn_param param{};
     param.private_data = &welcome;
     param.private_data_len = sizeof welcome;
-    EXPECT_EQ(api->accept(id, &param), 0);
+    param.qp_num = queue_->qp_num;
+    EXPECT_EQ(api_->accept(id, &param), 0);
+    return true;
   }
+  /// Where accepting has connected the queue pairs, as on iWARP.
+  void speak() {
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_SEND;
+    ibv_send_wr* bad = nullptr;
+    EXPECT_EQ(api_->post_send(queue_, &request, &bad), 0);
+  }
+
+ private:
+  void make_queue(ibv_context* context) {
+    if (queue_ != nullptr) return;
+    domain_ = api_->alloc_pd(context);
+    notices_ = api_->create_comp_channel(context);
+    completions_ = api_->create_cq(context, 8, nullptr, notices_, 0);
+    ibv_qp_init_attr attributes{};
+    attributes.qp_type = IBV_QPT_RC;
+    attributes.send_cq = attributes.recv_cq = completions_;
+    attributes.cap = {
+        .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    queue_ = api_->create_qp(domain_, &attributes);
+  }
+
+  std::shared_ptr<const VerbsApi> api_;
+  rdma_event_channel* channel_;
+  rdma_cm_id* listener_ = nullptr;
+  std::vector<rdma_cm_id*> asked_;
+  ibv_pd* domain_ = nullptr;
+  ibv_comp_channel* notices_ = nullptr;
+  ibv_cq* completions_ = nullptr;
+  ibv_qp* queue_ = nullptr;
+};
+
+TEST_F(VerbsTest, WhoListensWithoutTheSecretIsNotBelieved) {
+  add_devices();
+  VerbsOptions left = options("left");
+  left.secret = *Secret::random();
+  client_ = node(left);
+  VerbsImpostor impostor(fabric_->api());
+  auto connecting = std::async(std::launch::async, [&] {
+    return client_->transport->connect(kAddress, client_->in(kPatience)).status();
+  });
+  while (connecting.wait_for(milliseconds(1)) != std::future_status::ready) impostor.say_yes();
   const absl::Status status = connecting.get();
   EXPECT_EQ(status.code(), Code::kPermissionDenied) << status;
   EXPECT_THAT(message(status), HasSubstr("secret"));
   forget();
-  for (rdma_cm_id* id : asked) api->destroy_id(id);
-  api->destroy_id(listener);
-  api->destroy_event_channel(channel);
+}
+
+// On iWARP a listener's word can come before the proof that the connection manager still has to hand over.
+TEST_F(VerbsTest, AWordBeforeTheProofEndsTheConnection) {
+  add_devices({.iwarp = true});
+  VerbsOptions left = options("left");
+  left.secret = *Secret::random();
+  left.answer_patience = milliseconds(10);
+  left.connection_check_interval = kPatience;  // after its first poll(), its queues are looked at first
+  client_ = node(left);
+  VerbsImpostor impostor(fabric_->api());
+  auto connection = client_->transport->connect(kAddress, client_->in(kPatience));
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  client_->connection = std::move(*connection);
+  client_->poll();
+  ASSERT_TRUE(impostor.say_yes());
+  impostor.speak();
+  pump({client_.get()}, [&] { return client_->count(Kind::kDisconnected) == 1; });
+  EXPECT_EQ(client_->count(Kind::kMessage), 0U);
+  const absl::Status status = client_->connection->status();
+  EXPECT_EQ(status.code(), Code::kPermissionDenied) << status;
+  EXPECT_THAT(message(status), HasSubstr("spoke without having proved"));
+  forget();
 }
 
 // ---- memory

@@ -307,6 +307,12 @@ TEST_F(CorpusTest, ReadsSvmLight) {
   EXPECT_THAT(documents_of("3 0:1 1:1\n3 2:1 4:1\n"),
               ElementsAre(Document{"word0", "word1"}, Document{"word2", "word4"}))
       << "from 0, and labels that do not say how many";
+  EXPECT_THAT(
+      documents_of("0\n1 3:1\n0 2:1 4:1\n1 2:1 4:1\n"),
+      ElementsAre(IsEmpty(), Document{"word3"}, Document{"word2", "word4"}, Document{"word2", "word4"}))
+      << "its first lines could be LDA-C";
+  EXPECT_THAT(documents_of("0\n1 3:1\n0 2:1\n"),
+              ElementsAre(IsEmpty(), Document{"word3"}, Document{"word2"}));
   EXPECT_EQ(error_of("+1 1:2\n-1 1:0.5\n"),
             "text:2: expected id:count with a whole number from 0 to 16777215 as the count, found \"1:0.5\"");
   write("x.libsvm", "1 1:2\n1 2:1\n");
@@ -348,11 +354,19 @@ TEST_F(CorpusTest, RefusesOtherFormatsByName) {
       {"<http://a> <http://b> <http://c> .\n", "N-Triples"},
       {"2 3\nark 1 2 3\nman 4 5 6\n", "vectors of words"},
       {"<?xml version=\"1.0\"?>\n", "XML"},
+      {"userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n", "a table, as of ratings"},
+      {"user;book;rating\nann;War and Peace;5\n", "a table, as of ratings"},
+      {"196\t242\t3\t881250949\n186\t302\t3\t891717742\n", "a table, as of ratings"},
+      {"1::1193::5::978300760\n1::661::3::978302109\n", "a table, as of ratings"},
   };
   for (const auto& [text, name] : formats) {
     EXPECT_THAT(error_of(text), ::testing::StartsWith("text:1: expected running text or a bag of words"));
     EXPECT_THAT(error_of(text), HasSubstr(std::string("found ") + std::string(name)));
   }
+  EXPECT_EQ(documents_of("one,two,3\n").size(), 1U) << "a line says too little";
+  EXPECT_EQ(documents_of("in 1, 2, 3 days\nor in 4, 5, 6\n").size(), 2U) << "prose";
+  EXPECT_EQ(documents_of("7\tin the\t1\n8\tbeginning\t2\n").size(), 2U) << "titles, and text behind them";
+  EXPECT_EQ(documents_of("1 2 3\n4 5 6\n").size(), 2U) << "walks";
   EXPECT_EQ(documents_of("In the beginning: God (1:1) created\n1 word: 2 words\n").size(), 2U) << "prose";
 }
 

@@ -91,8 +91,12 @@ TEST(StartedApartTest, ProcessesWithoutPmixAreFoundOut) {
   EXPECT_THAT(std::string(with(flux).message()), HasSubstr("flux run has started 4 processes"));
   EXPECT_THAT(std::string(with({{"OMPI_COMM_WORLD_SIZE", "2"}}).message()), HasSubstr("built without PMIx"));
   EXPECT_THAT(std::string(with({{"MV2_COMM_WORLD_SIZE", "2"}}).message()), HasSubstr("MVAPICH"));
-  for (const char* const name :
-       {"PMI_SIZE", "FLUX_JOB_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+  std::map<std::string, std::string> pals = {{"PALS_RANKID", "3"}, {"PALS_LOCAL_SIZE", "4"}};
+  pals.insert(hydra.begin(), hydra.end());
+  EXPECT_THAT(std::string(with(pals).message()), HasSubstr("Cray PALS has started 4 processes"));
+  EXPECT_THAT(std::string(with({{"JSM_NAMESPACE_SIZE", "6"}}).message()), HasSubstr("jsrun has started 6"));
+  for (const char* const name : {"PMI_SIZE", "FLUX_JOB_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE",
+                                 "PALS_SIZE", "PALS_LOCAL_SIZE", "JSM_NAMESPACE_SIZE"}) {
     EXPECT_EQ(with({{name, "2"}}).code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_TRUE(with({{name, "1"}}).ok()) << name;
     EXPECT_TRUE(with({{name, "2"}, {"PMIX_RANK", "0"}}).ok()) << name;
