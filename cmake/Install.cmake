@@ -26,7 +26,7 @@ set(public_headers
     transport/shm/shm_transport.hpp
     transport/verbs/verbs_transport.hpp)
 
-foreach(library transport consistency protocol worker)
+foreach(library base transport consistency protocol worker)
   set_target_properties(verbena_${library} PROPERTIES EXPORT_NAME ${library})
   target_compile_features(verbena_${library} INTERFACE cxx_std_20)
   target_include_directories(verbena_${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/verbena>)

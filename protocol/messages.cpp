@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::protocol {
 
 namespace {
@@ -417,7 +419,7 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes) 
     return absl::InvalidArgumentError(fmt::format("control message of kind {} has a wrong length, {}",
                                                   static_cast<std::uint32_t>(kind), bytes.size()));
   }
-  if (absl::Status status = check(*message); !status.ok()) return status;
+  RETURN_IF_ERROR(check(*message));
   return message;
 }
 
@@ -441,7 +443,7 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof message.header) {
     return absl::InvalidArgumentError(fmt::format("bulk message of {} bytes has no header", bytes.size()));
   }
-  message.header = load_once<BulkHeader>(bytes.data());
+  message.header = base::load_once<BulkHeader>(bytes.data());
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
@@ -455,7 +457,7 @@ absl::StatusOr<Tag> take_tag(BulkMessage& message) {
   if (message.payload.size() < sizeof(Tag)) {
     return absl::InvalidArgumentError(fmt::format("expected a tag, found {} bytes", message.payload.size()));
   }
-  const Tag tag = load_once<Tag>(message.payload.data());
+  const Tag tag = base::load_once<Tag>(message.payload.data());
   message.payload = message.payload.subspan(sizeof tag);
   return tag;
 }
@@ -475,7 +477,7 @@ absl::Status wrong_record(Key key, KeyRange range) {
 }
 
 absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range) {
-  if (absl::Status status = check_record_count(message, stride_bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(check_record_count(message, stride_bytes));
   for (std::size_t i = 0; i < message.header.count; ++i) {
     const Key key = record_key(message.payload, stride_bytes, i);
     if (key - range.first >= range.size()) return wrong_record(key, range);
@@ -505,7 +507,7 @@ absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message) 
                                                   message.header.count, message.payload.size()));
   }
   if (message.header.count == 0) return counts;
-  counts = load_once<ExampleCounts>(message.payload.data());
+  counts = base::load_once<ExampleCounts>(message.payload.data());
   if (counts.processed > counts.planned || counts.planned > kMaxExamples) {
     return absl::InvalidArgumentError(
         fmt::format("{} of {} examples processed", counts.processed, counts.planned));

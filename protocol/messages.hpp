@@ -19,9 +19,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/peer_memory.hpp"
 #include "protocol/allocation.hpp"
 #include "protocol/partition.hpp"
-#include "protocol/peer_memory.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
 
@@ -339,7 +339,7 @@ absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message);
 
 /// Loaded once: what is checked is what is used.
 inline Key record_key(std::span<const std::byte> payload, std::size_t stride_bytes, std::size_t record) {
-  return load_once<Key>(payload.data() + record * record_bytes(stride_bytes));
+  return base::load_once<Key>(payload.data() + record * record_bytes(stride_bytes));
 }
 inline const std::byte* record_values(std::span<const std::byte> payload, std::size_t stride_bytes,
                                       std::size_t record) {

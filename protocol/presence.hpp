@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 #include "protocol/slot.hpp"
 
 namespace verbena::protocol {
@@ -87,7 +87,7 @@ class PresenceMap {
     return __atomic_compare_exchange_n(&words_[key], &expected, to.bits() ^ first_bits(key), /*weak=*/false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   }
-  void prefetch(std::uint64_t key) const { prefetch_to_read(&words_[key]); }
+  void prefetch(std::uint64_t key) const { base::prefetch_to_read(&words_[key]); }
 
   /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no
   /// more are counted.

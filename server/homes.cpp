@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::server {
 
 using protocol::KeyAnswers;
@@ -108,7 +110,7 @@ absl::Status Homes::check_mover(protocol::Key key, std::uint32_t worker, std::ui
 }
 
 absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
-  if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/1); !status.ok()) return status;
+  RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/1));
   set_place(key, {nodes_[worker], epoch});
   in_doubt_.erase(key);
   intents_.forget_told(key);  // that it is kept where it was
@@ -117,14 +119,14 @@ absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64
 }
 
 absl::Status Homes::settled(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
-  if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/1); !status.ok()) return status;
+  RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/1));
   // First: those in line are to find out where the row is that it is kept.
   if (!intents_.remove(key, worker)) return has_no_intent(key);
   return arrived(key, worker, epoch, answers);
 }
 
 absl::Status Homes::kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
-  if (absl::Status status = check_mover(key, worker, epoch, /*moved=*/0); !status.ok()) return status;
+  RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/0));
   if ((movers_[key - keys_.first] & kReleased) == 0) intents_.mark_told(key, worker);
   answer_line(key, answers);
   return absl::OkStatus();

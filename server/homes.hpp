@@ -30,9 +30,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/prefetch.hpp"
+#include "base/zeroed_array.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/prefetch.hpp"
-#include "protocol/zeroed_array.hpp"
 #include "server/key_intents.hpp"
 
 namespace verbena::server {
@@ -80,8 +80,8 @@ class Homes {
 
   /// What will be asked about soon.
   void prefetch(protocol::Key key) const {
-    protocol::prefetch_to_write(&places_[key - keys_.first]);
-    protocol::prefetch_to_write(&movers_[key - keys_.first]);
+    base::prefetch_to_write(&places_[key - keys_.first]);
+    base::prefetch_to_write(&movers_[key - keys_.first]);
     intents_.prefetch(key);
   }
   [[nodiscard]] std::uint64_t moving() const { return moving_; }
@@ -99,9 +99,9 @@ class Homes {
     std::uint64_t epoch = 0;
   };
   /// By key; 0 stands for the home at epoch 0, so that pages of keys that never moved cost nothing.
-  using Places = protocol::ZeroedArray<std::uint64_t>;
+  using Places = base::ZeroedArray<std::uint64_t>;
   /// By key: kNobody, or of whoever moves it: (rank + 1) · 4, and what is known besides.
-  using Movers = protocol::ZeroedArray<std::uint32_t>;
+  using Movers = base::ZeroedArray<std::uint32_t>;
   static constexpr std::uint32_t kNobody = 0;
   static constexpr std::uint32_t kReleased = 1;   ///< released() since the mover has been told to take it
   static constexpr std::uint32_t kWaitedFor = 2;  ///< has one of lines_: rarely, for most moves meet nobody
@@ -111,8 +111,8 @@ class Homes {
   Homes(protocol::KeyRange keys, std::uint32_t home)
       : keys_(keys),
         home_(home),
-        places_(protocol::make_zeroed_array<std::uint64_t>(keys.size())),
-        movers_(protocol::make_zeroed_array<std::uint32_t>(keys.size())),
+        places_(base::make_zeroed_array<std::uint64_t>(keys.size())),
+        movers_(base::make_zeroed_array<std::uint32_t>(keys.size())),
         intents_(keys) {}
   [[nodiscard]] Place place(protocol::Key key) const {
     const std::uint64_t packed = places_[key - keys_.first];

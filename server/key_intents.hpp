@@ -15,9 +15,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
+#include "base/prefetch.hpp"
+#include "base/zeroed_array.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/prefetch.hpp"
-#include "protocol/zeroed_array.hpp"
 
 namespace verbena::server {
 
@@ -30,11 +30,11 @@ class KeyIntents {
  public:
   /// Throws std::bad_alloc.
   explicit KeyIntents(protocol::KeyRange keys)
-      : keys_(keys), lone_(protocol::make_zeroed_array<std::uint32_t>(keys.size())) {}
+      : keys_(keys), lone_(base::make_zeroed_array<std::uint32_t>(keys.size())) {}
 
   // REQUIRES: the key is one of `keys`.
 
-  void prefetch(protocol::Key key) const { protocol::prefetch_to_write(&lone_[key - keys_.first]); }
+  void prefetch(protocol::Key key) const { base::prefetch_to_write(&lone_[key - keys_.first]); }
   /// A worker has at most one on a key; a second is the same, not told to be alone.
   void add(protocol::Key key, const Worker& worker) {
     if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);
@@ -149,7 +149,7 @@ class KeyIntents {
   [[nodiscard]] std::uint32_t node_of(std::uint32_t lone) const { return nodes_[rank_of(lone)]; }
 
   protocol::KeyRange keys_;
-  protocol::ZeroedArray<std::uint32_t> lone_;  ///< by key: kNone, kSeveral, or of the only worker
+  base::ZeroedArray<std::uint32_t> lone_;  ///< by key: kNone, kSeveral, or of the only worker
   absl::flat_hash_map<protocol::Key, List> several_;
   std::uint64_t keys_with_any_ = 0;
   std::vector<std::uint32_t> nodes_;  ///< by worker

@@ -8,8 +8,8 @@
 #include <new>
 #include <utility>
 
+#include "base/word_copy.hpp"
 #include "protocol/importance.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::server {
 
@@ -24,7 +24,7 @@ constexpr std::size_t kPrefetchRecords = 4;
 /// The update rule: addition. One writer; workers read the rows at the same time.
 void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, const std::byte* update) {
   protocol::visit_value_type(type, [&]<class Value>() {
-    transport::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
+    base::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
   });
 }
 

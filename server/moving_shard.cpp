@@ -7,10 +7,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/prefetch.hpp"
+#include "base/return_if_error.hpp"
+#include "base/word_copy.hpp"
 #include "consistency/model.hpp"
-#include "protocol/prefetch.hpp"
 #include "protocol/slot.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::server {
 
@@ -84,11 +85,11 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
   const bool mostly_takes = !for_home || requests.kind == KeyRequests::Kind::kLocalize ||
                             requests.kind == KeyRequests::Kind::kIntend;
   for (std::size_t i = 0; i < requests.rows.size(); ++i) {
-    if (i + protocol::kKeysAhead < requests.rows.size()) {
-      const Key ahead = requests.rows[i + protocol::kKeysAhead].key;
+    if (i + base::kKeysAhead < requests.rows.size()) {
+      const Key ahead = requests.rows[i + base::kKeysAhead].key;
       const bool is_key = ahead - keys.first < keys.size();
       if (is_key && for_home) homes_.prefetch(ahead);
-      if (is_key && mostly_takes) protocol::prefetch_to_write(slot(ahead).bytes);
+      if (is_key && mostly_takes) base::prefetch_to_write(slot(ahead).bytes);
     }
     const KeyRequests::Row& row = requests.rows[i];
     if (row.key - keys.first >= keys.size()) {
@@ -108,24 +109,19 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
         homes_.intend(row.key, worker, answers);
         break;
       case KeyRequests::Kind::kDone:
-        if (absl::Status status = homes_.end_intent(row.key, worker.rank, answers); !status.ok())
-          return status;
+        RETURN_IF_ERROR(homes_.end_intent(row.key, worker.rank, answers));
         break;
       case KeyRequests::Kind::kArrived:
-        if (absl::Status status = homes_.arrived(row.key, worker.rank, row.epoch, answers); !status.ok())
-          return status;
+        RETURN_IF_ERROR(homes_.arrived(row.key, worker.rank, row.epoch, answers));
         break;
       case KeyRequests::Kind::kMissing:
-        if (absl::Status status = homes_.missing(row.key, worker, row.epoch, answers); !status.ok())
-          return status;
+        RETURN_IF_ERROR(homes_.missing(row.key, worker, row.epoch, answers));
         break;
       case KeyRequests::Kind::kSettled:
-        if (absl::Status status = homes_.settled(row.key, worker.rank, row.epoch, answers); !status.ok())
-          return status;
+        RETURN_IF_ERROR(homes_.settled(row.key, worker.rank, row.epoch, answers));
         break;
       case KeyRequests::Kind::kKept:
-        if (absl::Status status = homes_.kept(row.key, worker.rank, row.epoch, answers); !status.ok())
-          return status;
+        RETURN_IF_ERROR(homes_.kept(row.key, worker.rank, row.epoch, answers));
         break;
       case KeyRequests::Kind::kReleased:
         homes_.released(row.key, worker.node, answers);
@@ -222,8 +218,7 @@ absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::B
   protocol::BulkMessage records = message;
   const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(records);
   if (!tag.ok()) return tag.status();
-  if (absl::Status status = protocol::check_records(records, stride_bytes_, {0, table_.rows}); !status.ok())
-    return status;
+  RETURN_IF_ERROR(protocol::check_records(records, stride_bytes_, {0, table_.rows}));
   const std::uint32_t count = message.header.count;
   if (count == 0 || count > protocol::kMaxPushRecords) {
     return absl::InvalidArgumentError(
@@ -265,7 +260,7 @@ bool MovingShard::push(Push& request, MessageAnswers& answers) const {
 
 void MovingShard::add(std::byte* row, const std::byte* update) const {
   protocol::visit_value_type(table_.value_type, [&]<class Value>() {
-    transport::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), table_.width);
+    base::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), table_.width);
   });
 }
 
@@ -274,8 +269,7 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
   protocol::BulkMessage records = message;
   const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(records);
   if (!tag.ok()) return tag.status();
-  if (absl::Status status = protocol::check_records(records, slot_bytes_, {0, table_.rows}); !status.ok())
-    return status;
+  RETURN_IF_ERROR(protocol::check_records(records, slot_bytes_, {0, table_.rows}));
   if (worker.node != server_) {
     return absl::InvalidArgumentError(
         fmt::format("installs rows on server {}, its node is {}", server_, worker.node));
@@ -284,14 +278,14 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
     const Key key = protocol::record_key(records.payload, slot_bytes_, i);
     if (key >= table_.rows) continue;  // as in push()
     const std::byte* const taken = protocol::record_values(records.payload, slot_bytes_, i);
-    const std::uint64_t epoch = protocol::load_once<SlotHeader>(taken).epoch();
+    const std::uint64_t epoch = base::load_once<SlotHeader>(taken).epoch();
     if (protocol::load_header(slot(key)).is_owned() || epoch == 0) {
       return absl::InvalidArgumentError(
           fmt::format("installs key {} at epoch {}, which is owned here already", key, epoch));
     }
-    transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot(key))),
-                          reinterpret_cast<const std::uint64_t*>(protocol::slot_values(taken)),
-                          stride_bytes_ / sizeof(std::uint64_t));
+    base::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(slot(key))),
+                     reinterpret_cast<const std::uint64_t*>(protocol::slot_values(taken)),
+                     stride_bytes_ / sizeof(std::uint64_t));
     own(key, epoch);
   }
   answers.push_back({worker.rank, protocol::InstallAnswer{.table = table_.table, .tag = *tag}});

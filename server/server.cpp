@@ -10,7 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
 #include "server/moving_shard.hpp"
 #include "transport/message_outbox.hpp"
 
@@ -109,11 +110,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
     return absl::InvalidArgumentError(
         fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, options.lanes));
   }
-  if (absl::Status status = transport::check_silence_timeout(options.silence_timeout_ms); !status.ok())
-    return status;
+  RETURN_IF_ERROR(transport::check_silence_timeout(options.silence_timeout_ms));
   auto heartbeat = transport::Heartbeat::create(transport);
   if (!heartbeat.ok()) return heartbeat.status();
-  if (absl::Status status = transport.listen(options.address); !status.ok()) return status;
+  RETURN_IF_ERROR(transport.listen(options.address));
   return std::unique_ptr<Server>(new Server(transport, options, *std::move(heartbeat)));
 }
 
@@ -305,7 +305,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   auto push_ring = transport::RingSender::create(transport_, *peer.connection);
   if (!push_ring.ok()) return push_ring.status();
   (*push_ring)->set_ring(from_wire(hello.push_ring));
-  if (absl::Status status = (*push_ring)->status(); !status.ok()) return status;
+  RETURN_IF_ERROR((*push_ring)->status());
   const std::size_t buffer_bytes = protocol::max_bulk_bytes((*push_ring)->capacity_bytes());
   auto push_memory = transport_.allocate_region(lanes_.size() * Lane::kPushBuffers * buffer_bytes,
                                                 transport::Access::kLocal);
@@ -315,8 +315,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   const std::chrono::milliseconds silence(options_.silence_timeout_ms);
   auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
-  if (absl::Status status = watch->watch(*peer.connection, from_wire(hello.heartbeat)); !status.ok())
-    return status;
+  RETURN_IF_ERROR(watch->watch(*peer.connection, from_wire(hello.heartbeat)));
   // It has all that it needs, and is a worker of the job from here on. Before, it was nothing: it left no
   // trace.
   peer.inbox = std::move(*inbox);
@@ -682,7 +681,7 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 }
 
 void Server::reject(Peer& peer, const absl::Status& because) {
-  const absl::Status why = protocol::printable(because);  // it may tell what the peer has said
+  const absl::Status why = base::printable(because);  // it may tell what the peer has said
   peer.refused = true;
   if (peer.is_worker() && workers_[peer.worker] == &peer) {
     fail(with_name(peer.connection->peer_name(), why));
@@ -696,7 +695,7 @@ void Server::reject(Peer& peer, const absl::Status& because) {
 
 void Server::fail(const absl::Status& because) {
   if (!status_.ok()) return;
-  const absl::Status why = protocol::printable(because);  // it may tell what a peer has said
+  const absl::Status why = base::printable(because);  // it may tell what a peer has said
   status_ = why;
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (!peer->closed && peer->connection)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "server/moving_shard.hpp"
 
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
     return shard;
   }
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
-  if (absl::Status status = allocate(bytes, *shard); !status.ok()) return status;
+  RETURN_IF_ERROR(allocate(bytes, *shard));
   if (shard->rules.pushes_eagerly) {
     const std::size_t needed = Shard::books_bytes(shard->range.size(), workers, has_push_budget);
     auto books = transport_.allocate_region(needed, transport::Access::kLocal);

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "base/prefetch.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/prefetch.hpp"
 #include "transport/registered_arena.hpp"
 
 namespace verbena::server {
@@ -52,7 +52,7 @@ struct Shard {
   /// The row will be written. Any key will do.
   void prefetch(protocol::Key key) const {
     const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
-    protocol::prefetch_to_write(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes));
+    base::prefetch_to_write(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes));
   }
   [[nodiscard]] protocol::KeyRange lane_range(std::uint32_t lane) const {
     const protocol::KeyRange local = lanes.range(lane);

@@ -7,8 +7,9 @@
 #include <atomic>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+#include "base/word_copy.hpp"
 #include "transport/request_id.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::transport {
 
@@ -72,7 +73,7 @@ absl::Status HeartbeatWatch::watch(Connection& connection, const RemoteDescripto
 
 absl::Status HeartbeatWatch::look(Connection& connection, TimePoint now) {
   if (now >= next_look_ && counts_.length_bytes > 0 && !is_reading_) {
-    if (absl::Status status = see(connection, now); !status.ok()) return status;
+    RETURN_IF_ERROR(see(connection, now));
   }
   if (bounds_.silence > Duration::zero() && silent_ >= bounds_.silence) {
     return absl::UnavailableError(
@@ -90,7 +91,7 @@ absl::Status HeartbeatWatch::look(Connection& connection, TimePoint now) {
 absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
   if (mapped_ != nullptr) {
     std::array<std::uint64_t, kWords> counts{};
-    copy_words(counts.data(), reinterpret_cast<const std::uint64_t*>(mapped_), kWords);
+    base::copy_words(counts.data(), reinterpret_cast<const std::uint64_t*>(mapped_), kWords);
     take(counts.data(), now);
     next_look_ = now + kBeatInterval;
     return absl::OkStatus();

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::transport {
 
 namespace {
@@ -90,7 +92,7 @@ absl::StatusOr<std::unique_ptr<RegisteredArena>> RegisteredArena::create(Transpo
   auto region = transport.allocate_region(round_up(class_bytes, kPageBytes) + kSlackBytes, access);
   if (!region.ok()) return region.status();
   std::unique_ptr<RegisteredArena> arena(new RegisteredArena(std::move(*region)));
-  if (absl::Status status = arena->create_arena(); !status.ok()) return status;
+  RETURN_IF_ERROR(arena->create_arena());
   // jemalloc never merges what it got in different pieces: let it have the whole at once.
   const std::span<std::byte> whole = arena->allocate(capacity_bytes, kCacheLineBytes);
   if (whole.empty()) {

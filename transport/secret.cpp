@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "transport/shm/shared_memory.hpp"
 
 namespace verbena::transport {
@@ -99,7 +100,7 @@ Secret::~Secret() {
 
 absl::StatusOr<std::shared_ptr<const Secret>> Secret::random() {
   std::array<std::byte, kBytes> bytes{};
-  if (absl::Status status = fill_randomly(bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(fill_randomly(bytes));
   auto secret = std::make_shared<const Secret>(bytes);
   wipe(bytes);
   return secret;
@@ -117,7 +118,7 @@ absl::StatusOr<std::shared_ptr<const Secret>> Secret::read_file(const std::strin
   }
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return absl::ErrnoToStatus(errno, path);
-  if (absl::Status status = check_file(path, info); !status.ok()) return status;
+  RETURN_IF_ERROR(check_file(path, info));
   std::string text(kMostFileBytes, '\0');
   const ssize_t got = ::read(file.get(), text.data(), text.size());
   if (got < 0) {
@@ -176,7 +177,7 @@ std::string Secret::to_hex() const {
 
 absl::StatusOr<Nonce> fresh_nonce() {
   Nonce nonce{};
-  if (absl::Status status = fill_randomly(nonce); !status.ok()) return status;
+  RETURN_IF_ERROR(fill_randomly(nonce));
   return nonce;
 }
 

@@ -159,7 +159,7 @@ class Connection {
 
   /// Where the peer's memory can be addressed directly (one host): its place, readable as long as this
   /// connection lives. nullptr where it cannot, or where the descriptor is not readable by us. Other
-  /// processes write there: read with copy_words() (word_copy.hpp) or atomics only.
+  /// processes write there: read with copy_words() (base/word_copy.hpp) or atomics only.
   virtual const std::byte* mapped(const RemoteDescriptor& remote) = 0;
   /// As mapped(), to be changed, too: with atomics, as the owner of the memory and others do at the same
   /// time. nullptr where it was not granted in place.

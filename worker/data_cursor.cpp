@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/return_if_error.hpp"
 #include "worker/session_core.hpp"
 
 namespace verbena {
@@ -22,7 +23,7 @@ absl::StatusOr<ExampleRange> DataCursor::next() {
   session_->poll();  // for news
   if (!session_->status().ok()) return session_->status();
   if (session_->current_clock() != clock_) {
-    if (absl::Status status = session_->begin_iteration(options_.examples); !status.ok()) return status;
+    RETURN_IF_ERROR(session_->begin_iteration(options_.examples));
     clock_ = session_->current_clock();
     left_ = options_.examples;
   }

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/word_copy.hpp"
 #include "protocol/value_type.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::worker {
 
@@ -37,7 +37,7 @@ inline void copy_shared_row(protocol::ValueType type, std::byte* to, const std::
     return;
   }
   const auto copy = [&]<class Word>(Word* words) {
-    transport::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
+    base::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
   };
   if (protocol::value_bytes(type) == sizeof(std::uint32_t)) {
     copy(reinterpret_cast<std::uint32_t*>(to));

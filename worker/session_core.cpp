@@ -8,7 +8,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
 #include "transport/request_id.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "worker/table_core.hpp"
@@ -70,8 +71,7 @@ absl::Status check(const SessionOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("node {} of {}: a node is the rank of a server", *options.node, options.servers.size()));
   }
-  if (absl::Status status = transport::check_silence_timeout(options.silence_timeout_ms); !status.ok())
-    return status;
+  RETURN_IF_ERROR(transport::check_silence_timeout(options.silence_timeout_ms));
   if (!(options.update_budget_mb_per_s >= 0) || !std::isfinite(options.update_budget_mb_per_s)) {
     return absl::InvalidArgumentError(
         fmt::format("an update budget of {} MB/s: expected 0 or more", options.update_budget_mb_per_s));
@@ -118,7 +118,7 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionOptions& options) {
-  if (absl::Status status = check(options); !status.ok()) return status;
+  RETURN_IF_ERROR(check(options));
   std::shared_ptr<transport::Transport> transport = options.transport;
   if (transport == nullptr) {
     auto shared_memory = transport::make_shm_transport({});
@@ -145,7 +145,7 @@ absl::Status SessionCore::join(transport::TimePoint deadline) {
   if (!heartbeat.ok()) return heartbeat.status();
   heartbeat_ = *std::move(heartbeat);
   for (std::uint32_t server = 0; server < options_.servers.size(); ++server) {
-    if (absl::Status status = connect_to(server, deadline); !status.ok()) return status;
+    RETURN_IF_ERROR(connect_to(server, deadline));
   }
   const auto welcomed = [&] {
     return std::none_of(links_.begin(), links_.end(), [](const auto& link) { return link->lanes.empty(); });
@@ -194,7 +194,7 @@ absl::Status SessionCore::say_hello(ServerLink& link) {
   if (!inbox.ok()) return inbox.status();
   link.push_ring = std::move(*push_ring);
   link.inbox = std::move(*inbox);
-  if (absl::Status status = link.small.allocate(memory_); !status.ok()) return status;
+  RETURN_IF_ERROR(link.small.allocate(memory_));
   auto heartbeat = heartbeat_->grant(*link.connection);
   if (!heartbeat.ok()) return heartbeat.status();
   if (options_.update_budget_mb_per_s > 0)
@@ -240,10 +240,10 @@ void SessionCore::control(ServerLink& link, const protocol::ControlMessage& mess
 
 absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, protocol::ValueType type) {
   if (!status_.ok()) return status_;
-  if (absl::Status status = check(options, type); !status.ok()) return status;
+  RETURN_IF_ERROR(check(options, type));
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (table->options().name != options.name) continue;
-    if (absl::Status status = check_same(*table, options, type); !status.ok()) return status;
+    RETURN_IF_ERROR(check_same(*table, options, type));
     return table.get();
   }
   for (const std::unique_ptr<ServerLink>& link : links_) {
@@ -354,7 +354,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   }
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
     link.said_failed = true;
-    const std::string reason = protocol::printable(failed->reason);
+    const std::string reason = base::printable(failed->reason);
     // A job that fails at its start, for a wrong option say, keeps its kind of error.
     const auto code = static_cast<absl::StatusCode>(failed->code);
     if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted) {
@@ -424,7 +424,7 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
   if (header.count > 0) {
     if (header.table >= tables_.size())
       return absl::InvalidArgumentError(fmt::format("sent rows of table {}", header.table));
-    if (absl::Status status = tables_[header.table]->on_rows(link, message); !status.ok()) return status;
+    RETURN_IF_ERROR(tables_[header.table]->on_rows(link, message));
   }
   view.min_clock = header.clock;
   view.applied = header.applied;
@@ -624,7 +624,7 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
 
 absl::Status SessionCore::ship_all() {
   for (const std::unique_ptr<TableCore>& table : tables_) {
-    if (absl::Status status = table->ship(); !status.ok()) return status;
+    RETURN_IF_ERROR(table->ship());
   }
   return absl::OkStatus();
 }
@@ -714,7 +714,7 @@ absl::Status SessionCore::send_put_off() {
 }
 
 absl::Status SessionCore::clock() {
-  if (absl::Status status = advance(/*is_barrier=*/false); !status.ok()) return status;
+  RETURN_IF_ERROR(advance(/*is_barrier=*/false));
   return take_lost();
 }
 
@@ -758,10 +758,10 @@ absl::Status SessionCore::advance(bool is_barrier) {
 }
 
 absl::Status SessionCore::barrier() {
-  if (absl::Status status = settle_tables(Milestone::kBarrier); !status.ok()) return status;
-  if (absl::Status status = advance(/*is_barrier=*/true); !status.ok()) return status;
-  if (absl::Status status = tell_clock(clock_, Servers::kAll); !status.ok()) return status;
-  if (absl::Status status = wait_for_min_clock(clock_, Servers::kAll); !status.ok()) return status;
+  RETURN_IF_ERROR(settle_tables(Milestone::kBarrier));
+  RETURN_IF_ERROR(advance(/*is_barrier=*/true));
+  RETURN_IF_ERROR(tell_clock(clock_, Servers::kAll));
+  RETURN_IF_ERROR(wait_for_min_clock(clock_, Servers::kAll));
   barrier_clock_ = clock_;
   start_epoch();
   return take_lost();
@@ -803,13 +803,13 @@ absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers w
 absl::Status SessionCore::leave() {
   if (left_ || !status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_leaving();
-  if (absl::Status status = settle_tables(Milestone::kLeaving); !status.ok()) return status;
+  RETURN_IF_ERROR(settle_tables(Milestone::kLeaving));
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_settled();
-  if (absl::Status status = send_put_off(); !status.ok()) return status;
-  if (absl::Status status = ship_all(); !status.ok()) return status;
+  RETURN_IF_ERROR(send_put_off());
+  RETURN_IF_ERROR(ship_all());
   // Its last updates weigh what its examples do, though the clock was not finished.
   if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {
-    if (absl::Status status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
+    RETURN_IF_ERROR(tell_clock(clock_ + 1, Servers::kCounting));
   }
   left_ = true;
   for (const std::unique_ptr<ServerLink>& link : links_) control(*link, protocol::Goodbye{});

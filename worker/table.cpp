@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/return_if_error.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
 
@@ -149,7 +150,7 @@ absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distr
   if (options.preference > 0)
     sample.redrawn_ = core_->redraw(sample.keys_, options.preference, distribution, random);
   if (options.from != options.to) {
-    if (absl::Status status = intent(sample.keys(), options.from, options.to); !status.ok()) return status;
+    RETURN_IF_ERROR(intent(sample.keys(), options.from, options.to));
   }
   return sample;
 }

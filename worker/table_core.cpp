@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/return_if_error.hpp"
 #include "worker/fixed/fixed_table.hpp"
 #include "worker/moving/moving_table.hpp"
 
@@ -67,7 +68,7 @@ absl::Status TableCore::enter(const KeySequence& keys, std::size_t values) {
 absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_pull(const KeySequence& keys, std::byte* out,
                                                                  std::size_t values, Operations after) {
   if (!session_.is_here()) return session_.elsewhere();
-  if (absl::Status status = check_ready(keys, values); !status.ok()) return status;
+  RETURN_IF_ERROR(check_ready(keys, values));
   session_.counters().rows_pulled += keys.size();
   std::shared_ptr<Operation> pull = make_pull(keys, 0, out);
   pull->after = std::move(after);
@@ -86,7 +87,7 @@ absl::Status TableCore::pull_rest(const KeySequence& keys, std::byte* out, std::
 /// `distinction`: what only rows of a dynamic table can do.
 absl::Status TableCore::refuse_as_static(const KeySequence& keys, std::size_t values,
                                          std::string_view distinction) {
-  if (absl::Status status = enter(keys, values); !status.ok()) return status;
+  RETURN_IF_ERROR(enter(keys, values));
   return absl::FailedPreconditionError(
       fmt::format("table \"{}\" is static: only rows of a dynamic one {}", options_.name, distinction));
 }

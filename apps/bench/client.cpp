@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::bench {
 
 using transport::Access;
@@ -46,7 +48,7 @@ Client::~Client() {
 absl::StatusOr<std::unique_ptr<Client>> Client::connect(const Backend& backend, const std::string& address,
                                                         std::size_t connections, std::size_t bytes) {
   std::unique_ptr<Client> client(new Client(address));
-  if (absl::Status status = client->open(backend, connections, bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(client->open(backend, connections, bytes));
   return client;
 }
 
@@ -63,7 +65,7 @@ absl::Status Client::open(const Backend& backend, std::size_t connections, std::
     Link& link = *links_.emplace_back(std::make_unique<Link>());
     link.connection = std::move(*connection);
     link.connection->user_data = i;
-    if (absl::Status status = introduce(link, bytes); !status.ok()) return status;
+    RETURN_IF_ERROR(introduce(link, bytes));
   }
   return absl::OkStatus();
 }
@@ -149,7 +151,7 @@ absl::StatusOr<Message> Client::request(Link& link, const Message& message, std:
   link.answer.reset();
   Message copy = message;
   const WorkRequest send{.opcode = Opcode::kSend, .local = std::as_writable_bytes(std::span(&copy, 1))};
-  if (absl::Status status = post(link, send); !status.ok()) return status;
+  RETURN_IF_ERROR(post(link, send));
   const transport::TimePoint end = transport_->now() + patience;
   while (!link.answer) {
     poll();
@@ -211,16 +213,14 @@ absl::Status Client::complete(Opcode opcode, std::size_t bytes) {
   WorkRequest request = transfer(link, opcode, bytes);
   request.signaled = true;
   const std::uint64_t before = link.completions;
-  if (absl::Status status = post(link, request); !status.ok()) return status;
+  RETURN_IF_ERROR(post(link, request));
   return poll_until([&] { return link.completions != before; });
 }
 
 absl::Status Client::notify_and_back(std::size_t bytes) {
   Link& link = *links_.front();
   const std::uint64_t before = link.notifications;
-  if (absl::Status status = post(link, transfer(link, Opcode::kWriteNotify, bytes)); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(post(link, transfer(link, Opcode::kWriteNotify, bytes)));
   return poll_until([&] { return link.notifications != before; });
 }
 
@@ -230,7 +230,7 @@ absl::Status Client::write_and_back(std::size_t bytes) {
   const std::uint64_t before = link.completions;
   WorkRequest request = transfer(link, Opcode::kWrite, bytes);
   request.signaled = true;  // its memory is written again next time
-  if (absl::Status status = post(link, request); !status.ok()) return status;
+  RETURN_IF_ERROR(post(link, request));
   const std::atomic_ref<std::uint64_t> arrived(last_word(memory_.writable->bytes(), bytes));
   return poll_until(
       [&] { return arrived.load(std::memory_order_acquire) == sequence_ && link.completions != before; });

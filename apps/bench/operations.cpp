@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/bench/yardsticks.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::bench {
 
@@ -24,9 +25,8 @@ absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backe
   auto client = Client::connect(backend, address, options.connections, memory_bytes(options));
   if (!client.ok()) return client.status();
   Report report;
-  if (absl::Status status = measure_transport(options, backend, **client, report); !status.ok())
-    return status;
-  if (absl::Status status = measure_tables(options, backend, **client, report); !status.ok()) return status;
+  RETURN_IF_ERROR(measure_transport(options, backend, **client, report));
+  RETURN_IF_ERROR(measure_tables(options, backend, **client, report));
   return report;
 }
 
@@ -37,7 +37,7 @@ absl::StatusOr<Yardstick> time_round_trip(const BenchOptions& options, const Bac
                      .value = time_core_round_trip(options.timing).percentile(0.5)};
   }
   constexpr std::size_t kBytes = 8;
-  if (absl::Status status = client.set_echo(Echo::kNotification, kBytes); !status.ok()) return status;
+  RETURN_IF_ERROR(client.set_echo(Echo::kNotification, kBytes));
   Samples samples;
   absl::Status status = time_operation(
       options.timing, [&] { return client.notify_and_back(kBytes); }, samples);

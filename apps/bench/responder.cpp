@@ -14,6 +14,7 @@
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
 #include "apps/thrown.hpp"
+#include "base/return_if_error.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 
@@ -309,7 +310,7 @@ absl::StatusOr<std::unique_ptr<Responder>> Responder::create(const Backend& back
                                                              const std::string& address) {
   auto transport = backend.make_transport();
   if (!transport.ok()) return transport.status();
-  if (absl::Status status = (*transport)->listen(address); !status.ok()) return status;
+  RETURN_IF_ERROR((*transport)->listen(address));
   std::string place = backend.listening_address(**transport, address);
   return std::make_unique<ResponderImpl>(backend, std::move(*transport), std::move(place));
 }

@@ -9,6 +9,7 @@
 
 #include "apps/bench/operations.hpp"
 #include "apps/bench/yardsticks.hpp"
+#include "base/return_if_error.hpp"
 #include "worker/session.hpp"
 #include "worker/table.hpp"
 
@@ -175,8 +176,8 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
   std::vector<float> all(pull.rows * pull.width);
   // Once from the server, then the pushes make every cached row live.
   for (int round = 0; round < 3; ++round) {
-    if (absl::Status status = table->pull(KeyRange{0, pull.rows}, all); !status.ok()) return status;
-    if (absl::Status status = session.barrier(); !status.ok()) return status;
+    RETURN_IF_ERROR(table->pull(KeyRange{0, pull.rows}, all));
+    RETURN_IF_ERROR(session.barrier());
   }
   const std::vector<Key> keys = shuffled_keys(pull.rows, std::size_t{1} << 16);
   std::vector<float> values(pull.keys_each * pull.width);
@@ -527,7 +528,7 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
     if (!options.wants(pull.name)) continue;
     if (pull.path == ReadPath::kInPlace && backend.name != "shm") continue;
     options.progress(pull.name);
-    if (absl::Status status = measurements.pull(pull); !status.ok()) return status;
+    RETURN_IF_ERROR(measurements.pull(pull));
   }
   using Measurement = absl::Status (TableMeasurements::*)();
   constexpr std::pair<std::string_view, Measurement> kOthers[] = {
@@ -546,7 +547,7 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
     if (name.ends_with("-local") && backend.name != "shm")
       continue;  // else the server may be on another host
     options.progress(name);
-    if (absl::Status status = (measurements.*measurement)(); !status.ok()) return status;
+    RETURN_IF_ERROR((measurements.*measurement)());
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "apps/bench/operations.hpp"
 #include "apps/bench/perftest.hpp"
 #include "apps/bench/yardsticks.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::bench {
 
@@ -66,11 +67,11 @@ class CaseMeasurement {
     Rounds bandwidth{.tool = each.bandwidth_tool};
     for (std::size_t round = 0; round < options_.rounds; ++round) {
       options_.progress(fmt::format("{} of {}", each.name, size_text(bytes)));
-      if (absl::Status status = time_latency(each, bytes, result, latency); !status.ok()) return status;
+      RETURN_IF_ERROR(time_latency(each, bytes, result, latency));
       run_tool(latency, bytes, 1e9 / latency.ours.back());
       run_tool(other_latency, bytes, 1e9 / latency.ours.back());
       if (each.name == "write-complete") continue;  // as many under way are as many writes under way
-      if (absl::Status status = time_stream(each, bytes, result, bandwidth); !status.ok()) return status;
+      RETURN_IF_ERROR(time_stream(each, bytes, result, bandwidth));
       run_tool(bandwidth, bytes, bandwidth.ours.back() / static_cast<double>(bytes));
     }
     if (result.stream) {
@@ -102,7 +103,7 @@ class CaseMeasurement {
   };
 
   absl::Status time_latency(const Case& each, std::size_t bytes, Result& result, Rounds& rounds) {
-    if (absl::Status status = client_.set_echo(each.echo, bytes); !status.ok()) return status;
+    RETURN_IF_ERROR(client_.set_echo(each.echo, bytes));
     TimingOptions timing = options_.timing;
     timing.reported_share = each.reported_share;
     if (each.echo != Echo::kNone) timing.batch_nanoseconds = 0;  // each by itself
@@ -123,7 +124,7 @@ class CaseMeasurement {
 
   absl::Status time_stream(const Case& each, std::size_t bytes, Result& result, Rounds& rounds) {
     const Echo echo = each.opcode == Opcode::kWriteNotify ? Echo::kTake : Echo::kNone;
-    if (absl::Status status = client_.set_echo(echo, 0); !status.ok()) return status;
+    RETURN_IF_ERROR(client_.set_echo(echo, 0));
     auto stream = client_.stream(each.opcode, bytes, options_.depth, options_.batch, options_.timing.seconds);
     if (!stream.ok()) return stream.status();
     result.stream = *stream;
@@ -231,7 +232,7 @@ absl::Status measure_transport(const BenchOptions& options, const Backend& backe
   for (const Case& each : kCases) {
     if (!options.wants(each.name)) continue;
     for (const std::size_t bytes : options.sizes_bytes) {
-      if (absl::Status status = measurement.run(each, bytes); !status.ok()) return status;
+      RETURN_IF_ERROR(measurement.run(each, bytes));
     }
   }
   return options.wants("read-batch") ? measure_read_batch(options, backend, client, report)

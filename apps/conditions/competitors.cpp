@@ -9,6 +9,8 @@
 #include <string>
 #include <system_error>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps {
 namespace {
 
@@ -43,8 +45,8 @@ absl::StatusOr<std::unique_ptr<Competitors>> Competitors::start(const std::vecto
   std::uint32_t count = 0;
   for (const SlowRule& rule : rules) count += is_about(rule, worker) ? rule.competitors : 0;
   if (count == 0) return competitors;
-  if (absl::Status status = competitors->pin(rules, worker); !status.ok()) return status;
-  if (absl::Status status = competitors->run(count); !status.ok()) return status;
+  RETURN_IF_ERROR(competitors->pin(rules, worker));
+  RETURN_IF_ERROR(competitors->run(count));
   return competitors;
 }
 

@@ -15,6 +15,7 @@
 #include "apps/data/numbers.hpp"
 #include "apps/data/unicode.hpp"
 #include "apps/numbers/decimal.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -98,7 +99,7 @@ absl::StatusOr<UciHeader> read_uci_header(LineReader& lines, const std::vector<s
     if (!parsed) return lines.error(expected, *more ? line : "the end of the file");
     *number = parsed->front();
     if (number != &header.words) continue;
-    if (absl::Status status = check_vocabulary(lines, header.words, vocabulary); !status.ok()) return status;
+    RETURN_IF_ERROR(check_vocabulary(lines, header.words, vocabulary));
   }
   return header;
 }
@@ -186,8 +187,7 @@ absl::Status read_matrix_market(LineReader& lines, const std::vector<std::string
                                 CorpusCollector& collector) {
   absl::StatusOr<MatrixMarketReader> matrix = MatrixMarketReader::open(lines);
   if (!matrix.ok()) return matrix.status();
-  if (absl::Status status = check_vocabulary(lines, matrix->columns(), vocabulary); !status.ok())
-    return status;
+  RETURN_IF_ERROR(check_vocabulary(lines, matrix->columns(), vocabulary));
   std::vector<Entry> kept;
   MatrixMarketEntry entry;
   while (true) {

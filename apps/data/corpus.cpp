@@ -14,6 +14,7 @@
 #include "apps/data/line_reader.hpp"
 #include "apps/data/rating_table.hpp"
 #include "apps/data/stop_words.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -133,11 +134,11 @@ absl::StatusOr<Corpus> read_corpus(const CorpusOptions& options, const ReadProgr
   if (!stop_words.ok()) return stop_words.status();
   const absl::StatusOr<FoundFormat> format = detect_format(options);
   if (!format.ok()) return format.status();
-  if (absl::Status status = check_format(*format, options); !status.ok()) return status;
+  RETURN_IF_ERROR(check_format(*format, options));
   absl::StatusOr<LineReader> reader = LineReader::open(options.path, progress);
   if (!reader.ok()) return reader.status();
   CorpusCollector collector(options);
-  if (absl::Status status = read_as(*format, *reader, options, collector); !status.ok()) return status;
+  RETURN_IF_ERROR(read_as(*format, *reader, options, collector));
   Corpus corpus = collector.finish(*stop_words);
   corpus.format = format->name.empty() ? "running text" : format->name;
   return corpus;

@@ -10,6 +10,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -78,7 +79,7 @@ void GenerateCorpusOptions::add_options(CLI::App& command) {
 }
 
 absl::Status generate_corpus(const GenerateCorpusOptions& options, const std::string& path) {
-  if (absl::Status status = check_options(options); !status.ok()) return status;
+  RETURN_IF_ERROR(check_options(options));
   absl::StatusOr<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.status();
   std::mt19937_64 random(options.seed);

@@ -14,6 +14,7 @@
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -34,7 +35,7 @@ absl::Status check(const GenerateRatingsOptions& options) {
   const std::pair<std::string_view, std::int64_t> counts[] = {
       {"--users", options.users}, {"--items", options.items}, {"--rank", options.rank}};
   for (const auto& [name, value] : counts) {
-    if (absl::Status status = positive(name, value); !status.ok()) return status;
+    RETURN_IF_ERROR(positive(name, value));
   }
   if (options.ratings < 1) return invalid("--ratings: expected 1 or more", options.ratings);
   if (options.rank > kMaxFactors / std::max(options.users, options.items)) {
@@ -99,7 +100,7 @@ void GenerateRatingsOptions::add_options(CLI::App& command) {
 }
 
 absl::Status generate_ratings(const GenerateRatingsOptions& options, const std::string& path) {
-  if (absl::Status status = check(options); !status.ok()) return status;
+  RETURN_IF_ERROR(check(options));
   absl::StatusOr<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.status();
   std::mt19937_64 random(options.seed);

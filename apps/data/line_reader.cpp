@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -110,10 +110,10 @@ absl::StatusOr<bool> LineReader::next(std::string_view& line) {
 }
 
 std::string LineReader::printable(std::string_view text) {
-  if (text.size() <= kShownBytes) return protocol::printable(text);
+  if (text.size() <= kShownBytes) return base::printable(text);
   std::size_t end = kShownBytes;  // of whole letters
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return protocol::printable(text.substr(0, end)) + "…";
+  return base::printable(text.substr(0, end)) + "…";
 }
 
 absl::Status LineReader::error(std::string_view expected, std::string_view found) const {

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "apps/data/fields.hpp"
 #include "apps/numbers/decimal.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -22,8 +23,8 @@ bool is_comment_or_blank(std::string_view line) {
 
 absl::StatusOr<MatrixMarketReader> MatrixMarketReader::open(LineReader& lines) {
   MatrixMarketReader reader(lines);
-  if (absl::Status status = reader.read_banner(); !status.ok()) return status;
-  if (absl::Status status = reader.read_size(); !status.ok()) return status;
+  RETURN_IF_ERROR(reader.read_banner());
+  RETURN_IF_ERROR(reader.read_size());
   return reader;
 }
 
@@ -49,9 +50,9 @@ absl::Status MatrixMarketReader::read_banner() {
     is_pattern_ = is_pattern_ || word == "pattern";
     return absl::OkStatus();
   };
-  if (absl::Status status = expect({"matrix"}); !status.ok()) return status;
-  if (absl::Status status = expect({"coordinate"}); !status.ok()) return status;
-  if (absl::Status status = expect({"real", "integer", "pattern"}); !status.ok()) return status;
+  RETURN_IF_ERROR(expect({"matrix"}));
+  RETURN_IF_ERROR(expect({"coordinate"}));
+  RETURN_IF_ERROR(expect({"real", "integer", "pattern"}));
   return expect({"general"});
 }
 

@@ -16,6 +16,7 @@
 #include "apps/data/name_ids.hpp"
 #include "apps/data/random.hpp"
 #include "apps/data/rating_table.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -115,7 +116,7 @@ class TableReader {
       const absl::StatusOr<bool> more = lines_.next(line);
       if (!more.ok()) return more.status();
       if (!*more) return absl::OkStatus();
-      if (absl::Status status = read_line(line); !status.ok()) return status;
+      RETURN_IF_ERROR(read_line(line));
     }
   }
 

@@ -13,6 +13,7 @@
 #include "apps/data/line_reader.hpp"
 #include "apps/data/name_ids.hpp"
 #include "apps/data/triple_layout.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -40,7 +41,7 @@ class TriplesReader {
                     std::vector<Triple>& triples) {
     const absl::StatusOr<std::string> path = find_file(folder, name);
     if (!path.ok()) return path.status();
-    if (absl::Status status = find_layout_of(*path); !status.ok()) return status;
+    RETURN_IF_ERROR(find_layout_of(*path));
     absl::StatusOr<LineReader> lines = LineReader::open(*path, progress);
     if (!lines.ok()) return lines.status();
     bool ended = false;  // blank lines are at home at the end of a file only
@@ -55,7 +56,7 @@ class TriplesReader {
         continue;
       }
       if (ended) return lines->error(layout_.description(), "an empty line before this");
-      if (absl::Status status = read_line(*lines, line, triples); !status.ok()) return status;
+      RETURN_IF_ERROR(read_line(*lines, line, triples));
     }
     const std::uint64_t expected = layout_.count.value_or(triples.size());
     if (!triples.empty() && triples.size() == expected) return absl::OkStatus();
@@ -127,7 +128,7 @@ absl::StatusOr<KnowledgeGraph> read_triples(const std::string& folder, const Rea
   const std::pair<std::string_view, std::vector<Triple>*> files[] = {
       {"train", &graph.train}, {"valid", &graph.valid}, {"test", &graph.test}};
   for (const auto& [name, triples] : files) {
-    if (absl::Status status = reader.read(folder, name, progress, *triples); !status.ok()) return status;
+    RETURN_IF_ERROR(reader.read(folder, name, progress, *triples));
   }
   return graph;
 }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::doctor {
 namespace {
 
@@ -72,7 +74,7 @@ class Loopback {
     const auto deadline = client_->now() + kPatience;
     while (!done()) {
       for (Transport* each : {server_.get(), client_.get()}) {
-        if (absl::Status status = poll(*each); !status.ok()) return status;
+        RETURN_IF_ERROR(poll(*each));
       }
       // A connection that is still being made takes nothing yet.
       if (sender_ != nullptr && sender_->post({&outstanding_, 1}) == 1) sender_ = nullptr;
@@ -92,7 +94,7 @@ class Loopback {
     for (const Event& event : std::span(events).first(count)) {
       switch (event.kind) {
         case Event::Kind::kAccepted:
-          if (absl::Status status = welcome(transport.take_accepted()); !status.ok()) return status;
+          RETURN_IF_ERROR(welcome(transport.take_accepted()));
           break;
         case Event::Kind::kMessage:
           if (event.message.size() != sizeof(remote_)) return absl::DataLossError("a message was garbled");

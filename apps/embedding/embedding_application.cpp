@@ -7,6 +7,7 @@
 #include "apps/embedding/allocation.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -78,20 +79,20 @@ std::string EmbeddingApplication::default_consistency() const {
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {
-  if (absl::Status status = check_common_options(); !status.ok()) return status;
-  if (absl::Status status = check_options(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_common_options());
+  RETURN_IF_ERROR(check_options());
   return with_enough_memory(needs_less_memory(), [&] { return check_data(workers); });
 }
 
 absl::Status EmbeddingApplication::run_worker(WorkerContext& context) const {
-  if (absl::Status status = check_common_options(); !status.ok()) return status;
-  if (absl::Status status = check_options(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_common_options());
+  RETURN_IF_ERROR(check_options());
   return with_enough_memory(needs_less_memory(), [&] { return train_as_worker(context); });
 }
 
 absl::Status EmbeddingApplication::run_baseline(BaselineContext& context) const {
-  if (absl::Status status = check_common_options(); !status.ok()) return status;
-  if (absl::Status status = check_options(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_common_options());
+  RETURN_IF_ERROR(check_options());
   return with_enough_memory(needs_less_memory(), [&] { return train_alone(context); });
 }
 

@@ -7,9 +7,10 @@
 #include <limits>
 
 #include "apps/data/random.hpp"
+#include "base/prefetch.hpp"
+#include "base/return_if_error.hpp"
+#include "base/word_copy.hpp"
 #include "protocol/partition.hpp"
-#include "protocol/prefetch.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -38,7 +39,7 @@ absl::Status push_first_rows(Table<float>& table, const RowSource& source, KeyRa
     for (Key id = some.first; id < some.last; ++id) {
       source.make(id, std::span(rows).subspan((id - first) * source.width, source.width));
     }
-    if (absl::Status status = table.push(some, rows); !status.ok()) return status;
+    RETURN_IF_ERROR(table.push(some, rows));
   }
   return absl::OkStatus();
 }
@@ -100,8 +101,8 @@ void FetchedRows::find_places(std::span<std::uint32_t> keys) {
   Places& places = places_[newest_];
   const Places& places_before = places_[1 - newest_];
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + protocol::kKeysAhead < keys.size()) {
-      const std::uint32_t ahead = keys[i + protocol::kKeysAhead];
+    if (i + base::kKeysAhead < keys.size()) {
+      const std::uint32_t ahead = keys[i + base::kKeysAhead];
       __builtin_prefetch(&places.by_key[ahead], 1);
       __builtin_prefetch(&places_before.by_key[ahead]);
     }
@@ -183,8 +184,7 @@ void FetchedRows::fetch() {
   next.copied.clear();
   next.keys_ahead.clear();
   for (std::uint32_t place = 0; place < rows; ++place) {
-    if (holds_ && place + protocol::kKeysAhead < rows)
-      table_.prefetch(next.keys[place + protocol::kKeysAhead]);
+    if (holds_ && place + base::kKeysAhead < rows) table_.prefetch(next.keys[place + base::kKeysAhead]);
     if (next.places_before[place] != kNone || is_here(next.keys[place])) continue;
     next.keys_ahead.push_back(next.keys[place]);
     add_copy(next, place);
@@ -242,7 +242,7 @@ absl::StatusOr<bool> FetchedRows::take() {
     some_keys_.push_back(opens.keys[place]);
   }
   some_rows_.resize(some_keys_.size());
-  if (absl::Status status = table_.hold(some_keys_, some_rows_); !status.ok()) return status;
+  RETURN_IF_ERROR(table_.hold(some_keys_, some_rows_));
   for (std::size_t i = 0; i < left_.size(); ++i) opens.rows[left_[i]] = some_rows_[i];
   std::erase_if(left_, [&](std::uint32_t place) { return opens.rows[place] != nullptr; });
   return left_.empty();
@@ -291,7 +291,7 @@ absl::Status TableRows::initialize(std::span<const RowSource> first) {
   for (std::size_t table = 0; table < tables_.size(); ++table) {
     const RowSource& source = first[table];
     const KeyRange mine = protocol::RangePartition(source.rows, session_.workers()).range(session_.rank());
-    if (absl::Status status = push_first_rows(tables_[table], source, mine); !status.ok()) return status;
+    RETURN_IF_ERROR(push_first_rows(tables_[table], source, mine));
   }
   return session_.barrier();
 }
@@ -327,10 +327,9 @@ absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
 absl::Status TableRows::intend_for_ever() {
   for (const bool here : {true, false}) {
     for (FetchedRows& rows : fetched_) {
-      if (absl::Status status = rows.intend_for_ever(session_.current_clock(), here); !status.ok())
-        return status;
+      RETURN_IF_ERROR(rows.intend_for_ever(session_.current_clock(), here));
     }
-    if (absl::Status status = session_.barrier(); !status.ok()) return status;
+    RETURN_IF_ERROR(session_.barrier());
   }
   return absl::OkStatus();
 }
@@ -362,7 +361,7 @@ void TableRows::draw(std::size_t table, std::size_t rows, std::mt19937_64& rando
 absl::StatusOr<std::span<const RowPointers>> TableRows::open() {
   if (!request_status_.ok()) return request_status_;
   for (FetchedRows& rows : fetched_) {
-    if (absl::Status status = rows.gather(); !status.ok()) return status;
+    RETURN_IF_ERROR(rows.gather());
   }
   for (bool all_taken = false; !all_taken;) {
     all_taken = true;
@@ -374,7 +373,7 @@ absl::StatusOr<std::span<const RowPointers>> TableRows::open() {
     if (all_taken) break;
     for (FetchedRows& rows : fetched_) rows.release();
     for (FetchedRows& rows : fetched_) {
-      if (absl::Status status = rows.copy_rest(); !status.ok()) return status;
+      RETURN_IF_ERROR(rows.copy_rest());
     }
   }
   for (std::size_t table = 0; table < tables_.size(); ++table) {
@@ -392,7 +391,7 @@ absl::Status TableRows::close(std::uint64_t items) {
   --requested_;
   for (FetchedRows& rows : fetched_) rows.release();
   for (FetchedRows& rows : fetched_) {  // which may wait
-    if (absl::Status status = rows.close(); !status.ok()) return status;
+    RETURN_IF_ERROR(rows.close());
   }
   ++closed_;
   return options_.allocation == RowAllocation::kIntent ? session_.clock() : absl::OkStatus();
@@ -403,7 +402,7 @@ absl::Status TableRows::clock() {
   if (options_.allocation != RowAllocation::kIntent) return session_.clock();
   assert(closed_ <= session_clocks_);
   for (std::size_t n = closed_; n < session_clocks_; ++n) {
-    if (absl::Status status = session_.clock(); !status.ok()) return status;
+    RETURN_IF_ERROR(session_.clock());
   }
   closed_ = 0;
   return absl::OkStatus();
@@ -416,7 +415,7 @@ absl::Status TableRows::read(std::size_t table, std::size_t numbers, float* to) 
   for (Key first = 0; first < rows_of_table.rows(); first += rows_at_once(width)) {
     const KeyRange some{first, std::min<Key>(first + rows_at_once(width), rows_of_table.rows())};
     rows.resize(some.size() * width);
-    if (absl::Status status = rows_of_table.pull(some, rows); !status.ok()) return status;
+    RETURN_IF_ERROR(rows_of_table.pull(some, rows));
     for (std::size_t row = 0; row < some.size(); ++row, to += numbers) {
       std::copy_n(rows.data() + row * width, numbers, to);
     }

@@ -10,6 +10,7 @@
 
 #include "apps/divergence.hpp"
 #include "apps/embedding/schedule.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -64,14 +65,14 @@ Training::Training(const ScheduleOptions& options, std::size_t examples, RowStor
 absl::Status Training::run(Reporter& reporter, const std::atomic<bool>& stop) {
   if (options_.iterations == 0) return evaluate_untrained(reporter, stop);
   for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
-    if (absl::Status status = run_iteration(iteration, reporter, stop); !status.ok()) return status;
+    RETURN_IF_ERROR(run_iteration(iteration, reporter, stop));
   }
   return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
 }
 
 absl::Status Training::evaluate_untrained(Reporter& reporter, const std::atomic<bool>& stop) {
   IterationReport report;
-  if (absl::Status status = evaluate(true, reporter, stop, report.sums); !status.ok()) return status;
+  RETURN_IF_ERROR(evaluate(true, reporter, stop, report.sums));
   reporter.iteration(report);
   return absl::OkStatus();
 }
@@ -82,12 +83,12 @@ absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,
   const auto start = std::chrono::steady_clock::now();
   const auto clocks = static_cast<std::size_t>(options_.clocks_per_iteration);
   for (std::size_t clock = 0; clock < clocks; ++clock) {
-    if (absl::Status status = train_clock(clock, report, stop); !status.ok()) return status;
-    if (absl::Status status = rows_.clock(); !status.ok()) return status;
+    RETURN_IF_ERROR(train_clock(clock, report, stop));
+    RETURN_IF_ERROR(rows_.clock());
   }
   const bool last = iteration == options_.iterations;
   if (!last && options_.barrier_every > 0 && iteration % options_.barrier_every == 0) {
-    if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+    RETURN_IF_ERROR(rows_.barrier());
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!std::isfinite(report.sums[kLoss])) {
@@ -95,7 +96,7 @@ absl::Status Training::run_iteration(std::int64_t iteration, Reporter& reporter,
                                 iteration, options_.learning_rate));
   }
   if (last || (options_.evaluate_every > 0 && iteration % options_.evaluate_every == 0)) {
-    if (absl::Status status = evaluate(last, reporter, stop, report.sums); !status.ok()) return status;
+    RETURN_IF_ERROR(evaluate(last, reporter, stop, report.sums));
   }
   reporter.iteration(report);
   return absl::OkStatus();
@@ -131,16 +132,15 @@ absl::Status Training::train_clock(std::size_t clock, IterationReport& report,
     return absl::OkStatus();
   };
   for (;;) {
-    if (absl::Status status = prepare_up_to(std::max<std::size_t>(rows_.lookahead(), 1)); !status.ok())
-      return status;
+    RETURN_IF_ERROR(prepare_up_to(std::max<std::size_t>(rows_.lookahead(), 1)));
     if (prepared.empty()) break;
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
     const absl::StatusOr<std::span<const RowPointers>> rows = rows_.open();
     if (!rows.ok()) return rows.status();
     // The next rows come while these are trained.
-    if (absl::Status status = prepare_up_to(slots()); !status.ok()) return status;
+    RETURN_IF_ERROR(prepare_up_to(slots()));
     train(prepared.front().slot, *rows, report.sums);
-    if (absl::Status status = rows_.close(prepared.front().examples); !status.ok()) return status;
+    RETURN_IF_ERROR(rows_.close(prepared.front().examples));
     prepared.pop_front();
   }
   report.items += static_cast<double>(handed_out);

@@ -8,7 +8,8 @@
 #include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/report/console.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -22,7 +23,7 @@ constexpr const char* kPage = "report.html";
 absl::Status make_output_folder(const std::string& path, Files others) {
   for (const char* const name : {kTable, kNumbers, kPage})
     others.writes("--output", fmt::format("{}/{}", path, name));
-  if (absl::Status status = check_distinct(others); !status.ok()) return status;
+  RETURN_IF_ERROR(check_distinct(others));
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error && std::filesystem::is_directory(path)) return absl::OkStatus();
@@ -34,10 +35,10 @@ absl::Status write_experiment(const std::string& folder, const ExperimentFiles& 
   put(stdout, files.table);
   for (const auto& [name, text] :
        {std::pair(kTable, &files.table), {kNumbers, &files.numbers}, {kPage, &files.page}}) {
-    if (absl::Status status = write_file(folder + "/" + name, *text); !status.ok()) return status;
+    RETURN_IF_ERROR(write_file(folder + "/" + name, *text));
   }
-  put(stdout, protocol::printable_lines(
-                  fmt::format("\n{0}/{1}, {0}/{2}, {0}/{3}\n", folder, kTable, kNumbers, kPage)));
+  put(stdout,
+      base::printable_lines(fmt::format("\n{0}/{1}, {0}/{2}, {0}/{3}\n", folder, kTable, kNumbers, kPage)));
   return absl::OkStatus();
 }
 

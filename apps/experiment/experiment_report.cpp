@@ -13,7 +13,7 @@
 #include "apps/report/metrics.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/report/svg_chart.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -141,10 +141,10 @@ std::string report_text(const ReportSubject& subject, const Judgement& judgement
   }
   for (const ReportedRun& run : runs) {
     if (!run.failure.empty())
-      out += fmt::format("\nfailed: {}: {}\n", run.label, protocol::printable(run.failure));
+      out += fmt::format("\nfailed: {}: {}\n", run.label, base::printable(run.failure));
   }
   out += fmt::format("\n{} expectations: {}\n", judgement.findings.size(), tally(judgement.findings));
-  return protocol::printable_lines(out);
+  return base::printable_lines(out);
 }
 
 nlohmann::json report_json(const ReportSubject& subject, const Judgement& judgement, nlohmann::json runs) {

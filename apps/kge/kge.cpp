@@ -21,6 +21,7 @@
 #include "apps/kge/partition.hpp"
 #include "apps/kge/trainer.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -264,7 +265,7 @@ absl::Status KnowledgeGraphEmbedding::check_options() const {
   if (!(of_relations >= 0) || !std::isfinite(of_relations)) {
     return invalid("--relation-regularization: expected 0 or more", of_relations);
   }
-  if (absl::Status status = check_schedule(training_, kMaxBatch); !status.ok()) return status;
+  RETURN_IF_ERROR(check_schedule(training_, kMaxBatch));
   return check_iterations(training_.iterations, {.load = load_, .output = output_});
 }
 
@@ -375,7 +376,7 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
       open("kge.relations", job->data.relations, shape().relation_width());
   if (!relations.ok()) return relations.status();
   TableRows rows(session, std::array{*entities, *relations}, context.watch, fetch);
-  if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
+  RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
 
   TrainingOptions options = training();
   options.barrier_every = barrier_every(context.consistency);
@@ -418,7 +419,7 @@ absl::Status KnowledgeGraphEmbedding::train_alone(BaselineContext& context) cons
 
 absl::Status KnowledgeGraphEmbedding::save_rows(const Job& job, RowStore& rows) const {
   Embeddings embeddings(shape(), job.data.entities, job.data.relations);
-  if (absl::Status status = read_embeddings(rows, embeddings); !status.ok()) return status;
+  RETURN_IF_ERROR(read_embeddings(rows, embeddings));
   return save(output_, embeddings, {job.graph.entity_names, job.graph.relation_names});
 }
 

@@ -16,6 +16,7 @@
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
 #include "apps/divergence.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::kge {
 namespace {
@@ -134,7 +135,7 @@ class PartReader {
       more = lines_.next(line);
       if (!more.ok()) return more.status();
       if (!*more) break;
-      if (absl::Status status = read_row(line, row_of); !status.ok()) return status;
+      RETURN_IF_ERROR(read_row(line, row_of));
     }
     if (left_ > 0) {
       return absl::InvalidArgumentError(fmt::format("{}:{}: expected {} more {}, found the end of the file",
@@ -260,7 +261,7 @@ absl::Status save(const std::string& prefix, const Embeddings& embeddings, const
   }
   write_part(*entity_file, entities, embeddings.shape(), entity);
   write_part(*relation_file, relations, embeddings.shape(), relation);
-  if (absl::Status status = entity_file->commit(); !status.ok()) return status;
+  RETURN_IF_ERROR(entity_file->commit());
   return relation_file->commit();
 }
 

@@ -8,6 +8,7 @@
 
 #include "apps/data/random.hpp"
 #include "apps/embedding/ranking.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::kge {
 namespace {
@@ -109,11 +110,11 @@ void Trainer::request(MiniBatch& batch) {
 
 absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                                std::map<std::string, double>& sums) {
-  if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+  RETURN_IF_ERROR(rows_.barrier());
   Embeddings embeddings(shape_, data_.entities, data_.relations);
-  if (absl::Status status = read_embeddings(rows_, embeddings); !status.ok()) return status;
+  RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
   // Nobody goes on training while another still reads.
-  if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+  RETURN_IF_ERROR(rows_.barrier());
   const auto add = [&](const std::string& prefix, std::span<const Triple> triples) {
     const RankingOptions options{
         .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {
@@ -126,7 +127,7 @@ absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<
     return absl::OkStatus();
   };
   if (options_.evaluate_every > 0) {
-    if (absl::Status status = add(kValid, data_.valid); !status.ok()) return status;
+    RETURN_IF_ERROR(add(kValid, data_.valid));
   }
   return last ? add(kTest, data_.test) : absl::OkStatus();
 }

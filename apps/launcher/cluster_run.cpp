@@ -26,6 +26,7 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -160,12 +161,12 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
   Rendezvous& rendezvous = cluster_.rendezvous;
   const std::string key = fmt::format("{}.{}", kVerdict, others_.hosts.empty() ? "first" : "second");
   const bool first = others_.hosts.empty();
-  if (absl::Status told = rendezvous.put(key, verdict.ok() ? "go" : "no"); !told.ok()) return told;
+  RETURN_IF_ERROR(rendezvous.put(key, verdict.ok() ? "go" : "no"));
   if (first) {
-    if (absl::Status told = tell_secret(); !told.ok()) return told;
+    RETURN_IF_ERROR(tell_secret());
     for (const auto& [name, value] :
          {std::pair(kHost, host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
-      if (absl::Status told = rendezvous.put(name, value); !told.ok()) return told;
+      RETURN_IF_ERROR(rendezvous.put(name, value));
     }
   }
   const absl::Status met = fence();
@@ -205,7 +206,7 @@ absl::Status ClusterProcess::learn_secret() {
 
 absl::Status ClusterProcess::learn_of_others() {
   Rendezvous& rendezvous = cluster_.rendezvous;
-  if (absl::Status status = learn_secret(); !status.ok()) return status;
+  RETURN_IF_ERROR(learn_secret());
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
     absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
     if (!host.ok()) return host.status();
@@ -225,7 +226,7 @@ absl::Status ClusterProcess::learn_of_others() {
 
 /// What all find out alike, from the same facts; and what rank 0 needs to listen.
 absl::Status ClusterProcess::prepare() {
-  if (absl::Status status = decide_transport(); !status.ok()) return status;
+  RETURN_IF_ERROR(decide_transport());
   if (!leads()) return absl::OkStatus();
   spdlog::info("run {}: {} {}", std::string(application_.name()), effective(run_.job), options_.effective());
   absl::StatusOr<std::unique_ptr<RunOutputs>> outputs = RunOutputs::create(run_, application_, options_);
@@ -270,7 +271,7 @@ absl::Status ClusterProcess::check_memory_here() const {
 }
 
 absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const std::atomic<bool>& stop) {
-  if (absl::Status status = check_memory_here(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_memory_here());
   if (others_.members[rank()].server) return server_jobs(role, stop);
   return worker_jobs(role, application_, *link_, stop);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/launcher/launcher.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -68,15 +69,13 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
 absl::Status prepare_host_run(RunOptions& run, Application& application) {
   run.job.transport = decided(run.job.transport, kShm);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
-  if (absl::Status status = check_all(application, run); !status.ok()) return status;
+  RETURN_IF_ERROR(check_all(application, run));
   if (application.iterations() == 0) {
     // Nothing is trained: there is nothing to share out.
     run.baseline = true;
     run.job.servers = run.job.workers = run.job.threads = 1;
   }
-  if (absl::Status status = check_memory(run.job, run.job.servers, run.job.workers); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(check_memory(run.job, run.job.servers, run.job.workers));
   // A device is tried here so that what it lacks is said once, and not by each process.
   if (run.baseline || run.job.transport.transport == kShm) return absl::OkStatus();
   return make_transport(run.job.transport).status();

@@ -15,6 +15,7 @@
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
+#include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
@@ -196,7 +197,7 @@ void add_verbose_option(CLI::App& command, JobOptions& options) {
 }
 
 absl::Status check(const JobOptions& options) {
-  if (absl::Status status = check(options.transport); !status.ok()) return status;
+  RETURN_IF_ERROR(check(options.transport));
   if (options.transport.transport == kVerbs && options.read_path == "in-place") {
     return absl::InvalidArgumentError(
         "--read-path in-place needs --transport shm: over verbs no server's memory is mapped here");
@@ -277,7 +278,7 @@ TransportOptions decided_by_hand(const JobOptions& options) {
 absl::Status check_by_hand(const JobOptions& options) {
   JobOptions job = options;
   job.transport = decided_by_hand(options);
-  if (absl::Status status = check(job); !status.ok()) return status;
+  RETURN_IF_ERROR(check(job));
   if (job.transport.transport == kVerbs) {
     if (!job.job.empty()) {
       return absl::InvalidArgumentError("--job is for --transport shm; over verbs --addresses are enough");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/launcher/job_options.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -33,7 +34,7 @@ absl::StatusOr<std::vector<std::string>> AddressExchange::meet(const std::string
                                                                std::chrono::milliseconds patience,
                                                                const Rendezvous::Stopped& stopped) {
   if (!own.empty()) {
-    if (absl::Status status = rendezvous_.put(kAddress, own); !status.ok()) return status;
+    RETURN_IF_ERROR(rendezvous_.put(kAddress, own));
   }
   const absl::Status met = rendezvous_.fence(patience, stopped);
   if (!met.ok()) return met;

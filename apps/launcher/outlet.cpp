@@ -6,7 +6,7 @@
 
 #include "apps/rendezvous/line_stream.hpp"
 #include "apps/report/exit_status.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 
@@ -48,9 +48,9 @@ void ConsoleOutlet::handle(const ChildMessage& message) {
   } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
     display_.progress(*progress, now());
   } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
-    display_.print(protocol::printable(print->line));
+    display_.print(base::printable(print->line));
   } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
-    display_.print(fmt::format("{}: {}", protocol::printable(summary->name), to_text(summary->value)));
+    display_.print(fmt::format("{}: {}", base::printable(summary->name), to_text(summary->value)));
   } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
     display_.finish();
     report_error({failed->status.code(),

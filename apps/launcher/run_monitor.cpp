@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "apps/divergence.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -38,7 +38,7 @@ void RunMonitor::on_message(const std::string& name, const ChildMessage& message
   } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
     display_.progress(*progress, elapsed_seconds());
   } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
-    printed_.push_back(protocol::printable(print->line));
+    printed_.push_back(base::printable(print->line));
     display_.print(printed_.back());
   } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
     model_summary_[summary->name] = summary->value;

@@ -11,11 +11,12 @@
 #include "apps/report/exit_status.hpp"
 #include "apps/report/html_report.hpp"
 #include "apps/report/provenance.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 
 absl::Status check_all(Application& application, const RunOptions& run) {
-  if (absl::Status status = check(run.job); !status.ok()) return status;
+  RETURN_IF_ERROR(check(run.job));
   if (run.baseline && !run.job.slow.empty()) {
     return absl::InvalidArgumentError("--slow is for workers; --baseline has none");
   }
@@ -25,10 +26,10 @@ absl::Status check_all(Application& application, const RunOptions& run) {
   Files files = application.files();
   files.writes("--metrics", run.metrics);
   files.writes("--report", run.report);
-  if (absl::Status status = check_distinct(files); !status.ok()) return status;
+  RETURN_IF_ERROR(check_distinct(files));
   for (const std::string& output : {run.metrics, run.report}) {
     if (output.empty()) continue;
-    if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
+    RETURN_IF_ERROR(OutputFile::check(output));
   }
   return check_application(application, run.job, run.baseline);
 }
@@ -74,7 +75,7 @@ absl::Status RunOutputs::write(double elapsed_seconds) {
   const nlohmann::json summary = summary_json(settings_, record_, elapsed_seconds, monitor_->model_summary());
   if (!run_.report.empty()) {
     const std::string page = html_report(settings_, record_, elapsed_seconds, monitor_->printed());
-    if (absl::Status status = write_file(run_.report, page); !status.ok()) return status;
+    RETURN_IF_ERROR(write_file(run_.report, page));
   }
   if (!metrics_) return absl::OkStatus();
   for (std::uint32_t worker = 0; worker < record_.workers().size(); ++worker) {

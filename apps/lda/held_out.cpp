@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::lda {
 namespace {
 
@@ -32,7 +34,7 @@ absl::Status HeldOutEvaluator::load_words(const HeldOutDocument& document, WordC
   words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
   const std::size_t topics = counts.topics();
   rows_.resize(words_.size() * topics);
-  if (absl::Status status = counts.read(words_, rows_); !status.ok()) return status;
+  RETURN_IF_ERROR(counts.read(words_, rows_));
   word_given_topic_.assign(words_.size() * width_, 0.0F);
   for (std::size_t i = 0; i < words_.size(); ++i) {
     const std::int32_t* const row = rows_.data() + i * topics;
@@ -82,7 +84,7 @@ absl::StatusOr<HeldOutSums> HeldOutEvaluator::evaluate(const std::vector<HeldOut
   }
   HeldOutSums sums;
   for (const HeldOutDocument& document : documents) {
-    if (absl::Status status = load_words(document, counts); !status.ok()) return status;
+    RETURN_IF_ERROR(load_words(document, counts));
     estimate_topics(document);
     for (const std::uint32_t word : document.predicted) {
       sums.log_likelihood += std::log(double{dot(topics_.data(), word_given_topic(word), width_)});

@@ -20,6 +20,7 @@
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -166,7 +167,7 @@ absl::Status Lda::check_options() const {
   if (training_.evaluate_every < 1) {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
-  if (absl::Status status = parse_tokens(tokens_).status(); !status.ok()) return status;
+  RETURN_IF_ERROR(parse_tokens(tokens_).status());
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
   if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
   return absl::OkStatus();
@@ -219,7 +220,7 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
     return absl::InvalidArgumentError(
         fmt::format("{}: expected at most {} words, found {}", data_, kMaxTokens, corpus->total_tokens));
   }
-  if (absl::Status status = check_split(*corpus); !status.ok()) return status;
+  RETURN_IF_ERROR(check_split(*corpus));
   const auto tokens = static_cast<double>(corpus->total_tokens);
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const auto topics = static_cast<double>(topics_);
@@ -230,8 +231,7 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
   const double bytes = 10 * tokens + document_bytes + (1 + 2.0 * workers) * 4 * words * topics;
   const std::string what = fmt::format("--topics {}: {} words in {} documents then need", topics_,
                                        corpus->vocabulary.size(), corpus->total_documents);
-  if (absl::Status enough = check_memory(bytes, what, "fewer topics or a larger --min-count"); !enough.ok())
-    return enough;
+  RETURN_IF_ERROR(check_memory(bytes, what, "fewer topics or a larger --min-count"));
   if (output_.empty()) return absl::OkStatus();
   const std::uint64_t file_bytes = std::accumulate(
       corpus->vocabulary.begin(), corpus->vocabulary.end(), std::uint64_t{0},
@@ -240,7 +240,7 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
 }
 
 absl::Status Lda::check(std::uint32_t workers) {
-  if (absl::Status status = check_options(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_options());
   return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
 }
 
@@ -282,8 +282,8 @@ absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cu
                         const std::atomic<bool>& stop) const {
   Trainer trainer(training_, job.corpus.vocabulary.size(), job.part, job.random, job.data, counts,
                   std::move(cursors));
-  if (absl::Status status = trainer.count_topics(); !status.ok()) return status;
-  if (absl::Status status = trainer.run(reporter, stop); !status.ok()) return status;
+  RETURN_IF_ERROR(trainer.count_topics());
+  RETURN_IF_ERROR(trainer.run(reporter, stop));
   return job.part.rank == 0 ? present(job, counts, reporter) : absl::OkStatus();
 }
 
@@ -319,7 +319,7 @@ absl::Status Lda::train_alone(BaselineContext& context) const {
 /// Top words and the model file; all workers have finished training.
 absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter) const {
   const std::vector<std::string>& vocabulary = job.corpus.vocabulary;
-  if (absl::Status status = counts.read_totals(); !status.ok()) return status;
+  RETURN_IF_ERROR(counts.read_totals());
   const std::int64_t tokens =
       std::accumulate(counts.totals().begin(), counts.totals().end(), std::int64_t{0});
   absl::StatusOr<OutputFile> file = absl::UnknownError("not asked for");

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "apps/lda/trainer.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::lda {
 
@@ -16,7 +17,7 @@ absl::Status for_each_row(std::size_t vocabulary, WordCounts& counts,
   for (Key first = 0; first < vocabulary; first += at_once) {
     const KeyRange some{first, std::min<Key>(first + at_once, vocabulary)};
     rows.resize(some.size() * counts.topics());
-    if (absl::Status status = counts.read(some, rows); !status.ok()) return status;
+    RETURN_IF_ERROR(counts.read(some, rows));
     for (Key word = some.first; word < some.last; ++word) {
       use(word, std::span(rows).subspan((word - first) * counts.topics(), counts.topics()));
     }

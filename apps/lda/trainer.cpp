@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "protocol/partition.hpp"
 
 namespace verbena::apps::lda {
@@ -65,7 +66,7 @@ absl::Status Trainer::count_topics() {
   for (std::size_t block = 0; block + 1 < data_.blocks.size(); ++block) {
     ExampleRange batch = batch_after(block, 0);
     for (; !batch.empty(); batch = batch_after(block, batch.last)) {
-      if (absl::Status status = for_each_word(block, batch, count); !status.ok()) return status;
+      RETURN_IF_ERROR(for_each_word(block, batch, count));
     }
   }
   return counts_.barrier();
@@ -76,7 +77,7 @@ absl::StatusOr<std::uint64_t> Trainer::train(const std::atomic<bool>& stop) {
   const std::size_t start = blocks * part_.rank / part_.workers;
   std::uint64_t sampled = 0;
   for (std::size_t i = 0; i < blocks; ++i) {
-    if (absl::Status status = i == 0 ? absl::OkStatus() : counts_.clock(); !status.ok()) return status;
+    RETURN_IF_ERROR(i == 0 ? absl::OkStatus() : counts_.clock());
     const absl::StatusOr<std::uint64_t> of_block = train_block((start + i) % blocks, stop);
     if (!of_block.ok()) return of_block.status();
     sampled += *of_block;
@@ -97,14 +98,14 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const std:
         cursors_.empty() ? batch_after(block, done) : cursors_[block].next();
     if (!batch.ok()) return batch.status();
     if (batch->empty()) return sampled;
-    if (absl::Status status = for_each_word(block, *batch, sample); !status.ok()) return status;
+    RETURN_IF_ERROR(for_each_word(block, *batch, sample));
     done = batch->last;
   }
 }
 
 absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
-  if (absl::Status status = counts_.barrier(); !status.ok()) return status;
-  if (absl::Status status = counts_.read_totals(); !status.ok()) return status;
+  RETURN_IF_ERROR(counts_.barrier());
+  RETURN_IF_ERROR(counts_.read_totals());
   double& log_likelihood = sums[kLogLikelihood];
   if (part_.rank == 0) log_likelihood += likelihood_.of_totals(counts_.totals());
   log_likelihood += likelihood_.of_documents(data_.document_topics);
@@ -114,7 +115,7 @@ absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
   for (Key first = words.first; first < words.last; first += at_once) {
     const KeyRange some{first, std::min<Key>(first + at_once, words.last)};
     rows.resize(some.size() * counts_.topics());
-    if (absl::Status status = counts_.read(some, rows); !status.ok()) return status;
+    RETURN_IF_ERROR(counts_.read(some, rows));
     log_likelihood += likelihood_.of_words(rows);
   }
   sums[kTokens] += static_cast<double>(data_.topics.size());
@@ -131,14 +132,14 @@ absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
     const auto start = std::chrono::steady_clock::now();
     const absl::StatusOr<std::uint64_t> sampled = train(stop);
     if (!sampled.ok()) return sampled.status();
-    if (absl::Status status = counts_.clock(); !status.ok()) return status;
+    RETURN_IF_ERROR(counts_.clock());
     IterationReport report{
         .iteration = iteration, .items = static_cast<double>(*sampled), .seconds = seconds_since(start)};
     const bool last = iteration == options_.iterations;
     if (last || iteration % options_.evaluate_every == 0) {
-      if (absl::Status status = evaluate(report.sums); !status.ok()) return status;
+      RETURN_IF_ERROR(evaluate(report.sums));
       // Nobody trains on before all have evaluated.
-      if (absl::Status status = last ? absl::OkStatus() : counts_.barrier(); !status.ok()) return status;
+      RETURN_IF_ERROR(last ? absl::OkStatus() : counts_.barrier());
     }
     reporter.iteration(report);
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::lda {
 
 absl::Status LocalCounts::read(KeyRange words, Counts rows) {
@@ -29,8 +31,8 @@ TableCounts::TableCounts(Session& session, Table<std::int32_t>& rows, Table<std:
 absl::StatusOr<WordCounts::Rows> TableCounts::open(std::span<const Key> words) {
   words_ = words;
   pulled_.resize(words.size() * topics_);
-  if (absl::Status status = rows_.pull(words, pulled_); !status.ok()) return status;
-  if (absl::Status status = read_totals(); !status.ok()) return status;
+  RETURN_IF_ERROR(rows_.pull(words, pulled_));
+  RETURN_IF_ERROR(read_totals());
   trained_ = pulled_;
   pulled_totals_ = totals_;
   watch_.computing_begins();

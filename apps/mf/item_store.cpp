@@ -3,12 +3,14 @@
 #include <array>
 #include <cassert>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::mf {
 
 absl::StatusOr<Rows> TableItems::open(std::uint32_t first, std::uint32_t last) {
   range_ = {first, last};
   packed_.resize(range_.size() * rows_.format().width());
-  if (absl::Status status = table_.pull(range_, packed_); !status.ok()) return status;
+  RETURN_IF_ERROR(table_.pull(range_, packed_));
   rows_.unpack(packed_);
   watch_.computing_begins();
   return rows_.rows();
@@ -37,7 +39,7 @@ absl::Status keep_turns(Session& session, const Turns& turns) {
 
 absl::Status LocalizedItems::block_begins(Upcoming upcoming) {
   if (!coming_) coming_ = table().localize(upcoming(0).rows);
-  if (absl::Status status = coming_->wait(); !status.ok()) return status;
+  RETURN_IF_ERROR(coming_->wait());
   coming_.reset();
   if (ahead_) coming_ = table().localize(upcoming(1).rows);
   return absl::OkStatus();
@@ -47,7 +49,7 @@ absl::Status IntendedItems::block_begins(Upcoming upcoming) {
   for (; said_ <= lookahead_; ++said_) {
     const UpcomingBlock block = upcoming(said_);
     const std::int64_t clock = current_clock() + block.clocks;
-    if (absl::Status status = table().intent(block.rows, clock, clock + 1); !status.ok()) return status;
+    RETURN_IF_ERROR(table().intent(block.rows, clock, clock + 1));
   }
   --said_;  // the one that begins is no upcoming one at the next call
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include "apps/enough_memory.hpp"
 #include "apps/mf/trainer.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 #include "protocol/partition.hpp"
 #include "worker/table.hpp"
 
@@ -112,7 +113,7 @@ absl::Status for_initial_items(const RowFormat& format, std::uint64_t seed, cons
         initial_row(format, seed, Side::kItem, items[row], values);
       }
     }
-    if (absl::Status status = use(some, packed); !status.ok()) return status;
+    RETURN_IF_ERROR(use(some, packed));
   }
   return absl::OkStatus();
 }
@@ -127,7 +128,7 @@ absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint3
     for (std::size_t row = first; row < last; ++row) keys.push_back(row * workers + rank);
     packed.resize(keys.size() * users.format().width());
     users.pack(packed, first);
-    if (absl::Status status = table.push(keys, packed); !status.ok()) return status;
+    RETURN_IF_ERROR(table.push(keys, packed));
   }
   return absl::OkStatus();
 }
@@ -318,7 +319,7 @@ RatingsOptions MatrixFactorization::ratings_options(std::uint32_t part, std::uin
 }
 
 absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
-  if (absl::Status status = check_blocks(workers); !status.ok()) return status;
+  RETURN_IF_ERROR(check_blocks(workers));
   const absl::StatusOr<Ratings> ratings = read_ratings(ratings_options(1, 1));
   if (!ratings.ok()) return ratings.status();
   if (has_test() && ratings->total_test == 0) {
@@ -340,9 +341,7 @@ absl::Status MatrixFactorization::check_data(std::uint32_t workers) const {
   const std::pair<std::string, std::size_t> files[] = {{users_path(output_), ratings->user_names.size()},
                                                        {items_path(output_), ratings->item_names.size()}};
   for (const auto& [path, rows] : files) {
-    if (absl::Status status = OutputFile::check(path, model_file_bytes(rows, format)); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(OutputFile::check(path, model_file_bytes(rows, format)));
   }
   return absl::OkStatus();
 }
@@ -452,7 +451,7 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
   const bool ahead = fetch.lookahead > 0;
   if (fetch.allocation != RowAllocation::kStatic) {
     const Turns turns = mf::turns(session.workers(), job.layout.blocks());
-    if (absl::Status status = keep_turns(session, turns); !status.ok()) return status;
+    RETURN_IF_ERROR(keep_turns(session, turns));
     if (fetch.allocation == RowAllocation::kLocalize) {
       LocalizedItems store(session, items, format, slice_rows, context.watch, ahead && turns.next_is_free);
       return train(store);
@@ -477,9 +476,7 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
                                                              .width = items.width(),
                                                              .consistency = consistency});
   if (!table.ok()) return table.status();
-  if (absl::Status status = push_users(*table, users, session.rank(), session.workers()); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(push_users(*table, users, session.rank(), session.workers()));
   if (absl::Status status = session.barrier(); !status.ok() || session.rank() != 0) return status;
   return save_model(
       output_, format(), job.scale, {job.ratings.user_names, job.ratings.item_names},

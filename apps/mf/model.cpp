@@ -11,6 +11,7 @@
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
 #include "apps/divergence.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::mf {
 namespace {
@@ -54,7 +55,7 @@ absl::Status write_rows(OutputFile& file, const RowFormat& format, const Scale& 
   for (std::size_t first = 0; first < names.size(); first += kRowsAtOnce) {
     const std::size_t last = std::min(first + kRowsAtOnce, names.size());
     packed.resize((last - first) * format.width());
-    if (absl::Status status = read(first, last, packed); !status.ok()) return status;
+    RETURN_IF_ERROR(read(first, last, packed));
     if (!all_finite(packed)) return diverged(fmt::format("the factors are not written: {}", kNoNumbers));
     fmt::memory_buffer text;
     for (std::size_t id = first; id < last; ++id) {
@@ -138,11 +139,9 @@ absl::Status save_model(const std::string& prefix, const RowFormat& format, cons
   if (!item_file.ok()) return item_file.status();
   user_file->write(header(format, scale, "user"));
   item_file->write(header(format, scale, "item"));
-  if (absl::Status status = write_rows(*user_file, format, scale, names.users, users); !status.ok())
-    return status;
-  if (absl::Status status = write_rows(*item_file, format, scale, names.items, items); !status.ok())
-    return status;
-  if (absl::Status status = user_file->commit(); !status.ok()) return status;
+  RETURN_IF_ERROR(write_rows(*user_file, format, scale, names.users, users));
+  RETURN_IF_ERROR(write_rows(*item_file, format, scale, names.items, items));
+  RETURN_IF_ERROR(user_file->commit());
   return item_file->commit();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/divergence.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::mf {
 namespace {
@@ -37,7 +38,7 @@ Trainer::Trainer(const TrainingOptions& options, const TrainingData& data, Facto
 
 absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
   for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
-    if (absl::Status status = run_iteration(iteration, reporter, stop); !status.ok()) return status;
+    RETURN_IF_ERROR(run_iteration(iteration, reporter, stop));
   }
   return stop.load(std::memory_order_relaxed) ? absl::CancelledError("stopped") : absl::OkStatus();
 }
@@ -64,7 +65,7 @@ absl::Status Trainer::run_iteration(std::int64_t iteration, Reporter& reporter,
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (is_evaluated(iteration)) {
-    if (absl::Status status = evaluate(report.sums); !status.ok()) return status;
+    RETURN_IF_ERROR(evaluate(report.sums));
     if (!std::isfinite(report.sums[kTrainSquaredError]) || !std::isfinite(report.sums[kTestSquaredError])) {
       return diverged(fmt::format("training has diverged in iteration {}: lower --learning-rate (it is {})",
                                   iteration, options_.learning_rate));
@@ -99,11 +100,11 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step
     if (batch->empty()) break;
     // Asking for it is not computing: there rows arrive that were pushed since.
     items_.mini_batch_begins();
-    if (absl::Status status = train_batch(block, *batch, step); !status.ok()) return status;
+    RETURN_IF_ERROR(train_batch(block, *batch, step));
     items_.mini_batch_ends(std::exchange(trained_since_, 0));
     trained += batch->size();
   }
-  if (absl::Status status = open(nullptr); !status.ok()) return status;
+  RETURN_IF_ERROR(open(nullptr));
   return trained;
 }
 
@@ -123,7 +124,7 @@ absl::Status Trainer::for_parts(std::size_t block, const ExampleRange& batch, co
                                     [&](const PlacedTile& one) { return one.tile.end <= wanted.begin; });
   for (; place != tiles.end() && place->tile.begin < wanted.end; ++place) {
     const Tile part{std::max(place->tile.begin, wanted.begin), std::min(place->tile.end, wanted.end)};
-    if (absl::Status status = use(*place->slice, part); !status.ok()) return status;
+    RETURN_IF_ERROR(use(*place->slice, part));
   }
   return absl::OkStatus();
 }
@@ -131,7 +132,7 @@ absl::Status Trainer::for_parts(std::size_t block, const ExampleRange& batch, co
 /// A slice stays open from one mini-batch to the next: it is pulled and pushed once.
 absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, const Step& step) {
   return for_parts(block, batch, [&](const Slice& slice, const Tile& part) {
-    if (absl::Status status = open(&slice); !status.ok()) return status;
+    RETURN_IF_ERROR(open(&slice));
     train(data_.train.of(part), users_.rows(), open_items_, shape_, step);
     trained_since_ += part.end - part.begin;
     return absl::OkStatus();
@@ -148,18 +149,18 @@ absl::StatusOr<std::uint64_t> Trainer::train_mini_batches(std::size_t block, con
     mini_batches_->request(batch);
     return status;
   };
-  if (absl::Status status = request_next(batch_); !status.ok()) return status;
+  RETURN_IF_ERROR(request_next(batch_));
   while (!batch_.ratings.empty()) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
     const absl::StatusOr<Rows> items = mini_batches_->open(batch_);
     if (!items.ok()) return items.status();
     if (mini_batches_->ahead()) {
-      if (absl::Status status = request_next(next_batch_); !status.ok()) return status;
+      RETURN_IF_ERROR(request_next(next_batch_));
     }
     train(batch_.ratings, users_.rows(), *items, shape_, step);
-    if (absl::Status status = mini_batches_->close(batch_); !status.ok()) return status;
+    RETURN_IF_ERROR(mini_batches_->close(batch_));
     if (!mini_batches_->ahead()) {
-      if (absl::Status status = request_next(next_batch_); !status.ok()) return status;
+      RETURN_IF_ERROR(request_next(next_batch_));
     }
     std::swap(batch_, next_batch_);
   }
@@ -183,7 +184,7 @@ absl::Status Trainer::fill(std::size_t block, std::uint64_t taken, MiniBatch& ba
 absl::Status Trainer::open(const Slice* slice) {
   if (slice == open_) return absl::OkStatus();
   if (open_ != nullptr) {
-    if (absl::Status status = items_.close(std::exchange(trained_since_, 0)); !status.ok()) return status;
+    RETURN_IF_ERROR(items_.close(std::exchange(trained_since_, 0)));
   }
   open_ = slice;
   if (slice == nullptr) return absl::OkStatus();
@@ -194,7 +195,7 @@ absl::Status Trainer::open(const Slice* slice) {
 }
 
 absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
-  if (absl::Status status = items_.barrier(); !status.ok()) return status;
+  RETURN_IF_ERROR(items_.barrier());
   const absl::StatusOr<double> train_error = squared_error_of(data_.train);
   if (!train_error.ok()) return train_error.status();
   const absl::StatusOr<double> test_error = squared_error_of(data_.test);

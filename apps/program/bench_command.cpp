@@ -38,7 +38,8 @@
 #include "apps/report/exit_status.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/report/terminal.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
 #include "transport/verbs/address.hpp"
 
 namespace verbena::apps {
@@ -237,7 +238,7 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
                                            .notes = report->notes,
                                            .shared_cores = bench::shared_cores(cores.so_far())};
   if (options.json != "-") {
-    put(stdout, protocol::printable_lines(bench::to_table(circumstances, report->results)));
+    put(stdout, base::printable_lines(bench::to_table(circumstances, report->results)));
   }
   const absl::Status status = write_outputs(options, circumstances, made, report->results);
   if (status.ok()) return kExitOk;
@@ -251,18 +252,18 @@ absl::Status check(BenchCommand& options) {
     return absl::InvalidArgumentError("--listen and --connect are for different processes");
   }
   if (!options.listens) {
-    if (absl::Status status = check_started_once(); !status.ok()) return status;
+    RETURN_IF_ERROR(check_started_once());
   }
   options.transport = decided(options.transport, options.listens || !options.connect.empty() ? kVerbs : kShm);
-  if (absl::Status status = check(options.transport); !status.ok()) return status;
+  RETURN_IF_ERROR(check(options.transport));
   Files files;
   files.reads("--secret-file", options.transport.secret_file);
   if (options.json != "-") files.writes("--json", options.json);
   files.writes("--report", options.report);
-  if (absl::Status status = check_distinct(files); !status.ok()) return status;
+  RETURN_IF_ERROR(check_distinct(files));
   for (const std::string& output : {options.json, options.report}) {
     if (output.empty() || output == "-") continue;
-    if (absl::Status status = OutputFile::check(output); !status.ok()) return status;
+    RETURN_IF_ERROR(OutputFile::check(output));
   }
   if (!options.bench.perftest) return absl::OkStatus();
   if (options.transport.transport != kVerbs) {

@@ -28,9 +28,10 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -108,7 +109,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
 /// Decides what was left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
-  if (absl::Status status = check_started_once(); !status.ok()) return status;
+  RETURN_IF_ERROR(check_started_once());
   if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
@@ -129,10 +130,10 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   if (experiment.needs_triples()) {
     for (const std::string& path : triple_files(chosen.triples)) files.reads("--triples", path);
   }
-  if (absl::Status status = make_output_folder(options.output, std::move(files)); !status.ok()) return status;
+  RETURN_IF_ERROR(make_output_folder(options.output, std::move(files)));
   if (!makes_ratings) return absl::OkStatus();
   if (!options.quiet) {
-    print_error("writing {}, as `verbena generate mf` does\n", protocol::printable(chosen.ratings));
+    print_error("writing {}, as `verbena generate mf` does\n", base::printable(chosen.ratings));
   }
   return generate_ratings({}, chosen.ratings);
 }
@@ -174,7 +175,7 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
     if (!end.status.ok()) {
       // The first run shows whether the input is any good; later on, failing is a result.
       if (runs.empty()) return report_error(end.status);
-      figures.failure = std::string(protocol::printable(end.status).message());
+      figures.failure = std::string(base::printable(end.status).message());
       any_failed = true;
     }
     runs.push_back(std::move(figures));

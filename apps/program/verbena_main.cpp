@@ -22,7 +22,7 @@
 #include "apps/report/exit_status.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/thrown.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -32,7 +32,7 @@ class PrintableText : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
               spdlog::memory_buf_t& out) override {
-    const std::string text = protocol::printable({message.payload.data(), message.payload.size()});
+    const std::string text = base::printable({message.payload.data(), message.payload.size()});
     out.append(text.data(), text.data() + text.size());
   }
   [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {

@@ -11,6 +11,7 @@
 #include "apps/options/numbers.hpp"
 #include "apps/program/commands.hpp"
 #include "apps/report/exit_status.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -27,12 +28,10 @@ absl::Status check(const WorkerOptions& options, Application& application) {
         fmt::format("--worker-rank counts from 0: it must be less than --workers {}", child.job.workers));
   }
   if (child.letter.launched()) return absl::OkStatus();  // the launcher has looked
-  if (absl::Status status = options.baseline ? check(child.job) : check_by_hand(child.job); !status.ok()) {
-    return status;
-  }
+  RETURN_IF_ERROR(options.baseline ? check(child.job) : check_by_hand(child.job));
   Files files = application.files();
   files.reads("--secret-file", child.job.transport.secret_file);
-  if (absl::Status status = check_distinct(files); !status.ok()) return status;
+  RETURN_IF_ERROR(check_distinct(files));
   return check_application(application, child.job, options.baseline);
 }
 

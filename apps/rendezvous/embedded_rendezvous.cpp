@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "apps/rendezvous/secret_handover.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -49,7 +49,7 @@ std::optional<std::string> text_in(const json& object, const char* name) {
 
 absl::Status broke_the_rules(std::string_view who, std::string_view line) {
   return absl::InvalidArgumentError(fmt::format("{} said what it should not: {}{}", who,
-                                                protocol::printable(line.substr(0, kShownBytes)),
+                                                base::printable(line.substr(0, kShownBytes)),
                                                 line.size() > kShownBytes ? "…" : ""));
 }
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -148,7 +148,7 @@ json statistics_json(const SessionStatistics& statistics) {
 }
 
 std::string to_text(const nlohmann::json& json, int indent) {
-  return protocol::printable_lines(json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace));
+  return base::printable_lines(json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::string to_line(const nlohmann::json& json, int indent) {

@@ -6,7 +6,7 @@
 
 #include "apps/report/console.hpp"
 #include "apps/report/format.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -29,7 +29,7 @@ Display::Mode Display::mode_for(std::FILE* progress, bool quiet) {
 
 void Display::print(std::string_view lines) {
   status_line_.erase();
-  put(out_, protocol::printable_lines(lines) + "\n");
+  put(out_, base::printable_lines(lines) + "\n");
   flush(out_);
 }
 
@@ -68,7 +68,7 @@ void Display::draw(double now_seconds) {
   const std::string line = what_.empty() ? training_line(now_seconds) : progress_line();
   if (what_.empty()) latest_shown_ = true;
   if (mode_ == Mode::kPlain) {
-    put(progress_, protocol::printable(line) + "\n");
+    put(progress_, base::printable(line) + "\n");
     flush(progress_);
   } else {
     status_line_.show(line);

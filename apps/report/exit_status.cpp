@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/report/console.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 
@@ -28,7 +28,7 @@ int exit_status(const absl::Status& status) {
 int report_error(const absl::Status& status) {
   try {
     const std::string line =
-        fmt::format("verbena: error: {}\n", std::string(protocol::printable(status).message()));
+        fmt::format("verbena: error: {}\n", std::string(base::printable(status).message()));
     put(stderr, line);
   } catch (const std::bad_alloc&) {
     put(stderr, "verbena: error: out of memory\n");

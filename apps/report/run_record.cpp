@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "apps/divergence.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -52,7 +53,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMes
     return absl::InvalidArgumentError(fmt::format("worker {} reported iteration {} after iteration {}",
                                                   message.worker, report.iteration, worker.last_iteration));
   }
-  if (absl::Status status = check_finite(report.iteration, report.sums); !status.ok()) return status;
+  RETURN_IF_ERROR(check_finite(report.iteration, report.sums));
   worker.last_iteration = report.iteration;
   worker.items += report.items;
   worker.training_seconds += report.seconds;
@@ -73,7 +74,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMes
                          .objectives = {}};
   if (!partial.sums.empty()) record.objectives = compute_objectives_(partial.sums);
   partial_.erase(report.iteration);
-  if (absl::Status status = check_finite(record.iteration, record.objectives); !status.ok()) return status;
+  RETURN_IF_ERROR(check_finite(record.iteration, record.objectives));
   for (const auto& [name, value] : record.objectives) newest_objectives_[name] = value;
   iterations_.push_back(record);
   return record;

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "apps/report/format.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -155,7 +155,7 @@ std::string nothing_to_draw(std::string_view why) {
 
 std::string escape_markup(std::string_view text) {
   std::string out;
-  for (const char letter : protocol::printable(text)) {
+  for (const char letter : base::printable(text)) {
     switch (letter) {
       case '&':
         out += "&amp;";

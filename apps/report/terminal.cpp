@@ -8,7 +8,7 @@
 
 #include "apps/report/console.hpp"
 #include "apps/report/format.hpp"
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -35,7 +35,7 @@ TerminalUse terminal_use(std::FILE* stream) {
 
 void StatusLine::show(std::string_view text) {
   // The last column would wrap on some terminals.
-  const std::string line = first_columns(protocol::printable(text), columns_of_terminal(terminal_) - 1);
+  const std::string line = first_columns(base::printable(text), columns_of_terminal(terminal_) - 1);
   const std::size_t columns = columns_of(line);
   const std::size_t rest = drawn_columns_ > columns ? drawn_columns_ - columns : 0;
   put(terminal_, "\r" + line + std::string(rest, ' '));

@@ -14,6 +14,7 @@
 #include "apps/simulation/network_cards.hpp"
 #include "apps/simulation/scheduler.hpp"
 #include "apps/simulation/simulated_transport.hpp"
+#include "base/return_if_error.hpp"
 #include "consistency/vector_clock.hpp"
 #include "protocol/messages.hpp"
 #include "server/server.hpp"
@@ -265,7 +266,7 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
   const auto table = session.table<float>(
       {.name = "rows", .rows = options_.rows, .width = options_.width, .consistency = options_.model});
   if (!table.ok()) return table.status();
-  if (absl::Status status = session.barrier(); !status.ok()) return status;
+  RETURN_IF_ERROR(session.barrier());
   // Of mean 1 and the given deviation; the same under each model.
   std::seed_seq seeds{options_.seed, std::uint64_t{session.rank()}};
   std::mt19937_64 random(seeds);
@@ -282,7 +283,7 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
       before = table->staleness();
       if (session.rank() == 0) note(&Node::before);
     }
-    if (absl::Status status = table->pull(all, values_); !status.ok()) return status;
+    RETURN_IF_ERROR(table->pull(all, values_));
     const Duration computing(std::llround(mean * times(random)));
     if (clock >= 0) {
       node.computed += computing;
@@ -291,8 +292,8 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
     }
     node.processor->spend(static_cast<double>(computing.count()) +
                           options_.costs.worker_row * static_cast<double>(options_.rows));
-    if (absl::Status status = table->push(all, values_); !status.ok()) return status;
-    if (absl::Status status = session.clock(); !status.ok()) return status;
+    RETURN_IF_ERROR(table->push(all, values_));
+    RETURN_IF_ERROR(session.clock());
   }
   node.end = scheduler_.now();
   node.waited = session.statistics().waited_seconds - node.waited;

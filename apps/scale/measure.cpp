@@ -17,6 +17,7 @@
 
 #include "apps/embedding/row_source.hpp"
 #include "apps/mf/kernel.hpp"
+#include "base/return_if_error.hpp"
 #include "server/server.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "worker/session.hpp"
@@ -185,10 +186,10 @@ absl::StatusOr<Clock> clock_cost(const consistency::ConsistencyModel& model, con
       const double waited = (*session)->statistics().waited_seconds;
       const auto start = Stopwatch::now();
       if (rows > 0) {
-        if (absl::Status status = table->pull(keys, values); !status.ok()) return status;
-        if (absl::Status status = table->push(keys, values); !status.ok()) return status;
+        RETURN_IF_ERROR(table->pull(keys, values));
+        RETURN_IF_ERROR(table->push(keys, values));
       }
-      if (absl::Status status = (*session)->clock(); !status.ok()) return status;
+      RETURN_IF_ERROR((*session)->clock());
       worker += nanoseconds_since(start) - ((*session)->statistics().waited_seconds - waited) * 1e9;
       // What the server sends for it comes in with the next pull.
       (*server)->settle();

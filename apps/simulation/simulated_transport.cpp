@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "apps/simulation/link.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::simulation {
 
@@ -158,7 +159,7 @@ absl::Status check_address(const std::string& address) {
 }  // namespace
 
 absl::Status SimulatedTransport::listen(const std::string& address) {
-  if (absl::Status status = check_address(address); !status.ok()) return status;
+  RETURN_IF_ERROR(check_address(address));
   const std::lock_guard lock(network_.mutex_);
   if (!network_.listeners_.emplace(address, this).second)
     return absl::AlreadyExistsError(fmt::format("somebody listens at {} already", address));
@@ -167,7 +168,7 @@ absl::Status SimulatedTransport::listen(const std::string& address) {
 
 absl::StatusOr<std::unique_ptr<Connection>> SimulatedTransport::connect(const std::string& address,
                                                                         TimePoint deadline) {
-  if (absl::Status status = check_address(address); !status.ok()) return status;
+  RETURN_IF_ERROR(check_address(address));
   for (;;) {
     network_.pacer_.step(task_);
     {

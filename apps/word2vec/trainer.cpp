@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::apps::word2vec {
 namespace {
 
@@ -56,7 +58,7 @@ void Trainer::train(std::size_t slot, std::span<const RowPointers> rows,
 
 absl::Status Trainer::evaluate(bool /*last*/, Reporter& reporter, const std::atomic<bool>& stop,
                                std::map<std::string, double>& sums) {
-  if (absl::Status status = rows_.barrier(); !status.ok()) return status;
+  RETURN_IF_ERROR(rows_.barrier());
   const std::size_t size = padded(data_.dimension);
   Parameters parameters(data_.chances.size(), size);
   absl::Status status = rows_.read(kInputTable, size, parameters.inputs.get());

@@ -19,6 +19,7 @@
 #include "apps/divergence.hpp"
 #include "apps/numbers/decimal.hpp"
 #include "apps/word2vec/kernel.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps::word2vec {
 namespace {
@@ -33,7 +34,7 @@ class VectorReader {
   absl::StatusOr<Vectors> read(const std::string& path) {
     absl::StatusOr<bool> more = lines_.next(line_);
     if (!more.ok()) return more.status();
-    if (absl::Status status = read_header(*more); !status.ok()) return status;
+    RETURN_IF_ERROR(read_header(*more));
     while (words_.size() < expected_) {
       more = lines_.next(line_);
       if (!more.ok()) return more.status();
@@ -42,7 +43,7 @@ class VectorReader {
             fmt::format("{}:{}: expected {} more words, as line 1 says, found the end of the file", path,
                         lines_.line_number() + 1, expected_ - words_.size()));
       }
-      if (absl::Status status = read_row(line_); !status.ok()) return status;
+      RETURN_IF_ERROR(read_row(line_));
     }
     more = lines_.next(line_);
     if (!more.ok()) return more.status();

@@ -27,6 +27,7 @@
 #include "apps/word2vec/trainer.hpp"
 #include "apps/word2vec/uses.hpp"
 #include "apps/word2vec/vectors.hpp"
+#include "base/return_if_error.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -235,7 +236,7 @@ absl::Status Word2Vec::check_options() const {
   const auto invalid = [](std::string_view expected, const auto& found) {
     return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
   };
-  if (absl::Status status = parse_tokens(tokens_).status(); !status.ok()) return status;
+  RETURN_IF_ERROR(parse_tokens(tokens_).status());
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
   if (dimension_ < 1 || dimension_ > static_cast<std::int64_t>(kMaxDimension)) {
     return invalid(fmt::format("--dimension: expected 1 to {}", kMaxDimension), dimension_);
@@ -251,7 +252,7 @@ absl::Status Word2Vec::check_options() const {
     return invalid("--held-out: expected 0 or more and less than 1", held_out_);
   }
   if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
-  if (absl::Status status = check_schedule(training_, kMaxBatch); !status.ok()) return status;
+  RETURN_IF_ERROR(check_schedule(training_, kMaxBatch));
   return check_iterations(training_.iterations, {.load = load_, .output = output_});
 }
 
@@ -317,7 +318,7 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   if (only_shows()) return check_vectors({});
   const absl::StatusOr<Corpus> corpus = read(0, 1);
   if (!corpus.ok()) return corpus.status();
-  if (absl::Status status = check_text(*corpus); !status.ok()) return status;
+  RETURN_IF_ERROR(check_text(*corpus));
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const double table_bytes = 2.0 * sizeof(float) * words * static_cast<double>(padded(dimension()));
   // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read
@@ -326,10 +327,9 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   absl::Status enough = check_memory(
       bytes, fmt::format("vectors of {} words then need", corpus->vocabulary.size()), needs_less_memory());
   if (!enough.ok()) return enough;
-  if (absl::Status status = shown_words(neighbours_, corpus->vocabulary, tokens()).status(); !status.ok())
-    return status;
+  RETURN_IF_ERROR(shown_words(neighbours_, corpus->vocabulary, tokens()).status());
   if (!load_.empty()) {
-    if (absl::Status status = check_vectors(corpus->vocabulary); !status.ok()) return status;
+    RETURN_IF_ERROR(check_vectors(corpus->vocabulary));
   }
   if (output_.empty()) return absl::OkStatus();
   return OutputFile::check(output_, file_bytes(corpus->vocabulary.size(), dimension()));
@@ -429,7 +429,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   absl::StatusOr<Table<float>> outputs = open("word2vec.outputs");
   if (!outputs.ok()) return outputs.status();
   TableRows rows(session, std::array{*inputs, *outputs}, context.watch, fetch);
-  if (absl::Status status = rows.initialize(first_rows(*job)); !status.ok()) return status;
+  RETURN_IF_ERROR(rows.initialize(first_rows(*job)));
   const absl::StatusOr<std::vector<std::int64_t>> words = numbers_of_all_workers(
       session, "word2vec.words", static_cast<std::int64_t>(job->data.text.words.size()),
       table_allocation(fetch.allocation));
@@ -506,11 +506,10 @@ void Word2Vec::report_untrained(const Job& job, const Vectors& vectors, Reporter
 /// The vectors file and some neighbours; all workers have finished training.
 absl::Status Word2Vec::present(const Job& job, RowStore& rows, Reporter& reporter) const {
   Vectors vectors(job.words, dimension());
-  if (absl::Status status = rows.read(kInputTable, vectors.row_size(), vectors.row(0)); !status.ok())
-    return status;
+  RETURN_IF_ERROR(rows.read(kInputTable, vectors.row_size(), vectors.row(0)));
   report_untrained(job, vectors, reporter);
   if (!output_.empty()) {
-    if (absl::Status status = save(output_, vectors); !status.ok()) return status;
+    RETURN_IF_ERROR(save(output_, vectors));
   }
   return show(vectors, reporter);
 }

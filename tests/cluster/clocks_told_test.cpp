@@ -6,6 +6,7 @@
 #include <future>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "protocol/messages.hpp"
 #include "tests/cluster/impostor.hpp"
 #include "tests/cluster/peer.hpp"
@@ -27,7 +28,7 @@ class ClocksToldTest : public ::testing::Test {
           Session::connect({.servers = {servers_[0].address(), servers_[1].address()}, .timeout_ms = 20'000});
       if (!session.ok()) return session.status();
       if (auto table = (*session)->table<float>(one_row); !table.ok()) return table.status();
-      if (absl::Status status = work(**session); !status.ok()) return status;
+      RETURN_IF_ERROR(work(**session));
       EXPECT_TRUE((*session)->give_up(absl::CancelledError("that was all")).ok());
       return absl::OkStatus();
     });
@@ -52,7 +53,7 @@ class ClocksToldTest : public ::testing::Test {
 TEST_F(ClocksToldTest, ServersWithoutStaticRowsAreToldAtBarriers) {
   run({.name = "one row", .rows = 1, .width = 1, .consistency = Bsp{}}, [](Session& session) -> absl::Status {
     for (int clock = 0; clock < 3; ++clock) {
-      if (absl::Status status = session.clock(); !status.ok()) return status;
+      RETURN_IF_ERROR(session.clock());
     }
     return absl::OkStatus();
   });
@@ -66,7 +67,7 @@ TEST_F(ClocksToldTest, CountsOfExamplesGoWithTheClockThatEnds) {
   const TableOptions one_row = {
       .name = "one row", .rows = 1, .width = 1, .consistency = ABsp{Updates::kMeans}};
   run(one_row, [&](Session& session) -> absl::Status {
-    if (absl::Status status = session.clock(); !status.ok()) return status;
+    RETURN_IF_ERROR(session.clock());
     DataCursor cursor(session, {.examples = 10, .mini_batch = 5});
     if (auto batch = cursor.next(); !batch.ok()) return batch.status();
     TableOptions more = one_row;

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "tests/cluster/cluster.hpp"
@@ -70,7 +71,7 @@ struct Survivor {
   /// A number of the row.
   absl::StatusOr<float> pull(Key key) {
     std::vector<float> values(kWidth);
-    if (absl::Status status = table.pull(std::vector<Key>{key}, values); !status.ok()) return status;
+    RETURN_IF_ERROR(table.pull(std::vector<Key>{key}, values));
     EXPECT_THAT(values, Each(values[0]));
     return values[0];
   }

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/word_copy.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::testing {
 namespace {
@@ -46,7 +46,7 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto update = updates.subspan(i * width, width);
     if (rows[i] != nullptr) {
-      transport::add_words(rows[i], update.data(), width);
+      base::add_words(rows[i], update.data(), width);
     } else {
       others.push_back(keys[i]);
       others_updates.insert(others_updates.end(), update.begin(), update.end());
@@ -246,7 +246,7 @@ TEST(HeldRowsTest, NobodyElseTakesOrChangesThem) {
             EXPECT_EQ(reinterpret_cast<std::uintptr_t>(rows[0]) % 64, 0U);
             is_held = true;
             while (!is_wanted) std::this_thread::yield();
-            transport::add_words(rows[0], std::vector<float>(100, 5).data(), 100);
+            base::add_words(rows[0], std::vector<float>(100, 5).data(), 100);
             RETURN_IF_ERROR(table.release());
             EXPECT_EQ(session.statistics().rows_pushed_locally, 1U);
             return session.barrier();

@@ -7,14 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "worker/session.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::testing {
-
-#define RETURN_IF_ERROR(expression) \
-  if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 inline absl::Status wrong(const std::string& what) {
   return absl::InternalError(what);

@@ -8,6 +8,7 @@
 #include <array>
 #include <future>
 
+#include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/impostor.hpp"
 #include "tests/cluster/peer.hpp"
@@ -29,7 +30,7 @@ absl::Status train_until_it_fails(const ServerThreads& servers, const TableOptio
   auto table = (*session)->table<float>(options);
   if (!table.ok()) return table.status();
   for (;;) {
-    if (absl::Status status = (*session)->barrier(); !status.ok()) return status;
+    RETURN_IF_ERROR((*session)->barrier());
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "apps/data/output_file.hpp"
 #include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
 #include "worker/table.hpp"
 
 namespace verbena::apps {
@@ -62,7 +63,7 @@ class Counter : public Application {
 
   absl::Status run_baseline(BaselineContext& context) const override {
     for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
-      if (absl::Status status = misbehave(iteration == 2, context.stop); !status.ok()) return status;
+      RETURN_IF_ERROR(misbehave(iteration == 2, context.stop));
       report(context.reporter, iteration, static_cast<double>(iteration));
     }
     return finish(context.reporter, iterations_);
@@ -82,15 +83,15 @@ class Counter : public Application {
     const std::vector<std::int64_t> ones(kRows * kWidth, 1);
     if (first) context.reporter.progress("reading data", 1, 1);
     for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
-      if (absl::Status status = misbehave(first && iteration == 2, context.stop); !status.ok()) return status;
-      if (absl::Status status = table->pull({0, kRows}, values); !status.ok()) return status;
-      if (absl::Status status = table->push({0, kRows}, ones); !status.ok()) return status;
-      if (absl::Status status = context.session.clock(); !status.ok()) return status;
+      RETURN_IF_ERROR(misbehave(first && iteration == 2, context.stop));
+      RETURN_IF_ERROR(table->pull({0, kRows}, values));
+      RETURN_IF_ERROR(table->push({0, kRows}, ones));
+      RETURN_IF_ERROR(context.session.clock());
       report(context.reporter, iteration, static_cast<double>(values[0]));
       if (context.stop) return absl::CancelledError("stopped");
     }
-    if (absl::Status status = context.session.barrier(); !status.ok()) return status;
-    if (absl::Status status = table->pull({0, kRows}, values); !status.ok()) return status;
+    RETURN_IF_ERROR(context.session.barrier());
+    RETURN_IF_ERROR(table->pull({0, kRows}, values));
     return first ? finish(context.reporter, values.back()) : absl::OkStatus();
   }
 
@@ -110,11 +111,11 @@ class Counter : public Application {
     }
     float* row = nullptr;
     while (row == nullptr) {
-      if (absl::Status status = table->hold({&key, 1}, {&row, 1}); !status.ok()) return status;
+      RETURN_IF_ERROR(table->hold({&key, 1}, {&row, 1}));
     }
     fmt::print(stderr, "holding\n");
     while (!context.stop) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (absl::Status status = table->release(); !status.ok()) return status;
+    RETURN_IF_ERROR(table->release());
     return absl::CancelledError("stopped");
   }
 

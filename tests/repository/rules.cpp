@@ -26,13 +26,14 @@ using Graph = std::map<std::string, std::set<std::string>>;
 const std::map<std::string, std::set<std::string>>& allowed_includes() {
   static const std::map<std::string, std::set<std::string>> kAllowed = {
       {"cmake", {}},
-      {"transport", {}},
+      {"base", {}},
+      {"transport", {"base"}},
       {"consistency", {}},
-      {"protocol", {}},
-      {"server", {"transport", "consistency", "protocol"}},
-      {"worker", {"transport", "consistency", "protocol"}},
-      {"apps", {"transport", "consistency", "protocol", "server", "worker"}},
-      {"tests", {"transport", "consistency", "protocol", "server", "worker", "apps"}},
+      {"protocol", {"base"}},
+      {"server", {"base", "transport", "consistency", "protocol"}},
+      {"worker", {"base", "transport", "consistency", "protocol"}},
+      {"apps", {"base", "transport", "consistency", "protocol", "server", "worker"}},
+      {"tests", {"base", "transport", "consistency", "protocol", "server", "worker", "apps"}},
   };
   return kAllowed;
 }

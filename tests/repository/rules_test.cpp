@@ -66,12 +66,16 @@ struct Case {
 TEST(BordersTest, FollowTheTable) {
   const std::vector<Case> cases = {
       {"transport/a.cpp", "\"transport/b.hpp\"", true},
+      {"base/a.hpp", "\"transport/b.hpp\"", false},
+      {"transport/a.cpp", "\"base/b.hpp\"", true},
+      {"protocol/a.cpp", "\"base/b.hpp\"", true},
       {"transport/a.cpp", "\"protocol/b.hpp\"", false},
       {"transport/a.cpp", "\"consistency/b.hpp\"", false},
       {"transport/shm/a.cpp", "\"transport/b.hpp\"", true},
       {"transport/shm/a.cpp", "<infiniband/verbs.h>", false},
       {"transport/verbs/a.cpp", "<infiniband/verbs.h>", true},
       {"transport/verbs/a.cpp", "<rdma/rdma_cma.h>", true},
+      {"consistency/a.hpp", "\"base/b.hpp\"", false},
       {"consistency/a.hpp", "\"transport/b.hpp\"", false},
       {"consistency/a.hpp", "\"protocol/b.hpp\"", false},
       {"protocol/a.hpp", "\"consistency/b.hpp\"", false},

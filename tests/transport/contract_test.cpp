@@ -12,9 +12,9 @@
 #include <random>
 #include <thread>
 
+#include "base/word_copy.hpp"
 #include "tests/transport/backend.hpp"
 #include "transport/heartbeat.hpp"
-#include "transport/word_copy.hpp"
 
 namespace verbena::transport {
 namespace {
@@ -420,7 +420,7 @@ TEST_P(TransportContract, ANotificationShowsAllEarlierWrites) {
     for (const Node::Seen& seen : server_.of(Kind::kNotification)) {
       EXPECT_EQ(seen.event.notification, ++last);
       std::array<std::uint64_t, kWords> words;
-      copy_words(words.data(), reinterpret_cast<const std::uint64_t*>(target->bytes().data()), kWords);
+      base::copy_words(words.data(), reinterpret_cast<const std::uint64_t*>(target->bytes().data()), kWords);
       for (const std::uint64_t word : words) stale += word < last || word > kRounds ? 1 : 0;
     }
     server_.seen.clear();

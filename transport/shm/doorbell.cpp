@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::transport::shm {
 
 namespace {
@@ -30,7 +32,7 @@ absl::StatusOr<Doorbell> Doorbell::create() {
 
 absl::StatusOr<Doorbell> Doorbell::open(const FileDescriptor& received) {
   const std::size_t bytes = whole_pages(sizeof(Word));
-  if (absl::Status status = check_received(received, bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(check_received(received, bytes));
   auto mapping = map_memory(received, bytes, Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();
   return Doorbell(FileDescriptor(), std::move(*mapping));

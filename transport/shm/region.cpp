@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "base/return_if_error.hpp"
 #include "transport/shm/host_memory.hpp"
 
 namespace verbena::transport::shm {
@@ -40,12 +41,12 @@ absl::StatusOr<RegionTable> RegionTable::create() {
   if (!file.ok()) return file.status();
   auto mapping = map_memory(*file, kTableBytes, Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();
-  if (absl::Status status = make_read_only(*file); !status.ok()) return status;
+  RETURN_IF_ERROR(make_read_only(*file));
   return RegionTable(std::move(*file), std::move(*mapping));
 }
 
 absl::StatusOr<RegionTable> RegionTable::open(const FileDescriptor& received) {
-  if (absl::Status status = check_received(received, kTableBytes); !status.ok()) return status;
+  RETURN_IF_ERROR(check_received(received, kTableBytes));
   auto mapping = map_memory(received, kTableBytes, Protection::kRead);
   if (!mapping.ok()) return mapping.status();
   return RegionTable(FileDescriptor(), std::move(*mapping));
@@ -132,13 +133,13 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> Regions::allocate(std::size_t byte
   auto file = create_memory(kRegionName, size);
   if (!file.ok()) return file.status();
   if (*is_worth_a_look) {
-    if (absl::Status status = check_promises(size); !status.ok()) return status;
+    RETURN_IF_ERROR(check_promises(size));
   }
-  if (absl::Status status = take_pages_if_needed(*file, size); !status.ok()) return status;
+  RETURN_IF_ERROR(take_pages_if_needed(*file, size));
   auto mapping = map_memory(*file, size, Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();
   if (!allows(access, Access::kRemoteWrite) && !allows(access, Access::kRemoteReadHostWrite)) {
-    if (absl::Status status = make_read_only(*file); !status.ok()) return status;
+    RETURN_IF_ERROR(make_read_only(*file));
   }
   auto key = add_key();
   if (!key.ok()) return key.status();

@@ -9,6 +9,8 @@
 
 #include <cerrno>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::transport::shm {
 
 namespace {
@@ -38,7 +40,7 @@ std::size_t whole_pages(std::size_t bytes) {
 }
 
 absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes) {
-  if (absl::Status status = check_file_size_limit(bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(check_file_size_limit(bytes));
   FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) return absl::ErrnoToStatus(errno, "no memory file can be created (memfd_create)");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "transport/inside.hpp"
 #include "transport/shm/transfer.hpp"
 
@@ -68,8 +69,7 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::admit(Hub& hub, Co
   std::unique_ptr<ShmConnection> connection(new ShmConnection(hub, Side::kAcceptor, std::move(socket), peer,
                                                               std::move(channels), std::move(doorbell),
                                                               std::move(regions)));
-  if (absl::Status status = hub.sockets.add(connection->socket_.fd(), *connection); !status.ok())
-    return status;
+  RETURN_IF_ERROR(hub.sockets.add(connection->socket_.fd(), *connection));
   return connection;
 }
 
@@ -141,13 +141,13 @@ absl::Status ShmConnection::take_challenge(const ControlMessage& challenge) {
   ++hub_.meetings;
   const ControlMessage proof = {.kind = ControlKind::kProof,
                                 .proof = prove(secret, kConnectorRole, {greeting.nonce, challenge.nonce})};
-  if (absl::Status status = socket_.send(proof, {-1, -1, -1}); !status.ok()) return status;
+  RETURN_IF_ERROR(socket_.send(proof, {-1, -1, -1}));
   const ControlMessage hello = {.kind = ControlKind::kHello, .geometry = hub_.geometry};
   const std::array<int, 3> files = {greeting.channels.get(), hub_.doorbell.file().get(),
                                     hub_.regions->table().file().get()};
-  if (absl::Status status = socket_.send(hello, files); !status.ok()) return status;
+  RETURN_IF_ERROR(socket_.send(hello, files));
   for (const auto& [grant, file] : greeting.grants) {
-    if (absl::Status status = socket_.send(grant, {file.get(), -1, -1}); !status.ok()) return status;
+    RETURN_IF_ERROR(socket_.send(grant, {file.get(), -1, -1}));
   }
   return absl::OkStatus();
 }
@@ -178,7 +178,7 @@ absl::Status ShmConnection::take_grant(const ControlMessage& message, const File
     return absl::DataLossError("it granted a region that cannot be");
   }
   const std::size_t bytes = whole_pages(message.length_bytes);
-  if (absl::Status status = check_received(file, bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(check_received(file, bytes));
   const auto access = static_cast<Access>(message.access);
   const bool writable = allows(access, Access::kRemoteWrite) || allows(access, Access::kRemoteReadHostWrite);
   auto mapping = map_memory(file, bytes, writable ? Protection::kReadWrite : Protection::kRead);

@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "transport/refusals.hpp"
 #include "transport/shm/shm_connection.hpp"
 
@@ -224,7 +225,7 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
 absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::introduce(ControlSocket socket) {
   auto peer = socket.peer();
   if (!peer.ok()) return peer.status();
-  if (absl::Status status = check_uid(*peer); !status.ok()) return status;
+  RETURN_IF_ERROR(check_uid(*peer));
   const std::size_t bytes = ShmConnection::channels_bytes(hub_.geometry);
   auto file = create_memory("verbena-channel", bytes);
   if (!file.ok()) return file.status();
@@ -319,7 +320,7 @@ absl::Status ShmTransport::challenge(Stranger& stranger, const ControlMessage& g
       .has_secret = hub_.secret == nullptr ? 0U : 1U,
       .nonce = *nonce,
       .proof = prove(hub_.secret.get(), kAcceptorRole, {stranger.theirs, stranger.ours})};
-  if (absl::Status status = stranger.socket.send(challenge, {-1, -1, -1}); !status.ok()) return status;
+  RETURN_IF_ERROR(stranger.socket.send(challenge, {-1, -1, -1}));
   stranger.stage = Stranger::Stage::kChallenged;
   challenged_.splice(challenged_.end(), silent_, stranger.place);
   return absl::OkStatus();
@@ -333,7 +334,7 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::admit(Stranger& str
     return status.ok() ? absl::FailedPreconditionError("its options differ") : status;
   }
   const std::size_t bytes = ShmConnection::channels_bytes(hub_.geometry);
-  if (absl::Status status = check_received(hello.files[0], bytes); !status.ok()) return status;
+  RETURN_IF_ERROR(check_received(hello.files[0], bytes));
   auto channels = map_memory(hello.files[0], bytes, Protection::kReadWrite);
   if (!channels.ok()) return channels.status();
   auto doorbell = Doorbell::open(hello.files[1]);
@@ -342,7 +343,7 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::admit(Stranger& str
   if (!regions.ok()) return regions.status();
   const ControlMessage welcome = {.kind = ControlKind::kWelcome, .geometry = hub_.geometry};
   const std::array<int, 3> files = {hub_.doorbell.file().get(), hub_.regions->table().file().get(), -1};
-  if (absl::Status status = stranger.socket.send(welcome, files); !status.ok()) return status;
+  RETURN_IF_ERROR(stranger.socket.send(welcome, files));
   hub_.sockets.remove(stranger.socket.fd());
   return ShmConnection::admit(hub_, std::move(stranger.socket), stranger.peer, std::move(*channels),
                               std::move(*doorbell), std::move(*regions));
@@ -509,7 +510,7 @@ absl::Status check(const ShmOptions& options) {
 }  // namespace shm
 
 absl::StatusOr<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options) {
-  if (absl::Status status = shm::check(options); !status.ok()) return status;
+  RETURN_IF_ERROR(shm::check(options));
   auto sockets = shm::SocketWatch::create();
   if (!sockets.ok()) return sockets.status();
   auto doorbell = shm::Doorbell::create();

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/word_copy.hpp"
+#include "base/word_copy.hpp"
 
 namespace verbena::transport::shm {
 
@@ -29,7 +29,7 @@ void copy_in(std::byte* to, const std::byte* from, std::size_t count) {
   copy_single_bytes(to, from, head);
   // A plain memcpy of all would copy the last bytes in a piece that overlaps the piece before, and so could
   // mix two versions of one word.
-  copy_words(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), words);
+  base::copy_words(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), words);
   copy_single_bytes(to + tail, from + tail, count - tail);
 }
 

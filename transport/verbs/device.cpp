@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "transport/verbs/adapter_kind.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/network_interface.hpp"
@@ -219,9 +220,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::open(const std::shared_ptr<const
       return errno_status(error, fmt::format("{} cannot be opened", report.name));
     }
     std::unique_ptr<Device> device(new Device(api, context));
-    if (absl::Status status = device->set_up(options, port->number, port->address); !status.ok()) {
-      return status;
-    }
+    RETURN_IF_ERROR(device->set_up(options, port->number, port->address));
     return device;
   }
   const std::string wanted = options.device.empty() ? "" : fmt::format(" \"{}\"", options.device);
@@ -277,7 +276,7 @@ absl::Status Device::set_up(const VerbsOptions& options, std::uint8_t port, std:
     const int error = errno;
     return errno_status(error, fmt::format("{}: no completion channel", name()));
   }
-  if (absl::Status status = set_non_blocking(channel_->fd); !status.ok()) return status;
+  RETURN_IF_ERROR(set_non_blocking(channel_->fd));
   return set_non_blocking(context_->async_fd);
 }
 

@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::transport::verbs {
 
 absl::StatusOr<Pages> create_in_place(std::size_t bytes) {
@@ -21,7 +23,7 @@ absl::StatusOr<InPlaceView> InPlaceView::open(const shm::FileDescriptor& receive
     return absl::DataLossError("it passed memory of a length that cannot be");
   }
   const std::size_t size = shm::whole_pages(length_bytes);
-  if (absl::Status status = shm::check_received(received, size); !status.ok()) return status;
+  RETURN_IF_ERROR(shm::check_received(received, size));
   auto mapping = shm::map_memory(received, size, shm::Protection::kReadWrite);
   if (!mapping.ok()) return mapping.status();
   return InPlaceView(*std::move(mapping), address, length_bytes);

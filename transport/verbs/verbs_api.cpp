@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <string>
 
+#include "base/return_if_error.hpp"
+
 namespace verbena::transport {
 
 namespace {
@@ -137,8 +139,8 @@ absl::Status load_rdmacm(VerbsApi& api) {
 
 absl::StatusOr<VerbsApi> load_verbs_api() {
   VerbsApi api{};
-  if (absl::Status status = load_ibverbs(api); !status.ok()) return status;
-  if (absl::Status status = load_rdmacm(api); !status.ok()) return status;
+  RETURN_IF_ERROR(load_ibverbs(api));
+  RETURN_IF_ERROR(load_rdmacm(api));
   return api;
 }
 

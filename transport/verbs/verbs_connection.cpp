@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "transport/inside.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
@@ -190,7 +191,7 @@ void VerbsConnection::abandon_attempt(std::string obstacle) {
 }
 
 absl::Status VerbsConnection::ask() {
-  if (absl::Status status = create_queue_pair(); !status.ok()) return status;
+  RETURN_IF_ERROR(create_queue_pair());
   if (!answers_) {
     const auto nonce = fresh_nonce();
     if (!nonce.ok()) return nonce.status();
@@ -228,8 +229,8 @@ absl::Status VerbsConnection::take_answer(const ManagerEvent& event) {
     set_peer_name(fmt::format("process {} at {}", theirs->process, host_of(id_->route.addr.dst_addr)));
   neighbour_ = visit(theirs->neighbours, opening_, secret);
   if (!hub_.device.iwarp()) {
-    if (absl::Status status = move_to(IBV_QPS_RTR, nullptr); !status.ok()) return status;
-    if (absl::Status status = move_to(IBV_QPS_RTS, nullptr); !status.ok()) return status;
+    RETURN_IF_ERROR(move_to(IBV_QPS_RTR, nullptr));
+    RETURN_IF_ERROR(move_to(IBV_QPS_RTS, nullptr));
     if (api().establish(id_) != 0) {
       const int error = errno;
       return errno_status(error, fmt::format("{}: the connection cannot be established", address_));
@@ -379,10 +380,10 @@ absl::Status VerbsConnection::answer(const ManagerEvent& request) {
   }
   send_credits_ = opening_.receives;
   immediate_ = (opening_.flags & Opening::kImmediate) != 0 && !hub_.device.iwarp();
-  if (absl::Status status = create_queue_pair(); !status.ok()) return status;
+  RETURN_IF_ERROR(create_queue_pair());
   if (!hub_.device.iwarp()) {
-    if (absl::Status status = move_to(IBV_QPS_RTR, &request); !status.ok()) return status;
-    if (absl::Status status = move_to(IBV_QPS_RTS, &request); !status.ok()) return status;
+    RETURN_IF_ERROR(move_to(IBV_QPS_RTR, &request));
+    RETURN_IF_ERROR(move_to(IBV_QPS_RTS, &request));
   }
   Welcome welcome{.immediate = hub_.device.iwarp() ? 0U : 1U,
                   .receives = hub_.device.receive_depth(),
@@ -445,7 +446,7 @@ absl::StatusOr<ibv_qp*> VerbsConnection::create_queue_pair(ibv_qp_init_attr& att
 
 absl::Status VerbsConnection::create_queue_pair() {
   if (!staging_) {
-    if (absl::Status status = create_staging(); !status.ok()) return status;
+    RETURN_IF_ERROR(create_staging());
   }
   auto queue = hub_.queues.reserve(sends_.depth() + receives());
   if (!queue.ok()) return queue.status();
@@ -465,7 +466,7 @@ absl::Status VerbsConnection::create_queue_pair() {
     spdlog::debug("{} grants {} bytes inline instead of {}", hub_.device.name(), max_inline_bytes_,
                   hub_.options.max_inline_bytes);
   }
-  if (absl::Status status = move_to(IBV_QPS_INIT, nullptr); !status.ok()) return status;
+  RETURN_IF_ERROR(move_to(IBV_QPS_INIT, nullptr));
   free_receives_.clear();
   for (std::uint32_t receive = 0; receive < receives(); ++receive) free_receives_.push_back(receive);
   post_receives();

@@ -16,6 +16,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/return_if_error.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/verbs_connection.hpp"
@@ -467,7 +468,7 @@ absl::Status check(const VerbsOptions& options) {
 
 absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(const VerbsOptions& options,
                                                                      std::shared_ptr<const VerbsApi> api) {
-  if (absl::Status status = verbs::check(options); !status.ok()) return status;
+  RETURN_IF_ERROR(verbs::check(options));
   if (api == nullptr) {
     auto loaded = load_verbs_api();
     if (!loaded.ok()) return loaded.status();

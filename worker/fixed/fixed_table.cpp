@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "base/return_if_error.hpp"
+#include "base/word_copy.hpp"
 #include "protocol/importance.hpp"
-#include "transport/word_copy.hpp"
 #include "worker/fixed/pull_now.hpp"
 
 namespace verbena::worker {
@@ -41,7 +42,7 @@ class TypedTable final : public FixedTable {
     // Local memory: nobody else reads it at the same time.
     auto* const values = reinterpret_cast<Value*>(to);
     const auto* const added = reinterpret_cast<const Value*>(update);
-    for (std::size_t i = 0; i < options_.width; ++i) values[i] = transport::sum_of(values[i], added[i]);
+    for (std::size_t i = 0; i < options_.width; ++i) values[i] = base::sum_of(values[i], added[i]);
   }
 
   [[nodiscard]] double in_transit(const Part& part, protocol::Key key) const override {
@@ -155,7 +156,7 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
     if (!buffer.ok()) return buffer.status();
     part->current = std::move(*buffer);
     if (caches && (path == ReadPath::kCached || mapped == nullptr)) {
-      if (absl::Status status = make_cache(*part); !status.ok()) return status;
+      RETURN_IF_ERROR(make_cache(*part));
     }
     parts_.push_back(std::move(part));
   }
@@ -299,7 +300,7 @@ absl::Status FixedTable::ship_in_a_clock(const KeySequence& keys, bool wait) {
 }
 
 absl::Status FixedTable::push_at_once(bool wait) {
-  if (absl::Status status = ship_updates(); !status.ok()) return status;
+  RETURN_IF_ERROR(ship_updates());
   const std::size_t most = wait ? 0 : kMostAsyncPushes;
   return session_.wait_until(
       [&] { return most_outstanding() <= most; }, session_.options().timeout_ms,
@@ -327,7 +328,7 @@ absl::Status FixedTable::bound_in_transit() {
 
 absl::Status FixedTable::wait_for_value_bound(const std::function<bool()>& is_kept) {
   if (is_kept()) return absl::OkStatus();
-  if (absl::Status status = ship_updates(); !status.ok()) return status;
+  RETURN_IF_ERROR(ship_updates());
   SessionStatistics& counters = session_.counters();
   const double waited_before = counters.waited_seconds;
   absl::Status status = session_.wait_until(is_kept, session_.options().timeout_ms, [&] {
@@ -456,7 +457,7 @@ void FixedTable::finish_runs(FixedPull& pull) {
 // ---- updates on their way
 
 absl::Status FixedTable::ship() {
-  if (absl::Status status = send_subscriptions(); !status.ok()) return status;
+  RETURN_IF_ERROR(send_subscriptions());
   return ship_updates();
 }
 
@@ -471,8 +472,7 @@ absl::Status FixedTable::ship_updates() {
     shipped.emplace_back(part.get(), &add_outstanding(*part, std::exchange(part->current, *std::move(next))));
   }
   for (const auto& [part, updates] : shipped) {
-    if (absl::Status status = send(*part, *updates, protocol::BulkKind::kUpdates); !status.ok())
-      return status;
+    RETURN_IF_ERROR(send(*part, *updates, protocol::BulkKind::kUpdates));
   }
   return absl::OkStatus();
 }
@@ -515,8 +515,7 @@ absl::Status FixedTable::ship_ahead() {
     session_.counters().rows_shipped_ahead += (*updates)->records();
     last_ahead_ = index;
     UpdateBuffer& shipped = add_outstanding(part, *std::move(updates));
-    if (absl::Status status = send(part, shipped, protocol::BulkKind::kUpdatesAhead); !status.ok())
-      return status;
+    RETURN_IF_ERROR(send(part, shipped, protocol::BulkKind::kUpdatesAhead));
   }
   return absl::OkStatus();
 }
@@ -603,7 +602,7 @@ absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind,
     }
     const protocol::BulkHeader header{
         .kind = kind, .table = number_, .lane = part.lane, .count = static_cast<std::uint32_t>(some.size())};
-    if (absl::Status status = session_.send_small(*part.link, header, some); !status.ok()) return status;
+    RETURN_IF_ERROR(session_.send_small(*part.link, header, some));
   }
   return absl::OkStatus();
 }
@@ -621,7 +620,7 @@ bool FixedTable::is_subscribed(Part& part, protocol::Key key, std::uint64_t subs
 
 absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
   Part& part = this->part(link.server, message.header.lane);
-  if (absl::Status status = protocol::check_record_count(message, stride_bytes_); !status.ok()) return status;
+  RETURN_IF_ERROR(protocol::check_record_count(message, stride_bytes_));
   for (std::size_t i = 0; i < message.header.count; ++i) {
     // The server can still write there: the key that is checked is the one that is used. Where one is wrong
     // the rows before it have been taken, which is of no account, for that is the session's end.
@@ -630,7 +629,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
       return protocol::wrong_record(key, part.keys);
     RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;
     if (row == nullptr || !is_subscribed(part, key, message.header.subscriptions)) continue;
-    transport::copy_words(
+    base::copy_words(
         reinterpret_cast<std::uint64_t*>(row->values()),
         reinterpret_cast<const std::uint64_t*>(protocol::record_values(message.payload, stride_bytes_, i)),
         stride_bytes_ / sizeof(std::uint64_t));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 #include "worker/fixed/fixed_table.hpp"
 #include "worker/row_copy.hpp"
 
@@ -54,7 +54,7 @@ template <class Keys>
   for (; i < size; ++i) {
     const protocol::Key key = copy[i];
     if (key - range.first >= range.size()) break;
-    if (i + protocol::kKeysAhead < size) places.prefetch(copy[i + protocol::kKeysAhead]);
+    if (i + base::kKeysAhead < size) places.prefetch(copy[i + base::kKeysAhead]);
     const RowCache::Row& row = places.at(key);
     if (row.clock() < needed) break;
     copy_row(out + i * row_bytes, row.values(), row_bytes);
@@ -104,8 +104,8 @@ template <class Keys>
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
     if (key - part.keys.first >= part.keys.size()) break;
-    if (places.address != 0 && i + protocol::kKeysAhead < keys.size())
-      places.prefetch(keys[i + protocol::kKeysAhead]);
+    if (places.address != 0 && i + base::kKeysAhead < keys.size())
+      places.prefetch(keys[i + base::kKeysAhead]);
     const RowCache::Row& row = cache.at(key);
     const consistency::Clock clock = row.clock();
     if (clock >= needed) {

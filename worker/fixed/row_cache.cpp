@@ -25,9 +25,9 @@ RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint6
       row_bytes_(sizeof(Row) + stride_bytes),
       slab_shift_(slab_shift_for(row_bytes_)) {
   if (keys.size() <= std::min<std::uint64_t>(most_rows, kMaxFlatBytes / row_bytes_)) {
-    flat_ = protocol::make_zeroed_array<std::byte>(keys.size() * row_bytes_);
+    flat_ = base::make_zeroed_array<std::byte>(keys.size() * row_bytes_);
   } else {
-    index_ = protocol::make_zeroed_array<std::uint32_t>(keys.size());
+    index_ = base::make_zeroed_array<std::uint32_t>(keys.size());
   }
 }
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/prefetch.hpp"
+#include "base/zeroed_array.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
-#include "protocol/prefetch.hpp"
-#include "protocol/zeroed_array.hpp"
 
 namespace verbena::worker {
 
@@ -75,8 +75,8 @@ class RowCache {
     }
     /// Asks the processor to fetch a row that at() is soon asked for. Any key will do.
     void prefetch(protocol::Key key) const {
-      protocol::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes));
-      protocol::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
+      base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes));
+      base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
     }
   };
   [[nodiscard]] Places places() const {
@@ -96,9 +96,9 @@ class RowCache {
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
   /// Either a place for each row, which needs no lookup: where that is little memory, and allowed.
-  protocol::ZeroedArray<std::byte> flat_;
+  base::ZeroedArray<std::byte> flat_;
   /// Or slabs of the rows that are cached, and an index.
-  protocol::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
+  base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
   struct Slot {

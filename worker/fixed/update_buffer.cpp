@@ -25,7 +25,7 @@ UpdateBuffer::UpdateBuffer(protocol::KeyRange keys, std::size_t stride_bytes, st
       per_chunk_shift_(shift_for(keys, record_bytes_, chunk_bytes)),
       per_chunk_mask_((std::uint32_t{1} << per_chunk_shift_) - 1),
       memory_(memory),
-      index_(protocol::make_zeroed_array<std::uint32_t>(keys.size())) {}
+      index_(base::make_zeroed_array<std::uint32_t>(keys.size())) {}
 
 std::uint32_t UpdateBuffer::records_in(std::size_t i) const {
   return std::min<std::uint32_t>(records_ - static_cast<std::uint32_t>(i << per_chunk_shift_),

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/zeroed_array.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/zeroed_array.hpp"
 #include "worker/local_memory.hpp"
 
 namespace verbena::worker {
@@ -80,7 +80,7 @@ class UpdateBuffer {
   const std::uint32_t per_chunk_shift_;  ///< records a chunk, a power of two
   const std::uint32_t per_chunk_mask_;
   LocalMemory& memory_;
-  protocol::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
+  base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
   std::vector<Chunk> chunks_;
   std::uint32_t records_ = 0;
 };

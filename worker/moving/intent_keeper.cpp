@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 #include "worker/moving/moving_rows.hpp"
 
 namespace verbena::worker {
@@ -52,9 +52,9 @@ void IntentKeeper::begin(const Keys& keys) {
   if (keys.empty() || rows_.is_leaving || !rows_.session.status().ok()) return;
   auto localize = std::make_shared<Localize>(rows_, Localize::Why::kIntent);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + protocol::kKeysAhead < keys.size()) {
-      told_.prefetch(keys[i + protocol::kKeysAhead]);
-      rows_.prefetch_presence(keys[i + protocol::kKeysAhead]);
+    if (i + base::kKeysAhead < keys.size()) {
+      told_.prefetch(keys[i + base::kKeysAhead]);
+      rows_.prefetch_presence(keys[i + base::kKeysAhead]);
     }
     const Key key = keys[i];
     // Said again to be alone, before this has done anything about it.

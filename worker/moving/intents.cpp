@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 
 namespace verbena::worker {
 
@@ -49,7 +49,7 @@ Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
     if (to <= clock) continue;
     Keys& ends = ends_[to];
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (i + protocol::kKeysAhead < keys.size()) uses_.prefetch(keys[i + protocol::kKeysAhead]);
+      if (i + base::kKeysAhead < keys.size()) uses_.prefetch(keys[i + base::kKeysAhead]);
       const protocol::Key key = keys[i];
       const auto [found, is_fresh] = uses_.try_emplace(key, {.from = node.key(), .to = to});
       Use& use = found->second;
@@ -69,7 +69,7 @@ Intents::Keys Intents::take_ended(Clock clock) {
   for (; !ends_.empty() && ends_.begin()->first <= clock; ends_.erase(ends_.begin())) {
     const Keys& keys = ends_.begin()->second;
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (i + protocol::kKeysAhead < keys.size()) uses_.prefetch(keys[i + protocol::kKeysAhead]);
+      if (i + base::kKeysAhead < keys.size()) uses_.prefetch(keys[i + base::kKeysAhead]);
       const protocol::Key key = keys[i];
       const auto use = uses_.find(key);
       if (use == uses_.end() || use->second.to > clock) continue;

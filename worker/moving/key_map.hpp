@@ -11,16 +11,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.hpp"
+#include "base/zeroed_array.hpp"
 #include "protocol/partition.hpp"
-#include "protocol/prefetch.hpp"
-#include "protocol/zeroed_array.hpp"
 
 namespace verbena::worker {
 
 class KeySet {
  public:
   /// For keys below `rows`; throws std::bad_alloc.
-  void allocate(std::uint64_t rows) { bits_ = protocol::make_zeroed_array<std::uint64_t>(rows / kBits + 1); }
+  void allocate(std::uint64_t rows) { bits_ = base::make_zeroed_array<std::uint64_t>(rows / kBits + 1); }
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] bool contains(protocol::Key key) const {
@@ -52,7 +52,7 @@ class KeySet {
 
  private:
   static constexpr std::uint64_t kBits = 64;
-  protocol::ZeroedArray<std::uint64_t> bits_;
+  base::ZeroedArray<std::uint64_t> bits_;
   std::uint64_t size_ = 0;
 };
 
@@ -69,14 +69,14 @@ class KeyMap {
   /// For keys below `rows`; throws std::bad_alloc.
   void allocate(std::uint64_t rows) {
     keys_.allocate(rows);
-    entries_ = protocol::make_zeroed_array<Entry>(rows);
+    entries_ = base::make_zeroed_array<Entry>(rows);
   }
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   [[nodiscard]] bool contains(protocol::Key key) const { return keys_.contains(key); }
   [[nodiscard]] std::vector<protocol::Key> keys() const { return keys_.keys(); }
   /// Of a key that will be asked for soon.
-  void prefetch(protocol::Key key) const { protocol::prefetch_to_write(&entries_[key]); }
+  void prefetch(protocol::Key key) const { base::prefetch_to_write(&entries_[key]); }
   /// Stays where it is as long as the map.
   [[nodiscard]] Entry* find(protocol::Key key) { return contains(key) ? &entries_[key] : end(); }
   [[nodiscard]] const Entry* find(protocol::Key key) const { return contains(key) ? &entries_[key] : end(); }
@@ -93,7 +93,7 @@ class KeyMap {
 
  private:
   KeySet keys_;
-  protocol::ZeroedArray<Entry> entries_;
+  base::ZeroedArray<Entry> entries_;
 };
 
 }  // namespace verbena::worker

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 #include "worker/moving/moving_rows.hpp"
 
 namespace verbena::worker {
@@ -36,7 +36,7 @@ void Localize::add_move(Key key) {
 void Localize::begin(const KeySequence& all) {
   set_keys(all);
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (i + protocol::kKeysAhead < keys.size()) rows_.prefetch_presence(keys[i + protocol::kKeysAhead]);
+    if (i + base::kKeysAhead < keys.size()) rows_.prefetch_presence(keys[i + base::kKeysAhead]);
     const Key key = keys[i];
     if (rows_.own.is_mapped() && rows_.seems_near(key) && rows_.lost(key) == nullptr) continue;
     const auto [mover, begins] = rows_.moving.try_emplace(key, Mover{this, moves_.size()});

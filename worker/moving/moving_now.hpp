@@ -2,15 +2,15 @@
 // callers.
 #pragma once
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 #include "worker/moving/moving_table.hpp"
 
 namespace verbena::worker {
 
 /// That a row is read soon: its slot's first two cache lines.
 inline void prefetch_slot(protocol::Slot slot) {
-  protocol::prefetch_to_read(slot.bytes);
-  protocol::prefetch_to_read(slot.bytes + protocol::kCacheLineBytes);
+  base::prefetch_to_read(slot.bytes);
+  base::prefetch_to_read(slot.bytes + protocol::kCacheLineBytes);
 }
 
 template <class Keys>
@@ -22,7 +22,7 @@ template <class Keys>
   const auto slot_of = rows_.own.slot_function();
   std::size_t i = 0;
   for (; i < keys.size(); ++i) {
-    if (i + protocol::kKeysAhead < keys.size()) prefetch_slot(slot_of(keys[i + protocol::kKeysAhead]));
+    if (i + base::kKeysAhead < keys.size()) prefetch_slot(slot_of(keys[i + base::kKeysAhead]));
     const protocol::Slot slot = slot_of(keys[i]);
     if (!protocol::load_header(slot).is_owned()) break;
     copy_shared_row(type_, out + i * row_bytes_, protocol::slot_values(slot), row_bytes_);
@@ -59,8 +59,8 @@ template <class Keys>
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
     const protocol::Key key = keys[i];
-    if (is_mapped && i + protocol::kKeysAhead < keys.size())
-      prefetch_slot(rows_.own.slot(keys[i + protocol::kKeysAhead]));
+    if (is_mapped && i + base::kKeysAhead < keys.size())
+      prefetch_slot(rows_.own.slot(keys[i + base::kKeysAhead]));
     if (rows_.marked.contains(key)) {
       const Replica* const replica = rows_.replication.find(key);
       if (replica == nullptr || !rows_.replication.is_usable(*replica)) break;

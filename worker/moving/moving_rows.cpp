@@ -7,7 +7,8 @@
 #include <new>
 #include <utility>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
+#include "base/return_if_error.hpp"
 
 namespace verbena::worker {
 
@@ -238,9 +239,9 @@ void MovingRows::end_message(protocol::Tag tag) {
 
 absl::Status MovingRows::on_answers(ServerLink& link, const KeyAnswers& answers) {
   for (std::size_t i = 0; i < answers.answers.size(); ++i) {
-    if (i + protocol::kKeysAhead < answers.answers.size())
-      prefetch_move(answers.answers[i + protocol::kKeysAhead].key);
-    if (absl::Status status = on_answer(link, answers.answers[i]); !status.ok()) return status;
+    if (i + base::kKeysAhead < answers.answers.size())
+      prefetch_move(answers.answers[i + base::kKeysAhead].key);
+    RETURN_IF_ERROR(on_answer(link, answers.answers[i]));
   }
   on_news();
   return absl::OkStatus();
@@ -250,7 +251,7 @@ absl::Status MovingRows::on_push_answer(ServerLink& link, const protocol::PushAn
   const auto push = pushes_.find(answer.tag);
   if (push == pushes_.end())
     return absl::InvalidArgumentError(fmt::format("answered push {}, which nobody has sent", answer.tag));
-  if (absl::Status status = push->second->on_answer(link, answer); !status.ok()) return status;
+  RETURN_IF_ERROR(push->second->on_answer(link, answer));
   on_news();
   return absl::OkStatus();
 }
@@ -259,7 +260,7 @@ absl::Status MovingRows::on_install_answer(ServerLink& link, const protocol::Ins
   const auto install = installs_.find(answer.tag);
   if (install == installs_.end())
     return absl::InvalidArgumentError(fmt::format("answered install {}, which nobody has sent", answer.tag));
-  if (absl::Status status = install->second->on_installed(link); !status.ok()) return status;
+  RETURN_IF_ERROR(install->second->on_installed(link));
   on_news();
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "worker/moving/moving_now.hpp"
 
 namespace verbena::worker {
@@ -93,7 +94,7 @@ absl::Status MovingTable::push_rest(const KeySequence& keys, const std::byte* up
 
 absl::StatusOr<std::shared_ptr<Operation>> MovingTable::start_localize(const KeySequence& keys,
                                                                        const Operations& after) {
-  if (absl::Status status = enter(keys, keys.size() * options_.width); !status.ok()) return status;
+  RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
   auto localize = std::make_shared<Localize>(rows_, Localize::Why::kUser);
   localize->after = after;
   localize->begin(keys);
@@ -102,7 +103,7 @@ absl::StatusOr<std::shared_ptr<Operation>> MovingTable::start_localize(const Key
 }
 
 absl::Status MovingTable::intend(const KeySequence& keys, Clock from, Clock to) {
-  if (absl::Status status = enter(keys, keys.size() * options_.width); !status.ok()) return status;
+  RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
   if (from > to) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": an intent from clock {} to clock {}", options_.name, from, to));
@@ -117,11 +118,11 @@ absl::Status MovingTable::intend(const KeySequence& keys, Clock from, Clock to) 
 
 absl::Status MovingTable::hold(std::span<const Key> keys, std::size_t rows,
                                absl::FunctionRef<void(std::size_t, std::byte*)> use) {
-  if (absl::Status status = enter(KeySequence(keys), rows * options_.width); !status.ok()) return status;
+  RETURN_IF_ERROR(enter(KeySequence(keys), rows * options_.width));
   const OwnSlots& own = rows_.own;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (own.is_mapped() && i + protocol::kKeysAhead < keys.size())
-      protocol::prefetch_to_write(own.slot(keys[i + protocol::kKeysAhead]).bytes);
+    if (own.is_mapped() && i + base::kKeysAhead < keys.size())
+      base::prefetch_to_write(own.slot(keys[i + base::kKeysAhead]).bytes);
     HeldRow row;
     LockResult result = LockResult::kNotOwned;
     if (own.is_mapped() && !rows_.marked.contains(keys[i])) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 #include "worker/moving/moving_rows.hpp"
 #include "worker/table_core.hpp"
 
@@ -35,8 +35,7 @@ class MovingTable final : public TableCore {
     return rows_.is_here(key) && !rows_.marked.contains(key);
   }
   void prefetch(protocol::Key key) const override {
-    if (rows_.own.is_mapped() && rows_.nodes.size() > 1)
-      protocol::prefetch_to_read(rows_.own.slot(key).bytes);
+    if (rows_.own.is_mapped() && rows_.nodes.size() > 1) base::prefetch_to_read(rows_.own.slot(key).bytes);
   }
   std::size_t redraw(std::span<protocol::Key> keys, double preference, const KeyDistribution& distribution,
                      std::mt19937_64& random) const override;

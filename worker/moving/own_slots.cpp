@@ -38,9 +38,9 @@ LockResult OwnSlots::push(Key key, const std::byte* update) const {
 void OwnSlots::install(Key key, const std::byte* values, std::uint64_t epoch, std::uint32_t intents) const {
   const protocol::Slot to = slot(key);
   if (values != nullptr) {
-    transport::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(to)),
-                          reinterpret_cast<const std::uint64_t*>(values),
-                          layout_.stride_bytes / sizeof(std::uint64_t));
+    base::copy_words(reinterpret_cast<std::uint64_t*>(protocol::slot_values(to)),
+                     reinterpret_cast<const std::uint64_t*>(values),
+                     layout_.stride_bytes / sizeof(std::uint64_t));
   }
   protocol::store_header(to, SlotHeader::owned(epoch));
   presence_.store(key, protocol::Presence::here(epoch, intents));

@@ -13,10 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/word_copy.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
-#include "transport/word_copy.hpp"
 #include "worker/moving/row_layout.hpp"
 #include "worker/row_copy.hpp"
 
@@ -66,8 +66,8 @@ class OwnSlots {
   }
   void add_and_unlock(protocol::Slot slot, protocol::SlotHeader header, const std::byte* update) const {
     protocol::visit_value_type(layout_.type, [&]<class Value>() {
-      transport::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
-                           reinterpret_cast<const Value*>(update), layout_.width);
+      base::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
+                      reinterpret_cast<const Value*>(update), layout_.width);
     });
     protocol::store_header(slot, header);
   }

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "transport/word_copy.hpp"
+#include "base/word_copy.hpp"
 
 namespace verbena::worker {
 
@@ -21,7 +21,7 @@ Replica* Replicas::make(protocol::Key key) {
 
 void Replicas::add(std::byte* to, const std::byte* update) const {
   protocol::visit_value_type(type_, [&]<class Value>() {
-    transport::add_words(reinterpret_cast<Value*>(to), reinterpret_cast<const Value*>(update), width_);
+    base::add_words(reinterpret_cast<Value*>(to), reinterpret_cast<const Value*>(update), width_);
   });
 }
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "protocol/prefetch.hpp"
+#include "base/prefetch.hpp"
 
 namespace verbena::worker {
 
@@ -53,9 +53,9 @@ ToldIntents::Keys ToldIntents::end_idle(absl::FunctionRef<bool(Key)> is_in_use) 
   Keys over;
   Keys left;
   for (std::size_t i = 0; i < ending_order_.size(); ++i) {
-    if (i + protocol::kKeysAhead < ending_order_.size()) {
-      prefetch(ending_order_[i + protocol::kKeysAhead]);
-      if (own_.is_mapped()) own_.presence().prefetch(ending_order_[i + protocol::kKeysAhead]);
+    if (i + base::kKeysAhead < ending_order_.size()) {
+      prefetch(ending_order_[i + base::kKeysAhead]);
+      if (own_.is_mapped()) own_.presence().prefetch(ending_order_[i + base::kKeysAhead]);
     }
     const Key key = ending_order_[i];
     if (!ending_.contains(key)) continue;

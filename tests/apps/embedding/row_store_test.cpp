@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps {
@@ -128,7 +129,7 @@ absl::Status with_tables(Session& session, const std::function<void(TableRows&)>
   }
   TrainingWatch none;
   TableRows store(session, tables, none, fetch);
-  if (absl::Status status = store.initialize(first_rows()); !status.ok()) return status;
+  RETURN_IF_ERROR(store.initialize(first_rows()));
   run(store);
   return absl::OkStatus();
 }
@@ -264,9 +265,9 @@ TEST(RowStoreTest, LargeTablesAreFilledAndReadPieceByPiece) {
     if (!table.ok()) return table.status();
     TrainingWatch none;
     TableRows store(session, std::array{*table}, none);
-    if (absl::Status status = store.initialize(std::array{source}); !status.ok()) return status;
+    RETURN_IF_ERROR(store.initialize(std::array{source}));
     std::vector<float> whole(kRows * kWidth);
-    if (absl::Status status = store.read(0, kWidth, whole.data()); !status.ok()) return status;
+    RETURN_IF_ERROR(store.read(0, kWidth, whole.data()));
     std::vector<float> expected(kWidth);
     for (std::size_t row = 0; row < kRows; ++row) {
       source.make(row, expected);

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "apps/conditions/slowdown.hpp"
+#include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
 
 namespace verbena::apps::mf {
@@ -34,7 +35,7 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
         Slowdown slowdown({{.worker = 0, .factor = 3}}, 0, clock);
         TableItems items(session, *table, format, 8, slowdown);
         items.mini_batch_begins();
-        if (absl::Status status = items.open(0, 8).status(); !status.ok()) return status;
+        RETURN_IF_ERROR(items.open(0, 8).status());
         compute(milliseconds(1));
         items.mini_batch_ends(1);
         compute(milliseconds(5));  // between two mini-batches: taking what was pushed
@@ -43,7 +44,7 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
         items.mini_batch_ends(1);
         items.mini_batch_begins();
         compute(milliseconds(4));
-        if (absl::Status status = items.close(1); !status.ok()) return status;
+        RETURN_IF_ERROR(items.close(1));
         compute(milliseconds(9));  // between two slices: not the worker's computing
         return items.clock();
       });

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "protocol/zeroed_array.hpp"
+#include "base/zeroed_array.hpp"
 
 namespace verbena::worker {
 namespace {
@@ -30,7 +30,7 @@ class ToldIntentsTest : public ::testing::Test {
     told_.allocate(kRows);
     for (int server = 0; server < 2; ++server) requests_.add_server();
     const RowLayout layout(protocol::ValueType::kFloat, 2);
-    slots_ = protocol::make_zeroed_array<std::uint64_t>(
+    slots_ = base::make_zeroed_array<std::uint64_t>(
         protocol::slot_region_bytes(kRows, layout.slot_bytes) / sizeof(std::uint64_t) + 1);
     own_.map(reinterpret_cast<std::byte*>(slots_.get()), kRows, directory_.home_keys(0));
   }
@@ -56,7 +56,7 @@ class ToldIntentsTest : public ::testing::Test {
   Directory directory_{{kRows, 2}};
   RequestQueue requests_{0};
   ToldIntents told_{own_, directory_, requests_};
-  protocol::ZeroedArray<std::uint64_t> slots_;
+  base::ZeroedArray<std::uint64_t> slots_;
 };
 
 TEST_F(ToldIntentsTest, OfARowThatIsHereNobodyElseHears) {

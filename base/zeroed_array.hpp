@@ -7,7 +7,7 @@
 #include <memory>
 #include <new>
 
-namespace verbena::protocol {
+namespace verbena::base {
 
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
@@ -25,4 +25,4 @@ template <class Value>
   return ZeroedArray<Value>(static_cast<Value*>(array));
 }
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base

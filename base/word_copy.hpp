@@ -10,7 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace verbena::transport {
+namespace verbena::base {
 
 #if defined(__SANITIZE_THREAD__)
 #define VERBENA_WORDS_ARE_ATOMIC 1
@@ -90,4 +90,4 @@ inline void add_words(Value* __restrict to, const Value* __restrict update, std:
   }
 }
 
-}  // namespace verbena::transport
+}  // namespace verbena::base

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace verbena::protocol {
+namespace verbena::base {
 
 /// A copy, each 8-byte word of which is loaded exactly once, whatever the compiler knows. REQUIRES: `from` is
 /// aligned to 8 bytes.
@@ -26,4 +26,4 @@ template <class Value>
   return std::bit_cast<Value>(words);
 }
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base

@@ -1,4 +1,4 @@
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace verbena::protocol {
+namespace verbena::base {
 namespace {
 
 struct CodePoints {
@@ -113,4 +113,4 @@ std::string printable_lines(std::string_view text) {
   return out + printable(text);
 }
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 
-namespace verbena::protocol {
+namespace verbena::base {
 
 /// One line of text for a terminal, a log, a page or an error. What could end the line, drive a terminal or
 /// turn the direction of writing comes as JSON writes it, "\n" or "\u001b"; bytes that are no UTF-8 as
@@ -18,4 +18,4 @@ namespace verbena::protocol {
 /// Likewise of text of several lines, which stay lines.
 [[nodiscard]] std::string printable_lines(std::string_view text);
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base

@@ -1,4 +1,4 @@
-#include "transport/word_copy.hpp"
+#include "base/word_copy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace verbena::transport {
+namespace verbena::base {
 namespace {
 
 template <class Value>
@@ -48,4 +48,4 @@ TEST(WordCopyTest, WholeNumbersWrapAround) {
 }
 
 }  // namespace
-}  // namespace verbena::transport
+}  // namespace verbena::base

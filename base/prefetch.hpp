@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace verbena::protocol {
+namespace verbena::base {
 
 /// So many keys ahead.
 inline constexpr std::size_t kKeysAhead = 8;
@@ -24,4 +24,4 @@ inline constexpr std::size_t kKeysAhead = 8;
   asm volatile("");  // NOLINT(hicpp-no-assembler)
 }
 
-}  // namespace verbena::protocol
+}  // namespace verbena::base

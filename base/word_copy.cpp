@@ -1,8 +1,8 @@
-#include "transport/word_copy.hpp"
+#include "base/word_copy.hpp"
 
 // Compiled once per instruction set by foreach_target (cmake/Compile.cmake says for which).
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "transport/word_copy.cpp"
+#define HWY_TARGET_INCLUDE "base/word_copy.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.
 #include <hwy/highway.h>
@@ -10,7 +10,7 @@
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
-namespace verbena::transport::HWY_NAMESPACE {
+namespace verbena::base::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// As many as whole vectors hold; returns how many.
@@ -44,11 +44,11 @@ void add_int64(std::int64_t* to, const std::int64_t* update, std::size_t count) 
   add(to, update, count);
 }
 
-}  // namespace verbena::transport::HWY_NAMESPACE
+}  // namespace verbena::base::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace verbena::transport {
+namespace verbena::base {
 
 HWY_EXPORT(add_float);
 HWY_EXPORT(add_double);
@@ -68,5 +68,5 @@ void add_many_words(std::int64_t* to, const std::int64_t* update, std::size_t co
   HWY_DYNAMIC_DISPATCH(add_int64)(to, update, count);
 }
 
-}  // namespace verbena::transport
+}  // namespace verbena::base
 #endif

@@ -1,4 +1,4 @@
-#include "protocol/printable.hpp"
+#include "base/printable.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace verbena::protocol {
+namespace verbena::base {
 namespace {
 
 TEST(PrintableTest, EscapesWhatCouldMisleadAndKeepsTheRest) {
@@ -49,4 +49,4 @@ TEST(PrintableTest, AStatusKeepsItsCode) {
 }
 
 }  // namespace
-}  // namespace verbena::protocol
+}  // namespace verbena::base
