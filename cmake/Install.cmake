@@ -6,6 +6,7 @@ include(CMakePackageConfigHelpers)
 # The library's public headers, closed under inclusion (the install test compiles each from the installed tree).
 set(public_headers
     worker/session.hpp
+    worker/keys.hpp
     worker/data_cursor.hpp
     worker/sampling.hpp
     worker/table.hpp
@@ -21,6 +22,9 @@ set(public_headers
     consistency/vap.hpp
     protocol/allocation.hpp
     protocol/partition.hpp
+    protocol/update_rule.hpp
+    protocol/value_type.hpp
+    base/word_copy.hpp
     transport/transport.hpp
     transport/secret.hpp
     transport/shm/shm_transport.hpp

@@ -46,6 +46,8 @@ struct Rules {
 
   /// The server tells a worker of applied updates as soon as they are, not at the next clock.
   [[nodiscard]] constexpr bool acknowledges_at_once() const { return pushes_at_once || value_bound > 0; }
+  /// What is pushed must be added up: it is weighted, or the sums are bounded.
+  [[nodiscard]] constexpr bool needs_sums() const { return weighs_means || value_bound > 0; }
   /// Workers may be any number of clocks apart.
   [[nodiscard]] constexpr bool lets_workers_drift() const {
     return read_bound == kNoBound && clock_bound == kNoBound;

@@ -11,4 +11,14 @@ enum class Allocation : std::uint32_t {
       1,  ///< in a slot (slot.hpp) of whichever server a worker has localized them to; at first as kStatic
 };
 
+constexpr const char* name_of(Allocation allocation) {
+  switch (allocation) {
+    case Allocation::kStatic:
+      return "static";
+    case Allocation::kDynamic:
+      return "dynamic";
+  }
+  return "no allocation";
+}
+
 }  // namespace verbena::protocol

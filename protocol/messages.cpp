@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "base/return_if_error.hpp"
 
@@ -69,6 +70,16 @@ class Writer {
     u32(static_cast<std::uint32_t>(value.size()));
     raw(value.data(), value.size());
   }
+  template <class Value>
+  void attribute(const Value& value) {
+    if constexpr (std::is_enum_v<Value>) {
+      u32(static_cast<std::uint32_t>(value));
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      text(value);
+    } else {
+      raw(&value, sizeof value);
+    }
+  }
   std::string take() { return std::move(bytes_); }
 
  private:
@@ -98,6 +109,16 @@ class Reader {
     std::string value(reinterpret_cast<const char*>(bytes_.data()), size);
     bytes_ = bytes_.subspan(size);
     return value;
+  }
+  template <class Value>
+  void attribute(Value& value) {
+    if constexpr (std::is_enum_v<Value>) {
+      value = static_cast<Value>(u32());
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      value = text(kMaxNameBytes);
+    } else {
+      value = number<Value>();
+    }
   }
   /// As Writer would have written them.
   template <class Item>
@@ -172,12 +193,7 @@ struct Encoder {
   std::string operator()(const OpenTable& open) const {
     Writer out(ControlKind::kOpenTable);
     out.u32(open.table);
-    out.u32(static_cast<std::uint32_t>(open.value_type));
-    out.u64(open.rows);
-    out.u32(open.width);
-    out.u32(static_cast<std::uint32_t>(open.allocation));
-    out.text(open.name);
-    out.text(open.consistency);
+    visit_attributes([&](auto attribute, auto, auto) { out.attribute(open.*attribute); });
     return out.take();
   }
   std::string operator()(const TableOpened& opened) const {
@@ -255,12 +271,7 @@ Welcome read_welcome(Reader& in) {
 OpenTable read_open_table(Reader& in) {
   OpenTable open;
   open.table = in.u32();
-  open.value_type = static_cast<ValueType>(in.u32());
-  open.rows = in.u64();
-  open.width = in.u32();
-  open.allocation = static_cast<Allocation>(in.u32());
-  open.name = in.text(kMaxNameBytes);
-  open.consistency = in.text(kMaxConsistencyBytes);
+  visit_attributes([&](auto attribute, auto, auto) { in.attribute(open.*attribute); });
   return open;
 }
 
@@ -361,6 +372,15 @@ absl::Status check(const KeyAnswers& answers) {
   return absl::OkStatus();
 }
 
+absl::Status check(const OpenTable& open) {
+  std::string wrong;
+  visit_attributes([&](auto attribute, auto is_valid, auto shown) {
+    if (!is_valid(open.*attribute)) wrong += fmt::format(" \"{}\"", shown(open.*attribute));
+  });
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("table \"{}\" cannot have{}", open.name, wrong));
+}
+
 /// What no honest peer sends, whatever the job.
 absl::Status check(const ControlMessage& message) {
   if (const auto* hello = std::get_if<Hello>(&message)) {
@@ -375,13 +395,7 @@ absl::Status check(const ControlMessage& message) {
       return absl::InvalidArgumentError(fmt::format("welcome with {} lanes", welcome->lanes));
     }
   } else if (const auto* open = std::get_if<OpenTable>(&message)) {
-    if (value_bytes(open->value_type) == 0 || open->rows == 0 || open->rows > kMaxRows || open->width == 0 ||
-        open->width > kMaxWidth || open->allocation > Allocation::kDynamic) {
-      return absl::InvalidArgumentError(
-          fmt::format("table \"{}\" of {} rows, width {}, value type {}, allocation {}", open->name,
-                      open->rows, open->width, static_cast<std::uint32_t>(open->value_type),
-                      static_cast<std::uint32_t>(open->allocation)));
-    }
+    return check(*open);
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
     if (failed->code == 0) return absl::InvalidArgumentError("failure with the code of OK");
   } else if (const auto* end = std::get_if<EndIteration>(&message)) {
@@ -425,16 +439,11 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes) 
 
 std::string differences(const OpenTable& first, const OpenTable& then) {
   std::string all;
-  const auto compare = [&](const auto& a, const auto& b, auto&& text) {
-    if (a != b) all += fmt::format("{}{}, then {}", all.empty() ? "" : "; ", text(a), text(b));
-  };
-  compare(first.name, then.name, [](const std::string& name) { return fmt::format("\"{}\"", name); });
-  compare(first.rows, then.rows, [](std::uint64_t rows) { return fmt::format("{} rows", rows); });
-  compare(first.width, then.width, [](std::uint32_t width) { return fmt::format("width {}", width); });
-  compare(first.value_type, then.value_type, [](ValueType type) { return name_of(type); });
-  compare(first.consistency, then.consistency, [](const std::string& model) { return model; });
-  compare(first.allocation, then.allocation,
-          [](Allocation allocation) { return allocation == Allocation::kDynamic ? "dynamic" : "static"; });
+  visit_attributes([&](auto attribute, auto, auto shown) {
+    if (first.*attribute == then.*attribute) return;
+    all += fmt::format("{}{}, then {}", all.empty() ? "" : "; ", shown(first.*attribute),
+                       shown(then.*attribute));
+  });
   return all;
 }
 

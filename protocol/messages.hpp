@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/peer_memory.hpp"
-#include "protocol/allocation.hpp"
+#include "protocol/open_table.hpp"
 #include "protocol/partition.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
@@ -31,12 +31,8 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 11;
-constexpr std::size_t kMaxNameBytes = 256;
-constexpr std::size_t kMaxConsistencyBytes = 64;
+constexpr std::uint32_t kVersion = 12;
 constexpr std::size_t kMaxReasonBytes = 1024;
-constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 40;
-constexpr std::uint32_t kMaxWidth = 1 << 20;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
 constexpr std::uint64_t kMaxExamples = std::uint64_t{1} << 48;  ///< of one worker
@@ -73,21 +69,6 @@ struct Welcome {
   Descriptor push_credit;  ///< in the server's memory
   Descriptor heartbeat;    ///< likewise
 };
-
-/// Worker → server. Tables are numbered in the order in which they are opened; each has a name of its own.
-struct OpenTable {
-  std::uint32_t table = 0;
-  ValueType value_type = ValueType::kFloat;
-  std::uint64_t rows = 0;  ///< of the whole table
-  std::uint32_t width = 0;
-  std::string name;
-  Allocation allocation = Allocation::kStatic;
-  std::string consistency;  ///< as consistency::to_string() writes it
-  friend bool operator==(const OpenTable&, const OpenTable&) = default;
-};
-
-/// In what they differ, their numbers aside, for a message: "10 rows, then 20; float, then double".
-[[nodiscard]] std::string differences(const OpenTable& first, const OpenTable& then);
 
 /// Server → worker, the answer.
 struct TableOpened {

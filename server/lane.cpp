@@ -21,13 +21,6 @@ constexpr double kNothingYet = -std::numeric_limits<double>::infinity();
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
 
-/// The update rule: addition. One writer; workers read the rows at the same time.
-void add_row(protocol::ValueType type, std::uint32_t width, std::byte* row, const std::byte* update) {
-  protocol::visit_value_type(type, [&]<class Value>() {
-    base::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
-  });
-}
-
 }  // namespace
 
 Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets)
@@ -139,7 +132,7 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
       table.changes[key - table.range.first] +=
           protocol::relative_change(shard.table.value_type, shard.table.width, shard.row(key), update);
     }
-    add_row(shard.table.value_type, shard.table.width, shard.row(key), update);
+    shard.rule.apply(shard.row(key), shard.state(key), update);
   }
   ++worker.applied;
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);

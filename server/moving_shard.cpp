@@ -39,6 +39,14 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                     "follow a row that moves",
                     table.name, table.consistency));
   }
+  const absl::StatusOr<protocol::UpdateRule> rule =
+      protocol::UpdateRule::find(table.rule, table.value_type, table.width);
+  if (!rule.ok()) return rule.status();
+  if (rule->state_bytes() > 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",
+                    table.name, table.rule));
+  }
   if (servers > Homes::kMaxNodes) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" is dynamic, which works with up to {} servers, not {}", table.name,
@@ -57,12 +65,13 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
   auto homes = Homes::create(protocol::RangePartition(table.rows, servers).range(server), server);
   if (!homes.ok()) return homes.status();
   return std::unique_ptr<MovingShard>(
-      new MovingShard(table, server, servers, std::move(*homes), std::move(*region)));
+      new MovingShard(table, *rule, server, servers, std::move(*homes), std::move(*region)));
 }
 
-MovingShard::MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
-                         std::unique_ptr<transport::MemoryRegion> region)
+MovingShard::MovingShard(protocol::OpenTable table, const protocol::UpdateRule& rule, std::uint32_t server,
+                         std::uint32_t servers, Homes homes, std::unique_ptr<transport::MemoryRegion> region)
     : table_(std::move(table)),
+      rule_(rule),
       server_(server),
       stride_bytes_(protocol::row_stride_bytes(table_.value_type, table_.width)),
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
@@ -251,17 +260,12 @@ bool MovingShard::push(Push& request, MessageAnswers& answers) const {
       request.answer.moved.push_back(i);
       continue;
     }
-    add(protocol::slot_values(slot(key)), protocol::record_values(request.records, stride_bytes_, i));
+    rule_.apply(protocol::slot_values(slot(key)), nullptr,
+                protocol::record_values(request.records, stride_bytes_, i));
     protocol::store_header(slot(key), owned);
   }
   answers.push_back({request.worker, std::move(request.answer)});
   return true;
-}
-
-void MovingShard::add(std::byte* row, const std::byte* update) const {
-  protocol::visit_value_type(table_.value_type, [&]<class Value>() {
-    base::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), table_.width);
-  });
 }
 
 absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol::BulkMessage& message,

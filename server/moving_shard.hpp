@@ -86,8 +86,8 @@ class MovingShard {
   };
   using PutOff = std::variant<HandOver, Push>;
 
-  MovingShard(protocol::OpenTable table, std::uint32_t server, std::uint32_t servers, Homes homes,
-              std::unique_ptr<transport::MemoryRegion> region);
+  MovingShard(protocol::OpenTable table, const protocol::UpdateRule& rule, std::uint32_t server,
+              std::uint32_t servers, Homes homes, std::unique_ptr<transport::MemoryRegion> region);
   [[nodiscard]] protocol::Slot slot(protocol::Key key) const {
     return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
   }
@@ -100,7 +100,6 @@ class MovingShard {
   enum class Handed : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
   [[nodiscard]] Handed try_hand_over(protocol::Key key, std::uint64_t epoch, bool yields) const;
   bool push(Push& request, MessageAnswers& answers) const;
-  void add(std::byte* row, const std::byte* update) const;
   /// Where this server is the one to hand over, it need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);
   /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count
@@ -108,6 +107,7 @@ class MovingShard {
   bool forget_some_intents();
 
   const protocol::OpenTable table_;
+  const protocol::UpdateRule rule_;
   const std::uint32_t server_;
   const std::size_t stride_bytes_;
   const std::size_t slot_bytes_;

@@ -35,9 +35,21 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
     return absl::InvalidArgumentError(fmt::format(
         "table \"{}\": whole numbers cannot be weighted, as {} does", table.name, table.consistency));
   }
+  const absl::StatusOr<protocol::UpdateRule> rule =
+      protocol::UpdateRule::find(table.rule, table.value_type, table.width);
+  if (!rule.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", table.name, std::string(rule.status().message())));
+  }
+  if (!rule->is_addition() && rules.needs_sums()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", table.name,
+                    table.consistency, table.rule));
+  }
   auto shard = std::make_unique<Shard>();
   shard->table = table;
   shard->rules = rules;
+  shard->rule = *rule;
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
   shard->range = protocol::RangePartition(table.rows, servers).range(server);
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
@@ -59,6 +71,17 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
     }
     shard->books = std::move(*books);
     shard->keep_books_in(shard->books->bytes(), workers, has_push_budget);
+  }
+  if (rule->state_bytes() > 0) {
+    const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * rule->state_bytes();
+    auto states = transport_.allocate_region(needed, transport::Access::kLocal);
+    if (!states.ok()) {
+      return absl::Status(
+          states.status().code(),
+          fmt::format("table \"{}\" needs {} bytes here for what the rule \"{}\" keeps: {}", table.name,
+                      needed, table.rule, std::string(states.status().message())));
+    }
+    shard->states = std::move(*states);
   }
   return shard;
 }

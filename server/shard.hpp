@@ -10,6 +10,7 @@
 #include "base/prefetch.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/update_rule.hpp"
 #include "transport/registered_arena.hpp"
 
 namespace verbena::server {
@@ -25,6 +26,7 @@ struct Shard {
 
   protocol::OpenTable table;
   consistency::Rules rules;
+  protocol::UpdateRule rule{protocol::ValueType::kFloat, 0};
   std::size_t stride_bytes = 0;
   protocol::KeyRange range;        ///< the keys of this server
   protocol::RangePartition lanes;  ///< of [0, range.size())
@@ -41,6 +43,8 @@ struct Shard {
   double* changes = nullptr;
   /// Memory of this server alone, for these.
   std::unique_ptr<transport::MemoryRegion> books;
+  /// Likewise, for what the rule keeps of each row; nullptr where that is nothing.
+  std::unique_ptr<transport::MemoryRegion> states;
   /// Of all of them, for `rows` rows.
   static std::size_t books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget);
   /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and has as many bytes, for range.size() rows.
@@ -48,6 +52,9 @@ struct Shard {
 
   [[nodiscard]] std::byte* row(protocol::Key key) const {
     return rows.data() + (key - range.first) * stride_bytes;
+  }
+  [[nodiscard]] std::byte* state(protocol::Key key) const {
+    return states == nullptr ? nullptr : states->bytes().data() + (key - range.first) * rule.state_bytes();
   }
   /// The row will be written. Any key will do.
   void prefetch(protocol::Key key) const {

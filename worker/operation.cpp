@@ -57,7 +57,7 @@ bool RemoteReads::post() {
   return unposted_.empty() && (signaled_ == nullptr || *signaled_ == 0);
 }
 
-void Operation::set_keys(const KeySequence& to) {
+void Operation::set_keys(const Keys& to) {
   if (to.is_range()) {
     keys = to;
   } else {
@@ -67,7 +67,7 @@ void Operation::set_keys(const KeySequence& to) {
 
 void Operation::set_keys(std::vector<protocol::Key> to) {
   key_copy_ = std::move(to);
-  keys = KeySequence(std::span<const protocol::Key>(key_copy_));
+  keys = Keys(std::span<const protocol::Key>(key_copy_));
 }
 
 bool Operation::step() {

@@ -60,7 +60,7 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  void set_keys(const KeySequence& keys);
+  void set_keys(const Keys& keys);
   void set_keys(std::vector<protocol::Key> keys);
 
   /// True when it has ended.
@@ -75,7 +75,7 @@ class Operation {
   [[nodiscard]] virtual std::string other_wait() const = 0;
 
   const char* const what;
-  KeySequence keys{protocol::KeyRange{}};
+  Keys keys{protocol::KeyRange{}};
   /// Must have ended before this one begins.
   std::vector<std::shared_ptr<Operation>> after;
   RemoteReads reads;

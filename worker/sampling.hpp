@@ -93,8 +93,7 @@ class Sample {
   [[nodiscard]] std::size_t redrawn() const { return redrawn_; }
 
  private:
-  template <class Value>
-  friend class Table;
+  friend class UntypedTable;
   std::vector<protocol::Key> keys_;
   std::size_t redrawn_ = 0;
 };

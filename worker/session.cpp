@@ -84,18 +84,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::connect(const SessionOptions& 
   return std::unique_ptr<Session>(new Session(std::move(*core)));
 }
 
-template <class Value>
-absl::StatusOr<Table<Value>> Session::table(const TableOptions& options) {
+absl::StatusOr<UntypedTable> Session::untyped_table(const TableOptions& options, ValueType type) {
   if (!core_->is_here()) return core_->elsewhere();
-  absl::StatusOr<worker::TableCore*> core = core_->open_table(options, protocol::value_type_of<Value>());
+  absl::StatusOr<worker::TableCore*> core = core_->open_table(options, type);
   if (!core.ok()) return core.status();
-  return Table<Value>(*core_, **core);
+  return UntypedTable(*core_, **core);
 }
-
-template absl::StatusOr<Table<float>> Session::table(const TableOptions&);
-template absl::StatusOr<Table<double>> Session::table(const TableOptions&);
-template absl::StatusOr<Table<std::int32_t>> Session::table(const TableOptions&);
-template absl::StatusOr<Table<std::int64_t>> Session::table(const TableOptions&);
 
 absl::Status Session::clock() {
   return core_->is_here() ? core_->clock() : core_->elsewhere();

@@ -26,6 +26,7 @@
 #include "consistency/model.hpp"
 #include "protocol/allocation.hpp"
 #include "protocol/partition.hpp"
+#include "protocol/value_type.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena {
@@ -43,6 +44,7 @@ using consistency::Vap;
 using protocol::Allocation;
 using protocol::Key;
 using protocol::KeyRange;
+using protocol::ValueType;
 
 /// Where a pull finds a row.
 enum class ReadPath : std::uint8_t {
@@ -99,6 +101,9 @@ struct TableOptions {
   /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers
   /// read and change them in place. With Sequential or Asp only; each server has memory for all rows.
   Allocation allocation = Allocation::kStatic;
+  /// What a push does to a row: "add", or one that every process of the job has registered under this name
+  /// (protocol/update_rule.hpp).
+  std::string rule = "add";
   /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
   std::uint64_t cache_rows = UINT64_MAX;
 };
@@ -154,6 +159,7 @@ struct SessionStatistics {
 
 template <class Value>
 class Table;
+class UntypedTable;
 
 namespace worker {
 class SessionCore;
@@ -177,7 +183,8 @@ class Session {
   /// nobody else need call; INVALID_ARGUMENT, which says what differs and changes nothing, where Value or
   /// options are not the same.
   template <class Value>
-  absl::StatusOr<Table<Value>> table(const TableOptions& options);
+  absl::StatusOr<Table<Value>> table(const TableOptions& options);  // in worker/table.hpp
+  absl::StatusOr<UntypedTable> untyped_table(const TableOptions& options, ValueType type);
 
   /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what
   /// a clock has to do with a pass over the data see worker/data_cursor.hpp. Where all tables are dynamic it

@@ -45,7 +45,8 @@ protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, p
           .width = options.width,
           .name = options.name,
           .allocation = options.allocation,
-          .consistency = consistency::to_string(options.consistency)};
+          .consistency = consistency::to_string(options.consistency),
+          .rule = options.rule};
 }
 
 /// A table that is open, and what is asked for by its name.
@@ -85,6 +86,26 @@ absl::Status check(const SessionOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status check_rule(const TableOptions& options, protocol::ValueType type) {
+  const absl::StatusOr<protocol::UpdateRule> rule =
+      protocol::UpdateRule::find(options.rule, type, options.width);
+  if (!rule.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", options.name, std::string(rule.status().message())));
+  }
+  if (!rule->is_addition() && consistency::rules_of(options.consistency).needs_sums()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", options.name,
+                    consistency::to_string(options.consistency), options.rule));
+  }
+  if (rule->state_bytes() > 0 && options.allocation == protocol::Allocation::kDynamic) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",
+                    options.name, options.rule));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check(const TableOptions& options, protocol::ValueType type) {
   if (absl::Status status = consistency::check(options.consistency); !status.ok()) {
     return absl::InvalidArgumentError(
@@ -102,6 +123,7 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
                     "follow a row that moves",
                     options.name, consistency::to_string(options.consistency)));
   }
+  RETURN_IF_ERROR(check_rule(options, type));
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
         fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));

@@ -8,8 +8,6 @@
 
 namespace verbena {
 
-using worker::KeySequence;
-
 /// What an operation waits for before it begins.
 struct worker::Dependencies {
   static std::vector<std::shared_ptr<Operation>> of(const OperationOptions& options) {
@@ -21,22 +19,6 @@ struct worker::Dependencies {
   }
 };
 
-namespace {
-
-template <class Keys>
-absl::Status push_after(worker::SessionCore& session, worker::TableCore& table, Keys keys,
-                        std::span<const std::byte> updates, std::size_t values,
-                        const OperationOptions& options) {
-  if (!session.is_here()) return session.elsewhere();
-  for (const std::shared_ptr<worker::Operation>& operation : worker::Dependencies::of(options)) {
-    static_cast<void>(session.wait_for(*operation));  // how it ends is its own affair
-    if (!session.status().ok()) return session.status();
-  }
-  return table.push(keys, updates.data(), values, /*wait=*/false);
-}
-
-}  // namespace
-
 absl::Status Pending::wait() {
   if (!operation_) return status_;
   return session_->is_here() ? session_->wait_for(*operation_) : session_->elsewhere();
@@ -46,91 +28,111 @@ bool Pending::done() const {
   return !operation_ || operation_->ended;
 }
 
-template <class Value>
-Pending Table<Value>::pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started) const {
-  return started.ok() ? Pending(*session_, *std::move(started)) : Pending(started.status());
-}
-
-template <class Value>
-absl::Status Table<Value>::pull(std::span<const Key> keys, std::span<Value> values) const {
-  return core_->pull(keys, std::as_writable_bytes(values).data(), values.size());
-}
-template <class Value>
-absl::Status Table<Value>::pull(KeyRange range, std::span<Value> values) const {
-  return core_->pull(range, std::as_writable_bytes(values).data(), values.size());
-}
-template <class Value>
-absl::Status Table<Value>::push(std::span<const Key> keys, std::span<const Value> updates) const {
-  return core_->push(keys, std::as_bytes(updates).data(), updates.size(), /*wait=*/true);
-}
-template <class Value>
-absl::Status Table<Value>::push(KeyRange range, std::span<const Value> updates) const {
-  return core_->push(range, std::as_bytes(updates).data(), updates.size(), /*wait=*/true);
-}
-
-template <class Value>
-Pending Table<Value>::pull_async(std::span<const Key> keys, std::span<Value> values,
-                                 const OperationOptions& options) const {
-  return pending(core_->start_pull(KeySequence(keys), std::as_writable_bytes(values).data(), values.size(),
-                                   worker::Dependencies::of(options)));
-}
-template <class Value>
-Pending Table<Value>::pull_async(KeyRange range, std::span<Value> values,
-                                 const OperationOptions& options) const {
-  return pending(core_->start_pull(KeySequence(range), std::as_writable_bytes(values).data(), values.size(),
-                                   worker::Dependencies::of(options)));
-}
-template <class Value>
-Pending Table<Value>::push_async(std::span<const Key> keys, std::span<const Value> updates,
-                                 const OperationOptions& options) const {
-  return Pending(push_after(*session_, *core_, keys, std::as_bytes(updates), updates.size(), options));
-}
-template <class Value>
-Pending Table<Value>::push_async(KeyRange range, std::span<const Value> updates,
-                                 const OperationOptions& options) const {
-  return Pending(push_after(*session_, *core_, range, std::as_bytes(updates), updates.size(), options));
-}
-
-template <class Value>
-Pending Table<Value>::localize(std::span<const Key> keys, const OperationOptions& options) const {
-  return pending(core_->start_localize(KeySequence(keys), worker::Dependencies::of(options)));
-}
-template <class Value>
-Pending Table<Value>::localize(KeyRange range, const OperationOptions& options) const {
-  return pending(core_->start_localize(KeySequence(range), worker::Dependencies::of(options)));
-}
-
-template <class Value>
-absl::Status Table<Value>::hold(std::span<const Key> keys, std::span<Value*> rows) const {
-  return core_->hold(keys, rows.size(),
-                     [&](std::size_t i, std::byte* values) { rows[i] = reinterpret_cast<Value*>(values); });
-}
-template <class Value>
-bool Table<Value>::is_here(Key key) const {
-  return core_->is_free_here(key);
-}
-template <class Value>
-void Table<Value>::prefetch(Key key) const {
-  core_->prefetch(key);
-}
-template <class Value>
-absl::Status Table<Value>::release() const {
+absl::Status HeldRows::release() {
+  if (table_ == nullptr) return absl::OkStatus();
   if (!session_->is_here()) return session_->elsewhere();
-  core_->release();
+  std::exchange(table_, nullptr)->release();
   return absl::OkStatus();
 }
 
-template <class Value>
-absl::Status Table<Value>::intent(std::span<const Key> keys, std::int64_t from, std::int64_t to) const {
-  return core_->intend(KeySequence(keys), from, to);
-}
-template <class Value>
-absl::Status Table<Value>::intent(KeyRange range, std::int64_t from, std::int64_t to) const {
-  return core_->intend(KeySequence(range), from, to);
+// ---- with values as bytes
+
+absl::StatusOr<std::size_t> UntypedTable::count_of(std::size_t bytes) const {
+  const std::size_t one = protocol::value_bytes(core_->value_type());
+  if (bytes % one == 0) return bytes / one;
+  return absl::InvalidArgumentError(fmt::format("table \"{}\": {} bytes are no whole values of {} bytes",
+                                                core_->options().name, bytes, one));
 }
 
-template <class Value>
-absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distribution, std::size_t count,
+absl::Status UntypedTable::pull(Keys keys, std::span<std::byte> values) const {
+  const absl::StatusOr<std::size_t> count = count_of(values.size());
+  if (!count.ok()) return count.status();
+  return keys.is_range() ? pull(keys.range(), values.data(), *count)
+                         : pull(keys.list(), values.data(), *count);
+}
+
+absl::Status UntypedTable::push(Keys keys, std::span<const std::byte> updates) const {
+  const absl::StatusOr<std::size_t> count = count_of(updates.size());
+  if (!count.ok()) return count.status();
+  return keys.is_range() ? push(keys.range(), updates.data(), *count)
+                         : push(keys.list(), updates.data(), *count);
+}
+
+Pending UntypedTable::pull_async(Keys keys, std::span<std::byte> values,
+                                 const OperationOptions& options) const {
+  const absl::StatusOr<std::size_t> count = count_of(values.size());
+  return count.ok() ? pull_async(keys, values.data(), *count, options) : Pending(count.status());
+}
+
+Pending UntypedTable::push_async(Keys keys, std::span<const std::byte> updates,
+                                 const OperationOptions& options) const {
+  const absl::StatusOr<std::size_t> count = count_of(updates.size());
+  return count.ok() ? push_async(keys, updates.data(), *count, options) : Pending(count.status());
+}
+
+absl::StatusOr<HeldRows> UntypedTable::hold(Keys keys, std::span<std::byte*> rows) const {
+  return hold(keys, rows.size(), [&](std::size_t i, std::byte* values) { rows[i] = values; });
+}
+
+// ---- with a count of values
+
+Pending UntypedTable::pending(absl::StatusOr<std::shared_ptr<worker::Operation>> started) const {
+  return started.ok() ? Pending(*session_, *std::move(started)) : Pending(started.status());
+}
+
+absl::Status UntypedTable::pull(std::span<const Key> keys, std::byte* values, std::size_t count) const {
+  return core_->pull(keys, values, count);
+}
+absl::Status UntypedTable::pull(KeyRange keys, std::byte* values, std::size_t count) const {
+  return core_->pull(keys, values, count);
+}
+absl::Status UntypedTable::push(std::span<const Key> keys, const std::byte* updates,
+                                std::size_t count) const {
+  return core_->push(keys, updates, count, /*wait=*/true);
+}
+absl::Status UntypedTable::push(KeyRange keys, const std::byte* updates, std::size_t count) const {
+  return core_->push(keys, updates, count, /*wait=*/true);
+}
+
+Pending UntypedTable::pull_async(const Keys& keys, std::byte* values, std::size_t count,
+                                 const OperationOptions& options) const {
+  return pending(core_->start_pull(keys, values, count, worker::Dependencies::of(options)));
+}
+
+Pending UntypedTable::push_async(const Keys& keys, const std::byte* updates, std::size_t count,
+                                 const OperationOptions& options) const {
+  if (!session_->is_here()) return Pending(session_->elsewhere());
+  for (const std::shared_ptr<worker::Operation>& operation : worker::Dependencies::of(options)) {
+    static_cast<void>(session_->wait_for(*operation));  // how it ends is its own affair
+    if (!session_->status().ok()) return Pending(session_->status());
+  }
+  return Pending(keys.is_range() ? core_->push(keys.range(), updates, count, /*wait=*/false)
+                                 : core_->push(keys.list(), updates, count, /*wait=*/false));
+}
+
+Pending UntypedTable::localize(Keys keys, const OperationOptions& options) const {
+  return pending(core_->start_localize(keys, worker::Dependencies::of(options)));
+}
+
+absl::Status UntypedTable::intent(Keys keys, std::int64_t from, std::int64_t to) const {
+  return core_->intend(keys, from, to);
+}
+
+bool UntypedTable::is_here(Key key) const {
+  return core_->is_free_here(key);
+}
+
+void UntypedTable::prefetch(Key key) const {
+  core_->prefetch(key);
+}
+
+absl::StatusOr<HeldRows> UntypedTable::hold(const Keys& keys, std::size_t rows,
+                                            absl::FunctionRef<void(std::size_t, std::byte*)> use) const {
+  RETURN_IF_ERROR(core_->hold(keys, rows, use));
+  return HeldRows(*session_, *core_);
+}
+
+absl::StatusOr<Sample> UntypedTable::prepare_sample(const KeyDistribution& distribution, std::size_t count,
                                                     std::mt19937_64& random,
                                                     const SampleOptions& options) const {
   if (!session_->is_here()) return session_->elsewhere();
@@ -155,22 +157,17 @@ absl::StatusOr<Sample> Table<Value>::prepare_sample(const KeyDistribution& distr
   return sample;
 }
 
-template <class Value>
-std::uint64_t Table<Value>::rows() const {
+std::uint64_t UntypedTable::rows() const {
   return core_->options().rows;
 }
-template <class Value>
-std::uint32_t Table<Value>::width() const {
+std::uint32_t UntypedTable::width() const {
   return core_->options().width;
 }
-template <class Value>
-const StalenessHistogram& Table<Value>::staleness() const {
+ValueType UntypedTable::value_type() const {
+  return core_->value_type();
+}
+const StalenessHistogram& UntypedTable::staleness() const {
   return core_->staleness();
 }
-
-template class Table<float>;
-template class Table<double>;
-template class Table<std::int32_t>;
-template class Table<std::int64_t>;
 
 }  // namespace verbena

@@ -28,11 +28,12 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
       type_(type),
       stride_bytes_(protocol::row_stride_bytes(type, options.width)),
       row_bytes_(protocol::value_bytes(type) * options.width),
-      rules_(consistency::rules_of(options.consistency)) {
+      rules_(consistency::rules_of(options.consistency)),
+      rule_(protocol::UpdateRule::find(options.rule, type, options.width).value()) {
   staleness_.reads_by_lag.resize(kHistogramBins);
 }
 
-absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const {
+absl::Status TableCore::check(const Keys& keys, std::size_t values) const {
   // A range that ends before it begins has any size.
   if (keys.is_range() && (keys.size() > options_.rows || (keys.size() > 0 && keys[0] >= options_.rows))) {
     return absl::InvalidArgumentError(
@@ -54,18 +55,18 @@ absl::Status TableCore::check(const KeySequence& keys, std::size_t values) const
   return absl::OkStatus();
 }
 
-absl::Status TableCore::check_ready(const KeySequence& keys, std::size_t values) const {
+absl::Status TableCore::check_ready(const Keys& keys, std::size_t values) const {
   if (!session_.status().ok()) return session_.status();
   return check(keys, values);
 }
 
-absl::Status TableCore::enter(const KeySequence& keys, std::size_t values) {
+absl::Status TableCore::enter(const Keys& keys, std::size_t values) {
   if (!session_.is_here()) return session_.elsewhere();
   session_.poll_sometimes(keys.size());
   return check_ready(keys, values);
 }
 
-absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_pull(const KeySequence& keys, std::byte* out,
+absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_pull(const Keys& keys, std::byte* out,
                                                                  std::size_t values, Operations after) {
   if (!session_.is_here()) return session_.elsewhere();
   RETURN_IF_ERROR(check_ready(keys, values));
@@ -76,7 +77,7 @@ absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_pull(const KeySequen
   return pull;
 }
 
-absl::Status TableCore::pull_rest(const KeySequence& keys, std::byte* out, std::size_t next) {
+absl::Status TableCore::pull_rest(const Keys& keys, std::byte* out, std::size_t next) {
   const std::shared_ptr<Operation> pull = make_pull(keys, next, out);
   session_.start(pull);
   return session_.wait_for(*pull);
@@ -85,26 +86,24 @@ absl::Status TableCore::pull_rest(const KeySequence& keys, std::byte* out, std::
 // ---- of a table whose rows do not move
 
 /// `distinction`: what only rows of a dynamic table can do.
-absl::Status TableCore::refuse_as_static(const KeySequence& keys, std::size_t values,
-                                         std::string_view distinction) {
+absl::Status TableCore::refuse_as_static(const Keys& keys, std::size_t values, std::string_view distinction) {
   RETURN_IF_ERROR(enter(keys, values));
   return absl::FailedPreconditionError(
       fmt::format("table \"{}\" is static: only rows of a dynamic one {}", options_.name, distinction));
 }
 
-absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_localize(const KeySequence& keys,
+absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_localize(const Keys& keys,
                                                                      const Operations& /*after*/) {
   return refuse_as_static(keys, keys.size() * options_.width, "can be localized");
 }
 
-absl::Status TableCore::intend(const KeySequence& keys, consistency::Clock /*from*/,
-                               consistency::Clock /*to*/) {
+absl::Status TableCore::intend(const Keys& keys, consistency::Clock /*from*/, consistency::Clock /*to*/) {
   return refuse_as_static(keys, keys.size() * options_.width, "follow intents");
 }
 
-absl::Status TableCore::hold(std::span<const protocol::Key> keys, std::size_t rows,
+absl::Status TableCore::hold(const Keys& keys, std::size_t rows,
                              absl::FunctionRef<void(std::size_t, std::byte*)> /*use*/) {
-  return refuse_as_static(KeySequence(keys), rows * options_.width, "can be held");
+  return refuse_as_static(keys, rows * options_.width, "can be held");
 }
 
 std::size_t TableCore::redraw(std::span<protocol::Key> /*keys*/, double /*preference*/,

@@ -17,7 +17,7 @@
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "transport/transport.hpp"
-#include "worker/keys.hpp"
+#include "worker/key_views.hpp"
 #include "worker/operation.hpp"
 #include "worker/sampling.hpp"
 #include "worker/server_link.hpp"
@@ -51,19 +51,19 @@ class TableCore {
                             bool wait) = 0;
   virtual absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
                             bool wait) = 0;
-  absl::StatusOr<std::shared_ptr<Operation>> start_pull(const KeySequence& keys, std::byte* out,
-                                                        std::size_t values, Operations after);
+  absl::StatusOr<std::shared_ptr<Operation>> start_pull(const Keys& keys, std::byte* out, std::size_t values,
+                                                        Operations after);
 
   // Of a table whose rows move; FAILED_PRECONDITION of any other.
 
   [[nodiscard]] virtual bool rows_move() const { return false; }
-  virtual absl::StatusOr<std::shared_ptr<Operation>> start_localize(const KeySequence& keys,
+  virtual absl::StatusOr<std::shared_ptr<Operation>> start_localize(const Keys& keys,
                                                                     const Operations& after);
   /// The worker will use `keys` in its clocks from … to − 1.
-  virtual absl::Status intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to);
+  virtual absl::Status intend(const Keys& keys, consistency::Clock from, consistency::Clock to);
   /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).
   /// `rows`: how many places there are for them. REQUIRES: nothing is held.
-  virtual absl::Status hold(std::span<const protocol::Key> keys, std::size_t rows,
+  virtual absl::Status hold(const Keys& keys, std::size_t rows,
                             absl::FunctionRef<void(std::size_t, std::byte*)> use);
   /// Gives back what hold() took.
   virtual void release() {}
@@ -119,10 +119,10 @@ class TableCore {
 
  protected:
   /// A pull of `keys` from the index `next` on, to be started.
-  virtual std::shared_ptr<Operation> make_pull(const KeySequence& keys, std::size_t next, std::byte* out) = 0;
+  virtual std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) = 0;
   /// The rest of a pull, from the index `next` on, which has to wait for something. Not inlined, so that
   /// pulls that find all rows at hand do not pay for what it needs.
-  [[gnu::noinline]] absl::Status pull_rest(const KeySequence& keys, std::byte* out, std::size_t next);
+  [[gnu::noinline]] absl::Status pull_rest(const Keys& keys, std::byte* out, std::size_t next);
 
   /// A call can go ahead: in a few instructions.
   template <class Keys>
@@ -130,10 +130,10 @@ class TableCore {
     return session_.status().ok() && values == keys.size() * options_.width && keys.all_below(options_.rows);
   }
   /// Why it cannot, if so.
-  [[nodiscard]] absl::Status check_ready(const KeySequence& keys, std::size_t values) const;
+  [[nodiscard]] absl::Status check_ready(const Keys& keys, std::size_t values) const;
   /// Before a call that is not of the fast ones: FAILED_PRECONDITION in a thread that is not the session's,
   /// and check_ready().
-  absl::Status enter(const KeySequence& keys, std::size_t values);
+  absl::Status enter(const Keys& keys, std::size_t values);
 
   SessionCore& session_;
   const std::uint32_t number_;
@@ -142,11 +142,12 @@ class TableCore {
   const std::size_t stride_bytes_;
   const std::size_t row_bytes_;
   const consistency::Rules rules_;
+  const protocol::UpdateRule rule_;
   StalenessHistogram staleness_;  ///< of the reads so far
 
  private:
-  [[nodiscard]] absl::Status check(const KeySequence& keys, std::size_t values) const;
-  absl::Status refuse_as_static(const KeySequence& keys, std::size_t values, std::string_view distinction);
+  [[nodiscard]] absl::Status check(const Keys& keys, std::size_t values) const;
+  absl::Status refuse_as_static(const Keys& keys, std::size_t values, std::string_view distinction);
 };
 
 /// Of the kind that the options ask for.

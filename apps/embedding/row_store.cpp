@@ -242,7 +242,9 @@ absl::StatusOr<bool> FetchedRows::take() {
     some_keys_.push_back(opens.keys[place]);
   }
   some_rows_.resize(some_keys_.size());
-  RETURN_IF_ERROR(table_.hold(some_keys_, some_rows_));
+  absl::StatusOr<HeldRows> held = table_.hold(some_keys_, some_rows_);
+  if (!held.ok()) return held.status();
+  held_ = *std::move(held);
   for (std::size_t i = 0; i < left_.size(); ++i) opens.rows[left_[i]] = some_rows_[i];
   std::erase_if(left_, [&](std::uint32_t place) { return opens.rows[place] != nullptr; });
   return left_.empty();
@@ -305,7 +307,7 @@ absl::StatusOr<std::vector<std::int64_t>> numbers_of_all_workers(Session& sessio
                                                     .allocation = allocation});
   if (!numbers.ok()) return numbers.status();
   const Key rank = session.rank();
-  absl::Status status = numbers->push({&rank, 1}, {&own, 1});
+  absl::Status status = numbers->push(std::span(&rank, 1), {&own, 1});
   if (status.ok()) status = session.barrier();
   if (!status.ok()) return status;
   std::vector<std::int64_t> all(session.workers());

@@ -111,7 +111,7 @@ class FetchedRows {
   absl::Status gather();
   /// Holds all others, without waiting. False: some of them cannot be held.
   absl::StatusOr<bool> take();
-  void release() { static_cast<void>(table_.release()); }  // can only fail in another thread than take()
+  void release() { static_cast<void>(held_.release()); }  // can only fail in another thread than take()
   /// Copies those that could not be held.
   absl::Status copy_rest() { return copy(left_); }
   /// Its rows, all being held or copied.
@@ -174,6 +174,7 @@ class FetchedRows {
   std::array<Places, 2> places_;
   std::size_t newest_ = 0;           ///< of places_
   std::vector<std::uint32_t> left_;  ///< places of rows that are neither held nor copied
+  HeldRows held_;
   // Memory of one call, kept for the next.
   std::vector<Key> some_keys_;
   std::vector<float*> some_rows_;

@@ -380,7 +380,6 @@ TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
   std::vector<float*> rows(1);
   ASSERT_TRUE(zero.table.hold(std::vector<Key>{4}, rows).ok());
   EXPECT_EQ(rows[0], nullptr);
-  EXPECT_TRUE(zero.table.release().ok());
 }
 
 /// A process that works until it is killed: rows come to it, are changed in place, held and pushed all the
@@ -441,8 +440,7 @@ class Killable {
       const Pending coming = table->localize(keys);
       std::vector<float*> rows(keys.size());
       if (!table->push(keys, std::vector<float>(keys.size() * kWidth, 0)).ok()) break;
-      if (!table->hold(keys, rows).ok()) break;
-      EXPECT_TRUE(table->release().ok());
+      if (!table->hold(keys, rows).ok()) break;  // and released
       rounds_->fetch_add(1);
     }
     rounds_->store(-1);
@@ -631,9 +629,10 @@ TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
 /// Between living nodes, in the hands of neither: it needs its home no more.
 TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   ASSERT_TRUE(two_->localize(4).ok());
-  std::vector<float*> held(1);
-  ASSERT_TRUE(two_->table.hold(std::vector<Key>{4}, held).ok());
-  ASSERT_NE(held[0], nullptr);
+  std::vector<float*> rows(1);
+  absl::StatusOr<HeldRows> held = two_->table.hold(std::vector<Key>{4}, rows);
+  ASSERT_TRUE(held.ok());
+  ASSERT_NE(rows[0], nullptr);
   Pending localize = zero_->table.localize(std::vector<Key>{4});
   std::vector<float> out(kWidth);
   Pending pull = zero_->table.pull_async(std::vector<Key>{4}, out);
@@ -648,7 +647,7 @@ TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   while (zero_->push(3, 1).ok() && std::chrono::steady_clock::now() < deadline) {
   }
   EXPECT_TRUE(zero_->table.push_async(std::vector<Key>{4}, std::vector<float>(kWidth, 1)).wait().ok());
-  EXPECT_TRUE(two_->table.release().ok());
+  EXPECT_TRUE(held->release().ok());
   EXPECT_TRUE(localize.wait().ok());
   EXPECT_TRUE(pull.wait().ok());
   EXPECT_THAT(out[0], AnyOf(104, 105));  // it ends after the push has begun

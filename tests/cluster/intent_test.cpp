@@ -320,7 +320,8 @@ TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
       std::vector<Key> keys(rows.kRows);
       std::iota(keys.begin(), keys.end(), Key{0});
       std::vector<float*> held(keys.size());
-      RETURN_IF_ERROR(table.hold(keys, held));
+      absl::StatusOr<HeldRows> holding = table.hold(keys, held);
+      RETURN_IF_ERROR(holding.status());
       int polls = 0;
       const bool maps_own_node = GetParam() != Maps::kNone;
       if (maps_own_node) RETURN_IF_ERROR(rows.until([&] { return ++polls == 10'000; }));
@@ -328,7 +329,7 @@ TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
         EXPECT_EQ(row != nullptr, maps_own_node);
         if (row != nullptr) std::atomic_ref(*row).store(7, std::memory_order_relaxed);
       }
-      RETURN_IF_ERROR(table.release());
+      RETURN_IF_ERROR(holding->release());
       std::vector<float> values(keys.size());
       RETURN_IF_ERROR(table.pull(keys, values));
       EXPECT_THAT(values, Each(maps_own_node ? 7 : 0));

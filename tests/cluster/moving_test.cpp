@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <random>
@@ -40,7 +41,8 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
                           std::span<const std::int64_t> updates) {
   const std::uint32_t width = table.width();
   std::vector<std::int64_t*> rows(keys.size());
-  RETURN_IF_ERROR(table.hold(keys, rows));
+  absl::StatusOr<HeldRows> held = table.hold(keys, rows);
+  RETURN_IF_ERROR(held.status());
   std::vector<Key> others;
   std::vector<std::int64_t> others_updates;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -52,7 +54,7 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
       others_updates.insert(others_updates.end(), update.begin(), update.end());
     }
   }
-  RETURN_IF_ERROR(table.release());
+  RETURN_IF_ERROR(held->release());
   return table.push(others, others_updates);
 }
 
@@ -241,13 +243,14 @@ TEST(HeldRowsTest, NobodyElseTakesOrChangesThem) {
           std::vector<float*> rows(1);
           std::vector<float> values(100);
           if (session.rank() == 0) {
-            RETURN_IF_ERROR(table.hold(keys, rows));
+            absl::StatusOr<HeldRows> held = table.hold(keys, rows);
+            RETURN_IF_ERROR(held.status());
             if (rows[0] == nullptr) return wrong("a free row on the own node cannot be held");
             EXPECT_EQ(reinterpret_cast<std::uintptr_t>(rows[0]) % 64, 0U);
             is_held = true;
             while (!is_wanted) std::this_thread::yield();
             base::add_words(rows[0], std::vector<float>(100, 5).data(), 100);
-            RETURN_IF_ERROR(table.release());
+            RETURN_IF_ERROR(held->release());
             EXPECT_EQ(session.statistics().rows_pushed_locally, 1U);
             return session.barrier();
           }
@@ -284,17 +287,20 @@ TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
         const std::vector<Key> keys{3, 4, 3};
         std::vector<float*> rows(3);
         if (session.rank() == 0) {
-          RETURN_IF_ERROR(table.hold(keys, rows));
+          absl::StatusOr<HeldRows> held = table.hold(keys, rows);
+          RETURN_IF_ERROR(held.status());
           EXPECT_TRUE(rows[0] != nullptr && rows[1] != nullptr && rows[2] == nullptr)
               << "a key that comes twice";
           turn = 1;
           while (turn == 1) std::this_thread::yield();
-          return absl::OkStatus();  // it leaves, and holds no more
+          // It leaves without having given them back, and holds no more.
+          alignas(HeldRows) std::array<std::byte, sizeof(HeldRows)> never_destroyed;
+          new (never_destroyed.data()) HeldRows(*std::move(held));
+          return absl::OkStatus();
         }
         while (turn == 0) std::this_thread::yield();
-        RETURN_IF_ERROR(table.hold(keys, rows));
+        RETURN_IF_ERROR(table.hold(keys, rows).status());
         EXPECT_THAT(rows, ::testing::Each(nullptr));
-        RETURN_IF_ERROR(table.release());
         turn = 2;
         return table.push(keys, std::vector<float>(3, 1));
       });
@@ -308,7 +314,8 @@ TEST(HeldRowsTest, WhoHoldsSomeMayNotWait) {
   auto table = (*session)->table<float>(moving(10, 1));
   ASSERT_TRUE(table.ok()) << table.status();
   float* row = nullptr;
-  ASSERT_TRUE(table->hold(std::vector<Key>{3}, {&row, 1}).ok());
+  const absl::StatusOr<HeldRows> held = table->hold(std::vector<Key>{3}, {&row, 1});
+  ASSERT_TRUE(held.ok());
   ASSERT_NE(row, nullptr);
   const absl::Status status = (*session)->barrier();  // the other worker is not there yet
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -328,11 +335,14 @@ TEST(MovingTablesTest, WrongCallsAreRefused) {
         const absl::Status is_static = fixed->localize(KeyRange{0, 1}).wait();
         EXPECT_EQ(is_static.code(), absl::StatusCode::kFailedPrecondition) << is_static;
         std::vector<float*> row(1);
-        EXPECT_EQ(fixed->hold(std::vector<Key>{1}, row).code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(fixed->hold(std::vector<Key>{1}, row).status().code(),
+                  absl::StatusCode::kFailedPrecondition);
         auto opened = session.table<float>(moving(10, 1));
         RETURN_IF_ERROR(opened.status());
-        EXPECT_EQ(opened->hold(std::vector<Key>{10}, row).code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_EQ(opened->hold(std::vector<Key>{1, 2}, row).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(opened->hold(std::vector<Key>{10}, row).status().code(),
+                  absl::StatusCode::kInvalidArgument);
+        EXPECT_EQ(opened->hold(std::vector<Key>{1, 2}, row).status().code(),
+                  absl::StatusCode::kInvalidArgument);
         EXPECT_EQ(opened->localize(KeyRange{5, 11}).wait().code(), absl::StatusCode::kInvalidArgument);
         RETURN_IF_ERROR(opened->localize(std::span<const Key>()).wait());
         return opened->localize(KeyRange{5, 10}).wait();

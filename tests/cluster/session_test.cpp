@@ -361,7 +361,8 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
   std::vector<float> values(10);
   const std::vector<float> ones(10, 1);
   const std::vector<Key> keys{3};
-  std::vector<float*> held(1);
+  std::vector<float*> rows(1);
+  HeldRows held;
   const std::vector<float> one{1};
   std::vector<float> value(1);
   DataCursor cursor(session, {.examples = 10});
@@ -379,8 +380,8 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
         moving->pull(keys, value),
         moving->localize(keys).wait(),
         moving->intent(keys, 0, 1),
-        moving->hold(keys, held),
-        moving->release(),
+        moving->hold(keys, rows).status(),
+        held.release(),
         moving->prepare_sample(KeyDistribution::uniform({0, 10}), 1, random).status(),
         cursor.next().status(),
         session.table<float>({.name = "more", .rows = 1, .width = 1, .consistency = Asp{}}).status(),
@@ -390,6 +391,9 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
   };
   std::vector<absl::Status> refused;
   std::string other;
+  absl::StatusOr<HeldRows> holds = moving->hold(keys, rows);
+  ASSERT_TRUE(holds.ok()) << holds.status();
+  held = *std::move(holds);
   std::thread([&] {
     other = fmt::format("thread {} (\"stranger\")", ::gettid());
     ::pthread_setname_np(::pthread_self(), "stranger");
@@ -404,6 +408,7 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
     EXPECT_THAT(message_of(refused[i]), HasSubstr(fmt::format("thread {} (", ::gettid())));
     EXPECT_THAT(message_of(refused[i]), HasSubstr(other));
   }
+  EXPECT_TRUE(held.release().ok());
   EXPECT_TRUE(session.clock().ok());
   ASSERT_TRUE(table.pull(KeyRange{0, 10}, values).ok());
   EXPECT_EQ(values, std::vector<float>(10, 0));

@@ -84,14 +84,14 @@ class Counter : public Application {
     if (first) context.reporter.progress("reading data", 1, 1);
     for (std::int64_t iteration = 1; iteration <= iterations_; ++iteration) {
       RETURN_IF_ERROR(misbehave(first && iteration == 2, context.stop));
-      RETURN_IF_ERROR(table->pull({0, kRows}, values));
-      RETURN_IF_ERROR(table->push({0, kRows}, ones));
+      RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
+      RETURN_IF_ERROR(table->push(KeyRange{0, kRows}, ones));
       RETURN_IF_ERROR(context.session.clock());
       report(context.reporter, iteration, static_cast<double>(values[0]));
       if (context.stop) return absl::CancelledError("stopped");
     }
     RETURN_IF_ERROR(context.session.barrier());
-    RETURN_IF_ERROR(table->pull({0, kRows}, values));
+    RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
     return first ? finish(context.reporter, values.back()) : absl::OkStatus();
   }
 
@@ -106,16 +106,19 @@ class Counter : public Application {
     const float one = 1;
     if (context.session.rank() > 0) {
       absl::Status status;
-      while (status.ok() && !context.stop) status = table->push({&key, 1}, {&one, 1});
+      while (status.ok() && !context.stop) status = table->push(std::span(&key, 1), {&one, 1});
       return status.ok() ? absl::CancelledError("stopped") : status;
     }
     float* row = nullptr;
+    HeldRows held;
     while (row == nullptr) {
-      RETURN_IF_ERROR(table->hold({&key, 1}, {&row, 1}));
+      absl::StatusOr<HeldRows> taken = table->hold(std::span(&key, 1), {&row, 1});
+      if (!taken.ok()) return taken.status();
+      held = *std::move(taken);
     }
     fmt::print(stderr, "holding\n");
     while (!context.stop) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    RETURN_IF_ERROR(table->release());
+    RETURN_IF_ERROR(held.release());
     return absl::CancelledError("stopped");
   }
 

@@ -73,20 +73,34 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: a change of the layout is a change of kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\13\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\14\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
+}
+
+TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
+  using namespace std::string_literals;
+  EXPECT_EQ(encode(OpenTable{.table = 3,
+                             .value_type = ValueType::kDouble,
+                             .rows = 258,
+                             .width = 5,
+                             .name = "ab",
+                             .allocation = Allocation::kDynamic,
+                             .consistency = "asp",
+                             .rule = "max"}),
+            "VRBN\14\0\0\0\3\0\0\0\0\0\0\0"
+            "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"s);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\13\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\14\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\13\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\14\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\13\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\14\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 
@@ -249,7 +263,7 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   EXPECT_TRUE(refused(Welcome{.lanes = 0}));
   EXPECT_TRUE(refused(EndIteration{.clock = -1}));
   EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));
-  for (OpenTable open : {open_table(), open_table(), open_table(), open_table(), open_table()}) {
+  for (OpenTable open : std::vector<OpenTable>(8, open_table())) {
     static int field = 0;
     switch (field++) {
       case 0:
@@ -264,10 +278,19 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
       case 3:
         open.allocation = static_cast<Allocation>(2);
         break;
+      case 4:
+        open.rule = "";
+        break;
+      case 5:
+        open.consistency = "";
+        break;
+      case 6:
+        open.name = "";
+        break;
       default:
         open.value_type = static_cast<ValueType>(77);
     }
-    EXPECT_TRUE(refused(open));
+    EXPECT_TRUE(refused(open)) << "attribute " << field;
   }
 }
 
@@ -290,11 +313,12 @@ TEST(OpenTableTest, DifferencesAreNamed) {
            .width = 5,
            .name = "columns",
            .allocation = Allocation::kDynamic,
-           .consistency = "bsp"};
-  EXPECT_EQ(
-      differences(first, other),
-      "\"rows\", then \"columns\"; width 4, then width 5; float, then int64_t; asp, then bsp; static, then "
-      "dynamic");
+           .consistency = "bsp",
+           .rule = "adagrad"};
+  EXPECT_EQ(differences(first, other),
+            "\"rows\", then \"columns\"; width 4, then width 5; float, then int64_t; static, then dynamic; "
+            "asp, then "
+            "bsp; rule add, then rule adagrad");
 }
 
 TEST(BulkMessageTest, RecordsAreCheckedAgainstTheTable) {

@@ -45,6 +45,7 @@ class LaneTest : public ::testing::Test {
                     .width = kWidth,
                     .name = "rows"};
     shard_.rules = consistency::rules_of(model);
+    shard_.rule = protocol::UpdateRule(protocol::ValueType::kFloat, kWidth);
     shard_.stride_bytes = kStride;
     shard_.range = {kFirst, kFirst + kRows};
     shard_.lanes = protocol::RangePartition(kRows, 1);

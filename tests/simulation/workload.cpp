@@ -266,7 +266,8 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
                                     std::span<const Value> updates) {
   const std::uint32_t row = table.width();
   std::vector<Value*> rows(keys.size());
-  RETURN_IF_ERROR(table.hold(keys, rows));
+  absl::StatusOr<HeldRows> held = table.hold(keys, rows);
+  RETURN_IF_ERROR(held.status());
   std::vector<Key> others;
   std::vector<Value> others_updates;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -281,7 +282,7 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
     world_.compute(microseconds(below(later_, scenario_.outlives_nodes ? 1000 : 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
-  RETURN_IF_ERROR(table.release());
+  RETURN_IF_ERROR(held->release());
   return table.push(others, others_updates);
 }
 

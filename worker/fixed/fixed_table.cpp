@@ -38,13 +38,6 @@ class TypedTable final : public FixedTable {
   }
 
  private:
-  void add_values(std::byte* to, const std::byte* update) const override {
-    // Local memory: nobody else reads it at the same time.
-    auto* const values = reinterpret_cast<Value*>(to);
-    const auto* const added = reinterpret_cast<const Value*>(update);
-    for (std::size_t i = 0; i < options_.width; ++i) values[i] = base::sum_of(values[i], added[i]);
-  }
-
   [[nodiscard]] double in_transit(const Part& part, protocol::Key key) const override {
     double most = 0;
     for (std::size_t i = 0; i < options_.width; ++i) {
@@ -70,7 +63,7 @@ class TypedTable final : public FixedTable {
       return session_.elsewhere();
     session_.poll_sometimes(keys.size());
     if (!is_ready(keys, values)) [[unlikely]]
-      return check_ready(KeySequence(keys), values);
+      return check_ready(keys.all(), values);
     session_.counters().rows_pushed += keys.size();
     if (!add_up(keys, updates)) [[unlikely]] {
       session_.fail(absl::ResourceExhaustedError("no memory left for the update buffer"));
@@ -78,7 +71,7 @@ class TypedTable final : public FixedTable {
     }
     if (!ships_in_a_clock_) [[likely]]
       return absl::OkStatus();
-    return ship_in_a_clock(KeySequence(keys), wait);
+    return ship_in_a_clock(keys.all(), wait);
   }
 
   /// In the update buffers, and where a row is cached with this worker's updates, there. False if memory is
@@ -94,10 +87,10 @@ class TypedTable final : public FixedTable {
       if (found.fresh) {
         std::memcpy(found.values, update, row_bytes_);
       } else {
-        add_values(found.values, update);
+        rule_.combine_as<Value>(found.values, update);
       }
       if (part.cache != nullptr && !keeps_own_apart_) {
-        if (RowCache::Row* const row = part.cache->find(key)) add_values(row->values(), update);
+        if (RowCache::Row* const row = part.cache->find(key)) rule_.predict_as<Value>(row->values(), update);
       }
     }
     return true;
@@ -267,7 +260,7 @@ void FixedTable::take_fetched(Part& part, protocol::Key key, const std::byte* va
   const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
   if (out != values) std::memcpy(out, values, row_bytes_);
-  if (!keeps_own_apart_) add_own(part, key, out);
+  if (!keeps_own_apart_) predict_own(part, key, out);
   RowCache::Row* const row = cache_row(part, key);
   if (row != nullptr && row->clock() > row_clock) {
     // An eager push has overtaken the read.
@@ -277,7 +270,7 @@ void FixedTable::take_fetched(Part& part, protocol::Key key, const std::byte* va
     std::memcpy(row->values(), out, row_bytes_);
     row->set_clock(row_clock);
   }
-  if (keeps_own_apart_) add_own(part, key, out);
+  if (keeps_own_apart_) predict_own(part, key, out);
   ++reads_at(min_clock);
 }
 
@@ -289,7 +282,7 @@ bool FixedTable::fetch_mapped(Part& part, protocol::Key key, std::byte* out) {
   return true;
 }
 
-absl::Status FixedTable::ship_in_a_clock(const KeySequence& keys, bool wait) {
+absl::Status FixedTable::ship_in_a_clock(const Keys& keys, bool wait) {
   if (ships_ahead_) return session_.may_ship_ahead(keys.size()) ? ship_ahead() : absl::OkStatus();
   if (rules_.pushes_at_once) return push_at_once(wait);
   const double bound = in_transit_bound();
@@ -342,7 +335,7 @@ absl::Status FixedTable::wait_for_value_bound(const std::function<bool()>& is_ke
 
 // ---- pull
 
-FixedPull::FixedPull(FixedTable& table, const KeySequence& from, std::size_t next, std::byte* out)
+FixedPull::FixedPull(FixedTable& table, const Keys& from, std::size_t next, std::byte* out)
     : Operation("pull"), table_(table), out_(out), next_(next) {
   set_keys(from);
 }
@@ -355,7 +348,7 @@ std::string FixedPull::other_wait() const {
   return table_.session_.clocks_awaited();
 }
 
-std::shared_ptr<Operation> FixedTable::make_pull(const KeySequence& keys, std::size_t next, std::byte* out) {
+std::shared_ptr<Operation> FixedTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
   return std::make_shared<FixedPull>(*this, keys, next, out);
 }
 
@@ -366,10 +359,10 @@ template <class Keys>
     return session_.elsewhere();
   session_.poll_sometimes(keys.size());
   if (!is_ready(keys, values)) [[unlikely]]
-    return check_ready(KeySequence(keys), values);
+    return check_ready(keys.all(), values);
   session_.counters().rows_pulled += keys.size();
   const std::size_t done = pull_now(keys, 0, out);
-  return done == keys.size() ? absl::OkStatus() : pull_rest(KeySequence(keys), out, done);
+  return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
 }
 
 absl::Status FixedTable::pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) {
@@ -637,9 +630,9 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
       const std::byte* const own = buffer->find(key);
       if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
-        add_values(row->values(), own);
+        rule_.predict(row->values(), own);
     }
-    add_own(part, key, row->values());
+    predict_own(part, key, row->values());
     row->set_clock(RowCache::kLive);
   }
   session_.counters().rows_eagerly_received += message.header.count;

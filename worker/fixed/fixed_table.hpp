@@ -53,7 +53,7 @@ class FixedTable;
 class FixedPull final : public Operation {
  public:
   /// From the index `next` of the keys on.
-  FixedPull(FixedTable& table, const KeySequence& keys, std::size_t next, std::byte* out);
+  FixedPull(FixedTable& table, const Keys& keys, std::size_t next, std::byte* out);
 
   /// So that it reads what its clock promises. Barriers come after a clock, and nobody reads what is left at
   /// the end.
@@ -110,9 +110,9 @@ class FixedTable : public TableCore {
   }
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
 
-  std::shared_ptr<Operation> make_pull(const KeySequence& keys, std::size_t next, std::byte* out) override;
+  std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
   /// The rows of a push are in the update buffers, and ships_in_a_clock_.
-  absl::Status ship_in_a_clock(const KeySequence& keys, bool wait);
+  absl::Status ship_in_a_clock(const Keys& keys, bool wait);
   /// The counter of reads as good as `clock`.
   [[nodiscard]] std::uint64_t& reads_at(consistency::Clock clock);
   /// The min clock that a read needs, and what a cached row must be as good as.
@@ -126,9 +126,8 @@ class FixedTable : public TableCore {
   [[nodiscard]] static bool has_unapplied(const Part& part, protocol::Key key);
   /// Where a fetched row goes to stay; nullptr where the cache is full.
   RowCache::Row* cache_row(Part& part, protocol::Key key);
-  virtual void add_values(std::byte* to, const std::byte* update) const = 0;
-  void add_own(const Part& part, protocol::Key key, std::byte* row) const {
-    if (const std::byte* const own = part.current->find(key)) add_values(row, own);
+  void predict_own(const Part& part, protocol::Key key, std::byte* row) const {
+    if (const std::byte* const own = part.current->find(key)) rule_.predict(row, own);
   }
   /// A row that has just been read from the server, at that min clock: into the cache, with this worker's
   /// updates, and out.

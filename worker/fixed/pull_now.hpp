@@ -75,7 +75,7 @@ template <class Keys>
     const std::size_t count = std::min<std::size_t>(keys.size() - i, part.keys.last - key);
     copy_mapped(out + i * row_bytes_, mapped_row(part, key), count * row_bytes_);
     for (std::size_t row = 0; has_own && row < count; ++row)
-      add_own(part, key + row, out + (i + row) * row_bytes_);
+      predict_own(part, key + row, out + (i + row) * row_bytes_);
     *part.reading.counter += count;
     return i + count;
   }
@@ -84,7 +84,7 @@ template <class Keys>
     if (key - part.keys.first >= part.keys.size()) break;
     if (part.reading.has_outstanding && has_unapplied(part, key)) break;
     copy_mapped(out + i * row_bytes_, mapped_row(part, key), row_bytes_);
-    if (has_own) add_own(part, key, out + i * row_bytes_);
+    if (has_own) predict_own(part, key, out + i * row_bytes_);
   }
   *part.reading.counter += i - first;
   return i;
@@ -98,7 +98,7 @@ template <class Keys>
   const bool is_bounded = cache.is_bounded();
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
-  const bool adds_own = keeps_own_apart_ && !part.current->empty();
+  const bool predicts_own = keeps_own_apart_ && !part.current->empty();
   const RowCache::Places places = cache.places();
   std::uint64_t fresh = 0;
   for (; i < keys.size(); ++i) {
@@ -111,7 +111,7 @@ template <class Keys>
     if (clock >= needed) {
       if (is_bounded) cache.touch(key);
       copy_row(out + i * row_bytes_, row.values(), row_bytes_);
-      if (adds_own) add_own(part, key, out + i * row_bytes_);
+      if (predicts_own) predict_own(part, key, out + i * row_bytes_);
       if (clock >= min_clock) {
         ++fresh;
       } else {

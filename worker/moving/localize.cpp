@@ -33,7 +33,7 @@ void Localize::add_move(Key key) {
   ++moves_in_[static_cast<std::size_t>(Phase::kAsk)];
 }
 
-void Localize::begin(const KeySequence& all) {
+void Localize::begin(const Keys& all) {
   set_keys(all);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + base::kKeysAhead < keys.size()) rows_.prefetch_presence(keys[i + base::kKeysAhead]);

@@ -45,7 +45,7 @@ class Localize final : public MovingOperation {
   Localize(MovingRows& rows, Why why);
   /// Those of `keys` that are not here become its moves, or wait for another's of this session. To be called
   /// once, before it is started.
-  void begin(const KeySequence& keys);
+  void begin(const Keys& keys);
   /// An intent's. False: the row is moved by another already.
   bool add_intended(protocol::Key key);
   [[nodiscard]] bool has_moves() const { return !moves_.empty(); }

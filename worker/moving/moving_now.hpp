@@ -42,7 +42,7 @@ template <class Keys>
     const protocol::Slot slot = rows_.own.slot(keys[i]);
     protocol::SlotHeader header;
     if (rows_.own.try_lock(slot, header) == protocol::LockResult::kLocked) {
-      rows_.own.add_and_unlock(slot, header, update);
+      rows_.own.apply_and_unlock(slot, header, update);
     } else if (rows_.own.push(keys[i], update) != protocol::LockResult::kLocked) {
       break;
     }

@@ -26,7 +26,7 @@ constexpr std::size_t kReadStagingBytes = std::size_t{256} << 10;
 
 }  // namespace
 
-MovingPull::MovingPull(MovingRows& rows, const KeySequence& all, std::size_t next, std::byte* out)
+MovingPull::MovingPull(MovingRows& rows, const Keys& all, std::size_t next, std::byte* out)
     : MovingOperation(rows, "pull"), out_(out) {
   set_keys(all);
   for (std::size_t index = next; index < keys.size(); ++index) todo_.push_back(index);

@@ -15,7 +15,7 @@ class MovingPull final : public MovingOperation {
   static constexpr consistency::Clock kMostClocksRefreshing = 5;
 
   /// Of a user: `keys` from the index `next` on, into `out`, which has room for all.
-  MovingPull(MovingRows& rows, const KeySequence& keys, std::size_t next, std::byte* out);
+  MovingPull(MovingRows& rows, const Keys& keys, std::size_t next, std::byte* out);
   /// Into the rows' replicas. Nobody waits for it but clocks, a little, and a barrier.
   MovingPull(MovingRows& rows, std::vector<protocol::Key> replicas);
 

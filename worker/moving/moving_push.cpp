@@ -21,7 +21,7 @@ constexpr auto kLockPatience = std::chrono::milliseconds(100);
 
 }  // namespace
 
-MovingPush::MovingPush(MovingRows& rows, const KeySequence& all, std::size_t next, const std::byte* updates,
+MovingPush::MovingPush(MovingRows& rows, const Keys& all, std::size_t next, const std::byte* updates,
                        Waits waits)
     : MovingOperation(rows, "push"),
       updates_(updates),

@@ -28,8 +28,7 @@ class MovingPush final : public MovingOperation {
   };
 
   /// The rows of `keys` from the index `next` on, and the updates of all.
-  MovingPush(MovingRows& rows, const KeySequence& keys, std::size_t next, const std::byte* updates,
-             Waits waits);
+  MovingPush(MovingRows& rows, const Keys& keys, std::size_t next, const std::byte* updates, Waits waits);
   /// Of replicas, which have these updates already.
   MovingPush(MovingRows& rows, std::vector<protocol::Key> replicas, std::vector<std::byte> updates);
   /// It comes after the pushes that have begun before. REQUIRES: called once, before it is started.

@@ -30,11 +30,11 @@ absl::Status not_the_one_asked(const KeyAnswers::Answer& answer) {
 }  // namespace
 
 MovingRows::MovingRows(SessionCore& of_session, std::uint32_t table_number, const TableOptions& of,
-                       protocol::ValueType type, bool is_asynchronous_table)
+                       const protocol::UpdateRule& rule, bool is_asynchronous_table)
     : session(of_session),
       table(table_number),
       options(of),
-      layout(type, of.width),
+      layout(rule),
       node(of_session.node()),
       is_asynchronous(is_asynchronous_table),
       own(layout, of_session.options().rank + 1, of_session.options().servers.size() == 1),
@@ -124,7 +124,7 @@ void MovingRows::fetch(Key key) {
     if (!other->is_intent() && other->phase(index) == Localize::Phase::kAsk) other->leave_to_other(index);
   }
   auto localize = std::make_shared<Localize>(*this, Localize::Why::kFetch);
-  localize->begin(KeySequence(protocol::KeyRange{key, key + 1}));
+  localize->begin(Keys(protocol::KeyRange{key, key + 1}));
   session.start(std::move(localize));
 }
 

@@ -45,8 +45,8 @@ struct Mover {
 class MovingRows {
  public:
   /// `table`: its number. `of`: outlives it. `is_asynchronous`: the table's model is.
-  MovingRows(SessionCore& of_session, std::uint32_t table, const TableOptions& of, protocol::ValueType type,
-             bool is_asynchronous);
+  MovingRows(SessionCore& of_session, std::uint32_t table, const TableOptions& of,
+             const protocol::UpdateRule& rule, bool is_asynchronous);
   MovingRows(const MovingRows&) = delete;  // its parts know one another
   MovingRows& operator=(const MovingRows&) = delete;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots);

@@ -25,7 +25,7 @@ constexpr std::size_t kMostPushesUnderWay = 16;
 MovingTable::MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
                          protocol::ValueType type)
     : TableCore(session, number, options, type),
-      rows_(session, number, options_, type, /*is_asynchronous=*/!rules_.pushes_at_once) {}
+      rows_(session, number, options_, rule_, /*is_asynchronous=*/!rules_.pushes_at_once) {}
 
 // ---- what users call
 
@@ -36,10 +36,10 @@ template <class Keys>
     return session_.elsewhere();
   session_.poll_sometimes(keys.size());
   if (!is_ready(keys, values)) [[unlikely]]
-    return check_ready(KeySequence(keys), values);
+    return check_ready(keys.all(), values);
   session_.counters().rows_pulled += keys.size();
   const std::size_t done = pull_now(keys, out);
-  return done == keys.size() ? absl::OkStatus() : pull_rest(KeySequence(keys), out, done);
+  return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
 }
 
 absl::Status MovingTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
@@ -50,7 +50,7 @@ absl::Status MovingTable::pull(protocol::KeyRange range, std::byte* out, std::si
   return pull_rows(KeyRun{range}, out, values);
 }
 
-std::shared_ptr<Operation> MovingTable::make_pull(const KeySequence& keys, std::size_t next, std::byte* out) {
+std::shared_ptr<Operation> MovingTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
   return std::make_shared<MovingPull>(rows_, keys, next, out);
 }
 
@@ -61,10 +61,10 @@ template <class Keys>
     return session_.elsewhere();
   session_.poll_sometimes(keys.size());
   if (!is_ready(keys, values)) [[unlikely]]
-    return check_ready(KeySequence(keys), values);
+    return check_ready(keys.all(), values);
   session_.counters().rows_pushed += keys.size();
   const std::size_t done = push_now(keys, updates);
-  return done == keys.size() ? absl::OkStatus() : push_rest(KeySequence(keys), updates, done, wait);
+  return done == keys.size() ? absl::OkStatus() : push_rest(keys.all(), updates, done, wait);
 }
 
 absl::Status MovingTable::push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
@@ -78,8 +78,7 @@ absl::Status MovingTable::push(protocol::KeyRange range, const std::byte* update
 }
 
 /// From the index `next` on: what is not here, or in another's hands.
-absl::Status MovingTable::push_rest(const KeySequence& keys, const std::byte* updates, std::size_t next,
-                                    bool wait) {
+absl::Status MovingTable::push_rest(const Keys& keys, const std::byte* updates, std::size_t next, bool wait) {
   const MovingPush::Waits waits = rows_.is_asynchronous ? MovingPush::Waits::kNobody
                                   : wait                ? MovingPush::Waits::kCaller
                                                         : MovingPush::Waits::kClock;
@@ -92,7 +91,7 @@ absl::Status MovingTable::push_rest(const KeySequence& keys, const std::byte* up
       [&] { return fmt::format("pushes to table \"{}\" to be applied", options_.name); });
 }
 
-absl::StatusOr<std::shared_ptr<Operation>> MovingTable::start_localize(const KeySequence& keys,
+absl::StatusOr<std::shared_ptr<Operation>> MovingTable::start_localize(const Keys& keys,
                                                                        const Operations& after) {
   RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
   auto localize = std::make_shared<Localize>(rows_, Localize::Why::kUser);
@@ -102,7 +101,7 @@ absl::StatusOr<std::shared_ptr<Operation>> MovingTable::start_localize(const Key
   return localize;
 }
 
-absl::Status MovingTable::intend(const KeySequence& keys, Clock from, Clock to) {
+absl::Status MovingTable::intend(const Keys& keys, Clock from, Clock to) {
   RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
   if (from > to) {
     return absl::InvalidArgumentError(
@@ -116,9 +115,9 @@ absl::Status MovingTable::intend(const KeySequence& keys, Clock from, Clock to) 
   return absl::OkStatus();
 }
 
-absl::Status MovingTable::hold(std::span<const Key> keys, std::size_t rows,
+absl::Status MovingTable::hold(const Keys& keys, std::size_t rows,
                                absl::FunctionRef<void(std::size_t, std::byte*)> use) {
-  RETURN_IF_ERROR(enter(KeySequence(keys), rows * options_.width));
+  RETURN_IF_ERROR(enter(keys, rows * options_.width));
   const OwnSlots& own = rows_.own;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (own.is_mapped() && i + base::kKeysAhead < keys.size())

@@ -25,10 +25,10 @@ class MovingTable final : public TableCore {
   absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
                     bool wait) override;
   [[nodiscard]] bool rows_move() const override { return true; }
-  absl::StatusOr<std::shared_ptr<Operation>> start_localize(const KeySequence& keys,
+  absl::StatusOr<std::shared_ptr<Operation>> start_localize(const Keys& keys,
                                                             const Operations& after) override;
-  absl::Status intend(const KeySequence& keys, consistency::Clock from, consistency::Clock to) override;
-  absl::Status hold(std::span<const protocol::Key> keys, std::size_t rows,
+  absl::Status intend(const Keys& keys, consistency::Clock from, consistency::Clock to) override;
+  absl::Status hold(const Keys& keys, std::size_t rows,
                     absl::FunctionRef<void(std::size_t, std::byte*)> use) override;
   void release() override;
   [[nodiscard]] bool is_free_here(protocol::Key key) const override {
@@ -69,13 +69,13 @@ class MovingTable final : public TableCore {
   void on_dead_server(std::uint32_t server) override { rows_.on_dead_server(server); }
 
  private:
-  std::shared_ptr<Operation> make_pull(const KeySequence& keys, std::size_t next, std::byte* out) override;
+  std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
   template <class Keys>
   absl::Status pull_rows(Keys keys, std::byte* out, std::size_t values);
   template <class Keys>
   absl::Status push_rows(Keys keys, const std::byte* updates, std::size_t values, bool wait);
-  [[gnu::noinline]] absl::Status push_rest(const KeySequence& keys, const std::byte* updates,
-                                           std::size_t next, bool wait);
+  [[gnu::noinline]] absl::Status push_rest(const Keys& keys, const std::byte* updates, std::size_t next,
+                                           bool wait);
   /// Reads rows of this node in place, from the first on, until one is not here; returns its index.
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::byte* out);

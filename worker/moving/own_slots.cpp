@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "base/word_copy.hpp"
+
 namespace verbena::worker {
 
 using protocol::Key;
@@ -31,7 +33,7 @@ LockResult OwnSlots::push(Key key, const std::byte* update) const {
     if (tries > kLockTriesAtOnce) std::this_thread::yield();
     result = try_lock(to, header);
   }
-  if (result == LockResult::kLocked) add_and_unlock(to, header, update);
+  if (result == LockResult::kLocked) apply_and_unlock(to, header, update);
   return result;
 }
 

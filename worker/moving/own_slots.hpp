@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/word_copy.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/value_type.hpp"
@@ -64,11 +63,8 @@ class OwnSlots {
   protocol::LockResult try_lock(protocol::Slot slot, protocol::SlotHeader& header) const {
     return protocol::try_lock(slot, holder_, header);
   }
-  void add_and_unlock(protocol::Slot slot, protocol::SlotHeader header, const std::byte* update) const {
-    protocol::visit_value_type(layout_.type, [&]<class Value>() {
-      base::add_words(reinterpret_cast<Value*>(protocol::slot_values(slot)),
-                      reinterpret_cast<const Value*>(update), layout_.width);
-    });
+  void apply_and_unlock(protocol::Slot slot, protocol::SlotHeader header, const std::byte* update) const {
+    layout_.rule.apply(protocol::slot_values(slot), nullptr, update);
     protocol::store_header(slot, header);
   }
   /// Tries for some microseconds: kBusy if somebody holds the row for longer.

@@ -19,7 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "consistency/rules.hpp"
 #include "protocol/partition.hpp"
-#include "protocol/value_type.hpp"
+#include "worker/moving/row_layout.hpp"
 
 namespace verbena::worker {
 
@@ -40,7 +40,7 @@ class Replicas {
  public:
   using Keys = std::vector<protocol::Key>;
 
-  Replicas(protocol::ValueType type, std::uint32_t width);
+  explicit Replicas(const RowLayout& layout) : layout_(layout) {}
 
   [[nodiscard]] bool empty() const { return rows_.empty(); }
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
@@ -67,12 +67,7 @@ class Replicas {
   void put_back_dirty(protocol::Key key) { dirty_.push_back(key); }
 
  private:
-  void add(std::byte* to, const std::byte* update) const;
-
-  protocol::ValueType type_;
-  std::uint32_t width_;
-  std::size_t row_bytes_;
-  std::size_t stride_bytes_;
+  const RowLayout layout_;
   absl::flat_hash_map<protocol::Key, Replica> rows_;
   Keys dirty_;
 };

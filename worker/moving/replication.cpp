@@ -22,7 +22,7 @@ constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingPull::kMostClo
 
 }  // namespace
 
-Replication::Replication(MovingRows& rows) : rows_(rows), replicas_(rows.layout.type, rows.layout.width) {}
+Replication::Replication(MovingRows& rows) : rows_(rows), replicas_(rows.layout) {}
 
 bool Replication::is_usable(const Replica& replica) const {
   return replica.read_at >= rows_.session.current_clock() - kMostClocksBehind &&

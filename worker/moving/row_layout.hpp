@@ -1,27 +1,30 @@
-// How many bytes the rows of a table take, and where.
+// How many bytes the rows of a table take, where, and what an update does to them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "protocol/slot.hpp"
+#include "protocol/update_rule.hpp"
 #include "protocol/value_type.hpp"
 
 namespace verbena::worker {
 
 struct RowLayout {
-  RowLayout(protocol::ValueType value_type, std::uint32_t values)
-      : type(value_type),
-        width(values),
+  explicit RowLayout(const protocol::UpdateRule& of_updates)
+      : type(of_updates.type()),
+        width(of_updates.width()),
         row_bytes(protocol::value_bytes(type) * width),
         stride_bytes(protocol::row_stride_bytes(type, width)),
-        slot_bytes(protocol::slot_bytes(stride_bytes)) {}
+        slot_bytes(protocol::slot_bytes(stride_bytes)),
+        rule(of_updates) {}
 
   protocol::ValueType type;
   std::uint32_t width;       ///< values of a row
   std::size_t row_bytes;     ///< of these
   std::size_t stride_bytes;  ///< of a row in messages, and in its slot
   std::size_t slot_bytes;
+  protocol::UpdateRule rule;  ///< without a state: none would move with a row
 };
 
 }  // namespace verbena::worker

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
+#include <vector>
+
+#include "tests/maximum_rule.hpp"
 
 namespace verbena::worker {
 namespace {
@@ -14,6 +18,8 @@ using Row = std::array<float, 3>;
 
 class ReplicasTest : public ::testing::Test {
  protected:
+  explicit ReplicasTest(const protocol::UpdateRule& rule = {protocol::ValueType::kFloat, 3})
+      : replicas_(RowLayout(rule)) {}
   void push(const Row& update) { replicas_.push(5, *replicas_.find(5), bytes(update)); }
   void put(const Row& row) { replicas_.put(*replicas_.find(5), bytes(row)); }
   Row taken() {
@@ -30,7 +36,7 @@ class ReplicasTest : public ::testing::Test {
     return row;
   }
   static const std::byte* bytes(const Row& row) { return reinterpret_cast<const std::byte*>(row.data()); }
-  Replicas replicas_{protocol::ValueType::kFloat, 3};
+  Replicas replicas_;
 };
 
 TEST_F(ReplicasTest, OwnUpdatesShowBeforeAndAfterARefresh) {
@@ -58,6 +64,28 @@ TEST_F(ReplicasTest, WhatIsDirtyIsToldOnce) {
   static_cast<void>(taken());
   push({1, 1, 1});
   EXPECT_THAT(replicas_.take_dirty(), ElementsAre(5));
+}
+
+/// Of another rule than addition.
+class ReplicasOfMaximaTest : public ReplicasTest {
+ protected:
+  ReplicasOfMaximaTest() : ReplicasTest(maximum()) {}
+  static protocol::UpdateRule maximum() {
+    static_cast<void>(protocol::register_update_rule<verbena::testing::Maximum>());  // once is enough
+    return protocol::UpdateRule::find(verbena::testing::Maximum::kName, protocol::ValueType::kFloat, 3)
+        .value();
+  }
+};
+
+TEST_F(ReplicasOfMaximaTest, TheRuleSaysWhatOwnUpdatesDo) {
+  ASSERT_NE(replicas_.make(5), nullptr);
+  push({1, 2, 3});
+  EXPECT_EQ(values(), (Row{1, 2, 3}));
+  push({3, 2, 1});
+  EXPECT_EQ(values(), (Row{3, 2, 3}));
+  put({2, 9, 2});
+  EXPECT_EQ(values(), (Row{3, 9, 3}));
+  EXPECT_EQ(taken(), (Row{3, 2, 3}));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class ToldIntentsTest : public ::testing::Test {
     directory_.allocate();
     told_.allocate(kRows);
     for (int server = 0; server < 2; ++server) requests_.add_server();
-    const RowLayout layout(protocol::ValueType::kFloat, 2);
+    const RowLayout layout(protocol::UpdateRule(protocol::ValueType::kFloat, 2));
     slots_ = base::make_zeroed_array<std::uint64_t>(
         protocol::slot_region_bytes(kRows, layout.slot_bytes) / sizeof(std::uint64_t) + 1);
     own_.map(reinterpret_cast<std::byte*>(slots_.get()), kRows, directory_.home_keys(0));
@@ -52,7 +52,8 @@ class ToldIntentsTest : public ::testing::Test {
     return all;
   }
 
-  OwnSlots own_{RowLayout(protocol::ValueType::kFloat, 2), /*holder=*/1, /*is_only_node=*/false};
+  OwnSlots own_{RowLayout(protocol::UpdateRule(protocol::ValueType::kFloat, 2)), /*holder=*/1,
+                /*is_only_node=*/false};
   Directory directory_{{kRows, 2}};
   RequestQueue requests_{0};
   ToldIntents told_{own_, directory_, requests_};

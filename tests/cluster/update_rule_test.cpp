@@ -1,0 +1,222 @@
+// Update rules other than addition, over every kind of table and every way that an update takes. A rule is a
+// class like these two, and nothing else of the system knows of it.
+#include "protocol/update_rule.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/return_if_error.hpp"
+#include "tests/cluster/cluster.hpp"
+#include "tests/maximum_rule.hpp"
+#include "worker/table.hpp"
+
+namespace verbena::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Updates are gradients; the step becomes smaller the more the squares of all earlier ones come to
+/// (Adagrad).
+struct Steps {
+  static constexpr std::string_view kName = "test-steps";
+  static std::size_t state_bytes(protocol::ValueType type, std::uint32_t width) {
+    return protocol::value_bytes(type) * width;
+  }
+  template <class Value>
+  static void combine(Value* update, const Value* later, std::uint32_t width) {
+    for (std::uint32_t i = 0; i < width; ++i) update[i] += later[i];
+  }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width) {
+    auto* const squares = reinterpret_cast<Value*>(state);
+    for (std::uint32_t i = 0; i < width; ++i) {
+      squares[i] += update[i] * update[i];
+      const double step = static_cast<double>(update[i]) / std::sqrt(static_cast<double>(squares[i]));
+      const auto value = static_cast<Value>(static_cast<double>(row[i]) - step);
+      base::copy_words(row + i, &value, 1);
+    }
+  }
+  template <class Value>
+  static void predict(Value* /*row*/, const Value* /*update*/, std::uint32_t /*width*/) {}
+};
+
+struct AnotherAddition : Maximum {
+  static constexpr std::string_view kName = protocol::kAddition;
+};
+
+class UpdateRuleTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    static const bool kOnce = [] {
+      EXPECT_TRUE(protocol::register_update_rule<Maximum>().ok());
+      EXPECT_TRUE(protocol::register_update_rule<Steps>().ok());
+      return true;
+    }();
+    static_cast<void>(kOnce);
+  }
+};
+
+constexpr std::uint64_t kTableRows = 40;
+constexpr std::uint32_t kTableWidth = 3;
+
+/// What worker `rank` pushes in a clock.
+std::vector<float> updates_of(std::uint32_t rank, std::int64_t clock, Key key) {
+  std::vector<float> update(kTableWidth);
+  for (std::uint32_t i = 0; i < kTableWidth; ++i)
+    update[i] =
+        static_cast<float>((key * 7 + i * 5 + static_cast<std::uint64_t>(clock) * 11 + rank * 13) % 97);
+  return update;
+}
+
+/// Every worker sees at least its own largest, and nothing that nobody pushed; at the end the largest of all.
+absl::Status check_maximum(Session& session, const TableOptions& options) {
+  auto table = session.table<float>(options);
+  RETURN_IF_ERROR(table.status());
+  constexpr std::int64_t kClocks = 6;
+  std::vector<Key> keys(kTableRows);
+  for (Key key = 0; key < kTableRows; ++key) keys[key] = key;
+  std::vector<float> own(kTableRows * kTableWidth);
+  std::vector<float> all(kTableRows * kTableWidth);
+  std::vector<float> seen(kTableRows * kTableWidth);
+  for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+    if (options.allocation == protocol::Allocation::kDynamic)
+      RETURN_IF_ERROR(table->intent(keys, clock, clock + 1));
+    for (const Key key : keys) {
+      for (std::uint32_t rank = 0; rank < session.workers(); ++rank) {
+        const std::vector<float> update = updates_of(rank, clock, key);
+        for (std::uint32_t i = 0; i < kTableWidth; ++i) {
+          all[key * kTableWidth + i] = std::max(all[key * kTableWidth + i], update[i]);
+          if (rank == session.rank())
+            own[key * kTableWidth + i] = std::max(own[key * kTableWidth + i], update[i]);
+        }
+      }
+      // Twice, so that updates of a row are combined, the smaller one later.
+      const std::vector<Key> one = {key};
+      RETURN_IF_ERROR(table->push(one, updates_of(session.rank(), clock, key)));
+      RETURN_IF_ERROR(table->push(one, std::vector<float>(kTableWidth, 1)));
+    }
+    RETURN_IF_ERROR(table->pull(keys, seen));
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      if (seen[i] < std::max(own[i], 1.0F))
+        return absl::InternalError("own updates are missing at " + std::to_string(i));
+      if (seen[i] > 96) return absl::InternalError("nobody has pushed " + std::to_string(seen[i]));
+    }
+    RETURN_IF_ERROR(session.clock());
+  }
+  RETURN_IF_ERROR(session.barrier());
+  RETURN_IF_ERROR(table->pull(keys, seen));
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] != std::max(all[i], 1.0F))
+      return absl::InternalError("at the end " + std::to_string(seen[i]) + ", not " + std::to_string(all[i]));
+  }
+  return absl::OkStatus();
+}
+
+TEST_F(UpdateRuleTest, AMaximumIsOneOverEveryModelAndPath) {
+  struct Case {
+    ConsistencyModel model;
+    Allocation allocation;
+  };
+  const std::vector<Case> cases = {{Bsp{}, Allocation::kStatic},
+                                   {Ssp{.staleness = 1}, Allocation::kStatic},
+                                   {Essp{.staleness = 1}, Allocation::kStatic},
+                                   {Asp{}, Allocation::kStatic},
+                                   {Sequential{}, Allocation::kStatic},
+                                   {Asp{}, Allocation::kDynamic},
+                                   {Sequential{}, Allocation::kDynamic}};
+  for (const Case& each : cases) {
+    for (const ReadPath path : {ReadPath::kAuto, ReadPath::kCached}) {
+      const TableOptions options{.name = "largest",
+                                 .rows = kTableRows,
+                                 .width = kTableWidth,
+                                 .consistency = each.model,
+                                 .allocation = each.allocation,
+                                 .rule = std::string(Maximum::kName)};
+      const ClusterResult result =
+          run_cluster({.servers = 2, .workers = 3, .lanes = 2, .read_path = path},
+                      [&](Session& session) { return check_maximum(session, options); });
+      EXPECT_TRUE(result.first_error().ok())
+          << consistency::to_string(each.model) << ": " << result.first_error();
+    }
+  }
+}
+
+TEST_F(UpdateRuleTest, AStateIsKeptBesideEachRow) {
+  const TableOptions options{.name = "weights",
+                             .rows = kTableRows,
+                             .width = 1,
+                             .consistency = Bsp{},
+                             .rule = std::string(Steps::kName)};
+  const ClusterResult result = run_cluster({.servers = 2, .workers = 1, .lanes = 2}, [&](Session& session) {
+    auto weights = session.table<double>(options);
+    RETURN_IF_ERROR(weights.status());
+    const std::vector<Key> keys = {kTableRows - 2, kTableRows - 1};  // neighbours
+    std::vector<double> expected(2);
+    std::vector<double> squares(2);
+    std::vector<double> values(2);
+    for (const double gradient : {3.0, 4.0, 12.0}) {
+      // Combined to gradients, each of which is one step.
+      RETURN_IF_ERROR(weights->push(keys, std::vector<double>{gradient - 1, gradient}));
+      RETURN_IF_ERROR(weights->push(keys, std::vector<double>{1, gradient}));
+      RETURN_IF_ERROR(weights->pull(keys, values));
+      if (values != expected) return absl::InternalError("a gradient shows before its step");
+      RETURN_IF_ERROR(session.clock());
+      for (std::size_t i = 0; i < 2; ++i) {
+        const double sum = gradient * static_cast<double>(i + 1);
+        squares[i] += sum * sum;
+        expected[i] -= sum / std::sqrt(squares[i]);
+      }
+      RETURN_IF_ERROR(weights->pull(keys, values));
+      if (values != expected)
+        return absl::InternalError(fmt::format("other steps, to {} and {}", values[0], values[1]));
+    }
+    std::vector<double> all(kTableRows);
+    RETURN_IF_ERROR(weights->pull(KeyRange{0, kTableRows}, all));
+    if (std::count(all.begin(), all.end(), 0.0) != kTableRows - 2)
+      return absl::InternalError("another row changed");
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST_F(UpdateRuleTest, WhatARuleCannotDoIsRefused) {
+  const auto refused = [](TableOptions options) {
+    options.name = "rows";
+    options.rows = 10;
+    options.width = 1;
+    absl::Status status;
+    run_cluster({.servers = 1, .workers = 1}, [&](Session& session) {
+      status = session.table<float>(options).status();
+      EXPECT_TRUE(session.clock().ok()) << "a mistake of the caller's ends nothing";
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return message_of(status);
+  };
+  const std::string maximum(Maximum::kName);
+  const std::string steps(Steps::kName);
+  EXPECT_THAT(
+      refused({.rule = "nonsense"}),
+      HasSubstr("no update rule \"nonsense\" is registered in this process, but \"add\", \"test-maximum\""));
+  EXPECT_THAT(refused({.consistency = Vap{.value_bound = 1}, .rule = maximum}), HasSubstr("works with sums"));
+  EXPECT_THAT(refused({.consistency = ABsp{.updates = Updates::kMeans}, .rule = maximum}),
+              HasSubstr("works with sums"));
+  EXPECT_THAT(refused({.consistency = Asp{}, .allocation = Allocation::kDynamic, .rule = steps}),
+              HasSubstr("does not move with it"));
+}
+
+TEST_F(UpdateRuleTest, ANameIsTakenOnce) {
+  EXPECT_EQ(protocol::register_update_rule<Maximum>().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(protocol::register_update_rule<AnotherAddition>().code(), absl::StatusCode::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace verbena::testing

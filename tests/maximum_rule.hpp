@@ -1,0 +1,34 @@
+// An update rule that is not addition, for tests: whatever still adds gives too much.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/word_copy.hpp"
+
+namespace verbena::testing {
+
+/// A row is the largest of all that was pushed, number by number.
+struct Maximum {
+  static constexpr std::string_view kName = "test-maximum";
+  template <class Value>
+  static void combine(Value* update, const Value* later, std::uint32_t width) {
+    for (std::uint32_t i = 0; i < width; ++i) update[i] = std::max(update[i], later[i]);
+  }
+  template <class Value>
+  static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t width) {
+    for (std::uint32_t i = 0; i < width; ++i) {
+      // Only this writer changes it.
+      const Value largest = std::max(row[i], update[i]);
+      base::copy_words(row + i, &largest, 1);
+    }
+  }
+  template <class Value>
+  static void predict(Value* row, const Value* update, std::uint32_t width) {
+    combine(row, update, width);
+  }
+};
+
+}  // namespace verbena::testing

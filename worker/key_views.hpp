@@ -1,0 +1,37 @@
+// Keys of one kind each, a list or a range: for loops that do little for each row.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "protocol/partition.hpp"
+#include "worker/keys.hpp"
+
+namespace verbena::worker {
+
+struct KeyList {
+  std::span<const protocol::Key> keys;
+  [[nodiscard]] std::size_t size() const { return keys.size(); }
+  [[nodiscard]] static constexpr bool is_range() { return false; }
+  [[nodiscard]] Keys all() const { return keys; }
+  protocol::Key operator[](std::size_t i) const { return keys[i]; }
+  [[nodiscard]] bool all_below(std::uint64_t rows) const {
+    protocol::Key greatest = 0;
+    for (const protocol::Key key : keys) greatest = std::max(greatest, key);
+    return greatest < rows;
+  }
+};
+
+struct KeyRun {
+  protocol::KeyRange range;
+  [[nodiscard]] std::size_t size() const { return range.size(); }
+  [[nodiscard]] static constexpr bool is_range() { return true; }
+  [[nodiscard]] Keys all() const { return range; }
+  protocol::Key operator[](std::size_t i) const { return range.first + i; }
+  [[nodiscard]] bool all_below(std::uint64_t rows) const {
+    return range.first <= range.last && range.last <= rows;
+  }
+};
+
+}  // namespace verbena::worker
