@@ -26,6 +26,7 @@ set(public_headers
     protocol/value_type.hpp
     base/word_copy.hpp
     transport/transport.hpp
+    transport/backends.hpp
     transport/secret.hpp
     transport/shm/shm_transport.hpp
     transport/verbs/verbs_transport.hpp)

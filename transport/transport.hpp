@@ -206,6 +206,10 @@ class Transport {
   /// Accepts connections at `address` from now on. ALREADY_EXISTS if someone else listens there.
   virtual absl::Status listen(const std::string& address) = 0;
 
+  /// What peers connect to after listen(), the last one if there were several: the address, with what it left
+  /// open (a port) filled in. Empty before.
+  [[nodiscard]] virtual std::string listening_address() const = 0;
+
   /// Connects, waiting for a listener to appear until `deadline`; DEADLINE_EXCEEDED names the address.
   virtual absl::StatusOr<std::unique_ptr<Connection>> connect(const std::string& address,
                                                               TimePoint deadline) = 0;

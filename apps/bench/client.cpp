@@ -185,7 +185,7 @@ absl::StatusOr<std::string> Client::start_server(std::uint32_t workers, std::uin
   auto answer =
       request({.kind = Message::Kind::kStartServer, .number = workers, .servers = servers, .value = rank});
   if (!answer.ok()) return answer.status();
-  return with_host(answer->text(), host_of(address_));
+  return with_host(answer->text(), std::string(transport::host_of(address_)));
 }
 
 absl::Status Client::stop_servers() {

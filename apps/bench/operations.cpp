@@ -32,7 +32,7 @@ absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backe
 
 absl::StatusOr<Yardstick> time_round_trip(const BenchOptions& options, const Backend& backend,
                                           Client& client) {
-  if (backend.name == "shm") {
+  if (backend.on_one_host) {
     return Yardstick{.name = "core round trip",
                      .value = time_core_round_trip(options.timing).percentile(0.5)};
   }

@@ -27,7 +27,7 @@ bool measures_latency(std::string_view tool) {
   return tool.ends_with("_lat");
 }
 
-std::vector<std::string> arguments_of(const PerftestRun& run, const PerftestDevice& device,
+std::vector<std::string> arguments_of(const PerftestRun& run, const transport::RdmaDevice& device,
                                       std::uint16_t port) {
   std::vector<std::string> arguments{run.tool,
                                      "-F",  // a processor whose rate changes is no reason to stop
@@ -94,14 +94,15 @@ std::vector<double> numbers_of(const std::string& line) {
   return numbers;
 }
 
-absl::StatusOr<std::string> run_once(Client& client, const PerftestDevice& device, const PerftestRun& run) {
+absl::StatusOr<std::string> run_once(Client& client, const transport::RdmaDevice& device,
+                                     const PerftestRun& run) {
   Message order{.kind = Message::Kind::kStartPerftest};
   order.set_text(encode_perftest(run));
   auto listening = client.request(order, kOrderPatience);
   if (!listening.ok()) return listening.status();
   std::vector<std::string> arguments =
       arguments_of(run, device, static_cast<std::uint16_t>(listening->number));
-  arguments.push_back(host_of(client.address()));
+  arguments.emplace_back(transport::host_of(client.address()));
   auto program = Program::start(arguments);
   if (!program.ok()) return program.status();
   const absl::Status ended = (*program)->wait(kRunPatience);
@@ -149,7 +150,7 @@ std::optional<double> parse_perftest(std::string_view tool, std::string_view out
 }
 
 absl::StatusOr<std::unique_ptr<PerftestServer>> PerftestServer::start(const PerftestRun& run,
-                                                                      const PerftestDevice& device) {
+                                                                      const transport::RdmaDevice& device) {
   const std::uint16_t port = free_port();
   auto program = Program::start(arguments_of(run, device, port));
   if (!program.ok()) return program.status();
@@ -171,8 +172,8 @@ absl::Status PerftestServer::end() {
   return program_->wait(kEndPatience);
 }
 
-absl::StatusOr<double> run_perftest(Client& client, const PerftestDevice& device, const PerftestRun& run,
-                                    std::size_t& retries) {
+absl::StatusOr<double> run_perftest(Client& client, const transport::RdmaDevice& device,
+                                    const PerftestRun& run, std::size_t& retries) {
   absl::Status failure;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) ++retries;

@@ -41,7 +41,7 @@ class PerftestServer {
  public:
   /// Returns when it listens. Errors say what the tool said.
   static absl::StatusOr<std::unique_ptr<PerftestServer>> start(const PerftestRun& run,
-                                                               const PerftestDevice& device);
+                                                               const transport::RdmaDevice& device);
   [[nodiscard]] std::uint16_t port() const { return port_; }
   /// Waits for its end.
   absl::Status end();
@@ -55,7 +55,7 @@ class PerftestServer {
 
 /// A run from this host to the client's other side: the figure as parse_perftest() has it. Tried some times
 /// where no figure comes out; `retries` is increased by each try but the first.
-absl::StatusOr<double> run_perftest(Client& client, const PerftestDevice& device, const PerftestRun& run,
-                                    std::size_t& retries);
+absl::StatusOr<double> run_perftest(Client& client, const transport::RdmaDevice& device,
+                                    const PerftestRun& run, std::size_t& retries);
 
 }  // namespace verbena::apps::bench

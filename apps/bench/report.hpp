@@ -53,9 +53,9 @@ struct Result {
 
 /// Where and how it was measured.
 struct Circumstances {
-  std::string transport;        ///< "shm", "verbs"
+  std::string transport;        ///< its scheme
   std::string device = {};      ///< and its port, such as "rxe0 port 1"; empty for shared memory
-  std::uint32_t mtu_bytes = 0;  ///< of the path; 0 for shared memory
+  std::uint32_t mtu_bytes = 0;  ///< of the path; 0 where there is no device
   std::string other_side = {};  ///< where it ran
   std::vector<std::string> notes = {};
   std::string shared_cores = {};  ///< why no budget is judged (cores.hpp); empty: they are

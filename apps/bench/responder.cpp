@@ -44,7 +44,7 @@ class ServerJob {
                                                             .workers = order.number});
     if (!server.ok()) return server.status();
     job->server_ = std::move(*server);
-    job->address_ = backend.listening_address(*job->transport_, asked);
+    job->address_ = job->transport_->listening_address();
     job->thread_ = std::thread([&job = *job] {
       const absl::Status ended =
           run_caught([&] { return server::drive(*job.server_, *job.transport_, {}, job.stop_); });
@@ -268,11 +268,11 @@ class ResponderImpl final : public Responder {
 
   absl::Status start_perftest(Peer& peer, const Message& order, Message& answer) {
     const std::optional<PerftestRun> run = decode_perftest(order.text());
-    if (!run || backend_.perftest.name.empty()) {
+    if (!run || backend_.device.name.empty()) {
       return absl::InvalidArgumentError("it was ordered to run what it does not know");
     }
     peer.perftest.reset();
-    auto server = PerftestServer::start(*run, backend_.perftest);
+    auto server = PerftestServer::start(*run, backend_.device);
     if (!server.ok()) return server.status();
     answer.number = (*server)->port();
     peer.perftest = std::move(*server);
@@ -311,7 +311,7 @@ absl::StatusOr<std::unique_ptr<Responder>> Responder::create(const Backend& back
   auto transport = backend.make_transport();
   if (!transport.ok()) return transport.status();
   RETURN_IF_ERROR((*transport)->listen(address));
-  std::string place = backend.listening_address(**transport, address);
+  std::string place = (*transport)->listening_address();
   return std::make_unique<ResponderImpl>(backend, std::move(*transport), std::move(place));
 }
 

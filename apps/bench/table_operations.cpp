@@ -160,7 +160,7 @@ absl::Status TableMeasurements::finish(Result result, std::optional<double> roun
   auto yardstick = round_trip();
   if (!yardstick.ok()) return yardstick.status();
   // The budget is one of shared memory; the way over a device has its own, in the transport's lines.
-  if (backend_.name == "shm") yardstick->budget = round_trips_budget;
+  if (backend_.on_one_host) yardstick->budget = round_trips_budget;
   result.yardsticks.push_back(*std::move(yardstick));
   report_.results.push_back(std::move(result));
   return absl::OkStatus();
@@ -257,7 +257,7 @@ absl::Status TableMeasurements::push_batch() {
       result.samples);
   if (!status.ok()) return status;
   // Budgets of tables are those of shared memory.
-  const auto budget = backend_.name == "shm" ? std::optional(2.5) : std::nullopt;
+  const auto budget = backend_.on_one_host ? std::optional(2.5) : std::nullopt;
   result.yardsticks.push_back(
       {.name = "memcpy of the same bytes through a ring as large as the inbox",
        .value = time_ring_copy(options_.timing, result.bytes, SessionOptions{}.inbox_bytes).percentile(0.5),
@@ -526,7 +526,7 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
   TableMeasurements measurements(options, backend, client, report);
   for (const PullCase& pull : kPulls) {
     if (!options.wants(pull.name)) continue;
-    if (pull.path == ReadPath::kInPlace && backend.name != "shm") continue;
+    if (pull.path == ReadPath::kInPlace && !backend.on_one_host) continue;
     options.progress(pull.name);
     RETURN_IF_ERROR(measurements.pull(pull));
   }
@@ -544,8 +544,7 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
       {"idle-server", &TableMeasurements::idle_server}};
   for (const auto& [name, measurement] : kOthers) {
     if (!options.wants(name)) continue;
-    if (name.ends_with("-local") && backend.name != "shm")
-      continue;  // else the server may be on another host
+    if (name.ends_with("-local") && !backend.on_one_host) continue;  // else the server may be on another host
     options.progress(name);
     RETURN_IF_ERROR((measurements.*measurement)());
   }

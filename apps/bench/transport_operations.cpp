@@ -77,9 +77,9 @@ class CaseMeasurement {
     if (result.stream) {
       result.stream->operations_per_second = median(bandwidth.ours) / static_cast<double>(bytes);
     }
-    if (backend_.name == "shm" && each.echo != Echo::kNone) {
+    if (backend_.on_one_host && each.echo != Echo::kNone) {
       result.yardsticks.push_back({.name = "half a core round trip", .value = core_hop_ns()});
-    } else if (backend_.name == "shm") {
+    } else if (backend_.on_one_host) {
       result.yardsticks.push_back(
           {.name = "memcpy", .value = time_memcpy(options_.timing, bytes).percentile(0.5)});
     }
@@ -143,7 +143,7 @@ class CaseMeasurement {
                           .iterations = std::clamp(wanted, least, std::max(least, kManyIterations)),
                           .depth = latency ? 0 : options_.depth,
                           .connections = latency ? 1 : options_.connections};
-    const absl::StatusOr<double> figure = run_perftest(client_, backend_.perftest, run, rounds.retries);
+    const absl::StatusOr<double> figure = run_perftest(client_, backend_.device, run, rounds.retries);
     if (figure.ok()) {
       rounds.theirs.push_back(*figure);
     } else {
@@ -208,7 +208,7 @@ absl::Status measure_read_batch(const BenchOptions& options, const Backend& back
       },
       result.samples);
   if (!status.ok()) return status;
-  if (backend.name == "shm") {
+  if (backend.on_one_host) {
     result.yardsticks.push_back(
         {.name = "memcpy of the same rows",
          .value = time_row_copies(options.timing, keys, batch, kReadRowBytes).percentile(0.5),

@@ -60,6 +60,7 @@ class DelayedTransport final : public transport::Transport {
   absl::StatusOr<std::unique_ptr<transport::MemoryRegion>> allocate_region(std::size_t bytes,
                                                                            transport::Access access) override;
   absl::Status listen(const std::string& address) override { return wrapped_->listen(address); }
+  [[nodiscard]] std::string listening_address() const override { return wrapped_->listening_address(); }
   absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& address,
                                                                  transport::TimePoint deadline) override;
   std::unique_ptr<transport::Connection> take_accepted() override;

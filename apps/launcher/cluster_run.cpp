@@ -240,13 +240,14 @@ absl::Status ClusterProcess::prepare() {
 }
 
 absl::Status ClusterProcess::decide_transport() {
-  run_.job.transport = decided(run_.job.transport, others_.one_host() ? kShm : kVerbs);
-  if (run_.job.transport.transport == kShm && !others_.one_host()) {
+  TransportOptions& chosen = run_.job.transport;
+  chosen = decided(chosen, others_.one_host() ? transport::Reach::kHost : transport::Reach::kHosts);
+  if (is_decided_for(chosen, transport::Reach::kHost) && !others_.one_host()) {
     const std::set<std::string> names(others_.names.begin(), others_.names.end());
     return absl::InvalidArgumentError(
-        fmt::format("--transport shm needs all processes on one host; they are on {} (or in containers that "
+        fmt::format("--transport {} needs all processes on one host; they are on {} (or in containers that "
                     "share no network namespace)",
-                    absl::StrJoin(names, ", ")));
+                    chosen.transport, absl::StrJoin(names, ", ")));
   }
   return check(run_.job);
 }

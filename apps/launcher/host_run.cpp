@@ -67,7 +67,7 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
 }  // namespace
 
 absl::Status prepare_host_run(RunOptions& run, Application& application) {
-  run.job.transport = decided(run.job.transport, kShm);
+  run.job.transport = decided(run.job.transport, transport::Reach::kHost);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
   RETURN_IF_ERROR(check_all(application, run));
   if (application.iterations() == 0) {
@@ -77,7 +77,7 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
   }
   RETURN_IF_ERROR(check_memory(run.job, run.job.servers, run.job.workers));
   // A device is tried here so that what it lacks is said once, and not by each process.
-  if (run.baseline || run.job.transport.transport == kShm) return absl::OkStatus();
+  if (run.baseline || is_decided_for(run.job.transport, transport::Reach::kHost)) return absl::OkStatus();
   return make_transport(run.job.transport).status();
 }
 

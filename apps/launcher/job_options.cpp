@@ -19,7 +19,7 @@
 #include "consistency/model.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
-#include "transport/verbs/address.hpp"
+#include "transport/host_port.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -198,9 +198,10 @@ void add_verbose_option(CLI::App& command, JobOptions& options) {
 
 absl::Status check(const JobOptions& options) {
   RETURN_IF_ERROR(check(options.transport));
-  if (options.transport.transport == kVerbs && options.read_path == "in-place") {
+  if (is_decided_for(options.transport, transport::Reach::kHosts) && options.read_path == "in-place") {
     return absl::InvalidArgumentError(
-        "--read-path in-place needs --transport shm: over verbs no server's memory is mapped here");
+        fmt::format("--read-path in-place needs --transport {}: over {} no server's memory is mapped here",
+                    default_scheme(transport::Reach::kHost), options.transport.transport));
   }
   if (!options.transport.network.empty() && options.read_path == "in-place") {
     return absl::InvalidArgumentError(
@@ -246,10 +247,6 @@ absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here,
 
 namespace {
 
-std::string verbs_address(const std::string& address) {
-  return "verbs:" + address;
-}
-
 absl::Status check_addresses(const JobOptions& options) {
   if (options.addresses.size() != options.servers) {
     return absl::InvalidArgumentError(fmt::format("--addresses names {} servers, --servers says {}",
@@ -257,9 +254,8 @@ absl::Status check_addresses(const JobOptions& options) {
   }
   std::set<std::string> seen;
   for (const std::string& text : options.addresses) {
-    const absl::StatusOr<transport::verbs::Address> address =
-        transport::verbs::parse_address(verbs_address(text));
-    if (!address.ok() || address->host.empty() || address->port == 0) {
+    const absl::StatusOr<transport::HostPort> place = transport::parse_host_port(text);
+    if (!place.ok() || place->host.empty() || place->port == 0) {
       return absl::InvalidArgumentError(fmt::format("--addresses: HOST:PORT is expected, not \"{}\"", text));
     }
     if (!seen.insert(text).second) {
@@ -272,44 +268,52 @@ absl::Status check_addresses(const JobOptions& options) {
 }  // namespace
 
 TransportOptions decided_by_hand(const JobOptions& options) {
-  return decided(options.transport, options.addresses.empty() ? kShm : kVerbs);
+  return decided(options.transport,
+                 options.addresses.empty() ? transport::Reach::kHost : transport::Reach::kHosts);
 }
 
 absl::Status check_by_hand(const JobOptions& options) {
   JobOptions job = options;
   job.transport = decided_by_hand(options);
   RETURN_IF_ERROR(check(job));
-  if (job.transport.transport == kVerbs) {
+  const std::string& scheme = job.transport.transport;
+  const std::string& on_host = default_scheme(transport::Reach::kHost);
+  const std::string& between_hosts = default_scheme(transport::Reach::kHosts);
+  if (is_decided_for(job.transport, transport::Reach::kHosts)) {
     if (!job.job.empty()) {
-      return absl::InvalidArgumentError("--job is for --transport shm; over verbs --addresses are enough");
+      return absl::InvalidArgumentError(
+          fmt::format("--job is for --transport {}; over {} --addresses are enough", on_host, scheme));
     }
     if (job.addresses.empty()) {
-      return absl::InvalidArgumentError(
-          "--transport verbs needs --addresses HOST:PORT,… with one address for each server");
+      return absl::InvalidArgumentError(fmt::format(
+          "--transport {} needs --addresses HOST:PORT,… with one address for each server", scheme));
     }
     return check_addresses(job);
   }
   if (!job.addresses.empty()) {
-    return absl::InvalidArgumentError("--addresses is for --transport verbs; over shm --job is enough");
+    return absl::InvalidArgumentError(
+        fmt::format("--addresses is for --transport {}; over {} --job is enough", between_hosts, scheme));
   }
   if (job.job.empty()) {
-    return absl::InvalidArgumentError(
-        "--job NAME is required on one host, --transport verbs --addresses HOST:PORT,… between hosts");
+    return absl::InvalidArgumentError(fmt::format(
+        "--job NAME is required on one host, --transport {} --addresses HOST:PORT,… between hosts",
+        between_hosts));
   }
   return check_memory(job, job.servers, job.workers);
 }
 
 std::vector<std::string> server_addresses(const JobOptions& options) {
+  const transport::Backend& backend = backend_of(decided_by_hand(options));
   std::vector<std::string> all;
   for (std::uint32_t rank = 0; rank < options.servers; ++rank) {
-    all.push_back(options.addresses.empty() ? server_address(options.job, rank)
-                                            : verbs_address(options.addresses[rank]));
+    all.push_back(backend.address(options.addresses.empty() ? server_place(options.job, rank)
+                                                            : options.addresses[rank]));
   }
   return all;
 }
 
-std::string server_address(const std::string& job, std::uint32_t rank) {
-  return fmt::format("shm:{}/server-{}", job, rank);
+std::string server_place(const std::string& job, std::uint32_t rank) {
+  return fmt::format("{}/server-{}", job, rank);
 }
 
 std::string random_job_name() {

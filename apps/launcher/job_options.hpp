@@ -36,8 +36,8 @@ struct JobOptions {
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
   // --- where the servers are, for processes started by hand; one of the two
-  std::string job;                     ///< over shm: part of the servers' addresses
-  std::vector<std::string> addresses;  ///< over verbs: HOST:PORT of each server, by rank
+  std::string job;                     ///< on one host: part of the servers' addresses
+  std::vector<std::string> addresses;  ///< between hosts: HOST:PORT of each server, by rank
   // --- what it costs: more is faster only where there are cores to spare. 0: by the cores at hand.
   std::uint32_t server_threads = 0;
   std::uint32_t lanes =
@@ -76,11 +76,12 @@ absl::Status check_by_hand(const JobOptions& options);
 /// Whether the application can do this job, or the plain loop. As Application::check().
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline);
 
-/// "auto" resolved for processes started by hand: verbs where they were given addresses.
+/// "auto" resolved for processes started by hand: between hosts where they were given addresses.
 TransportOptions decided_by_hand(const JobOptions& options);
 /// Of all servers, by rank, as given by hand. REQUIRES: check_by_hand().
 std::vector<std::string> server_addresses(const JobOptions& options);
-std::string server_address(const std::string& job, std::uint32_t rank);
+/// PLACE in the address of a server on one host.
+std::string server_place(const std::string& job, std::uint32_t rank);
 /// Names of 64 random bits, so that two jobs of one host do not meet.
 std::string random_job_name();
 

@@ -15,7 +15,7 @@ constexpr auto kFarewellPatience = std::chrono::milliseconds(500);  // less than
 }  // namespace
 
 std::string fresh_address(const TransportOptions& options) {
-  return options.transport == kShm ? server_address(random_job_name(), 0) : "verbs::0";
+  return backend_of(options).fresh_address(server_place(random_job_name(), 0));
 }
 
 absl::StatusOr<std::vector<std::string>> AddressExchange::addresses(const std::string& own,

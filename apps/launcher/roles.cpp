@@ -19,9 +19,9 @@
 namespace verbena::apps {
 namespace {
 
-/// All threads of a job over shared memory are on this host.
+/// All threads of a job that is on one host are on this one.
 bool shares_cores(const JobOptions& job) {
-  return job.transport.transport == kShm &&
+  return is_decided_for(job.transport, transport::Reach::kHost) &&
          job.servers + job.total_workers() > std::thread::hardware_concurrency();
 }
 
@@ -40,8 +40,8 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
   if (role.addresses != nullptr) {
-    const std::string own = listening_address(transport, address);
-    if (own.starts_with("verbs::")) {
+    const std::string own = transport.listening_address();
+    if (is_decided_for(job.transport, transport::Reach::kHosts) && transport::host_of(own).empty()) {
       return absl::FailedPreconditionError(
           "workers cannot find this server: its RDMA device has no network interface with an address; "
           "InfiniBand needs IPoIB (ip address add ADDRESS/LENGTH dev ib0)");

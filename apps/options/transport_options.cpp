@@ -5,21 +5,26 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "apps/conditions/delayed_transport.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
-#include "transport/shm/shm_transport.hpp"
-#include "transport/verbs/verbs_transport.hpp"
 
 namespace verbena::apps {
 
 void add_transport_options(CLI::App& command, TransportOptions& options, const std::string& group) {
+  std::vector<std::string> choices{kAutoTransport};
+  std::vector<std::string> what_is_what;
+  for (const transport::Backend* backend : transport::backends()) {
+    choices.push_back(backend->scheme);
+    what_is_what.push_back(fmt::format("{} is {}", backend->scheme, backend->summary));
+  }
   command
       .add_option("--transport", options.transport,
-                  "How bytes move: shm is this host's shared memory, verbs is RDMA (InfiniBand, RoCE, iWARP) "
-                  "between hosts; auto takes shm where all processes share a host.")
-      ->type_name("auto|shm|verbs")
-      ->check(one_of({kAuto, kShm, kVerbs}))
+                  fmt::format("How bytes move: {}; auto takes {} where all processes share a host.",
+                              absl::StrJoin(what_is_what, ", "), default_scheme(transport::Reach::kHost)))
+      ->type_name(absl::StrJoin(choices, "|"))
+      ->check(one_of(choices))
       ->group(group)
       ->capture_default_str();
   command
@@ -79,60 +84,79 @@ absl::Status take_secret(TransportOptions& options) {
     options.secret = *std::move(secret);
     return absl::OkStatus();
   }
-  if (options.transport == kShm || options.no_secret) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "over verbs a job needs a secret, or whoever reaches these hosts could take part: --secret-file FILE, "
+  if (options.no_secret || is_decided_for(options, transport::Reach::kHost)) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "over {} a job needs a secret, or whoever reaches these hosts could take part: --secret-file FILE, "
       "the same on "
       "all hosts ((umask 077; head -c 32 /dev/urandom | base64 > FILE) makes one), or --no-secret where "
       "there is "
-      "nobody else on the network");
+      "nobody else on the network",
+      options.transport));
 }
 
 absl::Status check(const TransportOptions& options) {
-  if (options.transport == kVerbs && !options.network.empty()) {
-    return absl::InvalidArgumentError("--network is for --transport shm; over verbs there is a network");
+  if (options.transport == kAutoTransport) return absl::OkStatus();
+  const absl::StatusOr<const transport::Backend*> backend = transport::find_backend(options.transport);
+  if (!backend.ok()) return backend.status();
+  if ((*backend)->reach == transport::Reach::kHosts && !options.network.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("--network is for --transport {}; over {} there is a network",
+                    default_scheme(transport::Reach::kHost), options.transport));
   }
-  if (options.transport != kShm) return absl::OkStatus();
-  if (!options.device.empty()) {
-    return absl::InvalidArgumentError("--device is for --transport verbs; shm needs no device");
-  }
-  if (options.device_port != 0) {
-    return absl::InvalidArgumentError("--device-port is for --transport verbs; shm needs no device");
+  if ((*backend)->find_device) return absl::OkStatus();
+  for (const auto& [option, is_given] : {std::pair{"--device", !options.device.empty()},
+                                         std::pair{"--device-port", options.device_port != 0}}) {
+    if (!is_given) continue;
+    return absl::InvalidArgumentError(fmt::format("{} is for --transport {}; {} needs no device", option,
+                                                  schemes_with_devices(), options.transport));
   }
   return absl::OkStatus();
 }
 
-TransportOptions decided(TransportOptions options, const std::string& transport) {
-  if (options.transport == kAuto) options.transport = transport;
+TransportOptions decided(TransportOptions options, transport::Reach reach) {
+  if (options.transport == kAutoTransport) options.transport = default_scheme(reach);
   return options;
+}
+
+const transport::Backend& backend_of(const TransportOptions& options) {
+  return **transport::find_backend(options.transport);
+}
+
+bool is_decided_for(const TransportOptions& options, transport::Reach reach) {
+  const absl::StatusOr<const transport::Backend*> backend = transport::find_backend(options.transport);
+  return backend.ok() && (*backend)->reach == reach;
+}
+
+const std::string& default_scheme(transport::Reach reach) {
+  return transport::default_backend(reach).scheme;
+}
+
+std::string schemes_with_devices() {
+  std::vector<std::string> schemes;
+  for (const transport::Backend* backend : transport::backends()) {
+    if (backend->find_device) schemes.push_back(backend->scheme);
+  }
+  return absl::StrJoin(schemes, "|");
 }
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
                                                                      std::vector<std::string> own_node) {
-  if (options.transport == kShm) {
-    transport::ShmOptions shared_memory{.secret = options.secret};
-    // Whoever looks for work there takes a core from those who have some.
-    if (options.shares_cores) shared_memory.spin = {};
-    absl::StatusOr<std::unique_ptr<transport::Transport>> shm = transport::make_shm_transport(shared_memory);
-    if (!shm.ok() || options.network.empty()) return shm;
-    const absl::StatusOr<JobNetwork> network = parse_job_network(options.network);
-    if (!network.ok()) return network.status();
-    if (network->hosts == Hosts::kProcesses) own_node.clear();
-    return std::make_unique<DelayedTransport>(*std::move(shm), network->cost, std::move(own_node));
+  const transport::Backend& backend = backend_of(options);
+  absl::StatusOr<std::unique_ptr<transport::Transport>> made =
+      backend.make({.secret = options.secret,
+                    .device = options.device,
+                    .device_port = static_cast<std::uint8_t>(options.device_port),
+                    .shares_cores = options.shares_cores});
+  if (!made.ok() && backend.find_device) {
+    const std::string_view reason(made.status().message().data(), made.status().message().size());
+    return absl::Status(made.status().code(),
+                        fmt::format("{} (`verbena doctor` says what is missing and how to mend it)", reason));
   }
-  absl::StatusOr<std::unique_ptr<transport::VerbsTransport>> verbs =
-      transport::make_verbs_transport({.secret = options.secret,
-                                       .device = options.device,
-                                       .port = static_cast<std::uint8_t>(options.device_port)});
-  if (verbs.ok()) return *std::move(verbs);
-  const std::string_view reason(verbs.status().message().data(), verbs.status().message().size());
-  return absl::Status(verbs.status().code(),
-                      fmt::format("{} (`verbena doctor` says what is missing and how to mend it)", reason));
-}
-
-std::string listening_address(const transport::Transport& transport, const std::string& asked) {
-  const auto* verbs = dynamic_cast<const transport::VerbsTransport*>(&transport);
-  return verbs == nullptr ? asked : verbs->listening_address();
+  if (!made.ok() || options.network.empty()) return made;
+  const absl::StatusOr<JobNetwork> network = parse_job_network(options.network);
+  if (!network.ok()) return network.status();
+  if (network->hosts == Hosts::kProcesses) own_node.clear();
+  return std::make_unique<DelayedTransport>(*std::move(made), network->cost, std::move(own_node));
 }
 
 }  // namespace verbena::apps

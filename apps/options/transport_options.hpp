@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transport/backends.hpp"
 #include "transport/secret.hpp"
 #include "transport/transport.hpp"
 
@@ -17,15 +18,14 @@ class App;
 
 namespace verbena::apps {
 
-inline constexpr const char* kAuto = "auto";
-inline constexpr const char* kShm = "shm";
-inline constexpr const char* kVerbs = "verbs";
+inline constexpr const char* kAutoTransport = "auto";
 
 struct TransportOptions {
-  std::string transport = kAuto;  ///< kAuto: to be decided by whoever knows where the peers are
+  /// A backend's scheme; kAutoTransport: to be decided by whoever knows where the peers are.
+  std::string transport = kAutoTransport;
   std::string device;             ///< of RDMA, such as "mlx5_0"; empty: the first that can be used
   std::uint32_t device_port = 0;  ///< 0: the first that can be used
-  std::string network;        ///< shm only: what it is to cost, as for parse_job_network(); empty: nothing
+  std::string network;  ///< on one host only: what it is to cost, as for parse_job_network(); empty: nothing
   bool shares_cores = false;  ///< the job has more threads on this host than there are cores
   // --- who may connect, of processes that no launcher has told
   std::string secret_file;  ///< empty: none
@@ -48,18 +48,27 @@ void add_secret_options(CLI::App& command, TransportOptions& options, const std:
 /// of the same user, which does without. REQUIRES: decided.
 absl::Status take_secret(TransportOptions& options);
 
-/// INVALID_ARGUMENT where a device was chosen for shared memory, or a network's cost for a network.
+/// INVALID_ARGUMENT where a device was chosen for a transport that has none, or a network's cost for a
+/// network; and where there is no such transport.
 absl::Status check(const TransportOptions& options);
 
-/// As on the command line, for a process that is started with the same; "auto" as `transport`, the decision.
-TransportOptions decided(TransportOptions options, const std::string& transport);
+/// As on the command line, for a process that is started with the same; where that was "auto", the transport
+/// that there is for peers so far apart.
+TransportOptions decided(TransportOptions options, transport::Reach reach);
+
+/// REQUIRES: decided, and check().
+const transport::Backend& backend_of(const TransportOptions& options);
+/// Whether all of the job is on one host, or whether there are hosts between which it goes; neither while
+/// that is not decided.
+bool is_decided_for(const TransportOptions& options, transport::Reach reach);
+/// What "auto" chooses, as --transport has it: for messages.
+const std::string& default_scheme(transport::Reach reach);
+/// Of the transports that have one, as --transport has them: for messages.
+std::string schemes_with_devices();
 
 /// REQUIRES: decided. UNAVAILABLE, with what to do about it, where the host has no usable device.
 /// `own_node`: addresses of servers of this process's node, for a network between nodes.
 absl::StatusOr<std::unique_ptr<transport::Transport>> make_transport(const TransportOptions& options,
                                                                      std::vector<std::string> own_node = {});
-
-/// What peers connect to after listen(asked), where `asked` left the port or more of it open.
-std::string listening_address(const transport::Transport& transport, const std::string& asked);
 
 }  // namespace verbena::apps

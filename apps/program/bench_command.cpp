@@ -40,7 +40,7 @@
 #include "apps/report/terminal.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
-#include "transport/verbs/address.hpp"
+#include "transport/host_port.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -79,15 +79,15 @@ CLI::Validator transfer_size() {
 // ---- the two sides
 
 /// NAME or HOST:PORT as the transport has it.
-absl::StatusOr<std::string> full_address(const std::string& transport, const std::string& given,
+absl::StatusOr<std::string> full_address(const transport::Backend& backend, const std::string& given,
                                          std::string_view option, bool needs_place) {
-  if (transport == kShm) return fmt::format("shm:{}", given.empty() ? kDefaultName : given);
-  const std::string address = fmt::format("verbs:{}", given.empty() ? kDefaultPort : given);
-  const absl::StatusOr<transport::verbs::Address> parsed = transport::verbs::parse_address(address);
+  if (backend.reach == transport::Reach::kHost) return backend.address(given.empty() ? kDefaultName : given);
+  const std::string place = given.empty() ? kDefaultPort : given;
+  const absl::StatusOr<transport::HostPort> parsed = transport::parse_host_port(place);
   if (!parsed.ok() || (needs_place && (parsed->host.empty() || parsed->port == 0))) {
     return absl::InvalidArgumentError(fmt::format("{}: HOST:PORT is expected, not \"{}\"", option, given));
   }
-  return address;
+  return backend.address(place);
 }
 
 void tell(int pipe, std::string_view line) {
@@ -202,17 +202,14 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
   std::string other_side;
   std::optional<OtherSide> own;
   if (options.connect.empty()) {
-    // For shared memory a name that nobody else has; for verbs any port that is free.
-    std::string listen = options.transport.transport == kShm
-                             ? backend.fresh_address().substr(std::string_view("shm:").size())
-                             : ":0";
-    auto started = OtherSide::start(options, listen);
+    const std::string fresh = backend.fresh_address();
+    auto started = OtherSide::start(options, std::string(transport::place_of(fresh)));
     if (!started.ok()) return report_error(started.status());
     own.emplace(std::move(*started));
     address = own->address();
     other_side = "another process of this host";
   } else {
-    auto given = full_address(options.transport.transport, options.connect, "--connect", true);
+    auto given = full_address(backend_of(options.transport), options.connect, "--connect", true);
     if (!given.ok()) return report_error(given.status());
     address = *given;
     other_side = options.connect;
@@ -232,8 +229,8 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
     return kExitFailed;  // whatever it was: the options were possible
   }
   const bench::Circumstances circumstances{.transport = backend.name,
-                                           .device = backend.device,
-                                           .mtu_bytes = backend.mtu_bytes,
+                                           .device = backend.device_text,
+                                           .mtu_bytes = backend.device.mtu_bytes,
                                            .other_side = other_side,
                                            .notes = report->notes,
                                            .shared_cores = bench::shared_cores(cores.so_far())};
@@ -254,7 +251,9 @@ absl::Status check(BenchCommand& options) {
   if (!options.listens) {
     RETURN_IF_ERROR(check_started_once());
   }
-  options.transport = decided(options.transport, options.listens || !options.connect.empty() ? kVerbs : kShm);
+  const bool between_hosts = options.listens || !options.connect.empty();
+  options.transport =
+      decided(options.transport, between_hosts ? transport::Reach::kHosts : transport::Reach::kHost);
   RETURN_IF_ERROR(check(options.transport));
   Files files;
   files.reads("--secret-file", options.transport.secret_file);
@@ -266,8 +265,9 @@ absl::Status check(BenchCommand& options) {
     RETURN_IF_ERROR(OutputFile::check(output));
   }
   if (!options.bench.perftest) return absl::OkStatus();
-  if (options.transport.transport != kVerbs) {
-    return absl::InvalidArgumentError("--perftest needs --transport verbs: perftest knows RDMA devices only");
+  if (!backend_of(options.transport).find_device) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--perftest needs --transport {}: perftest knows RDMA devices only", schemes_with_devices()));
   }
   for (const std::string& tool : bench::perftest_tools()) {
     if (!bench::is_installed(tool)) {
@@ -298,21 +298,19 @@ absl::Status decide_secret(BenchCommand& options, const LaunchLetter& letter) {
 int run_bench(BenchCommand& options, const LaunchLetter& letter) {
   if (absl::Status status = check(options); !status.ok()) return report_error(status);
   if (absl::Status status = decide_secret(options, letter); !status.ok()) return report_error(status);
-  const std::string& transport = options.transport.transport;
-  absl::StatusOr<std::string> listen = full_address(transport, options.listen, "--listen", false);
+  const transport::Backend& chosen = backend_of(options.transport);
+  absl::StatusOr<std::string> listen = full_address(chosen, options.listen, "--listen", false);
   if (options.listens && !listen.ok()) return report_error(listen.status());
   if (!options.connect.empty()) {
-    const auto connect = full_address(transport, options.connect, "--connect", true);
+    const auto connect = full_address(chosen, options.connect, "--connect", true);
     if (!connect.ok()) return report_error(connect.status());
   }
   if (options.bench.rounds == 0) options.bench.rounds = options.bench.perftest ? kRoundsWithPerftest : 1;
-  absl::StatusOr<bench::Backend> backend = bench::shm_backend(options.transport.secret);
-  if (transport == kVerbs) {
-    backend = bench::verbs_backend({.device = options.transport.device,
-                                    .port = static_cast<std::uint8_t>(options.transport.device_port),
-                                    .depth = options.bench.depth,
-                                    .secret = options.transport.secret});
-  }
+  const absl::StatusOr<bench::Backend> backend = bench::measured_backend(
+      chosen, {.secret = options.transport.secret,
+               .device = options.transport.device,
+               .device_port = static_cast<std::uint8_t>(options.transport.device_port),
+               .send_depth = static_cast<std::uint32_t>(options.bench.depth)});
   if (!backend.ok()) return report_error(backend.status());
   return options.listens ? respond(letter, *backend, *listen) : measure(options, *backend);
 }

@@ -14,6 +14,7 @@
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/terminal.hpp"
+#include "transport/backends.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace verbena::apps {
@@ -44,15 +45,15 @@ Trial try_verbs(const Facts& facts, const doctor::PortChoice& choice) {
   const auto make = [options]() -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
     return transport::make_verbs_transport(options);
   };
-  const std::string anywhere = "verbs::0";
+  const std::string anywhere = transport::verbs::backend().fresh_address("");
   return doctor::try_transport(make, anywhere, [&](const transport::Transport& listener) {
-    const std::string& address = static_cast<const transport::VerbsTransport&>(listener).listening_address();
-    return address.starts_with("verbs::") ? std::string() : address;  // no host
+    std::string address = listener.listening_address();
+    return transport::host_of(address).empty() ? std::string() : address;
   });
 }
 
 Trial try_shared_memory() {
-  const std::string address = fmt::format("shm:doctor-{}", ::getpid());
+  const std::string address = transport::shm::backend().fresh_address(fmt::format("doctor-{}", ::getpid()));
   // As above: one thread has both ends.
   const auto make = [] {
     return transport::make_shm_transport({.answer_patience = std::chrono::milliseconds(0)});

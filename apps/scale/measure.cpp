@@ -19,7 +19,7 @@
 #include "apps/mf/kernel.hpp"
 #include "base/return_if_error.hpp"
 #include "server/server.hpp"
-#include "transport/shm/shm_transport.hpp"
+#include "transport/backends.hpp"
 #include "worker/session.hpp"
 #include "worker/table.hpp"
 
@@ -89,8 +89,9 @@ class MeasuredServer {
   static absl::StatusOr<std::unique_ptr<MeasuredServer>> start(std::uint32_t workers) {
     static std::atomic<int> count = 0;
     std::unique_ptr<MeasuredServer> self(new MeasuredServer);
-    self->address_ = fmt::format("shm:scale-{}/{}", ::getpid(), ++count);
-    auto transport = transport::make_shm_transport();
+    const transport::Backend& backend = transport::default_backend(transport::Reach::kHost);
+    self->address_ = backend.fresh_address(fmt::format("scale-{}/{}", ::getpid(), ++count));
+    auto transport = backend.make({});
     if (!transport.ok()) return transport.status();
     self->transport_ = std::move(*transport);
     auto server = server::Server::create(*self->transport_, {.address = self->address_, .workers = workers});

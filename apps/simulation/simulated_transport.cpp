@@ -163,6 +163,7 @@ absl::Status SimulatedTransport::listen(const std::string& address) {
   const std::lock_guard lock(network_.mutex_);
   if (!network_.listeners_.emplace(address, this).second)
     return absl::AlreadyExistsError(fmt::format("somebody listens at {} already", address));
+  listening_address_ = address;
   return absl::OkStatus();
 }
 

@@ -35,6 +35,7 @@ class SimulatedTransport final : public transport::Transport {
                                                                            transport::Access access) override;
   /// Addresses are "sim:NAME".
   absl::Status listen(const std::string& address) override;
+  [[nodiscard]] std::string listening_address() const override { return listening_address_; }
   absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& address,
                                                                  TimePoint deadline) override;
   std::unique_ptr<transport::Connection> take_accepted() override;
@@ -84,6 +85,7 @@ class SimulatedTransport final : public transport::Transport {
   Network& network_;
   const TaskId task_;
   const std::string name_;
+  std::string listening_address_;
   std::deque<Pending> pending_;
   std::deque<Incoming> incoming_;
   /// Of its links, those to which something has happened since the last poll().

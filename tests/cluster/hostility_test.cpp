@@ -139,6 +139,7 @@ class TestedTransport final : public transport::Transport {
     return inner_->allocate_region(bytes, access);
   }
   absl::Status listen(const std::string& address) override { return inner_->listen(address); }
+  [[nodiscard]] std::string listening_address() const override { return inner_->listening_address(); }
   absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& address,
                                                                  transport::TimePoint deadline) override {
     return inner_->connect(address, deadline);

@@ -41,6 +41,7 @@ class Paced final : public transport::Transport {
     return inner_->allocate_region(bytes, access);
   }
   absl::Status listen(const std::string& address) override { return inner_->listen(address); }
+  [[nodiscard]] std::string listening_address() const override { return inner_->listening_address(); }
   absl::StatusOr<std::unique_ptr<transport::Connection>> connect(const std::string& address,
                                                                  transport::TimePoint deadline) override {
     return inner_->connect(address, deadline);
@@ -131,8 +132,7 @@ class ToResponder {
           if (std::exchange(made, true)) return absl::UnavailableError("no transport is left");
           return std::make_unique<Paced>(network_.make_transport(0, "responder"), [this] { turn(); });
         },
-        .fresh_address = [] { return std::string("sim:server"); },
-        .listening_address = [](const transport::Transport&, const std::string& asked) { return asked; }};
+        .fresh_address = [] { return std::string("sim:server"); }};
     auto responder = apps::bench::Responder::create(backend, kResponder);
     require(responder.ok(), "no responder");
     require((*responder)->run(stop_).ok(), "the responder gives up");

@@ -263,8 +263,8 @@ class Answerer {
   bool proved_ = false;
 };
 
-std::unique_ptr<transport::VerbsTransport> transport_on(
-    const char* device, const std::shared_ptr<const transport::VerbsApi>& api) {
+std::unique_ptr<transport::Transport> transport_on(const char* device,
+                                                   const std::shared_ptr<const transport::VerbsApi>& api) {
   auto made = transport::make_verbs_transport({.secret = known_secret(),
                                                .device = device,
                                                .spin = std::chrono::microseconds(0),

@@ -351,6 +351,33 @@ Violations clashes_in_joined_targets(const std::vector<File>& tree) {
   return violations;
 }
 
+std::set<std::string> backend_schemes(const std::vector<File>& tree) {
+  static const std::regex kScheme(R"re(\.scheme = "(\w+)")re");
+  std::set<std::string> schemes;
+  for (const File& file : tree) {
+    if (top_folder(file.path) != "transport" || !is_source(file.path)) continue;
+    for (std::sregex_iterator match(file.text.begin(), file.text.end(), kScheme), end; match != end; ++match)
+      schemes.insert(match->str(1));
+  }
+  return schemes;
+}
+
+Violations scheme_literals(const std::vector<File>& tree) {
+  // The doctor looks at verbs, and calls what it finds so: for people and in its JSON.
+  static const std::set<std::string> kNamesOfFindings = {"apps/doctor/diagnosis.cpp",
+                                                         "apps/doctor/report.cpp"};
+  std::string schemes;
+  for (const std::string& scheme : backend_schemes(tree)) schemes += (schemes.empty() ? "" : "|") + scheme;
+  if (schemes.empty()) return {};
+  std::vector<File> applications;
+  for (const File& file : tree) {
+    if (top_folder(file.path) == "apps" && is_source(file.path) && !kNamesOfFindings.contains(file.path))
+      applications.push_back(file);
+  }
+  const std::regex literal("\"(" + schemes + ")(:[^\"]*)?\"");
+  return lines_matching(applications, literal, "a transport by its name; transport/backends.hpp knows them");
+}
+
 Violations machine_paths(const std::vector<File>& tree) {
   static const std::regex kPath(R"re((^|[\s"'`=:(,])/(work|tmp/v|home|root|Users)/[^\s"'`]*)re");
   return lines_matching(tree, kPath, "a path of somebody's machine");

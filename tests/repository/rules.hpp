@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,12 @@ std::map<std::string, std::vector<std::string>> joined_targets(const std::vector
 /// No two sources of a joined target declare the same name for themselves: which of them share a unit changes
 /// with every new file. Overloads count, too: what a call means must not depend on the unit.
 Violations clashes_in_joined_targets(const std::vector<File>& tree);
+/// The schemes of the backends in transport/, as their sources name them.
+std::set<std::string> backend_schemes(const std::vector<File>& tree);
+/// No text in apps/ is such a scheme, or begins with one and a colon: whoever compares or builds names of
+/// transports is to ask transport/backends.hpp. Sentences may speak of them, and the doctor's findings be
+/// called so.
+Violations scheme_literals(const std::vector<File>& tree);
 /// No absolute path of somebody's machine.
 Violations machine_paths(const std::vector<File>& tree);
 /// No note of something left to do.

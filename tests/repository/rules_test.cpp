@@ -47,6 +47,10 @@ TEST(RepositoryTest, HasNoClashesInJoinedSources) {
   for (const auto& [target, sources] : targets) EXPECT_THAT(sources, testing::Not(IsEmpty())) << target;
   EXPECT_THAT(clashes_in_joined_targets(this_repository()), IsEmpty());
 }
+TEST(RepositoryTest, NamesNoTransportInApplications) {
+  EXPECT_THAT(backend_schemes(this_repository()), ElementsAre("shm", "verbs"));
+  EXPECT_THAT(scheme_literals(this_repository()), IsEmpty());
+}
 TEST(RepositoryTest, NamesNoMachine) {
   EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
 }
@@ -190,6 +194,25 @@ TEST(JoinedTargetsTest, ClashesAreFound) {
   EXPECT_THAT(clashes_in_joined_targets(joined("add_executable(t a.cpp b.cpp)", mine, mine)), IsEmpty());
   const std::string alias = "namespace a {\nnamespace fs = std::filesystem;\nusing std::string;\n}\n";
   EXPECT_THAT(clashes_in_joined_targets(joined(library, alias, alias)), IsEmpty());
+}
+
+TEST(SchemeLiteralsTest, AreFound) {
+  const auto with = [](const std::string& path, const std::string& text) {
+    return std::vector<File>{{.path = "transport/pigeon/a.cpp", .text = "return {.scheme = \"pigeon\"};"},
+                             {.path = path, .text = text}};
+  };
+  EXPECT_THAT(backend_schemes(with("apps/a.cpp", ".scheme = \"crow\"")), ElementsAre("pigeon"));
+  for (const char* wrong : {"if (name == \"pigeon\")", "address.starts_with(\"pigeon:\")", "\"pigeon::0\"",
+                            "fmt::format(\"pigeon:{}\", name)"}) {
+    EXPECT_THAT(scheme_literals(with("apps/lda/a.cpp", wrong)), ElementsAre(StartsWith("apps/lda/a.cpp:1: ")))
+        << wrong;
+    EXPECT_THAT(scheme_literals(with("tests/a.cpp", wrong)), IsEmpty());
+    EXPECT_THAT(scheme_literals(with("apps/doctor/report.cpp", wrong)), IsEmpty());
+  }
+  for (const char* right : {"\"over pigeon there is a network\"", "\"--device is for pigeon\"",
+                            "pigeon(\"a\")", "\"libpigeon\"", "// pigeon:NAME"}) {
+    EXPECT_THAT(scheme_literals(with("apps/lda/a.cpp", right)), IsEmpty()) << right;
+  }
 }
 
 TEST(MachinePathsTest, AreFound) {

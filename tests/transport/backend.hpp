@@ -19,18 +19,18 @@
 
 namespace verbena::transport {
 
-struct Backend {
+struct BackendUnderTest {
   std::string name;
   std::function<std::unique_ptr<Transport>()> make_transport;
   std::function<std::string()> make_address;  ///< one that nobody else uses
   /// As make_transport, with a secret or none (nullptr); empty where the backend knows no secrets.
   std::function<std::unique_ptr<Transport>(std::shared_ptr<const Secret>)> make_guarded = {};
 
-  friend void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }
+  friend void PrintTo(const BackendUnderTest& backend, std::ostream* out) { *out << backend.name; }
 };
 
 /// What contract_test.cpp is tried on; each program that has it says so itself.
-std::vector<Backend> contract_backends();
+std::vector<BackendUnderTest> contract_backends();
 
 constexpr auto kPatience =
     std::chrono::seconds(20);  // for what must happen; never used up by a sound backend

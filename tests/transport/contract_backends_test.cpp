@@ -7,26 +7,36 @@
 #include "apps/simulation/simulated_transport.hpp"
 #include "tests/transport/backend.hpp"
 #include "tests/transport/faulty_transport.hpp"
+#include "tests/transport/loopback.hpp"
 #include "tests/transport/verbs/fake_fabric.hpp"
+#include "transport/backends.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "transport/verbs/verbs_transport.hpp"
 
 namespace verbena::transport {
 namespace {
 
-Backend shm_backend() {
-  return {.name = "shm",
-          .make_transport = [] { return std::move(*make_shm_transport()); },
-          .make_address = [counter = std::make_shared<std::atomic<int>>(
-                               0)] { return fmt::format("shm:contract-{}-{}", ::getpid(), ++*counter); },
-          .make_guarded =
-              [](std::shared_ptr<const Secret> secret) {
-                return std::move(*make_shm_transport({.secret = std::move(secret)}));
-              }};
+BackendUnderTest registered(const std::string& scheme) {
+  const Backend& backend = **find_backend(scheme);
+  const auto make = [&backend](std::shared_ptr<const Secret> secret) {
+    return std::move(*backend.make({.secret = std::move(secret)}));
+  };
+  return {.name = scheme,
+          .make_transport = [make] { return make(nullptr); },
+          .make_address =
+              [&backend, counter = std::make_shared<std::atomic<int>>(0)] {
+                return backend.fresh_address(fmt::format("contract-{}-{}", ::getpid(), ++*counter));
+              },
+          .make_guarded = make};
+}
+
+BackendUnderTest registered(const Backend& added) {
+  register_backend(added).IgnoreError();  // there already, when the list is asked for once more
+  return registered(added.scheme);
 }
 
 /// Over a device in this process, made when it is first used.
-Backend verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& device) {
+BackendUnderTest verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& device) {
   const auto fabric = std::make_shared<std::unique_ptr<FakeFabric>>();
   const auto make = [fabric, device](std::shared_ptr<const Secret> secret) {
     if (*fabric == nullptr) {
@@ -44,7 +54,7 @@ Backend verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& 
 
 /// Tests of whole jobs stand on it: what it makes late must still keep the contract. Requests are not late,
 /// since some tests poll one side only.
-Backend faulty_backend() {
+BackendUnderTest faulty_backend() {
   return {.name = "faulty",
           .make_transport =
               [seed = std::make_shared<std::atomic<std::uint64_t>>(0)] {
@@ -54,11 +64,11 @@ Backend faulty_backend() {
                                                                       .split_probability = 0.5,
                                                                       .max_lines_per_poll = 0});
               },
-          .make_address = shm_backend().make_address};
+          .make_address = registered("shm").make_address};
 }
 
 /// What simulations run on, in real time here, where tests have threads.
-Backend simulated_backend(bool mapped) {
+BackendUnderTest simulated_backend(bool mapped) {
   struct Simulated {
     explicit Simulated(const simulation::NetworkOptions& options) : network(clock, options) {}
     simulation::WallClock clock;
@@ -73,7 +83,7 @@ Backend simulated_backend(bool mapped) {
 }
 
 /// As experiments have it: cards decide when what arrives.
-Backend simulated_cards_backend() {
+BackendUnderTest simulated_cards_backend() {
   struct Simulated {
     simulation::WallClock clock;
     simulation::NetworkCards cards{{.latency = std::chrono::microseconds(5), .bits_per_second = 40e9}};
@@ -88,14 +98,11 @@ Backend simulated_cards_backend() {
 
 }  // namespace
 
-std::vector<Backend> contract_backends() {
-  return {shm_backend(),
-          faulty_backend(),
-          simulated_backend(true),
-          simulated_backend(false),
-          simulated_cards_backend(),
-          verbs_backend("verbs", {}),
-          verbs_backend("verbs_without_immediate", {.iwarp = true})};
+std::vector<BackendUnderTest> contract_backends() {
+  return {registered("shm"),          registered(loopback_backend()),
+          faulty_backend(),           simulated_backend(true),
+          simulated_backend(false),   simulated_cards_backend(),
+          verbs_backend("verbs", {}), verbs_backend("verbs_without_immediate", {.iwarp = true})};
 }
 
 }  // namespace verbena::transport

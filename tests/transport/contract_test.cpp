@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Kind = Event::Kind;
 
-class TransportContract : public ::testing::TestWithParam<Backend> {
+class TransportContract : public ::testing::TestWithParam<BackendUnderTest> {
  protected:
   void SetUp() override {
     address_ = GetParam().make_address();
@@ -173,6 +173,15 @@ TEST_P(TransportContract, OnlyOneListensAtAnAddress) {
   server_.connection.reset();
   server_.transport.reset();
   EXPECT_TRUE(client_.transport->listen(address_).ok()) << "the address is free once its listener is gone";
+}
+
+TEST_P(TransportContract, AListenerSaysWhereItIsReached) {
+  EXPECT_EQ(server_.transport->listening_address(), address_) << "which left nothing open";
+  EXPECT_EQ(client_.transport->listening_address(), "");
+  EXPECT_FALSE(client_.transport->listen(address_).ok());
+  EXPECT_EQ(client_.transport->listening_address(), "");
+  Node third = make_node();
+  EXPECT_NE(meet(third, server_, server_.transport->listening_address()), nullptr);
 }
 
 TEST_P(TransportContract, AConnectWithoutListenerEndsAtItsDeadlineAndNamesTheAddress) {
@@ -971,7 +980,7 @@ TEST(HeartbeatTest, ABoundThatABeatWouldBreakIsRefused) {
   EXPECT_EQ(check_silence_timeout(kMinSilenceTimeoutMs - 1).code(), absl::StatusCode::kInvalidArgument);
 }
 
-std::string name_of(const ::testing::TestParamInfo<Backend>& info) {
+std::string name_of(const ::testing::TestParamInfo<BackendUnderTest>& info) {
   return info.param.name;
 }
 INSTANTIATE_TEST_SUITE_P(Backends, TransportContract, ::testing::ValuesIn(contract_backends()), name_of);

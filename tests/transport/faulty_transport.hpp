@@ -54,6 +54,7 @@ class FaultyTransport final : public Transport {
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override;
   absl::Status listen(const std::string& address) override;
+  [[nodiscard]] std::string listening_address() const override { return wrapped_->listening_address(); }
   absl::StatusOr<std::unique_ptr<Connection>> connect(const std::string& address,
                                                       TimePoint deadline) override;
   std::unique_ptr<Connection> take_accepted() override;

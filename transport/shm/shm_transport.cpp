@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "transport/backends.hpp"
 #include "transport/refusals.hpp"
 #include "transport/shm/shm_connection.hpp"
 
@@ -96,6 +97,7 @@ class ShmTransport final : public Transport {
     return hub_.regions->allocate(bytes, access);
   }
   absl::Status listen(const std::string& address) override;
+  [[nodiscard]] std::string listening_address() const override { return listening_address_; }
   absl::StatusOr<std::unique_ptr<Connection>> connect(const std::string& address,
                                                       TimePoint deadline) override;
   std::unique_ptr<Connection> take_accepted() override;
@@ -158,6 +160,7 @@ class ShmTransport final : public Transport {
   Hub hub_;
   SpinBudget spin_;
   std::list<Listener> listeners_;
+  std::string listening_address_;
   std::list<Stranger> silent_;
   std::list<Stranger> challenged_;
   std::list<Stranger> done_;
@@ -182,8 +185,12 @@ absl::Status ShmTransport::listen(const std::string& address) {
   if (!socket.ok()) return socket.status();
   Listener& listener = listeners_.emplace_back(*this, std::move(*socket));
   absl::Status status = hub_.sockets.add(listener.socket.fd(), listener);
-  if (!status.ok()) listeners_.pop_back();
-  return status;
+  if (!status.ok()) {
+    listeners_.pop_back();
+    return status;
+  }
+  listening_address_ = address;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::string& address,
@@ -526,5 +533,21 @@ absl::StatusOr<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& 
                .geometry = {options.event_capacity, options.message_capacity, options.max_message_bytes},
                .completion_capacity = options.completion_capacity});
 }
+
+namespace shm {
+
+Backend backend() {
+  return {.scheme = "shm",
+          .summary = "this host's shared memory",
+          .reach = Reach::kHost,
+          .make = [](const BackendOptions& options) {
+            ShmOptions mine{.secret = options.secret};
+            if (options.shares_cores) mine.spin = {};
+            mine.answer_patience = options.answer_patience.value_or(mine.answer_patience);
+            return make_shm_transport(mine);
+          }};
+}
+
+}  // namespace shm
 
 }  // namespace verbena::transport

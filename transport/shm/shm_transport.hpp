@@ -57,4 +57,11 @@ struct ShmOptions {
 /// INVALID_ARGUMENT for impossible options; RESOURCE_EXHAUSTED or another error of the system's.
 absl::StatusOr<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options = {});
 
+struct Backend;
+
+namespace shm {
+/// As transport/backends.hpp lists it.
+Backend backend();
+}  // namespace shm
+
 }  // namespace verbena::transport

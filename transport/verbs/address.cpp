@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -14,34 +13,22 @@ namespace verbena::transport::verbs {
 
 namespace {
 
-constexpr std::string_view kScheme = "verbs:";
-
-absl::Status bad_address(const std::string& text) {
-  return absl::InvalidArgumentError(
-      fmt::format("\"{}\" is no address of this transport; expected verbs:HOST:PORT", text));
-}
+constexpr std::string_view kPrefix = "verbs:";
 
 }  // namespace
 
 absl::StatusOr<Address> parse_address(const std::string& text) {
-  if (!text.starts_with(kScheme)) return bad_address(text);
-  const std::size_t colon = text.rfind(':');
-  if (colon < kScheme.size()) return bad_address(text);
-  Address address;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, address.port);
-  if (error != std::errc() || rest != end) return bad_address(text);
-  address.host = text.substr(kScheme.size(), colon - kScheme.size());
-  const bool bracketed = address.host.starts_with('[') && address.host.ends_with(']');
-  if (!bracketed && address.host.find(':') != std::string::npos) return bad_address(text);
-  if (bracketed) address.host = address.host.substr(1, address.host.size() - 2);
-  if (address.host.find_first_of("[]") != std::string::npos) return bad_address(text);
-  return address;
+  if (text.starts_with(kPrefix)) {
+    absl::StatusOr<Address> address = parse_host_port(std::string_view(text).substr(kPrefix.size()));
+    if (address.ok()) return address;
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("\"{}\" is no address of this transport; expected verbs:HOST:PORT", text));
 }
 
 std::string to_string(const Address& address) {
   const bool brackets = address.host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}{}:{}", kScheme, brackets ? "[" : "", address.host, brackets ? "]" : "",
+  return fmt::format("{}{}{}{}:{}", kPrefix, brackets ? "[" : "", address.host, brackets ? "]" : "",
                      address.port);
 }
 

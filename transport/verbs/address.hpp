@@ -3,17 +3,14 @@
 
 #include <sys/socket.h>
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "transport/host_port.hpp"
 
 namespace verbena::transport::verbs {
 
-struct Address {
-  std::string host;  ///< may be empty; IPv6 addresses without brackets
-  std::uint16_t port = 0;
-};
+using Address = HostPort;
 
 absl::StatusOr<Address> parse_address(const std::string& text);
 std::string to_string(const Address& address);

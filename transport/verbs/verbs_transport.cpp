@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "transport/backends.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/verbs_connection.hpp"
@@ -93,14 +94,15 @@ class ManagerChannel {
   rdma_event_channel* channel_;
 };
 
-class VerbsTransportImpl final : public VerbsTransport {
+class VerbsTransport final : public Transport {
  public:
-  VerbsTransportImpl(const VerbsOptions& options, std::unique_ptr<Device> device, ManagerChannel channel,
-                     shm::FileDescriptor wake_up);
-  ~VerbsTransportImpl() override;
+  VerbsTransport(const VerbsOptions& options, std::unique_ptr<Device> device, ManagerChannel channel,
+                 shm::FileDescriptor wake_up);
+  ~VerbsTransport() override;
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override;
   absl::Status listen(const std::string& address) override;
+  [[nodiscard]] std::string listening_address() const override { return listening_address_; }
   absl::StatusOr<std::unique_ptr<Connection>> connect(const std::string& address,
                                                       TimePoint deadline) override;
   std::unique_ptr<Connection> take_accepted() override;
@@ -111,13 +113,12 @@ class VerbsTransportImpl final : public VerbsTransport {
   [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override { return options_.max_message_bytes; }
   [[nodiscard]] std::string_view name() const override { return "verbs"; }
-  [[nodiscard]] const std::string& listening_address() const override { return listening_address_; }
 
  private:
   struct Listener final : ManagerUser {
-    explicit Listener(VerbsTransportImpl& owner) : transport(owner) {}
+    explicit Listener(VerbsTransport& owner) : transport(owner) {}
     void on_manager_event(const ManagerEvent& event) override { transport.accept(event); }
-    VerbsTransportImpl& transport;
+    VerbsTransport& transport;
     rdma_cm_id* id = nullptr;
   };
 
@@ -155,8 +156,8 @@ class VerbsTransportImpl final : public VerbsTransport {
   static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler sets it
 };
 
-VerbsTransportImpl::VerbsTransportImpl(const VerbsOptions& options, std::unique_ptr<Device> device,
-                                       ManagerChannel channel, shm::FileDescriptor wake_up)
+VerbsTransport::VerbsTransport(const VerbsOptions& options, std::unique_ptr<Device> device,
+                               ManagerChannel channel, shm::FileDescriptor wake_up)
     : options_(options),
       device_(std::move(device)),
       channel_(std::move(channel)),
@@ -181,31 +182,31 @@ VerbsTransportImpl::VerbsTransportImpl(const VerbsOptions& options, std::unique_
              check_manager();
            }} {}
 
-VerbsTransportImpl::~VerbsTransportImpl() {
+VerbsTransport::~VerbsTransport() {
   closing_ = true;  // connections poll while they close, and must not bring new ones
   accepted_.clear();
   for (const Listener& listener : listeners_) device_->api().destroy_id(listener.id);
 }
 
-std::vector<VerbsConnection*> VerbsTransportImpl::connections() const {
+std::vector<VerbsConnection*> VerbsTransport::connections() const {
   std::vector<VerbsConnection*> all;
   for (const auto& [serial, connection] : hub_.connections) all.push_back(connection);
   return all;
 }
 
-Duration VerbsTransportImpl::tick_interval() const {
+Duration VerbsTransport::tick_interval() const {
   return std::clamp<Duration>(options_.peer_timeout / 20, std::chrono::milliseconds(5),
                               std::chrono::milliseconds(200));
 }
 
-absl::StatusOr<std::unique_ptr<MemoryRegion>> VerbsTransportImpl::allocate_region(std::size_t bytes,
-                                                                                  Access access) {
+absl::StatusOr<std::unique_ptr<MemoryRegion>> VerbsTransport::allocate_region(std::size_t bytes,
+                                                                              Access access) {
   return windows_.allocate(bytes, access);
 }
 
 // ---- meeting
 
-absl::Status VerbsTransportImpl::listen(const std::string& address) {
+absl::Status VerbsTransport::listen(const std::string& address) {
   auto parsed = parse_address(address);
   if (!parsed.ok()) return parsed.status();
   if (parsed->host.empty()) parsed->host = device_->address();
@@ -218,7 +219,7 @@ absl::Status VerbsTransportImpl::listen(const std::string& address) {
   return status;
 }
 
-absl::Status VerbsTransportImpl::listen(Listener& listener, const Address& address, const std::string& text) {
+absl::Status VerbsTransport::listen(Listener& listener, const Address& address, const std::string& text) {
   auto place = resolve(address);
   if (!place.ok()) return place.status();
   const VerbsApi& api = device_->api();
@@ -248,7 +249,7 @@ absl::Status VerbsTransportImpl::listen(Listener& listener, const Address& addre
   return absl::OkStatus();
 }
 
-void VerbsTransportImpl::accept(const ManagerEvent& event) {
+void VerbsTransport::accept(const ManagerEvent& event) {
   ++hub_.activity;
   if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
     spdlog::error("{} was removed; {} is deaf", device_->name(), listening_address_);
@@ -261,8 +262,8 @@ void VerbsTransportImpl::accept(const ManagerEvent& event) {
   if (auto connection = VerbsConnection::accept(hub_, event)) accepted_.push_back(std::move(connection));
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> VerbsTransportImpl::connect(const std::string& address,
-                                                                        TimePoint deadline) {
+absl::StatusOr<std::unique_ptr<Connection>> VerbsTransport::connect(const std::string& address,
+                                                                    TimePoint deadline) {
   auto parsed = parse_address(address);
   if (!parsed.ok()) return parsed.status();
   auto destination = resolve(*parsed);
@@ -282,7 +283,7 @@ absl::StatusOr<std::unique_ptr<Connection>> VerbsTransportImpl::connect(const st
   return connection;
 }
 
-std::unique_ptr<Connection> VerbsTransportImpl::take_accepted() {
+std::unique_ptr<Connection> VerbsTransport::take_accepted() {
   if (announced_ == 0) return nullptr;
   std::unique_ptr<VerbsConnection> connection = std::move(accepted_.front());
   accepted_.pop_front();
@@ -294,7 +295,7 @@ std::unique_ptr<Connection> VerbsTransportImpl::take_accepted() {
 // ---- events
 
 /// As many as there are, but not for ever, however many ask to be let in.
-void VerbsTransportImpl::check_manager() {
+void VerbsTransport::check_manager() {
   for (int i = 0; i < kManagerEventsAtOnce; ++i) {
     auto event = channel_.next();
     if (!event) return;
@@ -303,7 +304,7 @@ void VerbsTransportImpl::check_manager() {
   next_look_ = TimePoint::min();
 }
 
-void VerbsTransportImpl::check_device() {
+void VerbsTransport::check_device() {
   ibv_async_event event{};
   while (device_->api().get_async_event(device_->context(), &event) == 0) {
     const ibv_event_type type = event.event_type;
@@ -341,7 +342,7 @@ void VerbsTransportImpl::check_device() {
   }
 }
 
-void VerbsTransportImpl::look_around() {
+void VerbsTransport::look_around() {
   check_device();
   const TimePoint time = coarse_now();
   next_look_ = time + options_.connection_check_interval;
@@ -351,16 +352,16 @@ void VerbsTransportImpl::look_around() {
   for (VerbsConnection* each : connections()) each->tick(now());
 }
 
-void VerbsTransportImpl::attend() {
+void VerbsTransport::attend() {
   const std::vector<VerbsConnection*> waiting = hub_.attention;
   for (VerbsConnection* each : waiting) each->attend();
 }
 
-void VerbsTransportImpl::finish_failed() {
+void VerbsTransport::finish_failed() {
   for (VerbsConnection* each : connections()) each->finish(now());
 }
 
-std::size_t VerbsTransportImpl::poll(std::span<Event> events) {
+std::size_t VerbsTransport::poll(std::span<Event> events) {
   hub_.retired.clear();
   events_seen_ = false;
   if (coarse_now() >= next_look_) look_around();
@@ -386,13 +387,13 @@ std::size_t VerbsTransportImpl::poll(std::span<Event> events) {
 }
 
 // Has anything happened that is worth a poll(), or a post() that was refused?
-bool VerbsTransportImpl::progress(std::uint64_t activity_before) {
+bool VerbsTransport::progress(std::uint64_t activity_before) {
   queues_.take();
   return hub_.activity != activity_before || !hub_.ready.empty() || announced_ < accepted_.size() ||
          interrupted_.load(std::memory_order_seq_cst);
 }
 
-void VerbsTransportImpl::sleep(TimePoint deadline) {
+void VerbsTransport::sleep(TimePoint deadline) {
   const TimePoint until = std::min(deadline, now() + tick_interval());
   const auto rest = std::max(until - now(), Duration::zero());
   std::array<pollfd, 4> files{};
@@ -405,7 +406,7 @@ void VerbsTransportImpl::sleep(TimePoint deadline) {
   look_around();
 }
 
-void VerbsTransportImpl::wait(TimePoint deadline) {
+void VerbsTransport::wait(TimePoint deadline) {
   // A message that was seen keeps its receive until the next poll(); its sender may be waiting for that.
   if (events_seen_) return;
   const std::uint64_t activity = hub_.activity;
@@ -425,7 +426,7 @@ void VerbsTransportImpl::wait(TimePoint deadline) {
   [[maybe_unused]] const ssize_t bytes = ::read(wake_up_.get(), &rung, sizeof(rung));
 }
 
-void VerbsTransportImpl::interrupt() {
+void VerbsTransport::interrupt() {
   const int saved_errno = errno;  // a signal handler may interrupt
   interrupted_.store(true, std::memory_order_seq_cst);
   const std::uint64_t one = 1;
@@ -466,8 +467,8 @@ absl::Status check(const VerbsOptions& options) {
 
 }  // namespace verbs
 
-absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(const VerbsOptions& options,
-                                                                     std::shared_ptr<const VerbsApi> api) {
+absl::StatusOr<std::unique_ptr<Transport>> make_verbs_transport(const VerbsOptions& options,
+                                                                std::shared_ptr<const VerbsApi> api) {
   RETURN_IF_ERROR(verbs::check(options));
   if (api == nullptr) {
     auto loaded = load_verbs_api();
@@ -480,8 +481,8 @@ absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(const Verbs
   if (!channel.ok()) return channel.status();
   shm::FileDescriptor wake_up(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_up.valid()) return verbs::errno_status(errno, "no event file can be made (eventfd)");
-  return std::make_unique<verbs::VerbsTransportImpl>(options, std::move(*device), std::move(*channel),
-                                                     std::move(wake_up));
+  return std::make_unique<verbs::VerbsTransport>(options, std::move(*device), std::move(*channel),
+                                                 std::move(wake_up));
 }
 
 VerbsSurvey survey_verbs(std::shared_ptr<const VerbsApi> api) {
@@ -499,5 +500,52 @@ VerbsSurvey survey_verbs(std::shared_ptr<const VerbsApi> api) {
   survey.connection_manager = verbs::ManagerChannel::create(*api).status();
   return survey;
 }
+
+namespace verbs {
+namespace {
+
+VerbsOptions verbs_options(const BackendOptions& options) {
+  VerbsOptions mine{.secret = options.secret, .device = options.device, .port = options.device_port};
+  mine.send_depth = std::max(mine.send_depth, std::bit_ceil(options.send_depth));
+  mine.answer_patience = options.answer_patience.value_or(mine.answer_patience);
+  return mine;
+}
+
+/// Of the addresses of a port the one that listens and connects.
+int gid_index_of(const VerbsDevice::Port& port) {
+  for (const VerbsDevice::Gid& gid : port.gids) {
+    if (gid.type == "RoCEv2" && gid.text == port.address) return static_cast<int>(gid.index);
+  }
+  return -1;
+}
+
+absl::StatusOr<RdmaDevice> find_device(const BackendOptions& options) {
+  const absl::StatusOr<std::vector<VerbsDevice>> devices = list_verbs_devices();
+  if (!devices.ok()) return devices.status();
+  for (const VerbsDevice& device : *devices) {
+    if (!device.obstacle.empty() || (!options.device.empty() && device.name != options.device)) continue;
+    for (const VerbsDevice::Port& port : device.ports) {
+      if (!port.obstacle.empty() || (options.device_port != 0 && port.number != options.device_port))
+        continue;
+      return RdmaDevice{.name = device.name,
+                        .port = port.number,
+                        .mtu_bytes = port.mtu_bytes,
+                        .gid_index = gid_index_of(port)};
+    }
+  }
+  return absl::NotFoundError("no usable RDMA device");
+}
+
+}  // namespace
+
+Backend backend() {
+  return {.scheme = "verbs",
+          .summary = "RDMA (InfiniBand, RoCE, iWARP) between hosts",
+          .reach = Reach::kHosts,
+          .make = [](const BackendOptions& options) { return make_verbs_transport(verbs_options(options)); },
+          .find_device = find_device};
+}
+
+}  // namespace verbs
 
 }  // namespace verbena::transport

@@ -3,7 +3,8 @@
 //
 // Addresses are "verbs:HOST:PORT"; HOST is a name or an address (IPv6 in brackets) of the network interface
 // of an RDMA device. For listen() HOST may be empty, which means the chosen device, and PORT may be 0, which
-// means any that is free; listening_address() then says which.
+// means any that is free; listening_address() then says which. Its HOST stays empty where listen() was given
+// none and the device's addresses are not known from its GIDs (InfiniBand, iWARP).
 //
 // A region is reached through a memory window that is bound to the one connection it was granted to. Where
 // the device has no such windows (of type 2; iWARP), and for a region above 2 GiB, one that was granted to
@@ -76,16 +77,9 @@ struct VerbsOptions {
   std::chrono::milliseconds linger{500};
 };
 
-class VerbsTransport : public Transport {
- public:
-  /// What peers connect to after listen(), the last one if there were several. HOST is empty where listen()
-  /// was given none and the device's addresses are not known from its GIDs (InfiniBand, iWARP).
-  [[nodiscard]] virtual const std::string& listening_address() const = 0;
-};
-
 /// INVALID_ARGUMENT for impossible options; UNAVAILABLE if the libraries or a usable device are missing.
 /// `api` is what stands in for the host's libraries (verbs_api.hpp), in tests.
-absl::StatusOr<std::unique_ptr<VerbsTransport>> make_verbs_transport(
+absl::StatusOr<std::unique_ptr<Transport>> make_verbs_transport(
     const VerbsOptions& options = {}, std::shared_ptr<const VerbsApi> api = nullptr);
 
 /// What is there, used or not.
@@ -133,5 +127,12 @@ struct VerbsSurvey {
   std::vector<VerbsDevice> devices;
 };
 VerbsSurvey survey_verbs(std::shared_ptr<const VerbsApi> api = nullptr);
+
+struct Backend;
+
+namespace verbs {
+/// As transport/backends.hpp lists it.
+Backend backend();
+}  // namespace verbs
 
 }  // namespace verbena::transport

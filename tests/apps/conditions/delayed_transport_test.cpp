@@ -12,23 +12,23 @@
 namespace verbena::transport {
 
 /// For contract_test.cpp: late, but sound.
-std::vector<Backend> contract_backends() {
+std::vector<BackendUnderTest> contract_backends() {
   const auto address = [](const std::string& name, int number) {
     return fmt::format("shm:{}-{}-{}", name, ::getpid(), number);
   };
   const auto backend = [&](const std::string& name, const apps::NetworkCost& cost, bool near = false) {
     const auto counter = std::make_shared<std::atomic<int>>(0);
-    return Backend{.name = name,
-                   .make_transport =
-                       [=] {
-                         std::vector<std::string> addresses;
-                         // Of those that are still to be made.
-                         for (int ahead = 0; near && ahead < 16; ++ahead)
-                           addresses.push_back(address(name, *counter + ahead));
-                         return std::make_unique<apps::DelayedTransport>(std::move(*make_shm_transport()),
-                                                                         cost, std::move(addresses));
-                       },
-                   .make_address = [=] { return address(name, ++*counter); }};
+    return BackendUnderTest{.name = name,
+                            .make_transport =
+                                [=] {
+                                  std::vector<std::string> addresses;
+                                  // Of those that are still to be made.
+                                  for (int ahead = 0; near && ahead < 16; ++ahead)
+                                    addresses.push_back(address(name, *counter + ahead));
+                                  return std::make_unique<apps::DelayedTransport>(
+                                      std::move(*make_shm_transport()), cost, std::move(addresses));
+                                },
+                            .make_address = [=] { return address(name, ++*counter); }};
   };
   return {backend("delayed", {.latency = std::chrono::microseconds(50), .bits_per_second = 10e9}),
           backend("delayed_by_nothing", {}),

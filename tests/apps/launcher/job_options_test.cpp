@@ -17,7 +17,7 @@ TEST(JobOptionsTest, AddressesChooseVerbs) {
   job.servers = 2;
   job.addresses = {"10.0.0.1:7001", "[fd00::1]:7002"};
   EXPECT_TRUE(check_by_hand(job).ok());
-  EXPECT_EQ(decided_by_hand(job).transport, kVerbs);
+  EXPECT_EQ(decided_by_hand(job).transport, "verbs");
   EXPECT_THAT(server_addresses(job), ElementsAre("verbs:10.0.0.1:7001", "verbs:[fd00::1]:7002"));
 }
 
@@ -26,17 +26,17 @@ TEST(JobOptionsTest, JobNameChoosesSharedMemory) {
   job.servers = 2;
   job.job = "demo";
   EXPECT_TRUE(check_by_hand(job).ok());
-  EXPECT_EQ(decided_by_hand(job).transport, kShm);
+  EXPECT_EQ(decided_by_hand(job).transport, "shm");
   EXPECT_THAT(server_addresses(job), ElementsAre("shm:demo/server-0", "shm:demo/server-1"));
 }
 
 TEST(JobOptionsTest, WhatWasChosenStays) {
   TransportOptions options;
-  options.transport = kVerbs;
+  options.transport = "verbs";
   options.device = "rxe0";
-  EXPECT_EQ(decided(options, kShm).transport, kVerbs);
-  EXPECT_EQ(decided(options, kShm).device, "rxe0");
-  EXPECT_EQ(decided({}, kVerbs).transport, kVerbs);
+  EXPECT_EQ(decided(options, transport::Reach::kHost).transport, "verbs");
+  EXPECT_EQ(decided(options, transport::Reach::kHost).device, "rxe0");
+  EXPECT_EQ(decided({}, transport::Reach::kHosts).transport, "verbs");
 }
 
 TEST(JobOptionsTest, MemoryIsCountedForThisHostOnly) {
@@ -50,11 +50,11 @@ TEST(JobOptionsTest, MemoryIsCountedForThisHostOnly) {
 
 TEST(MeetingTest, AddressesAreNobodyElses) {
   TransportOptions shm;
-  shm.transport = kShm;
+  shm.transport = "shm";
   EXPECT_THAT(fresh_address(shm), StartsWith("shm:"));
   EXPECT_NE(fresh_address(shm), fresh_address(shm));
   TransportOptions verbs;
-  verbs.transport = kVerbs;
+  verbs.transport = "verbs";
   EXPECT_EQ(fresh_address(verbs), "verbs::0");  // any port
 }
 

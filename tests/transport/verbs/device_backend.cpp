@@ -9,7 +9,7 @@
 
 namespace verbena::transport {
 
-std::vector<Backend> contract_backends() {
+std::vector<BackendUnderTest> contract_backends() {
   const auto host = [] {
     const auto devices = list_verbs_devices();
     if (!devices.ok()) return std::string();

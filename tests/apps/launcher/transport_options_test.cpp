@@ -1,0 +1,67 @@
+#include "apps/options/transport_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+
+#include "apps/launcher/job_options.hpp"
+#include "apps/launcher/meeting.hpp"
+#include "tests/transport/loopback.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// A backend that no application has heard of.
+class AddedBackendTest : public ::testing::Test {
+ protected:
+  AddedBackendTest() {
+    transport::register_backend(transport::loopback_backend()).IgnoreError();  // by the test before
+    add_transport_options(command_, job_.transport, "Processes");
+    command_.parse("--transport loopback");
+    job_.job = "demo";
+  }
+  CLI::App command_;
+  JobOptions job_;
+};
+
+TEST_F(AddedBackendTest, IsOfferedAndCanBeChosen) {
+  EXPECT_THAT(command_.help(), AllOf(HasSubstr("auto|shm|verbs|loopback"), HasSubstr("loopback is this")));
+  EXPECT_TRUE(check(job_.transport).ok());
+  EXPECT_TRUE(take_secret(job_.transport).ok()) << "the kernel vouches on one host";
+  const auto made = make_transport(job_.transport);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ((*made)->name(), "loopback");
+}
+
+TEST_F(AddedBackendTest, HasItsOwnAddresses) {
+  EXPECT_TRUE(check_by_hand(job_).ok());
+  EXPECT_THAT(server_addresses(job_), ElementsAre("loopback:demo/server-0"));
+  EXPECT_THAT(fresh_address(job_.transport), StartsWith("loopback:"));
+}
+
+TEST_F(AddedBackendTest, IsToldWhatItCannotDoByItsName) {
+  job_.transport.device = "mlx5_0";
+  EXPECT_EQ(check(job_.transport).message(), "--device is for --transport verbs; loopback needs no device");
+  job_.transport.device.clear();
+  job_.addresses = {"a:1"};
+  EXPECT_EQ(check_by_hand(job_).message(),
+            "--addresses is for --transport verbs; over loopback --job is enough");
+}
+
+TEST(TransportOptionsTest, AnUnknownTransportIsRefusedWithTheKnownOnes) {
+  TransportOptions options;
+  EXPECT_TRUE(check(options).ok()) << "not decided yet";
+  options.transport = "pigeon";
+  const absl::Status status = check(options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("one of shm, verbs"));
+}
+
+}  // namespace
+}  // namespace verbena::apps

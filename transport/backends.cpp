@@ -1,0 +1,104 @@
+#include "transport/backends.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "transport/shm/shm_transport.hpp"
+#include "transport/verbs/verbs_transport.hpp"
+
+namespace verbena::transport {
+
+namespace {
+
+/// A table rather than objects that register themselves before main(): of a static library the linker takes
+/// only what somebody names.
+std::deque<Backend> built_in_backends() {
+  return {shm::backend(), verbs::backend()};
+}
+
+/// A deque, so that what was registered stays at its place.
+struct Registry {
+  std::mutex mutex;
+  std::deque<Backend> backends = built_in_backends();
+};
+
+Registry& registry() {
+  static Registry registry;
+  return registry;
+}
+
+bool is_scheme(std::string_view text) {
+  const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !text.empty() && std::ranges::all_of(text, is_part);
+}
+
+}  // namespace
+
+std::string Backend::address(std::string_view place) const {
+  return fmt::format("{}:{}", scheme, place);
+}
+
+std::string Backend::fresh_address(std::string_view name) const {
+  return address(reach == Reach::kHost ? name : ":0");
+}
+
+absl::Status register_backend(Backend backend) {
+  if (!is_scheme(backend.scheme) || !backend.make) {
+    return absl::InvalidArgumentError(
+        fmt::format("\"{}\" can be no backend: a scheme of a-z, 0-9 and _, and how it is made, are expected",
+                    backend.scheme));
+  }
+  const std::lock_guard lock(registry().mutex);
+  std::deque<Backend>& all = registry().backends;
+  if (std::ranges::find(all, backend.scheme, &Backend::scheme) != all.end()) {
+    return absl::AlreadyExistsError(fmt::format("there is a backend {} already", backend.scheme));
+  }
+  all.push_back(std::move(backend));
+  return absl::OkStatus();
+}
+
+std::vector<const Backend*> backends() {
+  const std::lock_guard lock(registry().mutex);
+  std::vector<const Backend*> all;
+  for (const Backend& backend : registry().backends) all.push_back(&backend);
+  return all;
+}
+
+absl::StatusOr<const Backend*> find_backend(std::string_view scheme) {
+  std::string known;
+  for (const Backend* backend : backends()) {
+    if (backend->scheme == scheme) return backend;
+    known += (known.empty() ? "" : ", ") + backend->scheme;
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("there is no transport \"{}\"; one of {} is expected", scheme, known));
+}
+
+absl::StatusOr<const Backend*> backend_of(std::string_view address) {
+  return find_backend(address.substr(0, address.find(':')));
+}
+
+const Backend& default_backend(Reach reach) {
+  // Of the built-in ones there is one for each.
+  const std::vector<const Backend*> all = backends();
+  return **std::ranges::find(all, reach, [](const Backend* backend) { return backend->reach; });
+}
+
+std::string_view place_of(std::string_view address) {
+  const std::size_t colon = address.find(':');
+  return colon == std::string_view::npos ? std::string_view() : address.substr(colon + 1);
+}
+
+std::string_view host_of(std::string_view address) {
+  const absl::StatusOr<const Backend*> backend = backend_of(address);
+  if (!backend.ok() || (*backend)->reach != Reach::kHosts) return {};
+  const std::string_view place = place_of(address);
+  const std::size_t colon = place.rfind(':');
+  return colon == std::string_view::npos ? std::string_view() : place.substr(0, colon);
+}
+
+}  // namespace verbena::transport

@@ -1,0 +1,20 @@
+// "HOST:PORT"
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace verbena::transport {
+
+struct HostPort {
+  std::string host;  ///< may be empty; IPv6 addresses without brackets
+  std::uint16_t port = 0;
+};
+
+/// An IPv6 address is in brackets. INVALID_ARGUMENT.
+absl::StatusOr<HostPort> parse_host_port(std::string_view text);
+
+}  // namespace verbena::transport
