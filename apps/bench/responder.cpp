@@ -218,12 +218,17 @@ class ResponderImpl final : public Responder {
     if (order.value < kWordBytes || order.value > kMostBytes) {
       return absl::InvalidArgumentError(fmt::format("it opens no {} bytes of memory", order.value));
     }
+    peer.echo = Echo::kNone;  // which was of what it had opened before
     if (memory_.bytes() < order.value) {
-      // Regions that were granted to others before stay until those are gone.
-      if (memory_.local != nullptr) old_memory_.push_back(std::move(memory_));
-      if (peers_.size() == 1) old_memory_.clear();
+      if (peers_.size() == 1) {
+        old_memory_.clear();
+        memory_ = {};
+      }
+      // Where this fails, others are answered in what there was.
       auto memory = Memory::allocate(*transport_, order.value);
       if (!memory.ok()) return memory.status();
+      // Regions that were granted to others before stay until those are gone.
+      if (memory_.local != nullptr) old_memory_.push_back(std::move(memory_));
       memory_ = std::move(*memory);
     }
     for (const auto& [region, descriptor] : {std::pair{memory_.readable.get(), &answer.readable},
@@ -232,7 +237,6 @@ class ResponderImpl final : public Responder {
       if (!granted.ok()) return granted.status();
       *descriptor = *granted;
     }
-    peer.echo = Echo::kNone;  // which was of what it had opened before
     peer.writable = order.writable;
     return absl::OkStatus();
   }
