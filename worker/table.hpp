@@ -130,8 +130,8 @@ class UntypedTable {
   friend class Table;
   UntypedTable(worker::SessionCore& session, worker::TableCore& core) : session_(&session), core_(&core) {}
 
-  // `count`: of values.
-  // Of one kind of keys each: the compiler knows which it is, where Table's calls are inlined.
+  // `count`: of values. pull and push once for each kind of keys: where Table's calls are inlined, the
+  // compiler knows which it is.
   absl::Status pull(std::span<const Key> keys, std::byte* values, std::size_t count) const;
   absl::Status pull(KeyRange keys, std::byte* values, std::size_t count) const;
   absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t count) const;
