@@ -34,11 +34,14 @@ namespace verbena::protocol {
 
 /// Of rows of one value type. Rows and updates are arrays of `width` values.
 struct UpdateRuleFunctions {
-  /// `update` becomes what does the same as both, in this order. Memory of the caller's own.
+  /// `update` becomes what stands for both, in this order. Memory of the caller's own. How many updates are
+  /// combined before they are applied is the same in every run under BSP only; elsewhere it depends on how
+  /// they travel, and so does the result of a rule for which both together do something else than one after
+  /// the other (a step of a sum of gradients).
   void (*combine)(std::byte* update, const std::byte* later, std::uint32_t width) = nullptr;
-  /// The row takes an update. Others read the row at the same time: each value must be stored whole, once
-  /// (base/word_copy.hpp). `state`: state_bytes of this rule's own for this row, zeros at first; aligned to 8
-  /// bytes.
+  /// The row takes an update. It may lie where a peer can still write: load each value once. Others read the
+  /// row at the same time: each value must be stored whole, once (base/word_copy.hpp). `state`: state_bytes
+  /// of this rule's own for this row, zeros at first; aligned to 8 bytes.
   void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width) = nullptr;
   /// What a worker sees of an update of its own before the row has it. A rule that cannot tell does nothing:
   /// then a worker sees its own pushes when it sees those of others. Memory of the caller's own.
@@ -47,15 +50,16 @@ struct UpdateRuleFunctions {
 
 struct UpdateRuleKind {
   std::string_view name;  ///< of at most kMaxRuleNameBytes; lives for ever
-  /// Beside each row, in the memory of who applies. 0: none.
+  /// Beside each row, in the memory of who applies. nullptr, or 0: nothing.
   std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
+  /// All of them, for each type.
   UpdateRuleFunctions (*functions)(ValueType type) = nullptr;
 };
 
 inline constexpr std::size_t kMaxRuleNameBytes = 64;
 inline constexpr std::string_view kAddition = "add";
 
-/// ALREADY_EXISTS: another one has the name.
+/// ALREADY_EXISTS: another one has the name. INVALID_ARGUMENT: no name, or no functions.
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
 /// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; and, where it keeps a

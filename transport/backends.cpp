@@ -27,8 +27,8 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry registry;
-  return registry;
+  static Registry& the_registry = *new Registry;  // others' threads may outlive main()
+  return the_registry;
 }
 
 bool is_scheme(std::string_view text) {

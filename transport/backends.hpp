@@ -28,7 +28,7 @@ namespace verbena::transport {
 /// How far a backend's connections go, and so what an address, SCHEME:PLACE, is made of.
 enum class Reach : std::uint8_t {
   /// PLACE is a NAME. Both ends are on one host and of one user, as the kernel vouches, so that a secret is
-  /// not needed; regions are mapped by the peers; there is no device to be missing.
+  /// not needed; regions may be mapped by the peers; there is no device to be missing.
   kHost,
   /// PLACE is HOST:PORT, to listen also :PORT and HOST:0 (any that is free). Whoever reaches HOST can
   /// connect.

@@ -107,6 +107,10 @@ absl::Status check_rule(const TableOptions& options, protocol::ValueType type) {
 }
 
 absl::Status check(const TableOptions& options, protocol::ValueType type) {
+  if (protocol::value_bytes(type) == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {} is no type of values", options.name, static_cast<std::uint32_t>(type)));
+  }
   if (absl::Status status = consistency::check(options.consistency); !status.ok()) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", options.name, std::string(status.message())));
@@ -123,18 +127,17 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
                     "follow a row that moves",
                     options.name, consistency::to_string(options.consistency)));
   }
-  RETURN_IF_ERROR(check_rule(options, type));
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
         fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));
   }
   if (options.rows == 0 || options.rows > protocol::kMaxRows || options.width == 0 ||
-      options.width > protocol::kMaxWidth || protocol::value_bytes(type) == 0) {
+      options.width > protocol::kMaxWidth) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" of {} rows, width {}: expected 1 to {} rows and width 1 to {}",
                     options.name, options.rows, options.width, protocol::kMaxRows, protocol::kMaxWidth));
   }
-  return absl::OkStatus();
+  return check_rule(options, type);
 }
 
 }  // namespace

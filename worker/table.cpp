@@ -128,8 +128,9 @@ void UntypedTable::prefetch(Key key) const {
 
 absl::StatusOr<HeldRows> UntypedTable::hold(const Keys& keys, std::size_t rows,
                                             absl::FunctionRef<void(std::size_t, std::byte*)> use) const {
-  RETURN_IF_ERROR(core_->hold(keys, rows, use));
-  return HeldRows(*session_, *core_);
+  const absl::StatusOr<std::size_t> taken = core_->hold(keys, rows, use);
+  if (!taken.ok()) return taken.status();
+  return *taken == 0 ? HeldRows() : HeldRows(*session_, *core_);
 }
 
 absl::StatusOr<Sample> UntypedTable::prepare_sample(const KeyDistribution& distribution, std::size_t count,

@@ -3,8 +3,8 @@
 // Shapes: `values` and `updates` are row-major [keys.size(), width] or [range.size(), width]. Keys need not
 // be sorted; a key may come twice. A pull reads its rows one by one in any order, also where a key comes
 // twice: the two may differ, and the first be the newer. A push adds, unless the table has another rule
-// (TableOptions::rule). A worker sees its own pushes in its next pull (read-my-writes), others' by the
-// table's consistency model.
+// (TableOptions::rule). A worker sees its own pushes in its next pull (read-my-writes; another rule may
+// differ), others' by the table's consistency model.
 //
 // Pushes are added up in this worker's update buffer and travel when it calls Session::clock(); under
 // Sequential each travels by itself and push() returns when it is applied, under VAP sooner where the bound
@@ -73,7 +73,8 @@ struct OperationOptions {
   std::vector<Pending> after;
 };
 
-/// Rows that hold() has taken: given back when this goes. To be moved, not copied.
+/// Rows that hold() has taken: given back when this goes. To be moved, not copied. Must not outlive the
+/// session.
 class [[nodiscard]] HeldRows {
  public:
   /// Of nothing.
@@ -213,7 +214,8 @@ class Table {
   /// by number, and their pushes and moves of these rows wait; so hold them for a mini-batch, not longer,
   /// make no call in between that waits (it breaks the session, with FAILED_PRECONDITION), and push none of
   /// them. Readers need each number whole: write them as relaxed atomics, or as vectors do. A change counts
-  /// as a pull and a push. REQUIRES: nothing of the table is held. FAILED_PRECONDITION for a static table.
+  /// as a pull and a push. Keep what is returned: the status of a temporary gives all back at once.
+  /// FAILED_PRECONDITION where rows of the table are held already, and for a static table.
   absl::StatusOr<HeldRows> hold(Keys keys, std::span<Value*> rows) const {
     return untyped_.hold(keys, rows.size(), [&](std::size_t i, std::byte* values) {
       rows[i] = reinterpret_cast<Value*>(values);

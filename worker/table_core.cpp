@@ -101,8 +101,8 @@ absl::Status TableCore::intend(const Keys& keys, consistency::Clock /*from*/, co
   return refuse_as_static(keys, keys.size() * options_.width, "follow intents");
 }
 
-absl::Status TableCore::hold(const Keys& keys, std::size_t rows,
-                             absl::FunctionRef<void(std::size_t, std::byte*)> /*use*/) {
+absl::StatusOr<std::size_t> TableCore::hold(const Keys& keys, std::size_t rows,
+                                            absl::FunctionRef<void(std::size_t, std::byte*)> /*use*/) {
   return refuse_as_static(keys, rows * options_.width, "can be held");
 }
 

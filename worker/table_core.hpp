@@ -62,9 +62,10 @@ class TableCore {
   /// The worker will use `keys` in its clocks from … to − 1.
   virtual absl::Status intend(const Keys& keys, consistency::Clock from, consistency::Clock to);
   /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).
-  /// `rows`: how many places there are for them. REQUIRES: nothing is held.
-  virtual absl::Status hold(const Keys& keys, std::size_t rows,
-                            absl::FunctionRef<void(std::size_t, std::byte*)> use);
+  /// `rows`: how many places there are for them. Returns how many it took. FAILED_PRECONDITION where some are
+  /// held already.
+  virtual absl::StatusOr<std::size_t> hold(const Keys& keys, std::size_t rows,
+                                           absl::FunctionRef<void(std::size_t, std::byte*)> use);
   /// Gives back what hold() took.
   virtual void release() {}
   /// hold() would take it, were it in nobody's hands.

@@ -307,6 +307,26 @@ TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+TEST(HeldRowsTest, AGuardGivesBackWhatItHoldsAndNothingElse) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>(moving(10, 1));
+        RETURN_IF_ERROR(table.status());
+        std::vector<float*> rows(1);
+        absl::StatusOr<HeldRows> held = table->hold(std::vector<Key>(), {});
+        RETURN_IF_ERROR(held.status());
+        absl::StatusOr<HeldRows> taken = table->hold(std::vector<Key>{3}, rows);
+        RETURN_IF_ERROR(taken.status());
+        *held = *std::move(taken);  // what a loop does that tries until it has the row
+        const auto again = [&] { return table->hold(std::vector<Key>{4}, rows).status().code(); };
+        EXPECT_EQ(again(), absl::StatusCode::kFailedPrecondition) << "the row is held";
+        RETURN_IF_ERROR(held->release());
+        EXPECT_EQ(again(), absl::StatusCode::kOk);
+        return again() == absl::StatusCode::kOk ? absl::OkStatus() : wrong("a temporary has kept its row");
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
 TEST(HeldRowsTest, WhoHoldsSomeMayNotWait) {
   ServerThreads servers({.servers = 1, .workers = 2});
   auto session = Session::connect(servers.session_options(0));

@@ -213,6 +213,17 @@ TEST_F(UpdateRuleTest, WhatARuleCannotDoIsRefused) {
               HasSubstr("does not move with it"));
 }
 
+TEST_F(UpdateRuleTest, AKindThatLacksSomethingIsRefused) {
+  EXPECT_EQ(protocol::register_update_rule({.name = "test-nothing"}).code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(
+      protocol::register_update_rule(
+          {.name = "test-hollow", .functions = [](ValueType) { return protocol::UpdateRuleFunctions(); }})
+          .ok());
+  const absl::Status status = protocol::UpdateRule::find("test-hollow", ValueType::kFloat, 1).status();
+  EXPECT_THAT(message_of(status), HasSubstr("has not all functions for float"));
+}
+
 TEST_F(UpdateRuleTest, ANameIsTakenOnce) {
   EXPECT_EQ(protocol::register_update_rule<Maximum>().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(protocol::register_update_rule<AnotherAddition>().code(), absl::StatusCode::kAlreadyExists);

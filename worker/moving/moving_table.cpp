@@ -115,9 +115,14 @@ absl::Status MovingTable::intend(const Keys& keys, Clock from, Clock to) {
   return absl::OkStatus();
 }
 
-absl::Status MovingTable::hold(const Keys& keys, std::size_t rows,
-                               absl::FunctionRef<void(std::size_t, std::byte*)> use) {
+absl::StatusOr<std::size_t> MovingTable::hold(const Keys& keys, std::size_t rows,
+                                              absl::FunctionRef<void(std::size_t, std::byte*)> use) {
   RETURN_IF_ERROR(enter(keys, rows * options_.width));
+  if (!held_.empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("table \"{}\": {} rows are held already, and are to be given back first", options_.name,
+                    held_.size()));
+  }
   const OwnSlots& own = rows_.own;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (own.is_mapped() && i + base::kKeysAhead < keys.size())
@@ -134,7 +139,7 @@ absl::Status MovingTable::hold(const Keys& keys, std::size_t rows,
   session_.rows_held() += held_.size();
   session_.counters().rows_pulled += held_.size();
   session_.counters().rows_pulled_locally += held_.size();
-  return absl::OkStatus();
+  return held_.size();
 }
 
 void MovingTable::release() {

@@ -28,8 +28,8 @@ class MovingTable final : public TableCore {
   absl::StatusOr<std::shared_ptr<Operation>> start_localize(const Keys& keys,
                                                             const Operations& after) override;
   absl::Status intend(const Keys& keys, consistency::Clock from, consistency::Clock to) override;
-  absl::Status hold(const Keys& keys, std::size_t rows,
-                    absl::FunctionRef<void(std::size_t, std::byte*)> use) override;
+  absl::StatusOr<std::size_t> hold(const Keys& keys, std::size_t rows,
+                                   absl::FunctionRef<void(std::size_t, std::byte*)> use) override;
   void release() override;
   [[nodiscard]] bool is_free_here(protocol::Key key) const override {
     return rows_.is_here(key) && !rows_.marked.contains(key);
