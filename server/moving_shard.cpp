@@ -30,6 +30,7 @@ constexpr Key kKeysForgottenAtOnce = Key{1} << 15U;
 
 absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Transport& transport,
                                                                  const protocol::OpenTable& table,
+                                                                 const protocol::UpdateRule& rule,
                                                                  std::uint32_t server,
                                                                  std::uint32_t servers) {
   const absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
@@ -39,10 +40,7 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                     "follow a row that moves",
                     table.name, table.consistency));
   }
-  const absl::StatusOr<protocol::UpdateRule> rule =
-      protocol::UpdateRule::find(table.rule, table.value_type, table.width);
-  if (!rule.ok()) return rule.status();
-  if (rule->state_bytes() > 0) {
+  if (rule.state_bytes() > 0) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",
                     table.name, table.rule));
@@ -65,7 +63,7 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
   auto homes = Homes::create(protocol::RangePartition(table.rows, servers).range(server), server);
   if (!homes.ok()) return homes.status();
   return std::unique_ptr<MovingShard>(
-      new MovingShard(table, *rule, server, servers, std::move(*homes), std::move(*region)));
+      new MovingShard(table, rule, server, servers, std::move(*homes), std::move(*region)));
 }
 
 MovingShard::MovingShard(protocol::OpenTable table, const protocol::UpdateRule& rule, std::uint32_t server,

@@ -30,9 +30,11 @@ namespace verbena::server {
 class MovingShard {
  public:
   /// All rows zero, those of this server's keys owned here; takes no time and no pages for that.
-  /// INVALID_ARGUMENT for a model that such a table cannot have, RESOURCE_EXHAUSTED where memory is short.
+  /// `rule`: the table's. INVALID_ARGUMENT for a model or rule that such a table cannot have,
+  /// RESOURCE_EXHAUSTED where memory is short.
   static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
                                                              const protocol::OpenTable& table,
+                                                             const protocol::UpdateRule& rule,
                                                              std::uint32_t server, std::uint32_t servers);
 
   /// All slots, and what is known of each key's presence, kRemoteReadHostWrite: for this server's own node to

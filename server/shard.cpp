@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
   shard->range = protocol::RangePartition(table.rows, servers).range(server);
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
   if (table.allocation == protocol::Allocation::kDynamic) {
-    auto moving = MovingShard::create(transport_, table, server, servers);
+    auto moving = MovingShard::create(transport_, table, *rule, server, servers);
     if (!moving.ok()) return moving.status();
     shard->moving = std::move(*moving);
     return shard;

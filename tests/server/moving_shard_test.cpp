@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<MovingShard>> shard_of(transport::Transport& tran
                               .name = "moving",
                               .allocation = protocol::Allocation::kDynamic,
                               .consistency = "sequential"},
-                             server, servers);
+                             protocol::UpdateRule(protocol::ValueType::kFloat, 2), server, servers);
 }
 
 /// A server that has to write something for each of its rows stops for seconds where there are many.
