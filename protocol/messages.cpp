@@ -437,16 +437,6 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes) 
   return message;
 }
 
-std::string differences(const OpenTable& first, const OpenTable& then) {
-  std::string all;
-  visit_attributes([&](auto attribute, auto, auto shown) {
-    if (first.*attribute == then.*attribute) return;
-    all += fmt::format("{}{}, then {}", all.empty() ? "" : "; ", shown(first.*attribute),
-                       shown(then.*attribute));
-  });
-  return all;
-}
-
 absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   BulkMessage message;
   if (bytes.size() < sizeof message.header) {

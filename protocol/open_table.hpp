@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "protocol/allocation.hpp"
 #include "protocol/update_rule.hpp"
 #include "protocol/value_type.hpp"
@@ -54,6 +55,17 @@ void visit_attributes(Visitor&& visit) {
   visit(&OpenTable::consistency, is_text, [](const std::string& model) { return model; });
   visit(&OpenTable::rule, is_text, [](const std::string& rule) { return "rule " + rule; });
 }
+
+/// What a consistency model asks of a table that has it.
+struct ModelNeeds {
+  bool sums = false;       ///< a rule that adds: updates are weighted, or their sums bounded
+  bool fractions = false;  ///< no whole numbers: updates are weighted
+  bool rows_stay = false;  ///< no dynamic table: clocks do not follow a row that moves
+};
+
+/// The table's update rule, where model, rule, value type and allocation go together. INVALID_ARGUMENT says
+/// which of them do not; also for a rule that is not registered in this process.
+absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs);
 
 /// In what they differ, their numbers aside, for a message: "10 rows, then 20 rows; float, then double".
 [[nodiscard]] std::string differences(const OpenTable& first, const OpenTable& then);

@@ -10,7 +10,6 @@
 #include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 #include "base/word_copy.hpp"
-#include "consistency/model.hpp"
 #include "protocol/slot.hpp"
 
 namespace verbena::server {
@@ -33,18 +32,6 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                                                                  const protocol::UpdateRule& rule,
                                                                  std::uint32_t server,
                                                                  std::uint32_t servers) {
-  const absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
-  if (!model.ok() || !consistency::allows_moving_rows(*model)) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dynamic, which works with sequential and asp, not {}: clocks do not "
-                    "follow a row that moves",
-                    table.name, table.consistency));
-  }
-  if (rule.state_bytes() > 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",
-                    table.name, table.rule));
-  }
   if (servers > Homes::kMaxNodes) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" is dynamic, which works with up to {} servers, not {}", table.name,

@@ -30,7 +30,7 @@ namespace verbena::server {
 class MovingShard {
  public:
   /// All rows zero, those of this server's keys owned here; takes no time and no pages for that.
-  /// `rule`: the table's. INVALID_ARGUMENT for a model or rule that such a table cannot have,
+  /// `rule`: the table's, from protocol::check_together(). INVALID_ARGUMENT for too many servers,
   /// RESOURCE_EXHAUSTED where memory is short.
   static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
                                                              const protocol::OpenTable& table,

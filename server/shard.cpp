@@ -31,21 +31,11 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
         fmt::format("table \"{}\": {}", table.name, std::string(model.status().message())));
   }
   const consistency::Rules rules = consistency::rules_of(*model);
-  if (rules.weighs_means && protocol::is_whole(table.value_type)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "table \"{}\": whole numbers cannot be weighted, as {} does", table.name, table.consistency));
-  }
   const absl::StatusOr<protocol::UpdateRule> rule =
-      protocol::UpdateRule::find(table.rule, table.value_type, table.width);
-  if (!rule.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": {}", table.name, std::string(rule.status().message())));
-  }
-  if (!rule->is_addition() && rules.needs_sums()) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", table.name,
-                    table.consistency, table.rule));
-  }
+      protocol::check_together(table, {.sums = rules.needs_sums(),
+                                       .fractions = rules.weighs_means,
+                                       .rows_stay = !consistency::allows_moving_rows(*model)});
+  if (!rule.ok()) return rule.status();
   auto shard = std::make_unique<Shard>();
   shard->table = table;
   shard->rules = rules;

@@ -86,26 +86,6 @@ absl::Status check(const SessionOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status check_rule(const TableOptions& options, protocol::ValueType type) {
-  const absl::StatusOr<protocol::UpdateRule> rule =
-      protocol::UpdateRule::find(options.rule, type, options.width);
-  if (!rule.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": {}", options.name, std::string(rule.status().message())));
-  }
-  if (!rule->is_addition() && consistency::rules_of(options.consistency).needs_sums()) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", options.name,
-                    consistency::to_string(options.consistency), options.rule));
-  }
-  if (rule->state_bytes() > 0 && options.allocation == protocol::Allocation::kDynamic) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",
-                    options.name, options.rule));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status check(const TableOptions& options, protocol::ValueType type) {
   if (protocol::value_bytes(type) == 0) {
     return absl::InvalidArgumentError(
@@ -114,18 +94,6 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
   if (absl::Status status = consistency::check(options.consistency); !status.ok()) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", options.name, std::string(status.message())));
-  }
-  if (consistency::rules_of(options.consistency).weighs_means && protocol::is_whole(type)) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": whole numbers cannot be weighted, as {} does", options.name,
-                    consistency::to_string(options.consistency)));
-  }
-  if (options.allocation == protocol::Allocation::kDynamic &&
-      !consistency::allows_moving_rows(options.consistency)) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" is dynamic, which works with sequential and asp, not {}: clocks do not "
-                    "follow a row that moves",
-                    options.name, consistency::to_string(options.consistency)));
   }
   if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
     return absl::InvalidArgumentError(
@@ -137,7 +105,12 @@ absl::Status check(const TableOptions& options, protocol::ValueType type) {
         fmt::format("table \"{}\" of {} rows, width {}: expected 1 to {} rows and width 1 to {}",
                     options.name, options.rows, options.width, protocol::kMaxRows, protocol::kMaxWidth));
   }
-  return check_rule(options, type);
+  const consistency::Rules rules = consistency::rules_of(options.consistency);
+  return protocol::check_together(to_wire(0, options, type),
+                                  {.sums = rules.needs_sums(),
+                                   .fractions = rules.weighs_means,
+                                   .rows_stay = !consistency::allows_moving_rows(options.consistency)})
+      .status();
 }
 
 }  // namespace

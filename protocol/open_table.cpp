@@ -1,0 +1,47 @@
+#include "protocol/open_table.hpp"
+
+#include <fmt/format.h>
+
+namespace verbena::protocol {
+
+absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs) {
+  if (needs.fractions && is_whole(open.value_type)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "table \"{}\": whole numbers cannot be weighted, as {} does", open.name, open.consistency));
+  }
+  const bool is_dynamic = open.allocation == Allocation::kDynamic;
+  if (needs.rows_stay && is_dynamic) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic, which works with sequential and asp, not {}: clocks do not "
+                    "follow a row that moves",
+                    open.name, open.consistency));
+  }
+  const absl::StatusOr<UpdateRule> rule = UpdateRule::find(open.rule, open.value_type, open.width);
+  if (!rule.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", open.name, std::string(rule.status().message())));
+  }
+  if (needs.sums && !rule->is_addition()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", open.name, open.consistency,
+                    open.rule));
+  }
+  if (is_dynamic && rule->state_bytes() > 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",
+                    open.name, open.rule));
+  }
+  return rule;
+}
+
+std::string differences(const OpenTable& first, const OpenTable& then) {
+  std::string all;
+  visit_attributes([&](auto attribute, auto, auto shown) {
+    if (first.*attribute == then.*attribute) return;
+    all += fmt::format("{}{}, then {}", all.empty() ? "" : "; ", shown(first.*attribute),
+                       shown(then.*attribute));
+  });
+  return all;
+}
+
+}  // namespace verbena::protocol
