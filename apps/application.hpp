@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "apps/files.hpp"
 #include "apps/training_watch.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace CLI {
 class App;

@@ -13,7 +13,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 option(VERBENA_JOIN_SOURCES "join the sources of a target and precompile the tests' headers" ON)
 
 add_library(verbena_compile INTERFACE)
-target_include_directories(verbena_compile INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>")
+target_include_directories(verbena_compile INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(verbena_compile INTERFACE
   -Wall -Wextra -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
   -Woverloaded-virtual -Wcast-qual -Werror

@@ -1,52 +1,34 @@
-# Installs what an embedding program needs: find_package(verbena), target verbena::worker, headers under their
-# own paths below include/verbena; and the program.
+# Installs what a program of a user's own needs: the public headers, the library, shared and static, and its CMake
+# package; and our own program.
+#
+#   find_package(verbena)                     verbena::verbena, the shared library
+#   find_package(verbena COMPONENTS static)   verbena::static, too
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The library's public headers, closed under inclusion (the install test compiles each from the installed tree).
-set(public_headers
-    worker/session.hpp
-    worker/keys.hpp
-    worker/data_cursor.hpp
-    worker/sampling.hpp
-    worker/table.hpp
-    consistency/a_bsp.hpp
-    consistency/asp.hpp
-    consistency/bounded_delay.hpp
-    consistency/bsp.hpp
-    consistency/essp.hpp
-    consistency/model.hpp
-    consistency/rules.hpp
-    consistency/sequential.hpp
-    consistency/ssp.hpp
-    consistency/vap.hpp
-    protocol/allocation.hpp
-    protocol/partition.hpp
-    protocol/update_rule.hpp
-    protocol/value_type.hpp
-    base/word_copy.hpp
-    transport/transport.hpp
-    transport/backends.hpp
-    transport/secret.hpp
-    transport/shm/shm_transport.hpp
-    transport/verbs/verbs_transport.hpp)
+install(DIRECTORY include/verbena DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-foreach(library base transport consistency protocol worker)
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
+set_target_properties(verbena_shared PROPERTIES EXPORT_NAME verbena)
+target_compile_features(verbena_shared INTERFACE cxx_std_20)
+install(TARGETS verbena_shared EXPORT verbena-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT verbena-targets NAMESPACE verbena:: DESTINATION ${package_directory})
+
+add_library(verbena_static INTERFACE)
+target_link_libraries(verbena_static INTERFACE verbena_cluster)
+foreach(library base transport consistency protocol server worker cluster static)
   set_target_properties(verbena_${library} PROPERTIES EXPORT_NAME ${library})
   target_compile_features(verbena_${library} INTERFACE cxx_std_20)
-  target_include_directories(verbena_${library} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/verbena>)
-  install(TARGETS verbena_${library} EXPORT verbena-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS verbena_${library} EXPORT verbena-static-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endforeach()
-foreach(header IN LISTS public_headers)
-  cmake_path(GET header PARENT_PATH folder)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/verbena/${folder})
-endforeach()
+install(EXPORT verbena-static-targets NAMESPACE verbena:: DESTINATION ${package_directory})
+
 if(TARGET verbena)
   install(TARGETS verbena RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/verbena)
-install(EXPORT verbena-targets NAMESPACE verbena:: DESTINATION ${package_directory})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/verbena-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_SOURCE_DIR}/cmake/verbena-config.cmake

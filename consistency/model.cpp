@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 
-namespace verbena::consistency {
+namespace verbena {
+namespace consistency {
 
 namespace {
 
@@ -64,19 +65,6 @@ struct Name {
 
 }  // namespace
 
-absl::StatusOr<ConsistencyModel> parse_model(std::string_view text) {
-  const std::size_t colon = text.find(':');
-  std::optional<std::string_view> written;
-  if (colon != std::string_view::npos) written = text.substr(colon + 1);
-  const std::optional<ConsistencyModel> model = model_of(text.substr(0, colon), written);
-  if (!model || !check(*model).ok()) return bad_model(text);
-  return *model;
-}
-
-std::string to_string(const ConsistencyModel& model) {
-  return std::visit(Name{}, model);
-}
-
 absl::Status check(const ConsistencyModel& model) {
   const auto* const vap = std::get_if<Vap>(&model);
   const bool is_sane = vap == nullptr ? staleness(model) <= kMaxStaleness
@@ -89,4 +77,19 @@ std::uint32_t staleness(const ConsistencyModel& model) {
   return bound == kNoBound ? 0 : static_cast<std::uint32_t>(bound);
 }
 
-}  // namespace verbena::consistency
+}  // namespace consistency
+
+absl::StatusOr<ConsistencyModel> parse_consistency(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  std::optional<std::string_view> written;
+  if (colon != std::string_view::npos) written = text.substr(colon + 1);
+  const std::optional<ConsistencyModel> model = consistency::model_of(text.substr(0, colon), written);
+  if (!model || !consistency::check(*model).ok()) return consistency::bad_model(text);
+  return *model;
+}
+
+std::string to_string(const ConsistencyModel& model) {
+  return std::visit(consistency::Name{}, model);
+}
+
+}  // namespace verbena

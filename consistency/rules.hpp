@@ -1,10 +1,5 @@
-// What a model decides, as data. Each model is a header of its own, which says what it promises and gives its
-// Rules; servers and workers ask for these, never for a model's name.
-//
-// Notation: c is the reader's clock, the number of iterations it has finished; an update made at clock t
-// carries t. The min clock m of a lane says that all updates of clocks < m, from every worker, are applied
-// there. u ∈ R(c) says that a read at clock c sees the update u. In every model a worker sees its own updates
-// at once (read-my-writes).
+// What servers and workers ask of a model, never its name: model.hpp has the Rules of each. The notation is
+// that of <verbena/consistency.hpp>; the min clock is of a lane.
 #pragma once
 
 #include <cstdint>

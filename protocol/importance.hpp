@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "protocol/value_type.hpp"
+#include <verbena/value_type.hpp>
 
 namespace verbena::protocol {
 

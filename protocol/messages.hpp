@@ -21,9 +21,10 @@
 #include "absl/status/statusor.h"
 #include "base/peer_memory.hpp"
 #include "protocol/open_table.hpp"
-#include "protocol/partition.hpp"
+#include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
-#include "protocol/value_type.hpp"
+#include <verbena/keys.hpp>
+#include <verbena/value_type.hpp>
 
 namespace verbena::protocol {
 

@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "protocol/allocation.hpp"
 #include "protocol/update_rule.hpp"
-#include "protocol/value_type.hpp"
+#include <verbena/allocation.hpp>
+#include <verbena/value_type.hpp>
 
 namespace verbena::protocol {
 
@@ -28,7 +28,7 @@ struct OpenTable {
   std::uint32_t width = 0;
   std::string name;
   Allocation allocation = Allocation::kStatic;
-  std::string consistency;  ///< as consistency::to_string() writes it
+  std::string consistency;  ///< as to_string() writes it
   std::string rule{kAddition};
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };

@@ -1,20 +1,12 @@
-// Keys, and which server holds which.
+// Which part of the keys is whose.
 #pragma once
 
 #include <cassert>
 #include <cstdint>
 
+#include <verbena/keys.hpp>
+
 namespace verbena::protocol {
-
-using Key = std::uint64_t;
-
-/// Keys [first, last).
-struct KeyRange {
-  Key first = 0;
-  Key last = 0;  ///< not included
-  [[nodiscard]] constexpr std::uint64_t size() const { return last - first; }
-  friend constexpr bool operator==(KeyRange, KeyRange) = default;
-};
 
 /// Range partition of keys [0, rows) into `parts` contiguous ranges whose sizes differ by at most one,
 /// the larger ones first. Parts may be empty where rows < parts.

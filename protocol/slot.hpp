@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::protocol {
 

@@ -6,7 +6,8 @@
 #include <mutex>
 #include <string>
 
-namespace verbena::protocol {
+namespace verbena {
+namespace protocol {
 namespace {
 
 /// Those beside addition, by name.
@@ -32,17 +33,6 @@ absl::StatusOr<UpdateRuleKind> find_kind(std::string_view name) {
 
 }  // namespace
 
-absl::Status register_update_rule(const UpdateRuleKind& kind) {
-  if (kind.name.empty() || kind.name.size() > kMaxRuleNameBytes || kind.functions == nullptr) {
-    return absl::InvalidArgumentError(
-        fmt::format("an update rule has functions, and a name of 1 to {} bytes", kMaxRuleNameBytes));
-  }
-  const std::lock_guard lock(registry().mutex);
-  if (kind.name == kAddition || !registry().kinds.emplace(kind.name, kind).second)
-    return absl::AlreadyExistsError(fmt::format("there is an update rule \"{}\"", kind.name));
-  return absl::OkStatus();
-}
-
 absl::StatusOr<UpdateRule> UpdateRule::find(std::string_view name, ValueType type, std::uint32_t width) {
   UpdateRule rule(type, width);
   if (name == kAddition) return rule;
@@ -58,4 +48,17 @@ absl::StatusOr<UpdateRule> UpdateRule::find(std::string_view name, ValueType typ
   return rule;
 }
 
-}  // namespace verbena::protocol
+}  // namespace protocol
+
+absl::Status register_update_rule(const UpdateRuleKind& kind) {
+  if (kind.name.empty() || kind.name.size() > kMaxRuleNameBytes || kind.functions == nullptr) {
+    return absl::InvalidArgumentError(
+        fmt::format("an update rule has functions, and a name of 1 to {} bytes", kMaxRuleNameBytes));
+  }
+  const std::lock_guard lock(protocol::registry().mutex);
+  if (kind.name == protocol::kAddition || !protocol::registry().kinds.emplace(kind.name, kind).second)
+    return absl::AlreadyExistsError(fmt::format("there is an update rule \"{}\"", kind.name));
+  return absl::OkStatus();
+}
+
+}  // namespace verbena

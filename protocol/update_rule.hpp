@@ -5,67 +5,24 @@
 //   predict   a worker that reads a row puts in those of its own updates that the row does not have yet
 //
 // Addition is the first rule, "add", and compiled into its callers: for it there is a branch that the
-// processor foresees. Others are called by a pointer. They are registered by name, in every process of a job
-// alike:
+// processor foresees. Others are a program's own, registered by name (<verbena/update_rule.hpp>), and called
+// by a pointer.
 //
-//   struct Maximum {
-//     static constexpr std::string_view kName = "max";
-//     template <class Value>
-//     static void combine(Value* update, const Value* later, std::uint32_t width) { … }
-//     …as UpdateRuleFunctions says
-//   };
-//   const absl::Status status = protocol::register_update_rule<Maximum>();
-//
-// Thread safety: bound rules are constant. Registering and binding may go on in several threads.
+// Thread safety: bound rules are constant, and may be bound in several threads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/word_copy.hpp"
-#include "protocol/value_type.hpp"
+#include <verbena/update_rule.hpp>
+#include <verbena/value_type.hpp>
 
 namespace verbena::protocol {
 
-/// Of rows of one value type. Rows and updates are arrays of `width` values.
-struct UpdateRuleFunctions {
-  /// `update` becomes what stands for both, in this order. Memory of the caller's own. How many updates are
-  /// combined before they are applied is the same in every run under BSP only; elsewhere it depends on how
-  /// they travel, and so does the result of a rule for which both together do something else than one after
-  /// the other (a step of a sum of gradients).
-  void (*combine)(std::byte* update, const std::byte* later, std::uint32_t width) = nullptr;
-  /// The row takes an update. It may lie where a peer can still write: load each value once. Others read the
-  /// row at the same time: each value must be stored whole, once (base/word_copy.hpp). `state`: state_bytes
-  /// of this rule's own for this row, zeros at first; aligned to 8 bytes.
-  void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width) = nullptr;
-  /// What a worker sees of an update of its own before the row has it. A rule that cannot tell does nothing:
-  /// then a worker sees its own pushes when it sees those of others. Memory of the caller's own.
-  void (*predict)(std::byte* row, const std::byte* update, std::uint32_t width) = nullptr;
-};
-
-struct UpdateRuleKind {
-  std::string_view name;  ///< of at most kMaxRuleNameBytes; lives for ever
-  /// Beside each row, in the memory of who applies. nullptr, or 0: nothing.
-  std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
-  /// All of them, for each type.
-  UpdateRuleFunctions (*functions)(ValueType type) = nullptr;
-};
-
-inline constexpr std::size_t kMaxRuleNameBytes = 64;
 inline constexpr std::string_view kAddition = "add";
-
-/// ALREADY_EXISTS: another one has the name. INVALID_ARGUMENT: no name, or no functions.
-absl::Status register_update_rule(const UpdateRuleKind& kind);
-
-/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; and, where it keeps a
-/// state, state_bytes(type, width).
-template <class Rule>
-absl::Status register_update_rule();
 
 /// A rule bound to rows of one type and width. A small value, to be copied.
 class UpdateRule {
@@ -128,32 +85,5 @@ class UpdateRule {
   std::size_t state_bytes_ = 0;
   UpdateRuleFunctions functions_;  ///< none: addition
 };
-
-template <class Rule>
-absl::Status register_update_rule() {
-  constexpr auto kFunctions = [](ValueType type) {
-    return visit_value_type(type, []<class Value>() -> UpdateRuleFunctions {
-      return {
-          .combine =
-              [](std::byte* update, const std::byte* later, std::uint32_t width) {
-                Rule::combine(reinterpret_cast<Value*>(update), reinterpret_cast<const Value*>(later), width);
-              },
-          .apply =
-              [](std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width) {
-                Rule::apply(reinterpret_cast<Value*>(row), state, reinterpret_cast<const Value*>(update),
-                            width);
-              },
-          .predict =
-              [](std::byte* row, const std::byte* update, std::uint32_t width) {
-                Rule::predict(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
-              }};
-    });
-  };
-  constexpr auto kStateBytes = [](ValueType type, std::uint32_t width) -> std::size_t {
-    if constexpr (requires { Rule::state_bytes(type, width); }) return Rule::state_bytes(type, width);
-    return 0;
-  };
-  return register_update_rule({.name = Rule::kName, .state_bytes = kStateBytes, .functions = kFunctions});
-}
 
 }  // namespace verbena::protocol

@@ -3,15 +3,22 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <new>
 #include <thread>
 #include <vector>
 
-namespace verbena::server {
+#include "transport/backends.hpp"
+#include <verbena/server.hpp>
+
+namespace verbena {
+namespace server {
 
 namespace {
 
 constexpr auto kIdleWait = std::chrono::milliseconds(100);
+/// After the job has failed: how long to wait for the workers to hear of it.
+constexpr auto kLinger = std::chrono::seconds(2);
 constexpr int kIdlePolls = 200;  // some microseconds: the next update is often that near
 
 /// A thread that drives some lanes and sleeps when they have nothing to do.
@@ -84,13 +91,13 @@ class LaneThreads {
 };
 
 absl::Status drive_until_finished(Server& server, transport::Transport& transport,
-                                  const DriverOptions& options, const std::atomic<bool>& stop) {
-  LaneThreads threads(server, transport, options.threads == 0 ? 0 : options.threads - 1);
+                                  const std::atomic<bool>& stop) {
+  LaneThreads threads(server, transport, std::max(1U, server.options().threads) - 1);
   transport::TimePoint give_up = transport::TimePoint::max();
   while (!server.finished()) {
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
     if (!server.status().ok() && give_up == transport::TimePoint::max()) {
-      give_up = transport.now() + std::chrono::milliseconds(options.linger_ms);
+      give_up = transport.now() + kLinger;
     }
     if (give_up != transport::TimePoint::max() && transport.now() > give_up) break;
     bool worked = server.poll();
@@ -105,13 +112,23 @@ absl::Status drive_until_finished(Server& server, transport::Transport& transpor
 
 }  // namespace
 
-absl::Status drive(Server& server, transport::Transport& transport, const DriverOptions& options,
-                   const std::atomic<bool>& stop) {
+absl::Status drive(Server& server, transport::Transport& transport, const std::atomic<bool>& stop) {
   try {
-    return drive_until_finished(server, transport, options, stop);
+    return drive_until_finished(server, transport, stop);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("the system has no memory left for what this server has to do");
   }
 }
 
-}  // namespace verbena::server
+}  // namespace server
+
+absl::Status run_server(const ServerOptions& options, const std::atomic<bool>& stop) {
+  const absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
+      transport::open(options.address, options.network);
+  if (!transport.ok()) return transport.status();
+  const absl::StatusOr<std::unique_ptr<server::Server>> server = server::Server::create(**transport, options);
+  if (!server.ok()) return server.status();
+  return server::drive(**server, **transport, stop);
+}
+
+}  // namespace verbena

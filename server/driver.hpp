@@ -1,8 +1,7 @@
-// Threads for a server. How many is decided by the cores at hand; the server's parts do not know.
+// Threads for a server, of which its parts do not know.
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 
 #include "absl/status/status.h"
 #include "server/server.hpp"
@@ -10,18 +9,9 @@
 
 namespace verbena::server {
 
-struct DriverOptions {
-  /// 1: one thread drives everything, best where workers need the cores. n: one receives and sends, n − 1
-  /// drive lanes.
-  std::uint32_t threads = 1;
-  /// After the job has failed: how long to wait for the workers to hear of it.
-  std::uint32_t linger_ms = 2000;
-};
-
-/// Drives the server in this thread and threads of its own until all workers have left, the job has failed,
-/// or *stop. Whoever sets *stop calls transport.interrupt(). Returns Server::status(), CANCELLED after a
-/// stop.
-absl::Status drive(Server& server, transport::Transport& transport, const DriverOptions& options,
-                   const std::atomic<bool>& stop);
+/// Drives the server in this thread and threads of its own (ServerOptions::threads) until all workers have
+/// left, the job has failed and they have heard of it, or `stop`. Whoever sets that calls
+/// transport.interrupt(), or has to wait for a moment. Returns Server::status(), CANCELLED after a stop.
+absl::Status drive(Server& server, transport::Transport& transport, const std::atomic<bool>& stop);
 
 }  // namespace verbena::server

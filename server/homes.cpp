@@ -14,13 +14,13 @@ using protocol::KeyAnswers;
 
 namespace {
 
-absl::Status has_no_intent(protocol::Key key) {
+absl::Status has_no_intent(Key key) {
   return absl::InvalidArgumentError(fmt::format("ends an intent on key {}, which it does not have", key));
 }
 
 }  // namespace
 
-absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home) {
+absl::StatusOr<Homes> Homes::create(KeyRange keys, std::uint32_t home) {
   try {
     return Homes(keys, home);
   } catch (const std::bad_alloc&) {
@@ -29,7 +29,7 @@ absl::StatusOr<Homes> Homes::create(protocol::KeyRange keys, std::uint32_t home)
   }
 }
 
-void Homes::set_mover(protocol::Key key, const Worker& worker) {
+void Homes::set_mover(Key key, const Worker& worker) {
   if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);
   nodes_[worker.rank] = worker.node;
   std::uint32_t& mover = movers_[key - keys_.first];
@@ -37,12 +37,12 @@ void Homes::set_mover(protocol::Key key, const Worker& worker) {
   mover = (worker.rank + 1) * 4 + (mover & kWaitedFor);
 }
 
-Homes::Answer Homes::answer(protocol::Key key, std::uint32_t worker, KeyAnswers::Kind kind) const {
+Homes::Answer Homes::answer(Key key, std::uint32_t worker, KeyAnswers::Kind kind) const {
   const Place at = place(key);
   return {worker, {.key = key, .kind = kind, .node = at.node, .epoch = at.epoch}};
 }
 
-KeyAnswers::Kind Homes::kind_of_answer(protocol::Key key, const Waiting& to) const {
+KeyAnswers::Kind Homes::kind_of_answer(Key key, const Waiting& to) const {
   if (lost_.contains(key)) return KeyAnswers::Kind::kLost;
   if (to.what == Waiting::For::kLocate) return KeyAnswers::Kind::kOwned;
   if (in_doubt_.contains(key)) return KeyAnswers::Kind::kTake;  // who moves it finds out
@@ -51,7 +51,7 @@ KeyAnswers::Kind Homes::kind_of_answer(protocol::Key key, const Waiting& to) con
   return stays ? KeyAnswers::Kind::kShared : KeyAnswers::Kind::kTake;
 }
 
-void Homes::answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers) {
+void Homes::answer_in_turn(Key key, const Waiting& to, Answers& answers) {
   if (is_moving(key)) {
     lines_[key].push_back(to);
     movers_[key - keys_.first] |= kWaitedFor;
@@ -60,7 +60,7 @@ void Homes::answer_in_turn(protocol::Key key, const Waiting& to, Answers& answer
   if (answer_now(key, to, answers)) set_mover(key, to.worker);
 }
 
-bool Homes::answer_now(protocol::Key key, const Waiting& to, Answers& answers) const {
+bool Homes::answer_now(Key key, const Waiting& to, Answers& answers) const {
   const KeyAnswers::Kind kind = kind_of_answer(key, to);
   answers.push_back(answer(key, to.worker.rank, kind));
   const bool moves = kind == KeyAnswers::Kind::kTake;
@@ -68,37 +68,36 @@ bool Homes::answer_now(protocol::Key key, const Waiting& to, Answers& answers) c
   return moves;
 }
 
-void Homes::locate(protocol::Key key, std::uint32_t worker, Answers& answers) {
+void Homes::locate(Key key, std::uint32_t worker, Answers& answers) {
   answer_in_turn(key, {{.rank = worker}, Waiting::For::kLocate}, answers);
 }
 
-void Homes::localize(protocol::Key key, const Worker& worker, Answers& answers) {
+void Homes::localize(Key key, const Worker& worker, Answers& answers) {
   answer_in_turn(key, {worker, Waiting::For::kLocalize}, answers);
 }
 
-void Homes::intend(protocol::Key key, const Worker& worker, Answers& answers) {
+void Homes::intend(Key key, const Worker& worker, Answers& answers) {
   intents_.add(key, worker);
   answer_in_turn(key, {worker, Waiting::For::kIntend}, answers);
 }
 
-absl::Status Homes::end_intent(protocol::Key key, std::uint32_t worker, Answers& answers) {
+absl::Status Homes::end_intent(Key key, std::uint32_t worker, Answers& answers) {
   if (!intents_.remove(key, worker)) return has_no_intent(key);
   tell_if_alone(key, answers);
   return absl::OkStatus();
 }
 
 void Homes::leave(std::uint32_t worker, Answers& answers) {
-  for (const protocol::Key key : intents_.keys_of(worker))
-    static_cast<void>(end_intent(key, worker, answers));
+  for (const Key key : intents_.keys_of(worker)) static_cast<void>(end_intent(key, worker, answers));
 }
 
-void Homes::tell_if_alone(protocol::Key key, Answers& answers) {
+void Homes::tell_if_alone(Key key, Answers& answers) {
   if (!intents_.has_any(key) || is_moving(key)) return;
   if (const std::optional<std::uint32_t> worker = intents_.tell_alone(key, place(key).node))
     answers.push_back(answer(key, *worker, KeyAnswers::Kind::kAlone));
 }
 
-absl::Status Homes::check_mover(protocol::Key key, std::uint32_t worker, std::uint64_t epoch,
+absl::Status Homes::check_mover(Key key, std::uint32_t worker, std::uint64_t epoch,
                                 std::uint64_t moved) const {
   if (is_mover(key, worker) && epoch == place(key).epoch + moved &&
       epoch <= protocol::SlotHeader::kMaxEpoch) {
@@ -109,7 +108,7 @@ absl::Status Homes::check_mover(protocol::Key key, std::uint32_t worker, std::ui
                   moved > 0 ? "arrived" : "been kept", epoch));
 }
 
-absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+absl::Status Homes::arrived(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
   RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/1));
   set_place(key, {nodes_[worker], epoch});
   in_doubt_.erase(key);
@@ -118,28 +117,28 @@ absl::Status Homes::arrived(protocol::Key key, std::uint32_t worker, std::uint64
   return absl::OkStatus();
 }
 
-absl::Status Homes::settled(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+absl::Status Homes::settled(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
   RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/1));
   // First: those in line are to find out where the row is that it is kept.
   if (!intents_.remove(key, worker)) return has_no_intent(key);
   return arrived(key, worker, epoch, answers);
 }
 
-absl::Status Homes::kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
+absl::Status Homes::kept(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
   RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/0));
   if ((movers_[key - keys_.first] & kReleased) == 0) intents_.mark_told(key, worker);
   answer_line(key, answers);
   return absl::OkStatus();
 }
 
-void Homes::released(protocol::Key key, std::uint32_t node, Answers& answers) {
+void Homes::released(Key key, std::uint32_t node, Answers& answers) {
   if (place(key).node != node) return;  // it has left since
   intents_.forget_told(key);
   if (is_moving(key)) movers_[key - keys_.first] |= kReleased;
   tell_if_alone(key, answers);
 }
 
-void Homes::answer_line(protocol::Key key, Answers& answers) {
+void Homes::answer_line(Key key, Answers& answers) {
   std::uint32_t& mover = movers_[key - keys_.first];
   while ((mover & kWaitedFor) != 0) {
     const auto line = lines_.find(key);
@@ -162,7 +161,7 @@ void Homes::answer_line(protocol::Key key, Answers& answers) {
 void Homes::lose(const Worker& worker, Answers& answers) {
   leave(worker.rank, answers);
   // What it has kept is so no longer.
-  for (const protocol::Key key : intents_.keys()) {
+  for (const Key key : intents_.keys()) {
     if (place(key).node == worker.node) released(key, worker.node, answers);
   }
   absl::erase_if(lines_, [&](auto& one) {
@@ -171,13 +170,13 @@ void Homes::lose(const Worker& worker, Answers& answers) {
     if (line.empty()) movers_[key - keys_.first] &= ~kWaitedFor;
     return line.empty();
   });
-  std::vector<protocol::Key> moved;
-  for (protocol::Key key = keys_.first, left = moving_; left > 0; ++key) {
+  std::vector<Key> moved;
+  for (Key key = keys_.first, left = moving_; left > 0; ++key) {
     if (!is_moving(key)) continue;
     --left;
     if (is_mover(key, worker.rank)) moved.push_back(key);
   }
-  for (const protocol::Key key : moved) {
+  for (const Key key : moved) {
     const std::uint64_t epoch = place(key).epoch + 1;
     auto& others = in_doubt_[key];
     if (epoch <= protocol::SlotHeader::kMaxEpoch) others.push_back({worker.node, epoch});
@@ -185,7 +184,7 @@ void Homes::lose(const Worker& worker, Answers& answers) {
   }
 }
 
-absl::Status Homes::missing(protocol::Key key, const Worker& worker, std::uint64_t epoch, Answers& answers) {
+absl::Status Homes::missing(Key key, const Worker& worker, std::uint64_t epoch, Answers& answers) {
   const bool moves_it = is_mover(key, worker.rank);
   if (moves_it && place(key).epoch != epoch) {
     return absl::InvalidArgumentError(

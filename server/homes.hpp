@@ -51,35 +51,35 @@ class Homes {
   using Answers = std::vector<Answer>;
 
   /// All keys are settled, at `home` and epoch 0. RESOURCE_EXHAUSTED where memory is short.
-  static absl::StatusOr<Homes> create(protocol::KeyRange keys, std::uint32_t home);
+  static absl::StatusOr<Homes> create(KeyRange keys, std::uint32_t home);
 
   // REQUIRES: the key is one of `keys`. Each locate(), localize() and intend() adds one answer to `answers`,
   // its own or, at a later call, that of one in line.
-  void locate(protocol::Key key, std::uint32_t worker, Answers& answers);
-  void localize(protocol::Key key, const Worker& worker, Answers& answers);
+  void locate(Key key, std::uint32_t worker, Answers& answers);
+  void localize(Key key, const Worker& worker, Answers& answers);
   /// The worker will use the key until end_intent(). As localize(), unless other nodes will use it, too.
-  void intend(protocol::Key key, const Worker& worker, Answers& answers);
+  void intend(Key key, const Worker& worker, Answers& answers);
   /// INVALID_ARGUMENT where the worker has no intent on the key.
-  absl::Status end_intent(protocol::Key key, std::uint32_t worker, Answers& answers);
+  absl::Status end_intent(Key key, std::uint32_t worker, Answers& answers);
   /// The worker is gone, and so are its intents.
   void leave(std::uint32_t worker, Answers& answers);
   /// As leave(), of one that has died, maybe in the middle of moves.
   void lose(const Worker& worker, Answers& answers);
   /// The row is not where the worker was told, at that epoch; so it will not be there again. Adds one answer,
   /// now or later, as localize() does. INVALID_ARGUMENT where the worker moves the key from another epoch.
-  absl::Status missing(protocol::Key key, const Worker& worker, std::uint64_t epoch, Answers& answers);
+  absl::Status missing(Key key, const Worker& worker, std::uint64_t epoch, Answers& answers);
   /// INVALID_ARGUMENT where the worker does not move the key, or to another epoch.
-  absl::Status arrived(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  absl::Status arrived(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
   /// As arrived() and end_intent(): the intent goes on where the row is.
-  absl::Status settled(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  absl::Status settled(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
   /// The row stays where it is, for its node's workers intend to use it, until released(). INVALID_ARGUMENT
   /// where the worker does not move the key from there.
-  absl::Status kept(protocol::Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
+  absl::Status kept(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers);
   /// A worker of `node`, which has kept the row, says that nobody there intends to use it any more.
-  void released(protocol::Key key, std::uint32_t node, Answers& answers);
+  void released(Key key, std::uint32_t node, Answers& answers);
 
   /// What will be asked about soon.
-  void prefetch(protocol::Key key) const {
+  void prefetch(Key key) const {
     base::prefetch_to_write(&places_[key - keys_.first]);
     base::prefetch_to_write(&movers_[key - keys_.first]);
     intents_.prefetch(key);
@@ -108,51 +108,50 @@ class Homes {
   static constexpr std::uint32_t rank_of(std::uint32_t mover) { return mover / 4 - 1; }
 
   /// Throws std::bad_alloc.
-  Homes(protocol::KeyRange keys, std::uint32_t home)
+  Homes(KeyRange keys, std::uint32_t home)
       : keys_(keys),
         home_(home),
         places_(base::make_zeroed_array<std::uint64_t>(keys.size())),
         movers_(base::make_zeroed_array<std::uint32_t>(keys.size())),
         intents_(keys) {}
-  [[nodiscard]] Place place(protocol::Key key) const {
+  [[nodiscard]] Place place(Key key) const {
     const std::uint64_t packed = places_[key - keys_.first];
     if (packed == 0) return {home_, 0};
     return {static_cast<std::uint32_t>(packed % kMaxNodes), packed / kMaxNodes};
   }
-  void set_place(protocol::Key key, const Place& place) {
+  void set_place(Key key, const Place& place) {
     places_[key - keys_.first] = place.epoch * kMaxNodes + place.node;
   }
-  [[nodiscard]] bool is_moving(protocol::Key key) const { return movers_[key - keys_.first] != kNobody; }
-  [[nodiscard]] bool is_mover(protocol::Key key, std::uint32_t worker) const {
+  [[nodiscard]] bool is_moving(Key key) const { return movers_[key - keys_.first] != kNobody; }
+  [[nodiscard]] bool is_mover(Key key, std::uint32_t worker) const {
     return is_moving(key) && rank_of(movers_[key - keys_.first]) == worker;
   }
   /// The first to move it, or the next.
-  void set_mover(protocol::Key key, const Worker& worker);
-  [[nodiscard]] Answer answer(protocol::Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
+  void set_mover(Key key, const Worker& worker);
+  [[nodiscard]] Answer answer(Key key, std::uint32_t worker, protocol::KeyAnswers::Kind kind) const;
   /// Of a key that nobody moves: true if the worker is to.
-  bool answer_now(protocol::Key key, const Waiting& to, Answers& answers) const;
-  absl::Status check_mover(protocol::Key key, std::uint32_t worker, std::uint64_t epoch,
-                           std::uint64_t moved) const;
+  bool answer_now(Key key, const Waiting& to, Answers& answers) const;
+  absl::Status check_mover(Key key, std::uint32_t worker, std::uint64_t epoch, std::uint64_t moved) const;
   /// Of a key that nobody moves.
-  [[nodiscard]] protocol::KeyAnswers::Kind kind_of_answer(protocol::Key key, const Waiting& to) const;
+  [[nodiscard]] protocol::KeyAnswers::Kind kind_of_answer(Key key, const Waiting& to) const;
   /// Now, or when it has arrived.
-  void answer_in_turn(protocol::Key key, const Waiting& to, Answers& answers);
+  void answer_in_turn(Key key, const Waiting& to, Answers& answers);
   /// Its move has ended: those in line, up to the next who moves it.
-  void answer_line(protocol::Key key, Answers& answers);
+  void answer_line(Key key, Answers& answers);
   /// Whoever is left with intents on a key that lies elsewhere.
-  void tell_if_alone(protocol::Key key, Answers& answers);
+  void tell_if_alone(Key key, Answers& answers);
 
-  protocol::KeyRange keys_;
+  KeyRange keys_;
   std::uint32_t home_;
   Places places_;
   Movers movers_;
   std::uint64_t moving_ = 0;          ///< keys that somebody moves
   std::vector<std::uint32_t> nodes_;  ///< by worker, of those who ever moved a key
   /// Whoever waits for moves to end. None is empty.
-  absl::flat_hash_map<protocol::Key, std::vector<Waiting>> lines_;
+  absl::flat_hash_map<Key, std::vector<Waiting>> lines_;
   /// Where else a row may be than place() says.
-  absl::flat_hash_map<protocol::Key, std::deque<Place>> in_doubt_;
-  absl::flat_hash_set<protocol::Key> lost_;  ///< with the node that place() says
+  absl::flat_hash_map<Key, std::deque<Place>> in_doubt_;
+  absl::flat_hash_set<Key> lost_;  ///< with the node that place() says
   KeyIntents intents_;
 };
 

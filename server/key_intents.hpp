@@ -29,14 +29,14 @@ struct Worker {
 class KeyIntents {
  public:
   /// Throws std::bad_alloc.
-  explicit KeyIntents(protocol::KeyRange keys)
+  explicit KeyIntents(KeyRange keys)
       : keys_(keys), lone_(base::make_zeroed_array<std::uint32_t>(keys.size())) {}
 
   // REQUIRES: the key is one of `keys`.
 
-  void prefetch(protocol::Key key) const { base::prefetch_to_write(&lone_[key - keys_.first]); }
+  void prefetch(Key key) const { base::prefetch_to_write(&lone_[key - keys_.first]); }
   /// A worker has at most one on a key; a second is the same, not told to be alone.
-  void add(protocol::Key key, const Worker& worker) {
+  void add(Key key, const Worker& worker) {
     if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);
     nodes_[worker.rank] = worker.node;
     std::uint32_t& lone = lone_[key - keys_.first];
@@ -56,7 +56,7 @@ class KeyIntents {
   }
 
   /// False if it has none.
-  bool remove(protocol::Key key, std::uint32_t rank) {
+  bool remove(Key key, std::uint32_t rank) {
     std::uint32_t& lone = lone_[key - keys_.first];
     if (lone == kSeveral) {
       const auto found = several_.find(key);
@@ -73,9 +73,9 @@ class KeyIntents {
     return true;
   }
 
-  [[nodiscard]] bool has_any(protocol::Key key) const { return lone_[key - keys_.first] != kNone; }
+  [[nodiscard]] bool has_any(Key key) const { return lone_[key - keys_.first] != kNone; }
 
-  [[nodiscard]] bool others_than(protocol::Key key, std::uint32_t node) const {
+  [[nodiscard]] bool others_than(Key key, std::uint32_t node) const {
     const std::uint32_t lone = lone_[key - keys_.first];
     if (lone != kSeveral) return lone != kNone && node_of(lone) != node;
     const List& list = several_.at(key);
@@ -84,19 +84,19 @@ class KeyIntents {
 
   /// What the worker would be told by tell_alone() it knows, or it does not matter. Nothing if it has no
   /// intent.
-  void mark_told(protocol::Key key, std::uint32_t rank) {
+  void mark_told(Key key, std::uint32_t rank) {
     for (std::uint32_t& one : all_of(key)) {
       if (rank_of(one) == rank) one |= kTold;
     }
   }
   /// What was told is so no longer.
-  void forget_told(protocol::Key key) {
+  void forget_told(Key key) {
     for (std::uint32_t& one : all_of(key)) one &= ~kTold;
   }
 
   /// Where all who have intents on the key are of one node, and that is not `node`: the first who has not
   /// been told so. From now on it has.
-  std::optional<std::uint32_t> tell_alone(protocol::Key key, std::uint32_t node) {
+  std::optional<std::uint32_t> tell_alone(Key key, std::uint32_t node) {
     const std::span<std::uint32_t> all = all_of(key);
     if (all.empty() || node_of(all.front()) == node || others_than(key, node_of(all.front())))
       return std::nullopt;
@@ -108,17 +108,17 @@ class KeyIntents {
   }
 
   /// That somebody has an intent on, in their order.
-  [[nodiscard]] std::vector<protocol::Key> keys() const {
-    std::vector<protocol::Key> keys;
-    for (protocol::Key key = keys_.first; keys.size() < keys_with_any_; ++key) {
+  [[nodiscard]] std::vector<Key> keys() const {
+    std::vector<Key> keys;
+    for (Key key = keys_.first; keys.size() < keys_with_any_; ++key) {
       if (has_any(key)) keys.push_back(key);
     }
     return keys;
   }
   /// Of these, those that this worker has one on.
-  [[nodiscard]] std::vector<protocol::Key> keys_of(std::uint32_t rank) const {
-    std::vector<protocol::Key> all = keys();
-    std::erase_if(all, [&](protocol::Key key) {
+  [[nodiscard]] std::vector<Key> keys_of(std::uint32_t rank) const {
+    std::vector<Key> all = keys();
+    std::erase_if(all, [&](Key key) {
       const std::uint32_t lone = lone_[key - keys_.first];
       return lone == kSeveral ? !contains(several_.at(key), rank) : rank_of(lone) != rank;
     });
@@ -136,7 +136,7 @@ class KeyIntents {
   static constexpr std::uint32_t rank_of(std::uint32_t lone) { return lone / 2 - 1; }
   using List = absl::InlinedVector<std::uint32_t, 4>;
 
-  [[nodiscard]] std::span<std::uint32_t> all_of(protocol::Key key) {
+  [[nodiscard]] std::span<std::uint32_t> all_of(Key key) {
     std::uint32_t& lone = lone_[key - keys_.first];
     if (lone == kNone) return {};
     return lone == kSeveral ? std::span<std::uint32_t>(several_.at(key)) : std::span(&lone, 1);
@@ -148,9 +148,9 @@ class KeyIntents {
   static bool contains(const List& list, std::uint32_t rank) { return find(list, rank) != list.end(); }
   [[nodiscard]] std::uint32_t node_of(std::uint32_t lone) const { return nodes_[rank_of(lone)]; }
 
-  protocol::KeyRange keys_;
+  KeyRange keys_;
   base::ZeroedArray<std::uint32_t> lone_;  ///< by key: kNone, kSeveral, or of the only worker
-  absl::flat_hash_map<protocol::Key, List> several_;
+  absl::flat_hash_map<Key, List> several_;
   std::uint64_t keys_with_any_ = 0;
   std::vector<std::uint32_t> nodes_;  ///< by worker
 };

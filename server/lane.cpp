@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/word_copy.hpp"
+#include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
 
 namespace verbena::server {
@@ -122,7 +123,7 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   for (std::size_t i = 0; i < header.count; ++i) {
     if (i + kPrefetchRecords < header.count)
       shard.prefetch(protocol::record_key(payload, stride, i + kPrefetchRecords));
-    const protocol::Key key = protocol::record_key(payload, stride, i);
+    const Key key = protocol::record_key(payload, stride, i);
     // Checked when it came, but the worker can still write there: what is used is what is checked here.
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;
@@ -149,7 +150,7 @@ void Lane::tell_applied(Worker& worker) {
   list(worker);
 }
 
-void Lane::mark_dirty(Table& table, protocol::Key key) {
+void Lane::mark_dirty(Table& table, Key key) {
   const std::size_t at = (key - table.range.first) * words_;
   for (std::size_t word = 0; word < words_; ++word) {
     std::uint64_t fresh = table.subscribed[at + word] & ~table.dirty[at + word];
@@ -178,7 +179,7 @@ void Lane::subscribe(const LaneTask& task) {
   const bool ends = task.message.header.kind == protocol::BulkKind::kUnsubscribe;
   const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
-    const protocol::Key key = protocol::record_key(task.message.payload, 0, i);
+    const Key key = protocol::record_key(task.message.payload, 0, i);
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;  // as in apply()
     const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;
@@ -248,10 +249,9 @@ void Lane::weigh(HeldUpdates& held, double weight) const {
     return;
   }
   const Shard& shard = *tables_[held.header.table].shard;
-  protocol::visit_value_type(shard.table.value_type, [&]<class Value>() {
+  visit_value_type(shard.table.value_type, [&]<class Value>() {
     for (std::size_t i = 0; i < held.header.count; ++i) {
-      std::byte* const at =
-          held.bytes.data() + i * protocol::record_bytes(shard.stride_bytes) + sizeof(protocol::Key);
+      std::byte* const at = held.bytes.data() + i * protocol::record_bytes(shard.stride_bytes) + sizeof(Key);
       const std::span<Value> values(reinterpret_cast<Value*>(at), shard.table.width);
       for (Value& value : values) value = static_cast<Value>(static_cast<double>(value) * weight);
     }

@@ -27,8 +27,9 @@
 #include <deque>
 #include <vector>
 
-#include "consistency/a_bsp.hpp"
+#include "consistency/rules.hpp"
 #include "consistency/vector_clock.hpp"
+#include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
 #include "server/shard.hpp"
 #include "transport/token_bucket.hpp"
@@ -86,7 +87,7 @@ class Lane {
  private:
   struct Table {
     const Shard* shard = nullptr;
-    protocol::KeyRange range;
+    KeyRange range;
     bool held_back = false;
     bool weighted = false;
     bool eager = false;
@@ -100,7 +101,7 @@ class Lane {
   };
   struct DirtyRow {
     std::uint32_t table = 0;
-    protocol::Key key = 0;
+    Key key = 0;
     double changes_before = 0;  ///< of the row, when it was last the worker's
 
     /// By table: of one table are the rows of a message. Then by key: neighbours are quickly read.
@@ -153,7 +154,7 @@ class Lane {
   [[nodiscard]] static consistency::ExampleCounts examples_of(Worker& worker, consistency::Clock clock);
   void weigh(HeldUpdates& held, double weight) const;
   void tell_applied(Worker& worker);
-  void mark_dirty(Table& table, protocol::Key key);
+  void mark_dirty(Table& table, Key key);
   void add_dirty(Worker& worker, const DirtyRow& row);
   void list(Worker& worker);
   bool tell_all();

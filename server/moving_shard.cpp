@@ -10,13 +10,13 @@
 #include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 #include "base/word_copy.hpp"
+#include "protocol/partition.hpp"
+#include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
 
 namespace verbena::server {
 
-using protocol::Key;
 using protocol::KeyAnswers;
-using protocol::KeyRange;
 using protocol::KeyRequests;
 using protocol::LockResult;
 using protocol::Presence;

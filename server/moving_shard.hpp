@@ -90,17 +90,17 @@ class MovingShard {
 
   MovingShard(protocol::OpenTable table, const protocol::UpdateRule& rule, std::uint32_t server,
               std::uint32_t servers, Homes homes, std::unique_ptr<transport::MemoryRegion> region);
-  [[nodiscard]] protocol::Slot slot(protocol::Key key) const {
+  [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
   }
   /// The row lies here now, its values written.
-  void own(protocol::Key key, std::uint64_t epoch);
+  void own(Key key, std::uint64_t epoch);
   /// The row was in the hands of a worker that has died: from now on it is nobody's.
-  [[nodiscard]] bool is_given_up(protocol::Key key) const;
+  [[nodiscard]] bool is_given_up(Key key) const;
   /// Does what it can; true if that is all.
   bool hand_over(const HandOver& request, Homes::Answers& answers) const;
   enum class Handed : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
-  [[nodiscard]] Handed try_hand_over(protocol::Key key, std::uint64_t epoch, bool yields) const;
+  [[nodiscard]] Handed try_hand_over(Key key, std::uint64_t epoch, bool yields) const;
   bool push(Push& request, MessageAnswers& answers) const;
   /// Where this server is the one to hand over, it need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);
@@ -113,13 +113,13 @@ class MovingShard {
   const std::uint32_t server_;
   const std::size_t stride_bytes_;
   const std::size_t slot_bytes_;
-  const protocol::KeyRange home_keys_;
+  const KeyRange home_keys_;
   Homes homes_;
   std::unique_ptr<transport::MemoryRegion> region_;
   const protocol::PresenceMap presence_;
   std::deque<PutOff> put_off_;
   absl::flat_hash_set<std::uint32_t> dead_;  ///< workers, as holders of locks
-  protocol::Key forgotten_;                  ///< intents on keys below it are, since the last of these died
+  Key forgotten_;                            ///< intents on keys below it are, since the last of these died
 };
 
 }  // namespace verbena::server

@@ -12,6 +12,7 @@
 
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/rules.hpp"
 #include "server/moving_shard.hpp"
 #include "transport/message_outbox.hpp"
 
@@ -92,6 +93,14 @@ struct Server::Peer {
   [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
 };
 
+namespace {
+
+std::uint32_t lanes_of(const ServerOptions& options) {
+  return options.lanes > 0 ? options.lanes : std::max(2U, options.threads) - 1;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& transport,
                                                        const ServerOptions& options) {
   if (options.workers == 0 || options.workers > protocol::kMaxWorkers) {
@@ -106,9 +115,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
     return absl::InvalidArgumentError(
         fmt::format("a push budget of {} MB/s: expected 0 or more", options.push_budget_mb_per_s));
   }
-  if (options.lanes == 0 || options.lanes > protocol::kMaxLanes) {
+  const std::uint32_t lanes = lanes_of(options);
+  if (lanes > protocol::kMaxLanes) {
     return absl::InvalidArgumentError(
-        fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, options.lanes));
+        fmt::format("a server has 1 to {} lanes, not {}", protocol::kMaxLanes, lanes));
   }
   RETURN_IF_ERROR(transport::check_silence_timeout(options.silence_timeout_ms));
   auto heartbeat = transport::Heartbeat::create(transport);
@@ -127,7 +137,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
   std::vector<transport::TokenBucket*> budgets;
   for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
-  for (std::uint32_t lane = 0; lane < options_.lanes; ++lane) {
+  for (std::uint32_t lane = 0; lane < lanes_of(options_); ++lane) {
     lanes_.push_back(std::make_unique<Lane>(lane, options_.workers, budgets));
   }
 }
@@ -329,7 +339,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   workers_[hello.worker] = &peer;
   create_push_buffers(peer);
   reply(peer, protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
-                                .lanes = options_.lanes,
+                                .lanes = static_cast<std::uint32_t>(lanes_.size()),
                                 .inbox = to_wire(peer.inbox->descriptor()),
                                 .push_credit = to_wire(peer.push_ring->credit_descriptor()),
                                 .heartbeat = to_wire(*heartbeat)});
@@ -401,13 +411,14 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
     return absl::InvalidArgumentError(fmt::format("opens table {} by the name of table {}, \"{}\"",
                                                   open.table, (*same_name)->table.table, open.name));
   }
-  if (!lost_.ok() && open.allocation != protocol::Allocation::kDynamic) {
+  if (!lost_.ok() && open.allocation != Allocation::kDynamic) {
     return absl::Status(lost_.code(),
                         fmt::format("static table \"{}\" would wait for a worker that is gone: {}", open.name,
                                     std::string(lost_.message())));
   }
-  auto shard = memory_.create(open, options_.rank, options_.servers, options_.lanes, options_.workers,
-                              !push_budgets_.empty());
+  auto shard =
+      memory_.create(open, options_.rank, options_.servers, static_cast<std::uint32_t>(lanes_.size()),
+                     options_.workers, !push_budgets_.empty());
   if (!shard.ok()) return shard.status();
   shards_.push_back(std::move(*shard));
   const Shard* const opened = shards_.back().get();
@@ -439,7 +450,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   }
   const Shard& shard = *shards_[header.table];
   if (shard.moving) return on_moving_bulk(peer, *message, inbox);
-  const protocol::KeyRange range = shard.lane_range(header.lane);
+  const KeyRange range = shard.lane_range(header.lane);
   LaneTask task{.worker = peer.worker, .message = *message, .inbox = &inbox};
   absl::Status status;
   if (header.kind == protocol::BulkKind::kUpdates || header.kind == protocol::BulkKind::kUpdatesAhead) {

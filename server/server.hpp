@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "consistency/rules.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "server/moving_shard.hpp"
@@ -27,42 +28,19 @@
 #include "transport/refusals.hpp"
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
+#include <verbena/server.hpp>
 
 namespace verbena::server {
 
-struct ServerOptions {
-  // --- behaviour
-  std::string address;        ///< where workers connect, such as "shm:NAME"
-  std::uint32_t rank = 0;     ///< this server, 0 ≤ rank < servers
-  std::uint32_t servers = 1;  ///< of the job
-  std::uint32_t workers = 1;  ///< of the job
-  /// What befalls the job when a worker dies. False: it fails, on all sides. True: where all tables are
-  /// dynamic, so that no clock waits for it, it is let go as if it had said goodbye, and the others go on
-  /// without it, barriers included; rows that it was moving, or was changing in place, may be lost: whoever
-  /// wants one of them is told DATA_LOSS, and all other rows stay usable. To be set alike on all servers. For
-  /// applications that can do without a worker.
-  bool outlives_workers = false;
-  /// A worker whose process has shown no sign of life for so long (stopped, or its host hangs) fails the job,
-  /// also one that outlives workers: what is stopped may go on later, and write into rows that others were
-  /// given meanwhile. At least 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses of a
-  /// host, as of a virtual machine that moves. Computing is no silence.
-  std::uint32_t silence_timeout_ms = 5000;
-  // --- performance
-  /// Parts of each shard that are applied independently; more than threads is a waste.
-  std::uint32_t lanes = 1;
-  /// What may be pushed eagerly to each worker before its bound on staleness needs it, in megabytes (10⁶
-  /// bytes) a second: managed communication. What is left of it goes to rows that have changed within a
-  /// clock. The most important rows go first. 0: no bound, and nothing is pushed within a clock.
-  double push_budget_mb_per_s = 0;
-};
-
 class Server {
  public:
-  /// Listens. `transport` must outlive the server. INVALID_ARGUMENT for impossible options.
+  /// Listens. `transport` is used in place of the options' network, and must outlive the server.
+  /// INVALID_ARGUMENT for impossible options.
   static absl::StatusOr<std::unique_ptr<Server>> create(transport::Transport& transport,
                                                         const ServerOptions& options);
   ~Server();
 
+  [[nodiscard]] const ServerOptions& options() const { return options_; }
   /// Everything but the lanes. False if there was nothing to do.
   bool poll();
   /// When poll() has something to do although nothing has arrived; TimePoint::max(): never.

@@ -6,6 +6,8 @@
 
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
+#include "protocol/partition.hpp"
+#include "protocol/row_stride.hpp"
 #include "server/moving_shard.hpp"
 
 namespace verbena::server {
@@ -25,7 +27,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
                                                            std::uint32_t server, std::uint32_t servers,
                                                            std::uint32_t lanes, std::uint32_t workers,
                                                            bool has_push_budget) {
-  absl::StatusOr<consistency::ConsistencyModel> model = consistency::parse_model(table.consistency);
+  absl::StatusOr<ConsistencyModel> model = parse_consistency(table.consistency);
   if (!model.ok()) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {}", table.name, std::string(model.status().message())));
@@ -43,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
   shard->range = protocol::RangePartition(table.rows, servers).range(server);
   shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
-  if (table.allocation == protocol::Allocation::kDynamic) {
+  if (table.allocation == Allocation::kDynamic) {
     auto moving = MovingShard::create(transport_, table, *rule, server, servers);
     if (!moving.ok()) return moving.status();
     shard->moving = std::move(*moving);

@@ -10,6 +10,7 @@
 #include "base/prefetch.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/partition.hpp"
 #include "protocol/update_rule.hpp"
 #include "transport/registered_arena.hpp"
 
@@ -26,9 +27,9 @@ struct Shard {
 
   protocol::OpenTable table;
   consistency::Rules rules;
-  protocol::UpdateRule rule{protocol::ValueType::kFloat, 0};
+  protocol::UpdateRule rule{ValueType::kFloat, 0};
   std::size_t stride_bytes = 0;
-  protocol::KeyRange range;        ///< the keys of this server
+  KeyRange range;                  ///< the keys of this server
   protocol::RangePartition lanes;  ///< of [0, range.size())
   std::span<std::byte> rows;       ///< in key order, stride_bytes apart; empty where they move
   const transport::MemoryRegion* region = nullptr;
@@ -50,19 +51,17 @@ struct Shard {
   /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and has as many bytes, for range.size() rows.
   void keep_books_in(std::span<std::byte> memory, std::uint32_t workers, bool has_budget);
 
-  [[nodiscard]] std::byte* row(protocol::Key key) const {
-    return rows.data() + (key - range.first) * stride_bytes;
-  }
-  [[nodiscard]] std::byte* state(protocol::Key key) const {
+  [[nodiscard]] std::byte* row(Key key) const { return rows.data() + (key - range.first) * stride_bytes; }
+  [[nodiscard]] std::byte* state(Key key) const {
     return states == nullptr ? nullptr : states->bytes().data() + (key - range.first) * rule.state_bytes();
   }
   /// The row will be written. Any key will do.
-  void prefetch(protocol::Key key) const {
+  void prefetch(Key key) const {
     const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
     base::prefetch_to_write(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes));
   }
-  [[nodiscard]] protocol::KeyRange lane_range(std::uint32_t lane) const {
-    const protocol::KeyRange local = lanes.range(lane);
+  [[nodiscard]] KeyRange lane_range(std::uint32_t lane) const {
+    const KeyRange local = lanes.range(lane);
     return {range.first + local.first, range.first + local.last};
   }
 };

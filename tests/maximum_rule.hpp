@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/word_copy.hpp"
+#include <verbena/update_rule.hpp>
 
 namespace verbena::testing {
 
@@ -21,8 +21,7 @@ struct Maximum {
   static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t width) {
     for (std::uint32_t i = 0; i < width; ++i) {
       // Only this writer changes it.
-      const Value largest = std::max(row[i], update[i]);
-      base::copy_words(row + i, &largest, 1);
+      store_whole(row + i, std::max(row[i], load_whole(update + i)));
     }
   }
   template <class Value>

@@ -82,6 +82,28 @@ absl::StatusOr<const Backend*> backend_of(std::string_view address) {
   return find_backend(address.substr(0, address.find(':')));
 }
 
+absl::StatusOr<std::unique_ptr<Transport>> open(std::string_view address, const NetworkOptions& options) {
+  const absl::StatusOr<const Backend*> backend = backend_of(address);
+  if (!backend.ok()) return backend.status();
+  std::shared_ptr<const Secret> secret;
+  if (!options.secret_file.empty() && options.no_secret)
+    return absl::InvalidArgumentError("a secret file and no secret: the two exclude each other");
+  if (!options.secret_file.empty()) {
+    absl::StatusOr<std::shared_ptr<const Secret>> read = Secret::read_file(options.secret_file);
+    if (!read.ok()) return read.status();
+    secret = *std::move(read);
+  } else if ((*backend)->reach == Reach::kHosts && !options.no_secret) {
+    return absl::InvalidArgumentError(
+        fmt::format("over {} a job needs a secret, or whoever reaches these hosts could take part: a secret "
+                    "file, or no_secret where there is nobody else on the network",
+                    (*backend)->scheme));
+  }
+  return (*backend)->make({.secret = std::move(secret),
+                           .device = options.device,
+                           .device_port = options.device_port,
+                           .shares_cores = options.shares_cores});
+}
+
 const Backend& default_backend(Reach reach) {
   // Of the built-in ones there is one for each.
   const std::vector<const Backend*> all = backends();

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "transport/secret.hpp"
 #include "transport/transport.hpp"
+#include <verbena/network.hpp>
 
 namespace verbena::transport {
 
@@ -84,6 +85,11 @@ std::vector<const Backend*> backends();
 
 /// INVALID_ARGUMENT names those that there are.
 absl::StatusOr<const Backend*> find_backend(std::string_view scheme);
+/// A transport for what is at `address`, by its scheme. INVALID_ARGUMENT for a scheme that nobody has, for
+/// impossible options, and where other hosts can connect and there is neither a secret nor no_secret; else as
+/// Backend::make.
+absl::StatusOr<std::unique_ptr<Transport>> open(std::string_view address, const NetworkOptions& options);
+
 /// As find_backend(), of an address.
 absl::StatusOr<const Backend*> backend_of(std::string_view address);
 /// The one to take where nobody has chosen: the first of that reach. There is always one.

@@ -1,11 +1,10 @@
-#include "worker/data_cursor.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/return_if_error.hpp"
 #include "worker/session_core.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena {
 

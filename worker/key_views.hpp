@@ -5,30 +5,29 @@
 #include <cstddef>
 #include <span>
 
-#include "protocol/partition.hpp"
-#include "worker/keys.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
 struct KeyList {
-  std::span<const protocol::Key> keys;
+  std::span<const Key> keys;
   [[nodiscard]] std::size_t size() const { return keys.size(); }
   [[nodiscard]] static constexpr bool is_range() { return false; }
   [[nodiscard]] Keys all() const { return keys; }
-  protocol::Key operator[](std::size_t i) const { return keys[i]; }
+  Key operator[](std::size_t i) const { return keys[i]; }
   [[nodiscard]] bool all_below(std::uint64_t rows) const {
-    protocol::Key greatest = 0;
-    for (const protocol::Key key : keys) greatest = std::max(greatest, key);
+    Key greatest = 0;
+    for (const Key key : keys) greatest = std::max(greatest, key);
     return greatest < rows;
   }
 };
 
 struct KeyRun {
-  protocol::KeyRange range;
+  KeyRange range;
   [[nodiscard]] std::size_t size() const { return range.size(); }
   [[nodiscard]] static constexpr bool is_range() { return true; }
   [[nodiscard]] Keys all() const { return range; }
-  protocol::Key operator[](std::size_t i) const { return range.first + i; }
+  Key operator[](std::size_t i) const { return range.first + i; }
   [[nodiscard]] bool all_below(std::uint64_t rows) const {
     return range.first <= range.last && range.last <= rows;
   }

@@ -61,13 +61,13 @@ void Operation::set_keys(const Keys& to) {
   if (to.is_range()) {
     keys = to;
   } else {
-    set_keys(std::vector<protocol::Key>(to.list().begin(), to.list().end()));
+    set_keys(std::vector<Key>(to.list().begin(), to.list().end()));
   }
 }
 
-void Operation::set_keys(std::vector<protocol::Key> to) {
+void Operation::set_keys(std::vector<Key> to) {
   key_copy_ = std::move(to);
-  keys = Keys(std::span<const protocol::Key>(key_copy_));
+  keys = Keys(std::span<const Key>(key_copy_));
 }
 
 bool Operation::step() {

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 #include "transport/transport.hpp"
-#include "worker/keys.hpp"
 #include "worker/local_memory.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -61,7 +62,7 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   void set_keys(const Keys& keys);
-  void set_keys(std::vector<protocol::Key> keys);
+  void set_keys(std::vector<Key> keys);
 
   /// True when it has ended.
   bool step();
@@ -75,7 +76,7 @@ class Operation {
   [[nodiscard]] virtual std::string other_wait() const = 0;
 
   const char* const what;
-  Keys keys{protocol::KeyRange{}};
+  Keys keys{KeyRange{}};
   /// Must have ended before this one begins.
   std::vector<std::shared_ptr<Operation>> after;
   RemoteReads reads;
@@ -90,7 +91,7 @@ class Operation {
   virtual bool advance() = 0;
 
  private:
-  std::vector<protocol::Key> key_copy_;
+  std::vector<Key> key_copy_;
 };
 
 }  // namespace verbena::worker

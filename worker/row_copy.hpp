@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/word_copy.hpp"
-#include "protocol/value_type.hpp"
+#include <verbena/value_type.hpp>
 
 namespace verbena::worker {
 
@@ -30,8 +30,7 @@ inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from,
 }
 
 /// From memory that others write at the same time: each number whole.
-inline void copy_shared_row(protocol::ValueType type, std::byte* to, const std::byte* from,
-                            std::size_t bytes) {
+inline void copy_shared_row(ValueType type, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!VERBENA_WORDS_ARE_ATOMIC && is_short_row(bytes)) {
     copy_row(to, from, bytes);
     return;
@@ -39,7 +38,7 @@ inline void copy_shared_row(protocol::ValueType type, std::byte* to, const std::
   const auto copy = [&]<class Word>(Word* words) {
     base::copy_words(words, reinterpret_cast<const Word*>(from), bytes / sizeof(Word));
   };
-  if (protocol::value_bytes(type) == sizeof(std::uint32_t)) {
+  if (value_bytes(type) == sizeof(std::uint32_t)) {
     copy(reinterpret_cast<std::uint32_t*>(to));
   } else {
     copy(reinterpret_cast<std::uint64_t*>(to));

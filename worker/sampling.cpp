@@ -1,8 +1,8 @@
-#include "worker/sampling.hpp"
-
 #include <cassert>
 #include <cmath>
 #include <numeric>
+
+#include <verbena/sampling.hpp>
 
 namespace verbena {
 namespace {
@@ -36,8 +36,7 @@ AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size(
   }
 }
 
-absl::StatusOr<KeyDistribution> KeyDistribution::weighted(protocol::Key first,
-                                                          std::span<const double> weights) {
+absl::StatusOr<KeyDistribution> KeyDistribution::weighted(Key first, std::span<const double> weights) {
   double sum = 0;
   for (const double weight : weights) {
     if (!(weight >= 0)) return absl::InvalidArgumentError("a distribution needs weights of 0 or more");
@@ -52,7 +51,7 @@ absl::StatusOr<KeyDistribution> KeyDistribution::weighted(protocol::Key first,
   return distribution;
 }
 
-protocol::Key KeyDistribution::draw(std::mt19937_64& random) const {
+Key KeyDistribution::draw(std::mt19937_64& random) const {
   if (weighted_) return first_ + weighted_->draw(random);
   return first_ + std::uniform_int_distribution<std::uint64_t>(0, size_ - 1)(random);
 }

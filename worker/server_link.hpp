@@ -10,13 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::worker {
 

@@ -1,5 +1,3 @@
-#include "worker/session.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -7,7 +5,8 @@
 #include <numeric>
 
 #include "worker/session_core.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena {
 namespace {

@@ -10,8 +10,10 @@
 
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/model.hpp"
+#include "protocol/partition.hpp"
+#include "transport/backends.hpp"
 #include "transport/request_id.hpp"
-#include "transport/shm/shm_transport.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
@@ -38,19 +40,19 @@ transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
   return {descriptor.address, descriptor.length_bytes, descriptor.key};
 }
 
-protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, protocol::ValueType type) {
+protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, ValueType type) {
   return {.table = number,
           .value_type = type,
           .rows = options.rows,
           .width = options.width,
           .name = options.name,
           .allocation = options.allocation,
-          .consistency = consistency::to_string(options.consistency),
+          .consistency = to_string(options.consistency),
           .rule = options.rule};
 }
 
 /// A table that is open, and what is asked for by its name.
-absl::Status check_same(const TableCore& table, const TableOptions& options, protocol::ValueType type) {
+absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {
   std::string differences = protocol::differences(
       to_wire(table.number(), table.options(), table.value_type()), to_wire(table.number(), options, type));
   if (table.options().cache_rows != options.cache_rows) {
@@ -86,8 +88,8 @@ absl::Status check(const SessionOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status check(const TableOptions& options, protocol::ValueType type) {
-  if (protocol::value_bytes(type) == 0) {
+absl::Status check(const TableOptions& options, ValueType type) {
+  if (value_bytes(type) == 0) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": {} is no type of values", options.name, static_cast<std::uint32_t>(type)));
   }
@@ -119,9 +121,9 @@ absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionO
   RETURN_IF_ERROR(check(options));
   std::shared_ptr<transport::Transport> transport = options.transport;
   if (transport == nullptr) {
-    auto shared_memory = transport::make_shm_transport({});
-    if (!shared_memory.ok()) return shared_memory.status();
-    transport = std::move(*shared_memory);
+    auto opened = transport::open(options.servers.front(), options.network);
+    if (!opened.ok()) return opened.status();
+    transport = *std::move(opened);
   }
   std::unique_ptr<SessionCore> session(new SessionCore(options, std::move(transport)));
   const transport::TimePoint deadline =
@@ -236,7 +238,7 @@ void SessionCore::control(ServerLink& link, const protocol::ControlMessage& mess
   fail(absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name())));
 }
 
-absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, protocol::ValueType type) {
+absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, ValueType type) {
   if (!status_.ok()) return status_;
   RETURN_IF_ERROR(check(options, type));
   for (const std::unique_ptr<TableCore>& table : tables_) {

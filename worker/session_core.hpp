@@ -13,16 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "consistency/a_bsp.hpp"
 #include "consistency/rules.hpp"
+#include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
 #include "worker/operation.hpp"
 #include "worker/server_link.hpp"
-#include "worker/session.hpp"
 #include "worker/thread_owner.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::worker {
 
@@ -41,7 +41,7 @@ class SessionCore {
   [[nodiscard]] absl::Status elsewhere() const;
   void take_over() { owner_.take_over(); }
 
-  absl::StatusOr<TableCore*> open_table(const TableOptions& options, protocol::ValueType type);
+  absl::StatusOr<TableCore*> open_table(const TableOptions& options, ValueType type);
   absl::Status clock();
   absl::Status barrier();
   /// Ships everything, says goodbye and waits for the servers' goodbyes: then this worker's memory may go.

@@ -1,10 +1,9 @@
-#include "worker/table.hpp"
-
 #include <fmt/format.h>
 
 #include "base/return_if_error.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena {
 
@@ -38,7 +37,7 @@ absl::Status HeldRows::release() {
 // ---- with values as bytes
 
 absl::StatusOr<std::size_t> UntypedTable::count_of(std::size_t bytes) const {
-  const std::size_t one = protocol::value_bytes(core_->value_type());
+  const std::size_t one = value_bytes(core_->value_type());
   if (bytes % one == 0) return bytes / one;
   return absl::InvalidArgumentError(fmt::format("table \"{}\": {} bytes are no whole values of {} bytes",
                                                 core_->options().name, bytes, one));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/return_if_error.hpp"
+#include "consistency/model.hpp"
+#include "protocol/row_stride.hpp"
 #include "worker/fixed/fixed_table.hpp"
 #include "worker/moving/moving_table.hpp"
 
@@ -14,20 +16,19 @@ constexpr std::size_t kHistogramBins = 64;
 }  // namespace
 
 std::unique_ptr<TableCore> make_table_core(SessionCore& session, std::uint32_t number,
-                                           const TableOptions& options, protocol::ValueType type) {
-  if (options.allocation == protocol::Allocation::kDynamic)
+                                           const TableOptions& options, ValueType type) {
+  if (options.allocation == Allocation::kDynamic)
     return std::make_unique<MovingTable>(session, number, options, type);
   return make_fixed_table(session, number, options, type);
 }
 
-TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options,
-                     protocol::ValueType type)
+TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options, ValueType type)
     : session_(session),
       number_(number),
       options_(options),
       type_(type),
       stride_bytes_(protocol::row_stride_bytes(type, options.width)),
-      row_bytes_(protocol::value_bytes(type) * options.width),
+      row_bytes_(value_bytes(type) * options.width),
       rules_(consistency::rules_of(options.consistency)),
       rule_(protocol::UpdateRule::find(options.rule, type, options.width).value()) {
   staleness_.reads_by_lag.resize(kHistogramBins);
@@ -106,7 +107,7 @@ absl::StatusOr<std::size_t> TableCore::hold(const Keys& keys, std::size_t rows,
   return refuse_as_static(keys, rows * options_.width, "can be held");
 }
 
-std::size_t TableCore::redraw(std::span<protocol::Key> /*keys*/, double /*preference*/,
+std::size_t TableCore::redraw(std::span<Key> /*keys*/, double /*preference*/,
                               const KeyDistribution& /*distribution*/, std::mt19937_64& /*random*/) const {
   return 0;
 }

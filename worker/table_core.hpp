@@ -19,10 +19,10 @@
 #include "transport/transport.hpp"
 #include "worker/key_views.hpp"
 #include "worker/operation.hpp"
-#include "worker/sampling.hpp"
 #include "worker/server_link.hpp"
-#include "worker/session.hpp"
 #include "worker/session_core.hpp"
+#include <verbena/sampling.hpp>
+#include <verbena/session.hpp>
 
 namespace verbena::worker {
 
@@ -30,8 +30,7 @@ class TableCore {
  public:
   using Operations = std::vector<std::shared_ptr<Operation>>;
 
-  TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options,
-            protocol::ValueType type);
+  TableCore(SessionCore& session, std::uint32_t number, const TableOptions& options, ValueType type);
   virtual ~TableCore() = default;
   TableCore(const TableCore&) = delete;
   TableCore& operator=(const TableCore&) = delete;
@@ -39,18 +38,17 @@ class TableCore {
   [[nodiscard]] const TableOptions& options() const { return options_; }
   [[nodiscard]] const consistency::Rules& rules() const { return rules_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
-  [[nodiscard]] protocol::ValueType value_type() const { return type_; }
+  [[nodiscard]] ValueType value_type() const { return type_; }
   [[nodiscard]] const StalenessHistogram& staleness() const { return staleness_; }
 
   // ---- what users call (worker/table.hpp). `values`: how many they gave.
 
-  virtual absl::Status pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) = 0;
-  virtual absl::Status pull(protocol::KeyRange range, std::byte* out, std::size_t values) = 0;
+  virtual absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) = 0;
+  virtual absl::Status pull(KeyRange range, std::byte* out, std::size_t values) = 0;
   /// Where the model makes a push wait for its updates to be applied, `wait` says whether it does.
-  virtual absl::Status push(std::span<const protocol::Key> keys, const std::byte* updates, std::size_t values,
+  virtual absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
                             bool wait) = 0;
-  virtual absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
-                            bool wait) = 0;
+  virtual absl::Status push(KeyRange range, const std::byte* updates, std::size_t values, bool wait) = 0;
   absl::StatusOr<std::shared_ptr<Operation>> start_pull(const Keys& keys, std::byte* out, std::size_t values,
                                                         Operations after);
 
@@ -69,13 +67,13 @@ class TableCore {
   /// Gives back what hold() took.
   virtual void release() {}
   /// hold() would take it, were it in nobody's hands.
-  [[nodiscard]] virtual bool is_free_here(protocol::Key /*key*/) const { return false; }
+  [[nodiscard]] virtual bool is_free_here(Key /*key*/) const { return false; }
   /// is_free_here() will be asked soon.
-  virtual void prefetch(protocol::Key /*key*/) const {}
+  virtual void prefetch(Key /*key*/) const {}
   /// Others that are near in place of those of `keys` that are not, each with probability `preference`, as
   /// far as any are found. Returns how many. REQUIRES: rows_move()
-  virtual std::size_t redraw(std::span<protocol::Key> keys, double preference,
-                             const KeyDistribution& distribution, std::mt19937_64& random) const;
+  virtual std::size_t redraw(std::span<Key> keys, double preference, const KeyDistribution& distribution,
+                             std::mt19937_64& random) const;
 
   // ---- what the session calls
 
@@ -139,7 +137,7 @@ class TableCore {
   SessionCore& session_;
   const std::uint32_t number_;
   const TableOptions options_;
-  const protocol::ValueType type_;
+  const ValueType type_;
   const std::size_t stride_bytes_;
   const std::size_t row_bytes_;
   const consistency::Rules rules_;
@@ -153,6 +151,6 @@ class TableCore {
 
 /// Of the kind that the options ask for.
 std::unique_ptr<TableCore> make_table_core(SessionCore& session, std::uint32_t number,
-                                           const TableOptions& options, protocol::ValueType type);
+                                           const TableOptions& options, ValueType type);
 
 }  // namespace verbena::worker

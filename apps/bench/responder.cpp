@@ -47,7 +47,7 @@ class ServerJob {
     job->address_ = job->transport_->listening_address();
     job->thread_ = std::thread([&job = *job] {
       const absl::Status ended =
-          run_caught([&] { return server::drive(*job.server_, *job.transport_, {}, job.stop_); });
+          run_caught([&] { return server::drive(*job.server_, *job.transport_, job.stop_); });
       if (!ended.ok() && !absl::IsCancelled(ended)) spdlog::warn("{}", std::string(ended.message()));
     });
     return job;

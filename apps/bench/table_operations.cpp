@@ -10,8 +10,8 @@
 #include "apps/bench/operations.hpp"
 #include "apps/bench/yardsticks.hpp"
 #include "base/return_if_error.hpp"
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::apps::bench {
 

@@ -36,8 +36,8 @@ absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency
   if (!needed || needed->index() == consistency.index()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("--allocation {} needs --consistency {}, found {}",
-                  allocation == RowAllocation::kLocalize ? "localize" : "intent",
-                  consistency::to_string(*needed), consistency::to_string(consistency)));
+                  allocation == RowAllocation::kLocalize ? "localize" : "intent", to_string(*needed),
+                  to_string(consistency)));
 }
 
 Allocation table_allocation(RowAllocation allocation) {

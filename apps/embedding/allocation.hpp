@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace CLI {
 class App;

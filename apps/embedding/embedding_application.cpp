@@ -8,6 +8,7 @@
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/model.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -44,7 +45,7 @@ void EmbeddingApplication::add_barrier_option(CLI::App& command) {
 }
 
 std::int64_t EmbeddingApplication::barrier_every(const ConsistencyModel& consistency) const {
-  return rules_of(consistency).lets_workers_drift() ? barrier_every_ : 0;
+  return consistency::rules_of(consistency).lets_workers_drift() ? barrier_every_ : 0;
 }
 
 absl::Status EmbeddingApplication::check_common_options() const {
@@ -75,7 +76,7 @@ std::string EmbeddingApplication::default_consistency() const {
   const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
   if (!allocation.ok()) return Application::default_consistency();
   const std::optional<ConsistencyModel> needed = needed_consistency(*allocation);
-  return needed ? consistency::to_string(*needed) : Application::default_consistency();
+  return needed ? to_string(*needed) : Application::default_consistency();
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

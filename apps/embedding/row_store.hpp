@@ -19,7 +19,7 @@
 #include "apps/embedding/allocation.hpp"
 #include "apps/embedding/row_source.hpp"
 #include "apps/training_watch.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps {
 
@@ -82,7 +82,7 @@ struct FetchOptions {
   /// asked for. 1: it is pulled while the one before it is trained, and what it has learnt leaves while the
   /// next one is. More, for rows that move: they set out so many mini-batches before they are used.
   std::size_t lookahead = 1;
-  /// Of rows that move: how often a key that is drawn and not near is drawn again (worker/sampling.hpp).
+  /// Of rows that move: how often a key that is drawn and not near is drawn again (<verbena/sampling.hpp>).
   double near_draws = 0;
 };
 

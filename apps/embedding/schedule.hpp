@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/data_cursor.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena::apps {
 

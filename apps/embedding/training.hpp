@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
 #include "apps/embedding/row_store.hpp"
-#include "worker/data_cursor.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena::apps {
 

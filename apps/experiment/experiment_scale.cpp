@@ -11,6 +11,7 @@
 #include "apps/report/format.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/report/svg_chart.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::apps {
 namespace {
@@ -367,7 +368,7 @@ absl::StatusOr<std::vector<ScaleRun>> plan_scale(const ScaleOptions& options) {
 
 scale::CellOptions cell_of(const ScaleOptions& options, const ScaleRun& run) {
   scale::CellOptions cell = options.cell;
-  cell.model = *consistency::parse_model(run.model);
+  cell.model = *parse_consistency(run.model);
   cell.workers = run.workers;
   cell.servers = run.servers;
   cell.network = *parse_network(options.network);

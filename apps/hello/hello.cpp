@@ -7,8 +7,8 @@
 #include <iostream>
 #include <vector>
 
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace {
 

@@ -22,7 +22,7 @@
 #include "apps/kge/trainer.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps {
 namespace {

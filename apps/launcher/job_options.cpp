@@ -91,7 +91,7 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
           "host reads miss less than these allow, unless --read-path is cached. Default: bsp, or what "
           "--allocation needs.")
       ->type_name("MODEL")
-      ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
+      ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
       ->group(kConsistency);
   command
       .add_option(
@@ -226,7 +226,7 @@ absl::Status check(const JobOptions& options) {
 
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
   if (baseline) return application.check(1);
-  absl::Status status = application.check_consistency(*consistency::parse_model(options.consistency));
+  absl::Status status = application.check_consistency(*parse_consistency(options.consistency));
   return status.ok() ? application.check(options.total_workers()) : status;
 }
 

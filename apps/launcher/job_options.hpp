@@ -12,7 +12,7 @@
 #include "apps/application.hpp"
 #include "apps/conditions/slowdown.hpp"
 #include "apps/options/transport_options.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace CLI {
 class App;

@@ -11,10 +11,10 @@
 #include "apps/conditions/slowdown.hpp"
 #include "apps/launcher/meeting.hpp"
 #include "apps/launcher/short_slices.hpp"
-#include "consistency/model.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
-#include "worker/session.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/session.hpp>
 
 namespace verbena::apps {
 namespace {
@@ -36,6 +36,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
                                          .workers = job.total_workers(),
                                          .outlives_workers = job.outlives_workers,
                                          .silence_timeout_ms = job.silence_timeout_ms,
+                                         .threads = job.chosen_server_threads(),
                                          .lanes = job.chosen_lanes(),
                                          .push_budget_mb_per_s = job.budget_mb_per_s});
   if (!made.ok()) return made.status();
@@ -50,7 +51,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
     if (!met.ok()) return met;
   }
   if (shares_cores(job)) ask_for_short_slices();
-  return server::drive(**made, transport, {.threads = job.chosen_server_threads()}, stop);
+  return server::drive(**made, transport, stop);
 }
 
 class WorkerReporter : public Reporter {
@@ -118,7 +119,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   WorkerReporter reporter(worker, outlet);
   Slowdown slowdown(slow, worker);
   WorkerContext context{.session = **session,
-                        .consistency = *consistency::parse_model(job.consistency),
+                        .consistency = *parse_consistency(job.consistency),
                         .reporter = reporter,
                         .stop = stop,
                         .watch = slowdown};

@@ -2,7 +2,7 @@
 
 #include "apps/numbers/decimal.hpp"
 #include "apps/report/provenance.hpp"
-#include "consistency/model.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::apps {
 RunSettings run_settings(const Application& application, const ApplicationOptions& options,
@@ -21,7 +21,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.read_path = "none";
   settings.allocation = "none";
   if (baseline) return settings;
-  settings.consistency = consistency::to_string(*consistency::parse_model(job.consistency));
+  settings.consistency = to_string(*parse_consistency(job.consistency));
   settings.transport = job.transport.transport;
   settings.read_path = job.read_path;
   // Applications without the option know no other.

@@ -21,7 +21,8 @@
 #include "apps/lda/trainer.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
-#include "worker/table.hpp"
+#include "consistency/model.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps {
 namespace {

@@ -15,7 +15,7 @@
 #include "apps/lda/likelihood.hpp"
 #include "apps/lda/training_data.hpp"
 #include "apps/lda/word_counts.hpp"
-#include "worker/data_cursor.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena::apps::lda {
 

@@ -8,7 +8,7 @@
 
 #include "apps/data/corpus.hpp"
 #include "apps/lda/kernel.hpp"
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::apps::lda {
 
@@ -19,7 +19,7 @@ struct HeldOutDocument {
 };
 
 struct TrainingData {
-  std::vector<protocol::Key> words;      ///< that occur in these documents, by blocks
+  std::vector<Key> words;                ///< that occur in these documents, by blocks
   std::vector<std::size_t> blocks;       ///< block b is words [blocks[b], blocks[b + 1])
   std::vector<std::uint64_t> begin;      ///< words[i] has tokens [begin[i], begin[i + 1])
   std::vector<std::uint32_t> documents;  ///< of each token, counted from 0 here

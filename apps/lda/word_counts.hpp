@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/training_watch.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps::lda {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/data/ratings.hpp"
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::apps::mf {
 
@@ -75,10 +75,9 @@ struct RatingBlocks {
                           : Tile{slices.front().tiles.front().begin, slices.back().tiles.back().end};
   }
   /// Its item rows, from the first to the last that have ratings.
-  [[nodiscard]] protocol::KeyRange rows(std::size_t block) const {
+  [[nodiscard]] KeyRange rows(std::size_t block) const {
     const std::vector<Slice>& slices = blocks[block];
-    return slices.empty() ? protocol::KeyRange{}
-                          : protocol::KeyRange{slices.front().first_row, slices.back().last_row};
+    return slices.empty() ? KeyRange{} : KeyRange{slices.front().first_row, slices.back().last_row};
   }
   [[nodiscard]] std::span<const Rating> of(const Tile& tile) const {
     return std::span(ratings).subspan(tile.begin, tile.end - tile.begin);

@@ -15,7 +15,7 @@
 #include "apps/mf/blocks.hpp"
 #include "apps/mf/model.hpp"
 #include "apps/training_watch.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps::mf {
 

@@ -20,8 +20,9 @@
 #include "apps/mf/trainer.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/model.hpp"
 #include "protocol/partition.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps {
 namespace {

@@ -13,7 +13,7 @@
 #include "apps/mf/blocks.hpp"
 #include "apps/mf/item_store.hpp"
 #include "apps/mf/model.hpp"
-#include "worker/data_cursor.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena::apps::mf {
 

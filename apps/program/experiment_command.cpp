@@ -240,7 +240,7 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
             "about; what is missing cannot be judged.")
         ->type_name("MODEL,…")
         ->delimiter(',')
-        ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
+        ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
         ->group(kProcesses);
   }
   if (experiment.compares_nodes()) {

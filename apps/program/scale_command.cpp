@@ -107,7 +107,7 @@ void add_job_options(CLI::App& command, ScaleOptions& chosen) {
   command.add_option("--models", chosen.models, "Consistency models, as for --consistency of `verbena run`.")
       ->type_name("MODEL,…")
       ->delimiter(',')
-      ->check(accepted_by([](const std::string& text) { return consistency::parse_model(text).status(); }))
+      ->check(accepted_by([](const std::string& text) { return parse_consistency(text).status(); }))
       ->group(kJobs)
       ->default_str(fmt::format("{}", fmt::join(chosen.models, ",")));
   add_number(

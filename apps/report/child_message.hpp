@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/application.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::apps {
 

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "apps/application.hpp"
 #include "apps/report/child_message.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::apps {
 

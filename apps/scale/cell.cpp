@@ -15,11 +15,13 @@
 #include "apps/simulation/scheduler.hpp"
 #include "apps/simulation/simulated_transport.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/model.hpp"
 #include "consistency/vector_clock.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/row_stride.hpp"
 #include "server/server.hpp"
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::apps::scale {
 namespace {
@@ -42,7 +44,7 @@ double seconds_of(Duration duration) {
 
 /// Of one worker for one server: a clock's updates in one message.
 std::size_t ring_bytes(const CellOptions& options) {
-  const std::size_t stride = protocol::row_stride_bytes(protocol::ValueType::kFloat, options.width);
+  const std::size_t stride = protocol::row_stride_bytes(ValueType::kFloat, options.width);
   const std::uint64_t rows = (options.rows + options.servers - 1) / options.servers;
   const std::size_t message = sizeof(protocol::BulkHeader) + rows * protocol::record_bytes(stride);
   constexpr std::size_t kPage = 4096;
@@ -61,8 +63,7 @@ class Processor final : public simulation::Meter {
       : scheduler_(scheduler),
         message_(options.costs.message),
         rows_(rows),
-        record_bytes_(
-            protocol::record_bytes(protocol::row_stride_bytes(protocol::ValueType::kFloat, options.width))) {}
+        record_bytes_(protocol::record_bytes(protocol::row_stride_bytes(ValueType::kFloat, options.width))) {}
 
   void posts(const transport::WorkRequest& request) override {
     const bool has_rows = request.opcode == transport::Opcode::kWriteNotify;

@@ -11,12 +11,12 @@
 #include "absl/status/statusor.h"
 #include "apps/conditions/delayed_transport.hpp"
 #include "apps/scale/costs.hpp"
-#include "consistency/model.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::apps::scale {
 
 struct CellOptions {
-  consistency::ConsistencyModel model;
+  ConsistencyModel model;
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
   std::uint64_t rows = 512;

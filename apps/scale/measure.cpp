@@ -18,10 +18,11 @@
 #include "apps/embedding/row_source.hpp"
 #include "apps/mf/kernel.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/rules.hpp"
 #include "server/server.hpp"
 #include "transport/backends.hpp"
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::apps::scale {
 namespace {
@@ -168,7 +169,7 @@ struct Clock {
 };
 
 /// The quickest server's and the quickest worker's.
-absl::StatusOr<Clock> clock_cost(const consistency::ConsistencyModel& model, const MeasureOptions& options,
+absl::StatusOr<Clock> clock_cost(const ConsistencyModel& model, const MeasureOptions& options,
                                  std::uint64_t rows) {
   auto server = MeasuredServer::start(1);
   if (!server.ok()) return server.status();
@@ -249,12 +250,12 @@ absl::StatusOr<Costs> measure(Costs known, const MeasureOptions& options) {
   if (all_known(known)) return known;
   fill_in(known.example, example_cost(options));
   // With one worker nobody waits for another, whatever the bound.
-  const consistency::Ssp lazy{.staleness = 100};
-  const consistency::Essp eager{.staleness = 100};
+  const Ssp lazy{.staleness = 100};
+  const Essp eager{.staleness = 100};
   const auto bare = clock_cost(lazy, options, 0);
   const auto pushed = clock_cost(lazy, options, options.rows);
   const auto eagerly = clock_cost(eager, options, options.rows);
-  const auto held = clock_cost(consistency::Bsp{}, options, options.rows);
+  const auto held = clock_cost(Bsp{}, options, options.rows);
   for (const auto* each : {&bare, &pushed, &eagerly, &held}) {
     if (!each->ok()) return each->status();
   }

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "worker/sampling.hpp"
+#include <verbena/sampling.hpp>
 
 namespace verbena::apps::word2vec {
 

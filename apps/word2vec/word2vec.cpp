@@ -28,7 +28,7 @@
 #include "apps/word2vec/uses.hpp"
 #include "apps/word2vec/vectors.hpp"
 #include "base/return_if_error.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps {
 namespace {

@@ -53,7 +53,7 @@ void JobTest::expect_to_learn_under_every_model(const Parsed& parsed, const std:
        {ConsistencyModel(Ssp{.staleness = 1}), ConsistencyModel(Essp{.staleness = 1}),
         ConsistencyModel(ABsp{}), ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
     const auto found = train(*parsed({"--output", path("model")}), {.consistency = model, .workers = 3});
-    EXPECT_GT(found.at(objective), least) << consistency::to_string(model);
+    EXPECT_GT(found.at(objective), least) << to_string(model);
   }
 }
 
@@ -100,7 +100,7 @@ void JobTest::expect_idle_workers_to_change_little(const Parsed& parsed, const s
        {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{}), ConsistencyModel(Ssp{.staleness = 1}),
         ConsistencyModel(Essp{.staleness = 1}), ConsistencyModel(BoundedDelay{.delay = 1}),
         ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
-    SCOPED_TRACE(consistency::to_string(model));
+    SCOPED_TRACE(to_string(model));
     const double alone = train(*parsed({}), {.consistency = model, .workers = 1}).at(objective);
     const double with_three = train(*parsed({}), {.consistency = model, .workers = 4}).at(objective);
     EXPECT_NEAR(with_three, alone, tolerance * std::abs(alone));

@@ -10,9 +10,9 @@
 #include "protocol/messages.hpp"
 #include "tests/cluster/impostor.hpp"
 #include "tests/cluster/peer.hpp"
-#include "worker/data_cursor.hpp"
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/data_cursor.hpp>
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::testing {
 namespace {

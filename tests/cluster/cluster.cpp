@@ -104,14 +104,15 @@ ServerThreads::ServerThreads(const ClusterOptions& options) : options_(options) 
                                                   .workers = options.workers,
                                                   .outlives_workers = options.outlives_workers,
                                                   .silence_timeout_ms = options.silence_timeout_ms,
+                                                  .threads = options.server_threads,
                                                   .lanes = options.lanes + rank * options.lanes_step,
                                                   .push_budget_mb_per_s = options.push_budget_mb_per_s});
     node->status = server.status();
     node->ended = !server.ok();
     if (server.ok()) {
       node->server = std::move(*server);
-      node->thread = std::thread([&node = *node, threads = options.server_threads] {
-        node.status = server::drive(*node.server, *node.transport, {.threads = threads}, node.stop);
+      node->thread = std::thread([&node = *node] {
+        node.status = server::drive(*node.server, *node.transport, node.stop);
         node.server.reset();
         node.transport.reset();
         node.ended = true;

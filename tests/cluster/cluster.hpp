@@ -12,8 +12,8 @@
 #include "server/server.hpp"
 #include "tests/transport/faulty_transport.hpp"
 #include "transport/transport.hpp"
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::testing {
 

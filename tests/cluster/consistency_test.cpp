@@ -263,7 +263,7 @@ TEST(HeldBackTest, ReadsAreTheSameToTheBitWhereverTheRowIs) {
       });
       EXPECT_TRUE(result.first_error().ok()) << way.name << ": " << result.first_error();
       if (first.empty()) first = seen;
-      EXPECT_TRUE(seen == first) << way.name << " under " << consistency::to_string(model);
+      EXPECT_TRUE(seen == first) << way.name << " under " << to_string(model);
     }
   }
 }
@@ -355,7 +355,7 @@ INSTANTIATE_TEST_SUITE_P(Models, UnboundedTest,
                          ::testing::Values(ConsistencyModel(Asp{}), ConsistencyModel(Sequential{}),
                                            ConsistencyModel(Vap{1})),
                          [](const auto& test) {
-                           const std::string name = consistency::to_string(test.param);
+                           const std::string name = to_string(test.param);
                            return name.substr(0, name.find(':'));
                          });
 

@@ -1,6 +1,4 @@
 // What a data cursor hands out, alone and among workers of which one is slow.
-#include "worker/data_cursor.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +9,7 @@
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena::testing {
 namespace {
@@ -44,7 +43,7 @@ struct Alone {
 
 TEST(DataCursorTest, HandsOutEachExampleOnce) {
   for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Bsp{}, Ssp{1}, ABsp{}}) {
-    SCOPED_TRACE(consistency::to_string(model));
+    SCOPED_TRACE(to_string(model));
     Alone alone(model);
     DataCursor cursor(*alone.session, {.examples = 10, .mini_batch = 4});
     for (int iteration = 0; iteration < 3; ++iteration) {

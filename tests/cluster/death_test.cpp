@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/return_if_error.hpp"
+#include "protocol/partition.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "tests/cluster/cluster.hpp"
@@ -111,7 +112,7 @@ class Victim {
                             .node = node});
       at(server).set_ring(at(server).hear<protocol::Welcome>().inbox);
       at(server).say(protocol::OpenTable{.table = 0,
-                                         .value_type = protocol::ValueType::kFloat,
+                                         .value_type = ValueType::kFloat,
                                          .rows = kMovingRows,
                                          .width = kWidth,
                                          .name = "moving",
@@ -121,7 +122,7 @@ class Victim {
     }
   }
   /// Of its own node.
-  [[nodiscard]] protocol::KeyRange home_keys() const {
+  [[nodiscard]] KeyRange home_keys() const {
     return protocol::RangePartition(kMovingRows, static_cast<std::uint32_t>(slots_.size())).range(node_);
   }
   Peer& at(std::uint32_t server) { return *peers_[server]; }

@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Models, LegalFaultsTest,
                          ::testing::Values(ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{1}),
                                            ConsistencyModel(Essp{0}), ConsistencyModel(Essp{2})),
                          [](const auto& test) {
-                           std::string name = consistency::to_string(test.param);
+                           std::string name = to_string(test.param);
                            std::erase(name, ':');
                            return name;
                          });

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "protocol/messages.hpp"
+#include "protocol/row_stride.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/impostor.hpp"
 #include "tests/cluster/peer.hpp"
@@ -32,17 +33,17 @@ using protocol::BulkKind;
 using ::testing::HasSubstr;
 
 const protocol::OpenTable kTable = {.table = 0,
-                                    .value_type = protocol::ValueType::kFloat,
+                                    .value_type = ValueType::kFloat,
                                     .rows = 10,
                                     .width = 2,
                                     .name = "rows",
                                     .consistency = "bsp"};
 const protocol::OpenTable kDynamicTable = {.table = 1,
-                                           .value_type = protocol::ValueType::kFloat,
+                                           .value_type = ValueType::kFloat,
                                            .rows = 10,
                                            .width = 2,
                                            .name = "moving",
-                                           .allocation = protocol::Allocation::kDynamic,
+                                           .allocation = Allocation::kDynamic,
                                            .consistency = "sequential"};
 const TableOptions kSameTable = {.name = "rows", .rows = 10, .width = 2, .consistency = Bsp{}};
 

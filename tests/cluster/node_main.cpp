@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "server/driver.hpp"
-#include "server/server.hpp"
 #include "tests/cluster/promises.hpp"
-#include "transport/verbs/verbs_transport.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/server.hpp>
+#include <verbena/session.hpp>
 
 namespace verbena::testing {
 namespace {
@@ -35,7 +35,7 @@ absl::StatusOr<NodeOptions> parse_options(const std::vector<std::string>& argume
       !absl::SimpleAtoi(arguments[2], &options.rank)) {
     return absl::InvalidArgumentError("expected: MODEL RING_BYTES RANK HOST:PORT...");
   }
-  absl::StatusOr<ConsistencyModel> model = consistency::parse_model(arguments[0]);
+  absl::StatusOr<ConsistencyModel> model = parse_consistency(arguments[0]);
   if (!model.ok()) return model.status();
   options.model = *model;
   for (std::size_t i = 3; i < arguments.size(); ++i) options.addresses.push_back("verbs:" + arguments[i]);
@@ -45,23 +45,20 @@ absl::StatusOr<NodeOptions> parse_options(const std::vector<std::string>& argume
 }
 
 absl::Status serve(const NodeOptions& options, const std::atomic<bool>& stop) {
-  auto transport = transport::make_verbs_transport();
-  if (!transport.ok()) return transport.status();
   const auto nodes = static_cast<std::uint32_t>(options.addresses.size());
-  auto server = server::Server::create(
-      **transport,
-      {.address = options.addresses[options.rank], .rank = options.rank, .servers = nodes, .workers = nodes});
-  if (!server.ok()) return server.status();
-  return server::drive(**server, **transport, {}, stop);
+  return run_server({.address = options.addresses[options.rank],
+                     .rank = options.rank,
+                     .servers = nodes,
+                     .workers = nodes,
+                     .network = {.no_secret = true}},
+                    stop);
 }
 
 absl::Status work(const NodeOptions& options) {
-  auto transport = transport::make_verbs_transport();
-  if (!transport.ok()) return transport.status();
   auto session = Session::connect({.servers = options.addresses,
                                    .rank = options.rank,
                                    .workers = static_cast<std::uint32_t>(options.addresses.size()),
-                                   .transport = std::move(*transport),
+                                   .network = {.no_secret = true},
                                    .inbox_bytes = options.ring_bytes,
                                    .push_ring_bytes = options.ring_bytes});
   if (!session.ok()) return session.status();

@@ -9,6 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
+
 namespace verbena::testing {
 
 /// Column w of each row counts what worker w has pushed to it. Every worker pushes 1 to a random part of the

@@ -9,8 +9,8 @@
 
 #include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::testing {
 

@@ -13,8 +13,9 @@
 
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
-#include "worker/data_cursor.hpp"
-#include "worker/sampling.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/data_cursor.hpp>
+#include <verbena/sampling.hpp>
 
 namespace verbena::testing {
 namespace {
@@ -263,8 +264,7 @@ TEST(SessionTest, AStalenessWithoutMeaningIsRefused) {
   ServerThreads servers({.servers = 1, .workers = 1});
   auto session = Session::connect(servers.session_options(0));
   ASSERT_TRUE(session.ok()) << session.status();
-  const TableOptions options = {
-      .name = "rows", .rows = 1, .width = 1, .consistency = Ssp{consistency::kMaxStaleness + 1}};
+  const TableOptions options = {.name = "rows", .rows = 1, .width = 1, .consistency = Ssp{kMaxStaleness + 1}};
   EXPECT_EQ((*session)->table<float>(options).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE((*session)->clock().ok()) << "nothing was done";
 }
@@ -482,7 +482,7 @@ TEST(SessionTest, EachWaitHasADeadline) {
          return table.pull_async(KeyRange{0, 10}, values).wait();
        }}};
   for (const auto& [model, wait] : waits) {
-    SCOPED_TRACE(consistency::to_string(model));
+    SCOPED_TRACE(to_string(model));
     ServerThreads servers({.servers = 2, .workers = 2});
     auto idle = Session::connect(servers.session_options(1));
     ASSERT_TRUE(idle.ok()) << idle.status();

@@ -15,7 +15,7 @@
 #include "base/return_if_error.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/maximum_rule.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::testing {
 namespace {
@@ -27,9 +27,7 @@ using ::testing::HasSubstr;
 /// (Adagrad).
 struct Steps {
   static constexpr std::string_view kName = "test-steps";
-  static std::size_t state_bytes(protocol::ValueType type, std::uint32_t width) {
-    return protocol::value_bytes(type) * width;
-  }
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) { return value_bytes(type) * width; }
   template <class Value>
   static void combine(Value* update, const Value* later, std::uint32_t width) {
     for (std::uint32_t i = 0; i < width; ++i) update[i] += later[i];
@@ -56,8 +54,8 @@ class UpdateRuleTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     static const bool kOnce = [] {
-      EXPECT_TRUE(protocol::register_update_rule<Maximum>().ok());
-      EXPECT_TRUE(protocol::register_update_rule<Steps>().ok());
+      EXPECT_TRUE(register_update_rule<Maximum>().ok());
+      EXPECT_TRUE(register_update_rule<Steps>().ok());
       return true;
     }();
     static_cast<void>(kOnce);
@@ -87,8 +85,7 @@ absl::Status check_maximum(Session& session, const TableOptions& options) {
   std::vector<float> all(kTableRows * kTableWidth);
   std::vector<float> seen(kTableRows * kTableWidth);
   for (std::int64_t clock = 0; clock < kClocks; ++clock) {
-    if (options.allocation == protocol::Allocation::kDynamic)
-      RETURN_IF_ERROR(table->intent(keys, clock, clock + 1));
+    if (options.allocation == Allocation::kDynamic) RETURN_IF_ERROR(table->intent(keys, clock, clock + 1));
     for (const Key key : keys) {
       for (std::uint32_t rank = 0; rank < session.workers(); ++rank) {
         const std::vector<float> update = updates_of(rank, clock, key);
@@ -143,8 +140,7 @@ TEST_F(UpdateRuleTest, AMaximumIsOneOverEveryModelAndPath) {
       const ClusterResult result =
           run_cluster({.servers = 2, .workers = 3, .lanes = 2, .read_path = path},
                       [&](Session& session) { return check_maximum(session, options); });
-      EXPECT_TRUE(result.first_error().ok())
-          << consistency::to_string(each.model) << ": " << result.first_error();
+      EXPECT_TRUE(result.first_error().ok()) << to_string(each.model) << ": " << result.first_error();
     }
   }
 }
@@ -214,19 +210,17 @@ TEST_F(UpdateRuleTest, WhatARuleCannotDoIsRefused) {
 }
 
 TEST_F(UpdateRuleTest, AKindThatLacksSomethingIsRefused) {
-  EXPECT_EQ(protocol::register_update_rule({.name = "test-nothing"}).code(),
-            absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(
-      protocol::register_update_rule(
-          {.name = "test-hollow", .functions = [](ValueType) { return protocol::UpdateRuleFunctions(); }})
-          .ok());
+  EXPECT_EQ(register_update_rule({.name = "test-nothing"}).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(register_update_rule(
+                  {.name = "test-hollow", .functions = [](ValueType) { return UpdateRuleFunctions(); }})
+                  .ok());
   const absl::Status status = protocol::UpdateRule::find("test-hollow", ValueType::kFloat, 1).status();
   EXPECT_THAT(message_of(status), HasSubstr("has not all functions for float"));
 }
 
 TEST_F(UpdateRuleTest, ANameIsTakenOnce) {
-  EXPECT_EQ(protocol::register_update_rule<Maximum>().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(protocol::register_update_rule<AnotherAddition>().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(register_update_rule<Maximum>().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(register_update_rule<AnotherAddition>().code(), absl::StatusCode::kAlreadyExists);
 }
 
 }  // namespace

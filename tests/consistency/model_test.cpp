@@ -12,16 +12,16 @@ TEST(ModelTest, ReadsWhatItWrites) {
   for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{
            Bsp{}, ABsp{}, ABsp{Updates::kMeans}, Ssp{0}, Ssp{7}, Essp{2}, Essp{1'000'000}, BoundedDelay{3},
            Asp{}, Sequential{}, Vap{0.1}, Vap{1e-300}, Vap{1.0 / 3}}) {
-    const absl::StatusOr<ConsistencyModel> read = parse_model(to_string(model));
+    const absl::StatusOr<ConsistencyModel> read = parse_consistency(to_string(model));
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(*read, model) << to_string(model);
   }
 }
 
 TEST(ModelTest, StalenessIsOneUnlessGiven) {
-  EXPECT_EQ(*parse_model("ssp"), ConsistencyModel(Ssp{1}));
-  EXPECT_EQ(*parse_model("essp"), ConsistencyModel(Essp{1}));
-  EXPECT_EQ(*parse_model("bounded-delay"), ConsistencyModel(BoundedDelay{1}));
+  EXPECT_EQ(*parse_consistency("ssp"), ConsistencyModel(Ssp{1}));
+  EXPECT_EQ(*parse_consistency("essp"), ConsistencyModel(Essp{1}));
+  EXPECT_EQ(*parse_consistency("bounded-delay"), ConsistencyModel(BoundedDelay{1}));
 }
 
 TEST(ModelTest, RefusesWhatIsNoModel) {
@@ -50,7 +50,7 @@ TEST(ModelTest, RefusesWhatIsNoModel) {
                            "a-bsp:",
                            "a-bsp:1",
                            "a-bsp:mean"}) {
-    const absl::StatusOr<ConsistencyModel> model = parse_model(text);
+    const absl::StatusOr<ConsistencyModel> model = parse_consistency(text);
     ASSERT_FALSE(model.ok()) << text;
     EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(model.status().message()), testing::HasSubstr("expected bsp, ssp:S, essp:S"));

@@ -2,8 +2,10 @@
 
 #include <random>
 
+#include "consistency/in_transit_bound.hpp"
 #include "consistency/model.hpp"
 #include "consistency/vector_clock.hpp"
+#include "consistency/weight_of_means.hpp"
 
 namespace verbena::consistency {
 namespace {
@@ -20,34 +22,34 @@ TEST(RulesTest, MinClockNeededIsTheDefinition) {
       }
     }
   }
-  EXPECT_EQ(min_clock_needed(Bsp::rules().read_bound, 4), 4);
+  EXPECT_EQ(min_clock_needed(rules_of(Bsp{}).read_bound, 4), 4);
   for (const ConsistencyModel& model : std::initializer_list<ConsistencyModel>{Asp{}, Sequential{}, Vap{}})
     EXPECT_EQ(min_clock_needed(rules_of(model).read_bound, 1'000'000), 0) << to_string(model);
 }
 
 // The design's table of models, line by line.
 TEST(RulesTest, WhoWaitsAndWhatIsHeldBack) {
-  EXPECT_EQ(Bsp::rules(), (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true}));
-  EXPECT_EQ(ABsp{}.rules(),
+  EXPECT_EQ(rules_of(Bsp{}), (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true}));
+  EXPECT_EQ(rules_of(ABsp{}),
             (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true, .ends_early = true}));
-  EXPECT_EQ(ABsp{Updates::kMeans}.rules(), (Rules{.read_bound = 0,
-                                                  .clock_bound = 0,
-                                                  .holds_updates_back = true,
-                                                  .ends_early = true,
-                                                  .weighs_means = true}));
-  EXPECT_EQ(Ssp{3}.rules(), (Rules{.read_bound = 3}));
-  EXPECT_EQ(Essp{3}.rules(), (Rules{.read_bound = 3, .pushes_eagerly = true}));
-  EXPECT_EQ(BoundedDelay{3}.rules(), (Rules{.read_bound = 3, .clock_bound = 3}));
-  EXPECT_EQ(Asp::rules(), (Rules{.cache = CacheRule::kForOneClock}));
-  EXPECT_EQ(Sequential::rules(), (Rules{.cache = CacheRule::kNever, .pushes_at_once = true}));
-  EXPECT_EQ(Vap{2.5}.rules(), (Rules{.cache = CacheRule::kNever, .value_bound = 2.5}));
-  EXPECT_TRUE(Sequential::rules().acknowledges_at_once());
-  EXPECT_TRUE(Vap{2.5}.rules().acknowledges_at_once());
-  EXPECT_FALSE(Bsp::rules().acknowledges_at_once());
-  for (const Rules& rules : {Asp::rules(), Sequential::rules(), Vap{2.5}.rules()})
+  EXPECT_EQ(rules_of(ABsp{Updates::kMeans}), (Rules{.read_bound = 0,
+                                                    .clock_bound = 0,
+                                                    .holds_updates_back = true,
+                                                    .ends_early = true,
+                                                    .weighs_means = true}));
+  EXPECT_EQ(rules_of(Ssp{3}), (Rules{.read_bound = 3}));
+  EXPECT_EQ(rules_of(Essp{3}), (Rules{.read_bound = 3, .pushes_eagerly = true}));
+  EXPECT_EQ(rules_of(BoundedDelay{3}), (Rules{.read_bound = 3, .clock_bound = 3}));
+  EXPECT_EQ(rules_of(Asp{}), (Rules{.cache = CacheRule::kForOneClock}));
+  EXPECT_EQ(rules_of(Sequential{}), (Rules{.cache = CacheRule::kNever, .pushes_at_once = true}));
+  EXPECT_EQ(rules_of(Vap{2.5}), (Rules{.cache = CacheRule::kNever, .value_bound = 2.5}));
+  EXPECT_TRUE(rules_of(Sequential{}).acknowledges_at_once());
+  EXPECT_TRUE(rules_of(Vap{2.5}).acknowledges_at_once());
+  EXPECT_FALSE(rules_of(Bsp{}).acknowledges_at_once());
+  for (const Rules& rules : {rules_of(Asp{}), rules_of(Sequential{}), rules_of(Vap{2.5})})
     EXPECT_TRUE(rules.lets_workers_drift());
   for (const Rules& rules :
-       {Bsp::rules(), ABsp{}.rules(), Ssp{3}.rules(), Essp{3}.rules(), BoundedDelay{3}.rules()})
+       {rules_of(Bsp{}), rules_of(ABsp{}), rules_of(Ssp{3}), rules_of(Essp{3}), rules_of(BoundedDelay{3})})
     EXPECT_FALSE(rules.lets_workers_drift());
 }
 

@@ -38,11 +38,11 @@ struct PossibleFields {
     require(welcome.lanes >= 1 && welcome.lanes <= protocol::kMaxLanes, "lanes");
   }
   void operator()(const protocol::OpenTable& open) const {
-    require(protocol::value_bytes(open.value_type) != 0, "value type");
+    require(value_bytes(open.value_type) != 0, "value type");
     require(open.rows >= 1 && open.rows <= protocol::kMaxRows, "rows");
     require(open.width >= 1 && open.width <= protocol::kMaxWidth, "width");
     require(open.name.size() <= protocol::kMaxNameBytes, "name");
-    require(open.allocation <= protocol::Allocation::kDynamic, "allocation");
+    require(open.allocation <= Allocation::kDynamic, "allocation");
   }
   void operator()(const protocol::Failed& failed) const {
     require(failed.code != 0 && failed.reason.size() <= protocol::kMaxReasonBytes, "reason");
@@ -88,7 +88,7 @@ void control_message(std::string_view given) {
 }
 
 void bulk_message(std::string_view bytes) {
-  constexpr protocol::KeyRange kRange{100, 108};
+  constexpr KeyRange kRange{100, 108};
   const absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(as_bytes(bytes));
   if (!message.ok()) return require_refusal(message.status(), "");
   const auto end = as_bytes(bytes).data() + bytes.size();
@@ -96,15 +96,15 @@ void bulk_message(std::string_view bytes) {
   for (const std::size_t stride_bytes : {std::size_t{8}, std::size_t{16}, std::size_t{1} << 23}) {
     if (!protocol::check_records(*message, stride_bytes, kRange).ok()) continue;
     for (std::size_t i = 0; i < message->header.count; ++i) {
-      const protocol::Key key = protocol::record_key(message->payload, stride_bytes, i);
+      const Key key = protocol::record_key(message->payload, stride_bytes, i);
       require(key >= kRange.first && key < kRange.last, "key of a record");
       require(protocol::record_values(message->payload, stride_bytes, i) + stride_bytes <= end, "values");
     }
   }
   if (protocol::check_keys(*message, kRange).ok()) {
-    require(message->payload.size() == message->header.count * sizeof(protocol::Key), "keys");
+    require(message->payload.size() == message->header.count * sizeof(Key), "keys");
     for (std::size_t i = 0; i < message->header.count; ++i) {
-      const protocol::Key key = protocol::record_key(message->payload, 0, i);
+      const Key key = protocol::record_key(message->payload, 0, i);
       require(key >= kRange.first && key < kRange.last, "key");
     }
   }
@@ -147,10 +147,10 @@ void child_line(std::string_view bytes) {
 }
 
 void consistency_name(std::string_view bytes) {
-  const auto model = consistency::parse_model(bytes);
+  const auto model = parse_consistency(bytes);
   if (!model.ok()) return require_refusal(model.status(), "expected bsp, ssp:S, essp:S");
   require(consistency::staleness(*model) <= 1'000'000, "staleness");
-  const auto again = consistency::parse_model(consistency::to_string(*model));
+  const auto again = parse_consistency(to_string(*model));
   require(again.ok() && *again == *model, "said otherwise");
 }
 

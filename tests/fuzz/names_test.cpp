@@ -24,7 +24,7 @@ TEST(NamesFuzz, ConsistencyModels) {
   int accepted = 0;
   for (int round = 0; round < kNameRounds; ++round) {
     const std::string text = mutator.next();
-    const auto model = consistency::parse_model(memory.put(text));
+    const auto model = parse_consistency(memory.put(text));
     if (!model.ok()) {
       ASSERT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
       ASSERT_THAT(std::string(model.status().message()), HasSubstr("expected bsp, ssp:S, essp:S"));
@@ -32,10 +32,10 @@ TEST(NamesFuzz, ConsistencyModels) {
     }
     ++accepted;
     ASSERT_LE(consistency::staleness(*model), 1'000'000U) << text;
-    const std::string again = consistency::to_string(*model);
-    ASSERT_EQ(consistency::parse_model(again).value(), *model) << text;
+    const std::string again = to_string(*model);
+    ASSERT_EQ(parse_consistency(again).value(), *model) << text;
     // Only a default or leading zeros may be spelled otherwise, and a fraction.
-    const std::size_t longer = std::holds_alternative<consistency::Vap>(*model) ? 20 : 2;
+    const std::size_t longer = std::holds_alternative<Vap>(*model) ? 20 : 2;
     ASSERT_LE(again.size(), text.size() + longer) << text;
     ASSERT_EQ(again.substr(0, 3), text.substr(0, 3)) << text;
   }

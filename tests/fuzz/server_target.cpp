@@ -12,6 +12,7 @@
 
 #include "apps/simulation/simulated_transport.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/row_stride.hpp"
 #include "server/server.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/virtual_time.hpp"
@@ -29,7 +30,7 @@ constexpr std::uint32_t kWorkers = 2;
 constexpr std::size_t kRingBytes = protocol::kMinRingBytes;
 constexpr std::size_t kMostVisitors = 4;
 constexpr std::size_t kMostSteps = 200;  // of one input
-constexpr protocol::Key kRows = 12;
+constexpr Key kRows = 12;
 constexpr std::uint32_t kWidth = 2;
 constexpr std::array kModels = {"bsp",        "ssp:1",   "essp:1", "asp",
                                 "sequential", "vap:0.5", "a-bsp",  "bounded-delay:1"};
@@ -185,14 +186,14 @@ class World {
 
   std::string open_table() {
     const std::uint32_t choice = input_.take<std::uint8_t>();
-    return protocol::encode(protocol::OpenTable{
-        .table = choice % 2,
-        .value_type = choice % 2 == 0 ? protocol::ValueType::kFloat : protocol::ValueType::kInt32,
-        .rows = kRows,
-        .width = kWidth,
-        .name = fmt::format("table {}", choice % 2),
-        .allocation = choice / 2 % 4 == 3 ? protocol::Allocation::kDynamic : protocol::Allocation::kStatic,
-        .consistency = kModels[choice / 8 % kModels.size()]});
+    return protocol::encode(
+        protocol::OpenTable{.table = choice % 2,
+                            .value_type = choice % 2 == 0 ? ValueType::kFloat : ValueType::kInt32,
+                            .rows = kRows,
+                            .width = kWidth,
+                            .name = fmt::format("table {}", choice % 2),
+                            .allocation = choice / 2 % 4 == 3 ? Allocation::kDynamic : Allocation::kStatic,
+                            .consistency = kModels[choice / 8 % kModels.size()]});
   }
 
   std::string key_requests() {
@@ -225,11 +226,11 @@ class World {
       if (header.kind == BulkKind::kPush || header.kind == BulkKind::kInstall)
         payload.assign(reinterpret_cast<const char*>(&tag), sizeof tag);
       for (std::uint32_t record = 0; record < header.count; ++record) {
-        const protocol::Key key = input_.below(kRows + 1);
+        const Key key = input_.below(kRows + 1);
         is_impossible = is_impossible || key >= kRows;
         payload.append(reinterpret_cast<const char*>(&key), sizeof key);
         if (keys_only) continue;
-        std::array<char, protocol::row_stride_bytes(protocol::ValueType::kFloat, kWidth)> values{};
+        std::array<char, protocol::row_stride_bytes(ValueType::kFloat, kWidth)> values{};
         const std::string_view given = input_.take_bytes(4);
         std::copy(given.begin(), given.end(), values.begin());
         payload.append(values.data(), values.size());

@@ -11,7 +11,7 @@
 #include "apps/data/output_file.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
-#include "worker/table.hpp"
+#include <verbena/table.hpp>
 
 namespace verbena::apps {
 namespace {

@@ -64,12 +64,12 @@ absl::Status serve(const NodeOptions& options) {
                                                      .rank = options.rank,
                                                      .servers = scenario.servers,
                                                      .workers = scenario.workers,
+                                                     .threads = scenario.lane_tasks ? scenario.lanes + 1 : 1,
                                                      .lanes = scenario.lanes,
                                                      .push_budget_mb_per_s = scenario.push_budget_mb_per_s});
   if (!server.ok()) return server.status();
   const std::atomic<bool> stop = false;
-  return server::drive(**server, **transport, {.threads = scenario.lane_tasks ? scenario.lanes + 1 : 1},
-                       stop);
+  return server::drive(**server, **transport, stop);
 }
 
 /// Maps the counter for as long as the process lives.

@@ -12,7 +12,6 @@
 namespace verbena::server {
 namespace {
 
-using protocol::Key;
 using protocol::KeyAnswers;
 
 constexpr std::uint32_t kHome = 2;
@@ -392,14 +391,14 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
     bool told = false;
   };
   constexpr std::uint32_t kWorkers = 5;
-  constexpr protocol::KeyRange kKeys = {100, 103};
-  std::map<protocol::Key, std::vector<Intent>> lists;
+  constexpr KeyRange kKeys = {100, 103};
+  std::map<Key, std::vector<Intent>> lists;
   KeyIntents intents(kKeys);
   std::mt19937 random(7);
   int told_of_lone = 0;
   int told_of_several = 0;
   for (int round = 0; round < 20'000; ++round) {
-    const protocol::Key key = kKeys.first + random() % kKeys.size();
+    const Key key = kKeys.first + random() % kKeys.size();
     const auto rank = static_cast<std::uint32_t>(random() % kWorkers);
     const auto node = static_cast<std::uint32_t>(random() % 3);
     std::vector<Intent>& list = lists[key];
@@ -445,7 +444,7 @@ TEST(KeyIntentsTest, AreWhatListsWouldHold) {
     }
     EXPECT_EQ(intents.has_any(key), !list.empty());
     EXPECT_EQ(intents.others_than(key, node), others_than(node));
-    std::vector<protocol::Key> keys;
+    std::vector<Key> keys;
     std::size_t count = 0;
     for (const auto& [one_key, one_list] : lists) {
       count += one_list.empty() ? 0U : 1U;

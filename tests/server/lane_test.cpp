@@ -15,6 +15,8 @@
 #include <random>
 
 #include "consistency/model.hpp"
+#include "consistency/weight_of_means.hpp"
+#include "protocol/partition.hpp"
 #include "transport/shm/host_memory.hpp"
 #include "transport/shm/shm_transport.hpp"
 
@@ -23,7 +25,6 @@ namespace {
 
 using protocol::BulkHeader;
 using protocol::BulkKind;
-using protocol::Key;
 
 constexpr std::uint32_t kWidth = 2;
 constexpr std::size_t kStride = 8;
@@ -36,16 +37,13 @@ struct Told {
 
 class LaneTest : public ::testing::Test {
  protected:
-  void start(consistency::ConsistencyModel model, std::uint32_t workers, std::size_t buffer_records = 100,
+  void start(ConsistencyModel model, std::uint32_t workers, std::size_t buffer_records = 100,
              std::size_t buffers = Lane::kPushBuffers, std::optional<std::int64_t> budget_bytes = {}) {
     rows_.assign(kRows * kStride, std::byte{0});
-    shard_.table = {.table = 0,
-                    .value_type = protocol::ValueType::kFloat,
-                    .rows = kRows,
-                    .width = kWidth,
-                    .name = "rows"};
+    shard_.table = {
+        .table = 0, .value_type = ValueType::kFloat, .rows = kRows, .width = kWidth, .name = "rows"};
     shard_.rules = consistency::rules_of(model);
-    shard_.rule = protocol::UpdateRule(protocol::ValueType::kFloat, kWidth);
+    shard_.rule = protocol::UpdateRule(ValueType::kFloat, kWidth);
     shard_.stride_bytes = kStride;
     shard_.range = {kFirst, kFirst + kRows};
     shard_.lanes = protocol::RangePartition(kRows, 1);
@@ -155,7 +153,7 @@ class LaneTest : public ::testing::Test {
 
 /// A worker can write into its inbox after the receiver has checked what is there.
 TEST_F(LaneTest, KeysOfOthersAreLeftAlone) {
-  start(consistency::Essp{1}, 1);
+  start(Essp{1}, 1);
   updates(0, {{99, 5}, {100, 1}, {120, 5}, {UINT64_MAX, 5}});
   subscribe(0, {99, 101, 120, UINT64_MAX});
   clock(0, 1);
@@ -167,14 +165,14 @@ TEST_F(LaneTest, KeysOfOthersAreLeftAlone) {
 }
 
 TEST_F(LaneTest, SspAppliesAtOnceBspHoldsBack) {
-  start(consistency::Ssp{1}, 2);
+  start(Ssp{1}, 2);
   updates(0, {{100, 1}, {119, 2}});
   poll(0);
   EXPECT_EQ(row(100), 1);
   EXPECT_EQ(row(119), 2);
   EXPECT_EQ(messages_.front().users, 0U);
 
-  start(consistency::Bsp{}, 2);
+  start(Bsp{}, 2);
   updates(1, {{100, 1}});
   clock(1, 1);
   updates(1, {{100, 10}}, 1);  // already of the next clock
@@ -198,7 +196,7 @@ TEST_F(LaneTest, BspAppliesInWorkerOrderWhateverTheArrival) {
   const std::vector<float> values{16777216.0F, 1.0F, -16777216.0F};
   for (const std::vector<std::uint32_t>& arrival :
        std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {2, 0, 1}}) {
-    start(consistency::Bsp{}, 3);
+    start(Bsp{}, 3);
     for (const std::uint32_t worker : arrival) {
       updates(worker, {{105, values[worker]}});
       clock(worker, 1);
@@ -209,7 +207,7 @@ TEST_F(LaneTest, BspAppliesInWorkerOrderWhateverTheArrival) {
 }
 
 TEST_F(LaneTest, MeansWeighWhatTheirExamplesDo) {
-  start(consistency::ABsp{consistency::Updates::kMeans}, 3);
+  start(ABsp{Updates::kMeans}, 3);
   // Worker 0 has processed all of its examples, worker 1 a quarter, worker 2 takes no part.
   updates(0, {{100, 8}, {101, 8}});
   updates(1, {{101, 16}});
@@ -226,7 +224,7 @@ TEST_F(LaneTest, MeansWeighWhatTheirExamplesDo) {
 }
 
 TEST_F(LaneTest, EachClockHasItsOwnWeights) {
-  start(consistency::ABsp{consistency::Updates::kMeans}, 2);
+  start(ABsp{Updates::kMeans}, 2);
   for (consistency::Clock t = 0; t < 3; ++t)
     updates(0, {{100, 1}}, t), clock(0, t + 1, {.processed = 10, .planned = 10});
   poll(0);
@@ -245,7 +243,7 @@ TEST_F(LaneTest, EachClockHasItsOwnWeights) {
 }
 
 TEST_F(LaneTest, SumsAreNotWeighted) {
-  start(consistency::ABsp{}, 2);
+  start(ABsp{}, 2);
   updates(0, {{100, 8}});
   updates(1, {{100, 1}});
   clock(0, 1, {.processed = 300, .planned = 300});
@@ -256,7 +254,7 @@ TEST_F(LaneTest, SumsAreNotWeighted) {
 
 /// The last updates of one that leaves amid an iteration have counts, too.
 TEST_F(LaneTest, OneThatLeavesIsWeighted) {
-  start(consistency::ABsp{consistency::Updates::kMeans}, 2);
+  start(ABsp{Updates::kMeans}, 2);
   updates(0, {{100, 4}});
   clock(0, 1, {.processed = 10, .planned = 40});
   clock(0, consistency::VectorClock::kLeft);
@@ -268,7 +266,7 @@ TEST_F(LaneTest, OneThatLeavesIsWeighted) {
 }
 
 TEST_F(LaneTest, EachAdvanceIsToldWithWhatIsApplied) {
-  start(consistency::Ssp{0}, 2);
+  start(Ssp{0}, 2);
   updates(0, {{100, 1}});
   updates(0, {{101, 1}});
   clock(0, 1);
@@ -286,7 +284,7 @@ TEST_F(LaneTest, EachAdvanceIsToldWithWhatIsApplied) {
 }
 
 TEST_F(LaneTest, DirtySubscribedRowsGoBeforeTheClock) {
-  start(consistency::Essp{1}, 2, 3);  // three rows a message
+  start(Essp{1}, 2, 3);  // three rows a message
   subscribe(1, {100, 101, 102, 103, 104, 105, 106});
   updates(0, {{100, 1}, {101, 2}, {110, 3}});
   clock(0, 1);
@@ -313,7 +311,7 @@ TEST_F(LaneTest, DirtySubscribedRowsGoBeforeTheClock) {
 }
 
 TEST_F(LaneTest, WhatHasLeftTheCacheIsPushedNoMore) {
-  start(consistency::Essp{1}, 2);
+  start(Essp{1}, 2);
   subscribe(1, {100, 101});
   clock(0, 1);
   clock(1, 1);
@@ -339,7 +337,7 @@ TEST_F(LaneTest, WhatHasLeftTheCacheIsPushedNoMore) {
 }
 
 TEST_F(LaneTest, ASlowWorkerGetsTheNewestRowsOnce) {
-  start(consistency::Essp{1}, 2, 100, 1);  // one buffer
+  start(Essp{1}, 2, 100, 1);  // one buffer
   subscribe(1, {100});
   clock(0, 1);
   clock(1, 1);
@@ -361,7 +359,7 @@ TEST_F(LaneTest, ASlowWorkerGetsTheNewestRowsOnce) {
 }
 
 TEST_F(LaneTest, ABudgetHoldsBackWhatIsNotDue) {
-  start(consistency::Essp{1}, 2, 100, Lane::kPushBuffers, 3 * kRecord);
+  start(Essp{1}, 2, 100, Lane::kPushBuffers, 3 * kRecord);
   subscribe(1, {100, 101, 102});
   budgets_[1].take(3 * kRecord);
   updates(0, {{100, 1}, {101, 2}, {102, 3}});
@@ -382,7 +380,7 @@ TEST_F(LaneTest, ABudgetHoldsBackWhatIsNotDue) {
 }
 
 TEST_F(LaneTest, ABudgetGoesToTheMostImportantRowsFirst) {
-  start(consistency::Essp{5}, 2, 100, Lane::kPushBuffers, 4 * kRecord);
+  start(Essp{5}, 2, 100, Lane::kPushBuffers, 4 * kRecord);
   updates(0, {{100, 8}, {101, 8}, {102, 8}, {103, 8}});
   clock(0, 1);
   clock(1, 1);
@@ -413,7 +411,7 @@ TEST_F(LaneTest, ABudgetGoesToTheMostImportantRowsFirst) {
 }
 
 TEST_F(LaneTest, AFullBudgetBringsRowsWithinAClock) {
-  start(consistency::Essp{1}, 2, 100, Lane::kPushBuffers, 2 * kRecord);
+  start(Essp{1}, 2, 100, Lane::kPushBuffers, 2 * kRecord);
   subscribe(1, {100, 101, 102, 103});
   clock(0, 1);
   clock(1, 1);
@@ -430,7 +428,7 @@ TEST_F(LaneTest, AFullBudgetBringsRowsWithinAClock) {
 }
 
 TEST_F(LaneTest, AWorkerThatLeftHoldsNobodyBack) {
-  start(consistency::Bsp{}, 3);
+  start(Bsp{}, 3);
   clock(0, 1);
   clock(1, 1);
   updates(2, {{100, 5}});
@@ -447,7 +445,7 @@ TEST_F(LaneTest, AWorkerThatLeftHoldsNobodyBack) {
 TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
-    start(consistency::Essp{3}, 2, random() % 4 + 1, random() % 3 + 1);
+    start(Essp{3}, 2, random() % 4 + 1, random() % 3 + 1);
     struct Worker {
       consistency::Clock clock = 0;
       std::vector<std::vector<std::pair<Key, float>>> sent;  ///< messages
@@ -514,7 +512,7 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
 TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
   const auto stops_and_says_so = [&] {
     const std::vector<std::pair<Key, float>> rows(std::size_t{1} << 22, {kFirst, 1.0F});
-    start(consistency::Bsp{}, 2);
+    start(Bsp{}, 2);
     poll(0);
     updates(0, rows);
     updates(1, {{kFirst, 1.0F}});
@@ -533,11 +531,8 @@ TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
   auto transport = transport::make_shm_transport();
   ASSERT_TRUE(transport.ok()) << transport.status();
   ShardMemory memory(**transport);
-  protocol::OpenTable open{.value_type = protocol::ValueType::kFloat,
-                           .rows = 1000,
-                           .width = 1,
-                           .name = "rows",
-                           .consistency = "essp:1"};
+  protocol::OpenTable open{
+      .value_type = ValueType::kFloat, .rows = 1000, .width = 1, .name = "rows", .consistency = "essp:1"};
   for (const bool has_budget : {false, true}) {
     auto shard = memory.create(open, 0, 1, /*lanes=*/2, /*workers=*/65, has_budget);
     ASSERT_TRUE(shard.ok()) << shard.status();
@@ -570,7 +565,7 @@ class RewrittenTest : public LaneTest, public ::testing::WithParamInterface<cons
 };
 
 TEST_P(RewrittenTest, KeysThatChangeAfterTheirCheckAreHarmless) {
-  start(*consistency::parse_model(GetParam()), 1);
+  start(*parse_consistency(GetParam()), 1);
   std::vector<std::pair<Key, float>> rows;
   std::vector<Key> keys;
   for (Key key = kFirst; key < kFirst + 7; ++key) {

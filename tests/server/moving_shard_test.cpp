@@ -27,13 +27,13 @@ std::size_t pages_in_memory(std::span<std::byte> bytes) {
 absl::StatusOr<std::unique_ptr<MovingShard>> shard_of(transport::Transport& transport, std::uint64_t rows,
                                                       std::uint32_t server, std::uint32_t servers) {
   return MovingShard::create(transport,
-                             {.value_type = protocol::ValueType::kFloat,
+                             {.value_type = ValueType::kFloat,
                               .rows = rows,
                               .width = 2,
                               .name = "moving",
-                              .allocation = protocol::Allocation::kDynamic,
+                              .allocation = Allocation::kDynamic,
                               .consistency = "sequential"},
-                             protocol::UpdateRule(protocol::ValueType::kFloat, 2), server, servers);
+                             protocol::UpdateRule(ValueType::kFloat, 2), server, servers);
 }
 
 /// A server that has to write something for each of its rows stops for seconds where there are many.
@@ -47,8 +47,8 @@ TEST(MovingShardTest, OpeningTouchesNoRow) {
     EXPECT_EQ(pages_in_memory((*shard)->region().bytes()), 0U);
     // And yet each row is where it is at first.
     Homes::Answers answers;
-    const protocol::Key first = server * kRows / 2;
-    for (const protocol::Key key : {first, first + kRows / 2 - 1}) {
+    const Key first = server * kRows / 2;
+    for (const Key key : {first, first + kRows / 2 - 1}) {
       ASSERT_TRUE((*shard)
                       ->on_requests({.rank = 3, .node = 1 - server},
                                     {.kind = protocol::KeyRequests::Kind::kLocalize, .rows = {{key, 0}}},
@@ -72,10 +72,10 @@ TEST(MovingShardTest, WhatADeadWorkerIntendedIsForgottenSomeKeysAtATime) {
   const protocol::PresenceMap presence(
       (*shard)->region().bytes().data() + protocol::presence_offset(kRows, (*shard)->slot_bytes()),
       {0, kRows});
-  constexpr std::array<protocol::Key, 4> kIntended = {0, 1, kRows / 2, kRows - 1};
-  for (const protocol::Key key : kIntended) ASSERT_TRUE(presence.begin_intent(key).has_value());
+  constexpr std::array<Key, 4> kIntended = {0, 1, kRows / 2, kRows - 1};
+  for (const Key key : kIntended) ASSERT_TRUE(presence.begin_intent(key).has_value());
   const auto forgotten = [&] {
-    return std::ranges::count(kIntended, 0U, [&](protocol::Key key) { return presence.load(key).intents(); });
+    return std::ranges::count(kIntended, 0U, [&](Key key) { return presence.load(key).intents(); });
   };
 
   Homes::Answers answers;

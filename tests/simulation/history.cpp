@@ -6,6 +6,8 @@
 #include <chrono>
 #include <span>
 
+#include "consistency/model.hpp"
+
 namespace verbena::simulation {
 namespace {
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "consistency/rules.hpp"
 #include "tests/linearizability/number_history.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/ledger.hpp"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "consistency/rules.hpp"
+
 namespace verbena::simulation {
 
 using consistency::Clock;

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "consistency/a_bsp.hpp"
+#include "consistency/rules.hpp"
+#include "consistency/weight_of_means.hpp"
 #include "transport/transport.hpp"
-#include "worker/data_cursor.hpp"
+#include <verbena/data_cursor.hpp>
 
 namespace verbena::simulation {
 

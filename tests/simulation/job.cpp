@@ -16,12 +16,13 @@
 #include <variant>
 #include <vector>
 
+#include "consistency/rules.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include "tests/simulation/hostile.hpp"
 #include "tests/simulation/scenario.hpp"
 #include "tests/simulation/workload.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 /// Who waits for a row's lock gives others the processor. Here they are all in this thread: millions of
 /// system calls in vain.
@@ -204,7 +205,7 @@ void Job::run_server(std::uint32_t rank) {
   if (server.ok()) {
     node.server = server->get();
     if (node.lanes.empty()) {
-      node.status = server::drive(**server, *transport, {.threads = 1}, stop_servers_);
+      node.status = server::drive(**server, *transport, stop_servers_);
     } else {
       drive_with_lane_tasks(node);
       node.status = (*server)->status();

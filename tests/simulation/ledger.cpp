@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cassert>
 
+#include "consistency/in_transit_bound.hpp"
+#include "consistency/weight_of_means.hpp"
+
 namespace verbena::simulation {
 
 using consistency::Clock;
@@ -12,8 +15,8 @@ using consistency::Clock;
 namespace {
 
 /// As a table of that type adds.
-double add(protocol::ValueType type, double a, double b) {
-  if (type == protocol::ValueType::kFloat) return static_cast<float>(a) + static_cast<float>(b);
+double add(ValueType type, double a, double b) {
+  if (type == ValueType::kFloat) return static_cast<float>(a) + static_cast<float>(b);
   return a + b;
 }
 
@@ -29,9 +32,9 @@ std::size_t count_below(const Pushes& pushes, Clock clock) {
 
 linearizability::Digits TableShape::digits(std::uint32_t workers) const {
   switch (type) {
-    case protocol::ValueType::kFloat:
+    case ValueType::kFloat:
       return {workers, 24};
-    case protocol::ValueType::kInt32:
+    case ValueType::kInt32:
       return {workers, 31};
     default:
       return {workers, 53};
@@ -68,7 +71,7 @@ std::optional<std::string> Ledger::end_clock(std::uint32_t worker, Clock clock) 
     const Clock needed = consistency::min_clock_needed(consistency::rules_of(shape.model).clock_bound, clock);
     if (slowest < needed) {
       return fmt::format("worker {} begins clock {} while another has finished {} clocks: {} allows {}",
-                         worker, clock, slowest, consistency::to_string(shape.model), needed);
+                         worker, clock, slowest, to_string(shape.model), needed);
     }
   }
   return std::nullopt;
@@ -102,7 +105,7 @@ Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key
 
 /// Of a table with replicas: updates of `worker` of clocks below this the reader must see.
 Clock Ledger::applied_before(std::uint32_t reader, std::uint32_t worker) const {
-  constexpr Clock kBehind = consistency::Asp::kMostClocksBehind;
+  constexpr Clock kBehind = Asp::kMostClocksBehind;
   const Clock read_after = clocks_[reader] - kBehind;
   if (read_after < 1) return 0;
   return clocks_known_[reader][static_cast<std::size_t>(read_after) - 1][worker] - 2 * kBehind;
@@ -127,7 +130,7 @@ std::optional<std::string> Ledger::check(const Read& read, std::uint64_t key, st
   const TableShape& shape = shapes_[read.table];
   const auto wrong = [&](const std::string& what) {
     return fmt::format("worker {} at clock {} reads key {} of table {} ({}): {}", read.reader, read.clock,
-                       key, read.table, consistency::to_string(shape.model), what);
+                       key, read.table, to_string(shape.model), what);
   };
   for (std::uint32_t worker = 0; worker < workers_; ++worker) {
     for (std::uint32_t copy = 0; copy < shape.copies; ++copy) {
@@ -174,7 +177,7 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
     if (held >= read.floor.own) return std::nullopt;
     return fmt::format("holds {} of the reader's own {} updates", held, read.floor.own);
   }
-  const consistency::ConsistencyModel& model = shapes_[read.table].model;
+  const ConsistencyModel& model = shapes_[read.table].model;
   const consistency::Rules rules = consistency::rules_of(model);
   if (!read.floor.pushes.empty() && held < read.floor.pushes[worker * copies + copy]) {
     return fmt::format("holds {} updates of worker {}, {} had ended or been read when the pull began", held,
@@ -225,7 +228,7 @@ double Ledger::weighted(std::uint32_t table, std::uint32_t worker, Clock clock, 
   consistency::ExampleCounts all;
   for (std::uint32_t one = 0; one < workers_; ++one) all += counts_of(one);
   const double product = update * consistency::weight_of_means(counts_of(worker), all);
-  return shapes_[table].type == protocol::ValueType::kFloat ? static_cast<float>(product) : product;
+  return shapes_[table].type == ValueType::kFloat ? static_cast<float>(product) : product;
 }
 
 double Ledger::weighted_sum(std::uint32_t table, std::uint64_t key, std::uint32_t worker, std::uint32_t copy,

@@ -16,14 +16,15 @@
 #include <vector>
 
 #include "consistency/model.hpp"
-#include "protocol/value_type.hpp"
+#include "consistency/weight_of_means.hpp"
 #include "tests/linearizability/number_history.hpp"
+#include <verbena/value_type.hpp>
 
 namespace verbena::simulation {
 
 struct TableShape {
-  consistency::ConsistencyModel model;
-  protocol::ValueType type = protocol::ValueType::kInt64;
+  ConsistencyModel model;
+  ValueType type = ValueType::kInt64;
   std::uint64_t rows = 1;
   std::uint32_t copies = 1;
   bool ordered = false;  ///< has a last column for the order. REQUIRES: BSP or A-BSP, float or double
@@ -33,7 +34,7 @@ struct TableShape {
   bool intents = false;        ///< and workers say what they will use
   bool shipped_ahead = false;  ///< updates may travel before their clock ends
 
-  /// Rows may have replicas, which have a bound of their own (consistency/asp.hpp).
+  /// Rows may have replicas, which have a bound of their own (Asp in <verbena/consistency.hpp>).
   [[nodiscard]] bool may_be_replicated() const {
     return moves && !consistency::rules_of(model).pushes_at_once;
   }

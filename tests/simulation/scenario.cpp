@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "consistency/model.hpp"
+
 namespace verbena::simulation {
 
 using std::chrono::microseconds;
@@ -97,11 +99,11 @@ TableShape make_table(Model model, std::mt19937_64& random) {
   TableShape table;
   table.model = with_staleness(model, random);
   const bool weighted = consistency::rules_of(table.model).weighs_means;  // no whole numbers
-  table.type = static_cast<protocol::ValueType>(1 + below(random, weighted ? 2 : 4));
+  table.type = static_cast<ValueType>(1 + below(random, weighted ? 2 : 4));
   table.rows = 1 + small(random, 60);
   table.copies = 1 + static_cast<std::uint32_t>(small(random, 3));
   table.ordered = consistency::rules_of(table.model).holds_updates_back &&
-                  (table.type == protocol::ValueType::kFloat || table.type == protocol::ValueType::kDouble);
+                  (table.type == ValueType::kFloat || table.type == ValueType::kDouble);
   table.shared = consistency::rules_of(table.model).pushes_at_once;
   if (chance(random, 0.2)) table.cache_rows = below(random, table.rows + 1);
   if (model == Model::kMoving || model == Model::kIntent || model == Model::kDeath) {
@@ -173,7 +175,7 @@ void add_trouble(Scenario& scenario, std::mt19937_64& random) {
   // So many cannot all count in one number of another type.
   constexpr std::uint32_t kMostThatCountInAny = 11;
   for (TableShape& table : scenario.tables) {
-    if (table.shared && scenario.workers > kMostThatCountInAny) table.type = protocol::ValueType::kDouble;
+    if (table.shared && scenario.workers > kMostThatCountInAny) table.type = ValueType::kDouble;
   }
   // Nor do their numbers fit into the smallest rings.
   constexpr std::uint32_t kMostForSmallestRings = 8;
@@ -367,7 +369,7 @@ std::string to_string(const Scenario& scenario) {
       text += fmt::format("; worker {} is {} times slower", worker, scenario.slowness[worker]);
   }
   for (const TableShape& table : scenario.tables) {
-    text += fmt::format("; table {}, {} rows of {} values", consistency::to_string(table.model), table.rows,
+    text += fmt::format("; table {}, {} rows of {} values", to_string(table.model), table.rows,
                         table.width(scenario.workers));
     if (table.moves) text += table.intents ? ", which move by intents" : ", which move";
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);

@@ -11,7 +11,7 @@
 #include "apps/simulation/simulated_transport.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::simulation {
 

@@ -9,6 +9,8 @@
 
 #include "apps/simulation/fiber.hpp"
 #include "apps/simulation/scheduler.hpp"
+#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/iterations.hpp"
 #include "tests/simulation/job.hpp"
@@ -161,7 +163,7 @@ TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
     });
     for (TableShape& table : scenario.tables) {
       const bool a_bsp = consistency::rules_of(table.model).ends_early;
-      if (seed % 2 == 0 && a_bsp && !protocol::is_whole(table.type)) {
+      if (seed % 2 == 0 && a_bsp && !is_whole(table.type)) {
         table.model = ABsp{Updates::kMeans};
       }
     }
@@ -263,8 +265,8 @@ TEST(SchedulerTest, SaysWhenItDoesNotEnd) {
 
 class LedgerTest : public ::testing::Test {
  protected:
-  static Ledger make(consistency::ConsistencyModel model, bool ordered = false) {
-    return Ledger({{.model = model, .type = protocol::ValueType::kFloat, .ordered = ordered}}, 2);
+  static Ledger make(ConsistencyModel model, bool ordered = false) {
+    return Ledger({{.model = model, .type = ValueType::kFloat, .ordered = ordered}}, 2);
   }
   /// Worker 1 pushes 1, 2, 4 … at the clocks 0, 1, 2 …, and finishes these clocks.
   static void push_clocks(Ledger& ledger, int clocks) {
@@ -280,7 +282,7 @@ class LedgerTest : public ::testing::Test {
 
 TEST_F(LedgerTest, BspIsExact) {
   for (const double seen : {0.0, 1.0, 3.0, 7.0}) {
-    Ledger ledger = make(consistency::Bsp{});
+    Ledger ledger = make(Bsp{});
     push_clocks(ledger, 3);
     EXPECT_EQ(fine(ledger, 2, {0, seen}), seen == 3) << seen;
   }
@@ -288,14 +290,14 @@ TEST_F(LedgerTest, BspIsExact) {
 
 TEST_F(LedgerTest, SspHasALowestClock) {
   for (const double seen : {0.0, 1.0, 3.0, 7.0, 15.0, 2.0, 3.5}) {
-    Ledger ledger = make(consistency::Ssp{1});
+    Ledger ledger = make(Ssp{1});
     push_clocks(ledger, 3);
     EXPECT_EQ(fine(ledger, 2, {0, seen}), seen == 1 || seen == 3 || seen == 7) << seen;
   }
 }
 
 TEST_F(LedgerTest, WhatIsNotShippedIsNotSeen) {
-  Ledger ledger = make(consistency::Ssp{1});
+  Ledger ledger = make(Ssp{1});
   ledger.push(1, 0, 0, 1, 0);
   EXPECT_FALSE(fine(ledger, 0, {0, 1}));
   ledger.finish_clock(1);
@@ -303,7 +305,7 @@ TEST_F(LedgerTest, WhatIsNotShippedIsNotSeen) {
 }
 
 TEST_F(LedgerTest, AClockIsSeenAsAWhole) {
-  Ledger ledger = make(consistency::Ssp{3});
+  Ledger ledger = make(Ssp{3});
   ledger.push(1, 0, 0, 1, 0);
   ledger.push(1, 0, 0, 1, 0);
   ledger.finish_clock(1);
@@ -312,7 +314,7 @@ TEST_F(LedgerTest, AClockIsSeenAsAWhole) {
 }
 
 TEST_F(LedgerTest, ReadersSeeTheirOwnUpdates) {
-  Ledger ledger = make(consistency::Ssp{3});
+  Ledger ledger = make(Ssp{3});
   ledger.push(0, 0, 0, 5, 0);
   const Read read{
       .reader = 0, .table = 0, .clock = 0, .floor = {.own = 1, .seen = {}, .pushes = {}, .sums = {}}};
@@ -321,7 +323,7 @@ TEST_F(LedgerTest, ReadersSeeTheirOwnUpdates) {
 }
 
 TEST_F(LedgerTest, ReadsDoNotGoBack) {
-  Ledger ledger = make(consistency::Ssp{3});
+  Ledger ledger = make(Ssp{3});
   push_clocks(ledger, 3);
   EXPECT_TRUE(fine(ledger, 2, {0, 3}));
   EXPECT_FALSE(fine(ledger, 2, {0, 1}));
@@ -329,7 +331,7 @@ TEST_F(LedgerTest, ReadsDoNotGoBack) {
 }
 
 TEST_F(LedgerTest, WithinAPullReadsMayComeInAnyOrder) {
-  Ledger ledger = make(consistency::Ssp{3});
+  Ledger ledger = make(Ssp{3});
   push_clocks(ledger, 3);
   const auto fine_in_pull = [&](const Floor& floor, double seen) {
     const Read read{.reader = 0, .clock = 2, .floor = floor, .in_order = false};
@@ -343,7 +345,7 @@ TEST_F(LedgerTest, WithinAPullReadsMayComeInAnyOrder) {
 }
 
 TEST_F(LedgerTest, AClaimBinds) {
-  Ledger ledger = make(consistency::Ssp{3});
+  Ledger ledger = make(Ssp{3});
   push_clocks(ledger, 3);
   EXPECT_TRUE(
       ledger.check({.reader = 0, .clock = 2, .claimed = 2}, 0, std::vector<double>{0, 1}).has_value());
@@ -354,7 +356,7 @@ TEST_F(LedgerTest, AClaimBinds) {
 }
 
 TEST_F(LedgerTest, BspSumsInTheOrderOfClocksAndWorkers) {
-  Ledger ledger = make(consistency::Bsp{}, /*ordered=*/true);
+  Ledger ledger = make(Bsp{}, /*ordered=*/true);
   // As floats: (1e8 + 1) − 1e8 is 0, (1 − 1e8) + 1e8 is 0, 1e8 − 1e8 + 1 is 1.
   ledger.push(1, 0, 0, 1, -1e8);
   ledger.push(0, 0, 0, 1, 1e8);
@@ -369,7 +371,7 @@ TEST_F(LedgerTest, BspSumsInTheOrderOfClocksAndWorkers) {
 }
 
 TEST_F(LedgerTest, MeansAreWeighted) {
-  Ledger ledger = make(consistency::ABsp{consistency::Updates::kMeans});
+  Ledger ledger = make(ABsp{Updates::kMeans});
   ledger.push(1, 0, 0, 8, 0);
   ledger.set_examples(0, 0, {.processed = 30, .planned = 40});
   ledger.set_examples(1, 0, {.processed = 10, .planned = 40});
@@ -392,7 +394,7 @@ class HistoryTest : public ::testing::Test {
   std::optional<std::string> wrong_at_the_end(double first_pull, double second_pull) {
     Scenario scenario;
     scenario.workers = 2;
-    scenario.tables = {{.model = consistency::Sequential{}, .shared = true}};
+    scenario.tables = {{.model = Sequential{}, .shared = true}};
     History history(scenario);
     const auto hear = [&](const Event& event) { EXPECT_EQ(history.hear(event, {}), std::nullopt); };
     for (const std::uint32_t worker : {0U, 1U})
@@ -476,7 +478,7 @@ TEST_F(IterationsTest, NewsTravelInTime) {
 }
 
 TEST_F(LedgerTest, AtTheEndEachUpdateIsThereOnce) {
-  Ledger ledger = make(consistency::Ssp{1});
+  Ledger ledger = make(Ssp{1});
   push_clocks(ledger, 2);
   EXPECT_FALSE(ledger.check_final(0, 0, {}, std::vector<double>{0, 3}).has_value());
   EXPECT_TRUE(ledger.check_final(0, 0, {}, std::vector<double>{0, 1}).has_value());
@@ -484,7 +486,7 @@ TEST_F(LedgerTest, AtTheEndEachUpdateIsThereOnce) {
 }
 
 TEST_F(LedgerTest, WhoseNodeIsDeadMayPushWhileTheEndIsChecked) {
-  Ledger ledger = make(consistency::Sequential{});
+  Ledger ledger = make(Sequential{});
   ledger.expect_losses();
   const auto push = [&] {
     ledger.push(1, 0, 0, 1, 0);

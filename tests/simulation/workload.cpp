@@ -12,9 +12,11 @@
 #include <variant>
 #include <vector>
 
-#include "consistency/asp.hpp"
-#include "worker/data_cursor.hpp"
-#include "worker/table.hpp"
+#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/data_cursor.hpp>
+#include <verbena/table.hpp>
 
 namespace verbena::simulation {
 
@@ -37,7 +39,7 @@ std::string list(const Values& values) {
 }
 
 constexpr Clock kLongestIntent = 40;
-constexpr Clock kLongestRest = 4 * consistency::Asp::kMostClocksBehind;
+constexpr Clock kLongestRest = 4 * Asp::kMostClocksBehind;
 
 /// What a worker does: random pulls, pushes and pauses between its clocks.
 class Workload {
@@ -158,7 +160,7 @@ absl::Status Workload::open_tables() {
                                .allocation = shape(table).moves ? Allocation::kDynamic : Allocation::kStatic,
                                .cache_rows = shape(table).cache_rows};
     absl::Status status;
-    protocol::visit_value_type(shape(table).type, [&]<class Value>() {
+    visit_value_type(shape(table).type, [&]<class Value>() {
       auto opened = session_.table<Value>(options);
       status = opened.status();
       if (opened.ok()) tables_.push_back(*opened);
@@ -514,7 +516,7 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
     if (const std::uint64_t reads = *world_.reads(rank_) - before; reads > 0) {
       return note_wrong(fmt::format(
           "worker {} needed {} reads at clock {} for rows of table {} ({}) to which it has subscribed", rank_,
-          reads, session_.current_clock(), table, consistency::to_string(shape(table).model)));
+          reads, session_.current_clock(), table, to_string(shape(table).model)));
     }
   }
   return absl::OkStatus();
@@ -539,7 +541,7 @@ absl::Status Workload::pull_what_came_back() {
     if (*world_.reads(rank_) == before) continue;
     return note_wrong(
         fmt::format("worker {} had to read key {} of table {} ({}), which it caches, at clock {}", rank_,
-                    one.first, table, consistency::to_string(shape(table).model), session_.current_clock()));
+                    one.first, table, to_string(shape(table).model), session_.current_clock()));
   }
   return absl::OkStatus();
 }

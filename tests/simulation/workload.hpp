@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "tests/simulation/history.hpp"
 #include "tests/simulation/scenario.hpp"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::simulation {
 

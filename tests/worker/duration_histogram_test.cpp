@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena {
 namespace {

@@ -1,10 +1,10 @@
-#include "worker/sampling.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include <verbena/sampling.hpp>
 
 namespace verbena {
 namespace {
@@ -13,7 +13,7 @@ std::vector<double> frequencies(const KeyDistribution& distribution, int draws) 
   std::mt19937_64 random(1);
   std::vector<double> counts(distribution.range().size(), 0);
   for (int i = 0; i < draws; ++i) {
-    const protocol::Key key = distribution.draw(random);
+    const Key key = distribution.draw(random);
     EXPECT_TRUE(key >= distribution.range().first && key < distribution.range().last);
     counts[key - distribution.range().first] += 1.0 / draws;
   }

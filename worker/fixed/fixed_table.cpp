@@ -10,7 +10,10 @@
 #include "absl/container/inlined_vector.h"
 #include "base/return_if_error.hpp"
 #include "base/word_copy.hpp"
+#include "consistency/in_transit_bound.hpp"
+#include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
+#include "protocol/partition.hpp"
 #include "worker/fixed/pull_now.hpp"
 
 namespace verbena::worker {
@@ -28,17 +31,16 @@ class TypedTable final : public FixedTable {
  public:
   using FixedTable::FixedTable;
 
-  absl::Status push(std::span<const protocol::Key> keys, const std::byte* updates, std::size_t values,
+  absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
                     bool wait) override {
     return push_rows(KeyList{keys}, updates, values, wait);
   }
-  absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
-                    bool wait) override {
+  absl::Status push(KeyRange range, const std::byte* updates, std::size_t values, bool wait) override {
     return push_rows(KeyRun{range}, updates, values, wait);
   }
 
  private:
-  [[nodiscard]] double in_transit(const Part& part, protocol::Key key) const override {
+  [[nodiscard]] double in_transit(const Part& part, Key key) const override {
     double most = 0;
     for (std::size_t i = 0; i < options_.width; ++i) {
       double sum = 0;
@@ -79,7 +81,7 @@ class TypedTable final : public FixedTable {
   template <class Keys>
   bool add_up(const Keys& keys, const std::byte* updates) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const protocol::Key key = keys[i];
+      const Key key = keys[i];
       Part& part = part_of(key);
       const std::byte* const update = updates + i * row_bytes_;
       const UpdateBuffer::Found found = part.current->find_or_add(key);
@@ -100,14 +102,14 @@ class TypedTable final : public FixedTable {
 }  // namespace
 
 std::unique_ptr<TableCore> make_fixed_table(SessionCore& session, std::uint32_t number,
-                                            const TableOptions& options, protocol::ValueType type) {
-  return protocol::visit_value_type(type, [&]<class Value>() -> std::unique_ptr<TableCore> {
+                                            const TableOptions& options, ValueType type) {
+  return visit_value_type(type, [&]<class Value>() -> std::unique_ptr<TableCore> {
     return std::make_unique<TypedTable<Value>>(session, number, options, type);
   });
 }
 
 FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
-                       protocol::ValueType type)
+                       ValueType type)
     : TableCore(session, number, options, type),
       read_bound_(rules_.read_bound),
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
@@ -118,7 +120,7 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
 absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
   const protocol::RangePartition servers(options_.rows,
                                          static_cast<std::uint32_t>(session_.options().servers.size()));
-  const protocol::KeyRange keys = servers.range(link.server);
+  const KeyRange keys = servers.range(link.server);
   const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
   const protocol::RangePartition lanes(keys.size(), lane_count);
   first_part_.push_back(parts_.size());
@@ -134,7 +136,7 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
         fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
   }
   for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
-    const protocol::KeyRange local = lanes.range(lane);
+    const KeyRange local = lanes.range(lane);
     auto part = std::make_unique<Part>();
     part->link = &link;
     part->lane = lane;
@@ -178,7 +180,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::make_buffer(const Part
 
 absl::Status FixedTable::make_cache(Part& part) const {
   // Its share of the rows that may be cached.
-  const auto below = [&](protocol::Key key) {
+  const auto below = [&](Key key) {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(options_.cache_rows) * key /
                                       options_.rows);
   };
@@ -194,10 +196,10 @@ absl::Status FixedTable::make_cache(Part& part) const {
   return absl::OkStatus();
 }
 
-Part& FixedTable::find_part(protocol::Key key) {
-  const auto after = std::upper_bound(
-      parts_.begin(), parts_.end(), key,
-      [](protocol::Key k, const std::unique_ptr<Part>& part) { return k < part->keys.last; });
+Part& FixedTable::find_part(Key key) {
+  const auto after =
+      std::upper_bound(parts_.begin(), parts_.end(), key,
+                       [](Key k, const std::unique_ptr<Part>& part) { return k < part->keys.last; });
   return **after;
 }
 
@@ -234,12 +236,12 @@ void FixedTable::refresh(Part& part) {
                   .counter = &reads_at(min_clock)};
 }
 
-bool FixedTable::has_unapplied(const Part& part, protocol::Key key) {
+bool FixedTable::has_unapplied(const Part& part, Key key) {
   return std::any_of(part.outstanding.begin(), part.outstanding.end(),
                      [&](const auto& buffer) { return is_unapplied(part, *buffer, key); });
 }
 
-RowCache::Row* FixedTable::cache_row(Part& part, protocol::Key key) {
+RowCache::Row* FixedTable::cache_row(Part& part, Key key) {
   if (part.cache == nullptr) return nullptr;
   if (RowCache::Row* const row = part.cache->find(key)) return row;
   const RowCache::Place place = part.cache->insert(key);
@@ -248,15 +250,15 @@ RowCache::Row* FixedTable::cache_row(Part& part, protocol::Key key) {
   return place.row;
 }
 
-void FixedTable::note_change(Part& part, protocol::Key key) {
+void FixedTable::note_change(Part& part, Key key) {
   part.changed.push_back(key);
   if (part.changed.size() <= 2 * part.keys.size()) return;
   std::sort(part.changed.begin(), part.changed.end());
   part.changed.erase(std::unique(part.changed.begin(), part.changed.end()), part.changed.end());
 }
 
-void FixedTable::take_fetched(Part& part, protocol::Key key, const std::byte* values,
-                              consistency::Clock min_clock, std::byte* out) {
+void FixedTable::take_fetched(Part& part, Key key, const std::byte* values, consistency::Clock min_clock,
+                              std::byte* out) {
   const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
   if (out != values) std::memcpy(out, values, row_bytes_);
@@ -275,7 +277,7 @@ void FixedTable::take_fetched(Part& part, protocol::Key key, const std::byte* va
 }
 
 /// A row that is not in the cache, or too old there, where the server's memory is mapped.
-bool FixedTable::fetch_mapped(Part& part, protocol::Key key, std::byte* out) {
+bool FixedTable::fetch_mapped(Part& part, Key key, std::byte* out) {
   if (part.mapped == nullptr || (part.reading.has_outstanding && has_unapplied(part, key))) return false;
   copy_mapped(out, mapped_row(part, key), row_bytes_);
   take_fetched(part, key, out, part.view->min_clock, out);
@@ -365,11 +367,11 @@ template <class Keys>
   return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
 }
 
-absl::Status FixedTable::pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) {
+absl::Status FixedTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
   return pull_rows(KeyList{keys}, out, values);
 }
 
-absl::Status FixedTable::pull(protocol::KeyRange range, std::byte* out, std::size_t values) {
+absl::Status FixedTable::pull(KeyRange range, std::byte* out, std::size_t values) {
   return pull_rows(KeyRun{range}, out, values);
 }
 
@@ -398,9 +400,9 @@ bool FixedTable::advance(FixedPull& pull) {
 }
 
 bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
-  const protocol::Key first = pull.keys[pull.next_];
+  const Key first = pull.keys[pull.next_];
   Part& part = part_of(first);
-  const auto fetchable = [&](protocol::Key key) {
+  const auto fetchable = [&](Key key) {
     if (part.mapped != nullptr || part.view->min_clock < needed_min_clock() || has_unapplied(part, key))
       return false;
     const RowCache::Row* const row = part.cache == nullptr ? nullptr : part.cache->find(key);
@@ -522,11 +524,11 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Pa
     std::swap(part.current, *taken);
     return taken;
   }
-  std::vector<protocol::Ranked<protocol::Key>> ranked(
+  std::vector<protocol::Ranked<Key>> ranked(
       std::min<std::size_t>(current.records(), protocol::kImportanceCandidates * most));
   std::vector<std::byte> scratch(stride_bytes_);
   for (std::uint32_t i = 0; i < ranked.size(); ++i) {
-    const protocol::Key key = current.key(i);
+    const Key key = current.key(i);
     ranked[i] = {protocol::importance_class(importance(part, key, scratch)), key};
   }
   protocol::put_most_important_first(ranked, most);
@@ -537,7 +539,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Pa
 }
 
 /// Of this worker's update of the row, as far as it has not been shipped.
-double FixedTable::importance(const Part& part, protocol::Key key, std::span<std::byte> scratch) const {
+double FixedTable::importance(const Part& part, Key key, std::span<std::byte> scratch) const {
   const std::byte* row = nullptr;
   if (part.cache != nullptr) {
     if (const RowCache::Row* const cached = part.cache->find(key)) row = cached->values();
@@ -559,18 +561,18 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_buffer(Part& part
 
 absl::Status FixedTable::send_subscriptions() {
   for (const std::unique_ptr<Part>& part : parts_) {
-    std::vector<protocol::Key> changed;
+    std::vector<Key> changed;
     part->changed.swap(changed);
-    std::vector<protocol::Key> left;
+    std::vector<Key> left;
     if (!part->subscribed.empty()) {
       std::sort(changed.begin(), changed.end());
       changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
-      const auto is_needed = [&](protocol::Key key) {
+      const auto is_needed = [&](Key key) {
         const RowCache::Row* const row = part->cache->find(key);
         if (row == nullptr && part->subscribed[key - part->keys.first]) left.push_back(key);
         return row != nullptr && row->clock() != RowCache::kLive;
       };
-      std::erase_if(changed, [&](protocol::Key key) { return !is_needed(key); });
+      std::erase_if(changed, [&](Key key) { return !is_needed(key); });
     }
     absl::Status status = send_subscriptions(*part, protocol::BulkKind::kUnsubscribe, left);
     if (status.ok()) status = send_subscriptions(*part, protocol::BulkKind::kSubscribe, changed);
@@ -579,14 +581,13 @@ absl::Status FixedTable::send_subscriptions() {
   return absl::OkStatus();
 }
 
-absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind,
-                                            std::span<const protocol::Key> keys) {
+absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Key> keys) {
   constexpr std::size_t kKeysAMessage =
-      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(protocol::Key);
+      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(Key);
   for (std::size_t at = 0; at < keys.size(); at += kKeysAMessage) {
-    const std::span<const protocol::Key> some = keys.subspan(at, std::min(kKeysAMessage, keys.size() - at));
+    const std::span<const Key> some = keys.subspan(at, std::min(kKeysAMessage, keys.size() - at));
     const std::uint64_t message = ++part.view->subscriptions;
-    for (const protocol::Key key : some) {
+    for (const Key key : some) {
       if (part.subscribed.empty()) break;
       const bool begins = kind == protocol::BulkKind::kSubscribe;
       part.subscribed[key - part.keys.first] = begins;
@@ -601,7 +602,7 @@ absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind,
 }
 
 /// What was pushed to a row counts only if it was after this worker's latest subscription to it.
-bool FixedTable::is_subscribed(Part& part, protocol::Key key, std::uint64_t subscriptions) {
+bool FixedTable::is_subscribed(Part& part, Key key, std::uint64_t subscriptions) {
   if (part.subscribed.empty()) return true;
   if (!part.subscribed[key - part.keys.first]) return false;
   const auto awaited = part.awaiting.find(key);
@@ -617,7 +618,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
   for (std::size_t i = 0; i < message.header.count; ++i) {
     // The server can still write there: the key that is checked is the one that is used. Where one is wrong
     // the rows before it have been taken, which is of no account, for that is the session's end.
-    const protocol::Key key = protocol::record_key(message.payload, stride_bytes_, i);
+    const Key key = protocol::record_key(message.payload, stride_bytes_, i);
     if (key - part.keys.first >= part.keys.size()) [[unlikely]]
       return protocol::wrong_record(key, part.keys);
     RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "consistency/in_transit_bound.hpp"
+#include "consistency/rules.hpp"
 #include "worker/fixed/row_cache.hpp"
 #include "worker/fixed/update_buffer.hpp"
 #include "worker/table_core.hpp"
@@ -19,7 +21,7 @@ namespace verbena::worker {
 struct Part {
   ServerLink* link = nullptr;
   std::uint32_t lane = 0;
-  protocol::KeyRange keys;
+  KeyRange keys;
   LaneView* view = nullptr;
   transport::RemoteDescriptor rows;   ///< the server's memory, row keys.first at its start
   const std::byte* mapped = nullptr;  ///< the same, where it is mapped
@@ -29,12 +31,12 @@ struct Part {
   std::unique_ptr<RowCache>
       cache;  ///< nullptr: each read is of the server's row, in place where it is mapped
   /// Of an eager table: rows that have come into the cache or left it since the last clock.
-  std::vector<protocol::Key> changed;
+  std::vector<Key> changed;
   /// Where rows may leave the cache: which the server believes this worker to cache, by row; and for those
   /// that have come since, the number of the message that says so. What was pushed before that message is not
   /// what the subscription promises.
   std::vector<bool> subscribed;
-  absl::flat_hash_map<protocol::Key, std::uint64_t> awaiting;
+  absl::flat_hash_map<Key, std::uint64_t> awaiting;
 
   /// What a read must know, worked out once for the many between two changes of the session's epoch.
   struct Reading {
@@ -85,11 +87,10 @@ class FixedPull final : public Operation {
 
 class FixedTable : public TableCore {
  public:
-  FixedTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
-             protocol::ValueType type);
+  FixedTable(SessionCore& session, std::uint32_t number, const TableOptions& options, ValueType type);
 
-  absl::Status pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) override;
-  absl::Status pull(protocol::KeyRange range, std::byte* out, std::size_t values) override;
+  absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
+  absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
 
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool follows_clocks() const override { return true; }
@@ -103,7 +104,7 @@ class FixedTable : public TableCore {
 
  protected:
   /// The part that holds the key. REQUIRES: key < rows.
-  [[nodiscard]] Part& part_of(protocol::Key key) {
+  [[nodiscard]] Part& part_of(Key key) {
     Part* part = last_part_;
     if (key - part->keys.first < part->keys.size()) return *part;
     return *(last_part_ = &find_part(key));
@@ -119,23 +120,23 @@ class FixedTable : public TableCore {
   [[nodiscard]] consistency::Clock needed_min_clock() const;
   [[nodiscard]] consistency::Clock needed_row_clock() const;
   void refresh(Part& part);
-  [[nodiscard]] static bool is_unapplied(const Part& part, const UpdateBuffer& shipped, protocol::Key key) {
+  [[nodiscard]] static bool is_unapplied(const Part& part, const UpdateBuffer& shipped, Key key) {
     return shipped.find(key) != nullptr && shipped.chunk_of(key).sequence >= part.view->applied;
   }
   /// Some of this worker's shipped updates of the row may be missing in the server's row.
-  [[nodiscard]] static bool has_unapplied(const Part& part, protocol::Key key);
+  [[nodiscard]] static bool has_unapplied(const Part& part, Key key);
   /// Where a fetched row goes to stay; nullptr where the cache is full.
-  RowCache::Row* cache_row(Part& part, protocol::Key key);
-  void predict_own(const Part& part, protocol::Key key, std::byte* row) const {
+  RowCache::Row* cache_row(Part& part, Key key);
+  void predict_own(const Part& part, Key key, std::byte* row) const {
     if (const std::byte* const own = part.current->find(key)) rule_.predict(row, own);
   }
   /// A row that has just been read from the server, at that min clock: into the cache, with this worker's
   /// updates, and out.
-  void take_fetched(Part& part, protocol::Key key, const std::byte* values, consistency::Clock min_clock,
+  void take_fetched(Part& part, Key key, const std::byte* values, consistency::Clock min_clock,
                     std::byte* out);
   /// The largest sum, in one coordinate of the row, of this worker's updates that may not be applied: of
   /// their absolute values, since those of one sign may be applied before those of the other.
-  [[nodiscard]] virtual double in_transit(const Part& part, protocol::Key key) const = 0;
+  [[nodiscard]] virtual double in_transit(const Part& part, Key key) const = 0;
 
   const consistency::Clock read_bound_;
   const bool ships_ahead_;       ///< within a clock, as the update budget allows
@@ -155,20 +156,20 @@ class FixedTable : public TableCore {
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part);
   absl::Status make_cache(Part& part) const;
-  void note_change(Part& part, protocol::Key key);
+  void note_change(Part& part, Key key);
   absl::Status send_subscriptions();
-  absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const protocol::Key> keys);
+  absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Key> keys);
   absl::Status ship_updates();
   absl::Status push_at_once(bool wait);
   UpdateBuffer& add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates);
   absl::Status send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind);
   absl::Status ship_ahead();
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes);
-  [[nodiscard]] double importance(const Part& part, protocol::Key key, std::span<std::byte> scratch) const;
+  [[nodiscard]] double importance(const Part& part, Key key, std::span<std::byte> scratch) const;
   [[nodiscard]] double in_transit_bound() const;
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
-  [[nodiscard]] Part& find_part(protocol::Key key);
+  [[nodiscard]] Part& find_part(Key key);
   /// One step of a pull: true when it has ended.
   bool advance(FixedPull& pull);
   bool add_run(FixedPull& pull, std::size_t& staged_bytes);
@@ -185,16 +186,16 @@ class FixedTable : public TableCore {
   std::size_t pull_fresh(const Part& part, const Keys& keys, std::size_t i, std::byte* out);
   template <class Keys>
   std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
-  bool fetch_mapped(Part& part, protocol::Key key, std::byte* out);
-  [[nodiscard]] const std::byte* mapped_row(const Part& part, protocol::Key key) const {
+  bool fetch_mapped(Part& part, Key key, std::byte* out);
+  [[nodiscard]] const std::byte* mapped_row(const Part& part, Key key) const {
     return part.mapped + (key - part.keys.first) * stride_bytes_;
   }
   /// Between the server's memory, where others write, and this worker's.
   void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;
-  static bool is_subscribed(Part& part, protocol::Key key, std::uint64_t subscriptions);
+  static bool is_subscribed(Part& part, Key key, std::uint64_t subscriptions);
 };
 
 std::unique_ptr<TableCore> make_fixed_table(SessionCore& session, std::uint32_t number,
-                                            const TableOptions& options, protocol::ValueType type);
+                                            const TableOptions& options, ValueType type);
 
 }  // namespace verbena::worker

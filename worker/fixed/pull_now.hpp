@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/prefetch.hpp"
+#include "consistency/rules.hpp"
 #include "worker/fixed/fixed_table.hpp"
 #include "worker/row_copy.hpp"
 
@@ -47,12 +48,12 @@ template <class Keys>
   if (places.address == 0) return i;
   const Keys copy = keys;
   const std::size_t size = copy.size();
-  const protocol::KeyRange range = part.keys;
+  const KeyRange range = part.keys;
   const std::size_t row_bytes = row_bytes_;
   const consistency::Clock needed = std::max(part.reading.needed, part.reading.min_clock);
   const std::size_t first = i;
   for (; i < size; ++i) {
-    const protocol::Key key = copy[i];
+    const Key key = copy[i];
     if (key - range.first >= range.size()) break;
     if (i + base::kKeysAhead < size) places.prefetch(copy[i + base::kKeysAhead]);
     const RowCache::Row& row = places.at(key);
@@ -71,7 +72,7 @@ template <class Keys>
   const std::size_t first = i;
   const bool has_own = !part.current->empty();
   if (keys.is_range() && !part.reading.has_outstanding && stride_bytes_ == row_bytes_) {
-    const protocol::Key key = keys[i];
+    const Key key = keys[i];
     const std::size_t count = std::min<std::size_t>(keys.size() - i, part.keys.last - key);
     copy_mapped(out + i * row_bytes_, mapped_row(part, key), count * row_bytes_);
     for (std::size_t row = 0; has_own && row < count; ++row)
@@ -80,7 +81,7 @@ template <class Keys>
     return i + count;
   }
   for (; i < keys.size(); ++i) {
-    const protocol::Key key = keys[i];
+    const Key key = keys[i];
     if (key - part.keys.first >= part.keys.size()) break;
     if (part.reading.has_outstanding && has_unapplied(part, key)) break;
     copy_mapped(out + i * row_bytes_, mapped_row(part, key), row_bytes_);
@@ -102,7 +103,7 @@ template <class Keys>
   const RowCache::Places places = cache.places();
   std::uint64_t fresh = 0;
   for (; i < keys.size(); ++i) {
-    const protocol::Key key = keys[i];
+    const Key key = keys[i];
     if (key - part.keys.first >= part.keys.size()) break;
     if (places.address != 0 && i + base::kKeysAhead < keys.size())
       places.prefetch(keys[i + base::kKeysAhead]);

@@ -19,7 +19,7 @@ std::uint32_t slab_shift_for(std::size_t row_bytes) {
 
 }  // namespace
 
-RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows)
+RowCache::RowCache(KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows)
     : keys_(keys),
       most_rows_(most_rows),
       row_bytes_(sizeof(Row) + stride_bytes),
@@ -31,7 +31,7 @@ RowCache::RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint6
   }
 }
 
-RowCache::Place RowCache::insert(protocol::Key key) {
+RowCache::Place RowCache::insert(Key key) {
   if (flat_ != nullptr) return {.row = &at(key), .evicted = {}};
   if (most_rows_ == 0) return {};
   Place place;

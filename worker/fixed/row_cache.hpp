@@ -9,7 +9,7 @@
 #include "base/prefetch.hpp"
 #include "base/zeroed_array.hpp"
 #include "consistency/rules.hpp"
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -38,31 +38,31 @@ class RowCache {
     consistency::Clock clock_ = 0;
   };
 
-  RowCache(protocol::KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows);
+  RowCache(KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows);
 
   /// Rows may be evicted.
   [[nodiscard]] bool is_bounded() const { return most_rows_ < keys_.size(); }
 
   /// The row, or one whose clock is kAbsent and that must not be changed.
-  [[nodiscard]] Row& at(protocol::Key key) const {
+  [[nodiscard]] Row& at(Key key) const {
     const std::uint64_t offset = key - keys_.first;
     if (flat_ != nullptr) return *row_at(flat_.get() + offset * row_bytes_);
     const std::uint32_t slot = index_[offset];
     return slot == 0 ? absent_ : *slab_row(slot - 1);
   }
   /// nullptr: not cached.
-  [[nodiscard]] Row* find(protocol::Key key) const {
+  [[nodiscard]] Row* find(Key key) const {
     Row& row = at(key);
     return row.clock() == kAbsent ? nullptr : &row;
   }
   struct Place {
-    Row* row = nullptr;                    ///< nullptr: none to be had, or memory is short
-    std::optional<protocol::Key> evicted;  ///< not cached any more
+    Row* row = nullptr;          ///< nullptr: none to be had, or memory is short
+    std::optional<Key> evicted;  ///< not cached any more
   };
   /// A place for a row that is not cached yet; it is once its clock is set.
-  [[nodiscard]] Place insert(protocol::Key key);
+  [[nodiscard]] Place insert(Key key);
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
-  void touch(protocol::Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
+  void touch(Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
 
   /// For a loop to hold in registers, of a cache that has a place for each row: where row 0 of the whole
   /// table would be, and how far apart they are. An address of 0: it has no such places.
@@ -70,11 +70,11 @@ class RowCache {
     std::uintptr_t address = 0;
     std::size_t row_bytes = 0;
 
-    [[nodiscard]] const Row& at(protocol::Key key) const {
+    [[nodiscard]] const Row& at(Key key) const {
       return *reinterpret_cast<const Row*>(address + key * row_bytes);
     }
     /// Asks the processor to fetch a row that at() is soon asked for. Any key will do.
-    void prefetch(protocol::Key key) const {
+    void prefetch(Key key) const {
       base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes));
       base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
     }
@@ -91,7 +91,7 @@ class RowCache {
     return row_at(slabs_[slot >> slab_shift_].get() + (slot & ((1U << slab_shift_) - 1)) * row_bytes_);
   }
 
-  const protocol::KeyRange keys_;
+  const KeyRange keys_;
   const std::uint64_t most_rows_;
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
@@ -102,7 +102,7 @@ class RowCache {
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
   struct Slot {
-    protocol::Key key = 0;
+    Key key = 0;
     bool touched = false;
   };
   std::vector<Slot> slots_;  ///< of a bounded cache

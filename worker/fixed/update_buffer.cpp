@@ -9,7 +9,7 @@ namespace verbena::worker {
 
 namespace {
 
-std::uint32_t shift_for(protocol::KeyRange keys, std::size_t record_bytes, std::size_t chunk_bytes) {
+std::uint32_t shift_for(KeyRange keys, std::size_t record_bytes, std::size_t chunk_bytes) {
   assert(chunk_bytes >= sizeof(protocol::BulkHeader) + record_bytes);
   const std::uint64_t fit = (chunk_bytes - sizeof(protocol::BulkHeader)) / record_bytes;
   const std::uint64_t useful = std::bit_ceil(std::max<std::uint64_t>(keys.size(), 1));
@@ -18,7 +18,7 @@ std::uint32_t shift_for(protocol::KeyRange keys, std::size_t record_bytes, std::
 
 }  // namespace
 
-UpdateBuffer::UpdateBuffer(protocol::KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes,
+UpdateBuffer::UpdateBuffer(KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes,
                            LocalMemory& memory)
     : keys_(keys),
       record_bytes_(protocol::record_bytes(stride_bytes)),
@@ -36,7 +36,7 @@ std::size_t UpdateBuffer::message_bytes(std::size_t i) const {
   return sizeof(protocol::BulkHeader) + records_in(i) * record_bytes_;
 }
 
-std::byte* UpdateBuffer::add(protocol::Key key) {
+std::byte* UpdateBuffer::add(Key key) {
   const std::uint32_t slot = records_;
   if ((slot >> per_chunk_shift_) == chunks_.size()) {
     auto memory =
@@ -50,11 +50,11 @@ std::byte* UpdateBuffer::add(protocol::Key key) {
   return values(slot);
 }
 
-bool UpdateBuffer::move_to(protocol::Key key, UpdateBuffer& other) {
+bool UpdateBuffer::move_to(Key key, UpdateBuffer& other) {
   std::byte* const to = other.add(key);
   if (to == nullptr) return false;
   const std::uint32_t slot = index_[key - keys_.first] - 1;
-  std::memcpy(to, values(slot), record_bytes_ - sizeof(protocol::Key));
+  std::memcpy(to, values(slot), record_bytes_ - sizeof(Key));
   const std::uint32_t last = records_ - 1;
   if (slot != last) {
     index_[this->key(last) - keys_.first] = slot + 1;
@@ -67,7 +67,7 @@ bool UpdateBuffer::move_to(protocol::Key key, UpdateBuffer& other) {
 
 void UpdateBuffer::clear() {
   for (std::uint32_t slot = 0; slot < records_; ++slot) {
-    protocol::Key key;
+    Key key;
     std::memcpy(&key, record(slot), sizeof key);
     index_[key - keys_.first] = 0;
   }

@@ -22,11 +22,10 @@ class UpdateBuffer {
   };
 
   /// Rows are counted from keys.first. REQUIRES: chunk_bytes takes at least one record.
-  UpdateBuffer(protocol::KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes,
-               LocalMemory& memory);
+  UpdateBuffer(KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes, LocalMemory& memory);
 
   /// The values of the row's update; nullptr if there is none.
-  [[nodiscard]] std::byte* find(protocol::Key key) const {
+  [[nodiscard]] std::byte* find(Key key) const {
     const std::uint32_t slot = index_[key - keys_.first];
     return slot == 0 ? nullptr : values(slot - 1);
   }
@@ -36,15 +35,15 @@ class UpdateBuffer {
     std::byte* values = nullptr;
     bool fresh = false;
   };
-  [[nodiscard]] Found find_or_add(protocol::Key key) {
+  [[nodiscard]] Found find_or_add(Key key) {
     if (std::byte* const found = find(key)) return {found, false};
     return {add(key), true};
   }
 
   [[nodiscard]] std::uint32_t records() const { return records_; }
   /// REQUIRES: i < records().
-  [[nodiscard]] protocol::Key key(std::uint32_t i) const {
-    protocol::Key key = 0;
+  [[nodiscard]] Key key(std::uint32_t i) const {
+    Key key = 0;
     __builtin_memcpy(&key, record(i), sizeof key);
     return key;
   }
@@ -56,26 +55,26 @@ class UpdateBuffer {
   [[nodiscard]] std::size_t message_bytes(std::size_t i) const;
   [[nodiscard]] std::uint32_t records_in(std::size_t i) const;
   /// The chunk that holds the row's update. REQUIRES: find(key) is not nullptr.
-  [[nodiscard]] const Chunk& chunk_of(protocol::Key key) const {
+  [[nodiscard]] const Chunk& chunk_of(Key key) const {
     return chunks_[(index_[key - keys_.first] - 1) >> per_chunk_shift_];
   }
 
   /// Moves a row's update to another buffer of the same rows, which has none; false if memory is short.
   /// REQUIRES: find(key) is not nullptr. The last record takes its place: indices of records change.
-  bool move_to(protocol::Key key, UpdateBuffer& other);
+  bool move_to(Key key, UpdateBuffer& other);
 
   /// Forgets the updates, keeps the memory.
   void clear();
 
  private:
-  std::byte* add(protocol::Key key);
+  std::byte* add(Key key);
   [[nodiscard]] std::byte* record(std::uint32_t slot) const {
     return chunks_[slot >> per_chunk_shift_].memory.bytes.data() + sizeof(protocol::BulkHeader) +
            (slot & per_chunk_mask_) * record_bytes_;
   }
-  [[nodiscard]] std::byte* values(std::uint32_t slot) const { return record(slot) + sizeof(protocol::Key); }
+  [[nodiscard]] std::byte* values(std::uint32_t slot) const { return record(slot) + sizeof(Key); }
 
-  const protocol::KeyRange keys_;
+  const KeyRange keys_;
   const std::size_t record_bytes_;
   const std::uint32_t per_chunk_shift_;  ///< records a chunk, a power of two
   const std::uint32_t per_chunk_mask_;

@@ -4,8 +4,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
-
 Location Directory::location(Key key) const {
   const auto known = locations_.find(key);
   return known == locations_.end() ? Location{.node = home(key), .epoch = 0} : known->second;

@@ -32,11 +32,11 @@ class Directory {
   /// Before anything else; throws std::bad_alloc.
   void allocate() { locations_.allocate(homes_.rows()); }
 
-  [[nodiscard]] std::uint32_t home(protocol::Key key) const { return homes_.part_of(key); }
-  [[nodiscard]] protocol::KeyRange home_keys(std::uint32_t node) const { return homes_.range(node); }
-  [[nodiscard]] Location location(protocol::Key key) const;
-  void set(protocol::Key key, Location location) { locations_[key] = location; }
-  void prefetch(protocol::Key key) const { locations_.prefetch(key); }
+  [[nodiscard]] std::uint32_t home(Key key) const { return homes_.part_of(key); }
+  [[nodiscard]] KeyRange home_keys(std::uint32_t node) const { return homes_.range(node); }
+  [[nodiscard]] Location location(Key key) const;
+  void set(Key key, Location location) { locations_[key] = location; }
+  void prefetch(Key key) const { locations_.prefetch(key); }
 
   enum class Advice : std::uint8_t {
     kWait,         ///< the home has been asked, and has not answered
@@ -45,21 +45,21 @@ class Directory {
   };
   /// The row was not at location(); for sure, where `is_sure`: at that very epoch. From now on the home is
   /// asked.
-  Advice missed(protocol::Key key, bool is_sure);
-  [[nodiscard]] bool is_asked(protocol::Key key) const { return asked_.contains(key); }
+  Advice missed(Key key, bool is_sure);
+  [[nodiscard]] bool is_asked(Key key) const { return asked_.contains(key); }
   /// The home answers. False: nobody asked it.
-  bool end_asking(protocol::Key key) { return asked_.erase(key) > 0; }
+  bool end_asking(Key key) { return asked_.erase(key) > 0; }
   /// This home will not answer any more. The keys that it was asked about, in their order.
-  std::vector<protocol::Key> end_asking_home(std::uint32_t home);
+  std::vector<Key> end_asking_home(std::uint32_t home);
   /// The row was not found there, and has not been since.
-  [[nodiscard]] bool is_known_not_to_be(protocol::Key key, Location there) const;
+  [[nodiscard]] bool is_known_not_to_be(Key key, Location there) const;
 
   /// False if it is being fetched.
-  bool begin_fetch(protocol::Key key) { return fetched_.insert(key).second; }
-  [[nodiscard]] bool is_fetched(protocol::Key key) const { return fetched_.contains(key); }
-  void end_fetch(protocol::Key key) { fetched_.erase(key); }
+  bool begin_fetch(Key key) { return fetched_.insert(key).second; }
+  [[nodiscard]] bool is_fetched(Key key) const { return fetched_.contains(key); }
+  void end_fetch(Key key) { fetched_.erase(key); }
   /// The row was where it was believed to be, or is lost. True if it was fetched for this, and may leave now.
-  bool end_chase(protocol::Key key);
+  bool end_chase(Key key);
 
  private:
   /// How often in a row a row was not where it was believed to be, and where it was not for sure.
@@ -69,9 +69,9 @@ class Directory {
   };
   protocol::RangePartition homes_;
   KeyMap<Location> locations_;  ///< what has been heard: at most of all
-  absl::flat_hash_set<protocol::Key> asked_;
-  absl::flat_hash_map<protocol::Key, Chase> chased_;
-  absl::flat_hash_set<protocol::Key> fetched_;
+  absl::flat_hash_set<Key> asked_;
+  absl::flat_hash_map<Key, Chase> chased_;
+  absl::flat_hash_set<Key> fetched_;
 };
 
 }  // namespace verbena::worker

@@ -9,7 +9,6 @@
 namespace verbena::worker {
 
 using consistency::Clock;
-using protocol::Key;
 
 IntentKeeper::IntentKeeper(MovingRows& rows) : rows_(rows), told_(rows.own, rows.directory, rows.requests) {}
 

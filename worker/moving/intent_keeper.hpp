@@ -8,10 +8,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "consistency/model.hpp"
-#include "protocol/partition.hpp"
+#include "consistency/rules.hpp"
 #include "worker/moving/intents.hpp"
 #include "worker/moving/told_intents.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -19,7 +20,7 @@ class MovingRows;
 
 class IntentKeeper {
  public:
-  using Keys = std::vector<protocol::Key>;
+  using Keys = std::vector<Key>;
 
   explicit IntentKeeper(MovingRows& rows);
   /// For keys below `rows`, before anything else; throws std::bad_alloc.
@@ -36,11 +37,11 @@ class IntentKeeper {
   Keys take_used(consistency::Clock clock) { return intents_.take_used(clock); }
 
   /// Counts an intent on a row that is here; false if it cannot be.
-  bool count(protocol::Key key);
+  bool count(Key key);
   /// The home's answer: other nodes intend to use the row, too, and it stays where it is.
-  void on_shared(protocol::Key key);
+  void on_shared(Key key);
   /// Later word of the home: none do any more. It is acted on with begin_alone().
-  void on_alone(protocol::Key key);
+  void on_alone(Key key);
   void begin_alone();
 
   /// Ends what is over and idle.

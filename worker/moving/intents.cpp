@@ -50,7 +50,7 @@ Intents::Keys Intents::take_begun(Clock clock, Clock latest) {
     Keys& ends = ends_[to];
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (i + base::kKeysAhead < keys.size()) uses_.prefetch(keys[i + base::kKeysAhead]);
-      const protocol::Key key = keys[i];
+      const Key key = keys[i];
       const auto [found, is_fresh] = uses_.try_emplace(key, {.from = node.key(), .to = to});
       Use& use = found->second;
       use.from = std::min(use.from, node.key());
@@ -70,7 +70,7 @@ Intents::Keys Intents::take_ended(Clock clock) {
     const Keys& keys = ends_.begin()->second;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (i + base::kKeysAhead < keys.size()) uses_.prefetch(keys[i + base::kKeysAhead]);
-      const protocol::Key key = keys[i];
+      const Key key = keys[i];
       const auto use = uses_.find(key);
       if (use == uses_.end() || use->second.to > clock) continue;
       uses_.erase(use);

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "consistency/rules.hpp"
-#include "protocol/partition.hpp"
 #include "worker/moving/key_map.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -44,7 +44,7 @@ class LeadTime {
 class Intents {
  public:
   using Clock = consistency::Clock;
-  using Keys = std::vector<protocol::Key>;
+  using Keys = std::vector<Key>;
 
   /// For keys below `rows`, before anything else; throws std::bad_alloc.
   void allocate(std::uint64_t rows) { uses_.allocate(rows); }
@@ -59,9 +59,9 @@ class Intents {
   Keys take_ended(Clock clock);
   /// Keys whose use by one intent begins at `clock` or has begun before, each intent once.
   Keys take_used(Clock clock);
-  [[nodiscard]] bool has_begun(protocol::Key key) const { return uses_.contains(key); }
+  [[nodiscard]] bool has_begun(Key key) const { return uses_.contains(key); }
   /// Of a key that has begun: its use begins at `clock` or has begun before.
-  [[nodiscard]] bool is_used_by(protocol::Key key, Clock clock) const {
+  [[nodiscard]] bool is_used_by(Key key, Clock clock) const {
     const auto use = uses_.find(key);
     return use != uses_.end() && use->second.from <= clock;
   }

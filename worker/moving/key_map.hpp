@@ -13,7 +13,7 @@
 
 #include "base/prefetch.hpp"
 #include "base/zeroed_array.hpp"
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -23,29 +23,27 @@ class KeySet {
   void allocate(std::uint64_t rows) { bits_ = base::make_zeroed_array<std::uint64_t>(rows / kBits + 1); }
 
   [[nodiscard]] bool empty() const { return size_ == 0; }
-  [[nodiscard]] bool contains(protocol::Key key) const {
-    return (bits_[key / kBits] >> (key % kBits) & 1) != 0;
-  }
+  [[nodiscard]] bool contains(Key key) const { return (bits_[key / kBits] >> (key % kBits) & 1) != 0; }
   /// False if it was there.
-  bool insert(protocol::Key key) {
+  bool insert(Key key) {
     if (contains(key)) return false;
     bits_[key / kBits] |= std::uint64_t{1} << (key % kBits);
     ++size_;
     return true;
   }
   /// False if it was not there.
-  bool erase(protocol::Key key) {
+  bool erase(Key key) {
     if (!contains(key)) return false;
     bits_[key / kBits] &= ~(std::uint64_t{1} << (key % kBits));
     --size_;
     return true;
   }
   /// In their order.
-  [[nodiscard]] std::vector<protocol::Key> keys() const {
-    std::vector<protocol::Key> keys;
-    for (protocol::Key word = 0; keys.size() < size_; ++word) {
+  [[nodiscard]] std::vector<Key> keys() const {
+    std::vector<Key> keys;
+    for (Key word = 0; keys.size() < size_; ++word) {
       for (std::uint64_t left = bits_[word]; left != 0; left &= left - 1)
-        keys.push_back(word * kBits + static_cast<protocol::Key>(std::countr_zero(left)));
+        keys.push_back(word * kBits + static_cast<Key>(std::countr_zero(left)));
     }
     return keys;
   }
@@ -73,23 +71,23 @@ class KeyMap {
   }
 
   [[nodiscard]] bool empty() const { return keys_.empty(); }
-  [[nodiscard]] bool contains(protocol::Key key) const { return keys_.contains(key); }
-  [[nodiscard]] std::vector<protocol::Key> keys() const { return keys_.keys(); }
+  [[nodiscard]] bool contains(Key key) const { return keys_.contains(key); }
+  [[nodiscard]] std::vector<Key> keys() const { return keys_.keys(); }
   /// Of a key that will be asked for soon.
-  void prefetch(protocol::Key key) const { base::prefetch_to_write(&entries_[key]); }
+  void prefetch(Key key) const { base::prefetch_to_write(&entries_[key]); }
   /// Stays where it is as long as the map.
-  [[nodiscard]] Entry* find(protocol::Key key) { return contains(key) ? &entries_[key] : end(); }
-  [[nodiscard]] const Entry* find(protocol::Key key) const { return contains(key) ? &entries_[key] : end(); }
+  [[nodiscard]] Entry* find(Key key) { return contains(key) ? &entries_[key] : end(); }
+  [[nodiscard]] const Entry* find(Key key) const { return contains(key) ? &entries_[key] : end(); }
   [[nodiscard]] static constexpr Entry* end() { return nullptr; }
-  std::pair<Entry*, bool> try_emplace(protocol::Key key, const Value& value) {
+  std::pair<Entry*, bool> try_emplace(Key key, const Value& value) {
     const bool is_fresh = keys_.insert(key);
     if (is_fresh) entries_[key].second = value;
     return {&entries_[key], is_fresh};
   }
-  Value& operator[](protocol::Key key) { return try_emplace(key, Value{}).first->second; }
+  Value& operator[](Key key) { return try_emplace(key, Value{}).first->second; }
   /// False if it was not there.
-  bool erase(protocol::Key key) { return keys_.erase(key); }
-  void erase(const Entry* entry) { keys_.erase(static_cast<protocol::Key>(entry - entries_.get())); }
+  bool erase(Key key) { return keys_.erase(key); }
+  void erase(const Entry* entry) { keys_.erase(static_cast<Key>(entry - entries_.get())); }
 
  private:
   KeySet keys_;

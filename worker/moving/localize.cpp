@@ -11,7 +11,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
 using protocol::KeyAnswers;
 using protocol::KeyRequests;
 using protocol::SlotHeader;

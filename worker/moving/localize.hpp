@@ -36,7 +36,7 @@ class Localize final : public MovingOperation {
   };
 
   struct Move {
-    protocol::Key key = 0;
+    Key key = 0;
     Phase phase = Phase::kAsk;
     std::uint32_t from = 0;
     std::uint64_t epoch = 0;  ///< at which `from` owned it
@@ -47,7 +47,7 @@ class Localize final : public MovingOperation {
   /// once, before it is started.
   void begin(const Keys& keys);
   /// An intent's. False: the row is moved by another already.
-  bool add_intended(protocol::Key key);
+  bool add_intended(Key key);
   [[nodiscard]] bool has_moves() const { return !moves_.empty(); }
 
   /// A row that is on its way here must arrive, or nobody finds it.
@@ -81,7 +81,7 @@ class Localize final : public MovingOperation {
   };
 
   bool do_own() override;
-  void add_move(protocol::Key key);
+  void add_move(Key key);
   /// REQUIRES: `move` is one of `moves_`.
   void enter(Move& move, Phase phase) {
     --moves_in_[static_cast<std::size_t>(move.phase)];
@@ -122,9 +122,9 @@ class Localize final : public MovingOperation {
   const Why why_;
   std::vector<Move> moves_;
   std::array<std::size_t, kPhases> moves_in_{};  ///< by phase, how many
-  std::vector<protocol::Key> awaited_moves_;     ///< of other localizes of this session
+  std::vector<Key> awaited_moves_;               ///< of other localizes of this session
   /// Rows on which this session has just told an intent: they come, or they do not.
-  std::vector<protocol::Key> awaited_intents_;
+  std::vector<Key> awaited_intents_;
   std::optional<Batch> batch_;
   bool brings_ = false;              ///< a row has come
   transport::TimePoint asked_at_{};  ///< when its first move was added

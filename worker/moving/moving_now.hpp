@@ -58,7 +58,7 @@ template <class Keys>
   std::size_t i = 0;
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
-    const protocol::Key key = keys[i];
+    const Key key = keys[i];
     if (is_mapped && i + base::kKeysAhead < keys.size())
       prefetch_slot(rows_.own.slot(keys[i + base::kKeysAhead]));
     if (rows_.marked.contains(key)) {
@@ -79,7 +79,7 @@ template <class Keys>
   std::size_t i = 0;
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
-    const protocol::Key key = keys[i];
+    const Key key = keys[i];
     const std::byte* const update = updates + i * row_bytes_;
     if (rows_.marked.contains(key)) {
       if (!rows_.replication.push(key, update)) break;

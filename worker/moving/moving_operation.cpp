@@ -17,7 +17,7 @@ bool MovingOperation::advance() {
   return has_ended;
 }
 
-bool MovingOperation::note_if_lost(protocol::Key key) {
+bool MovingOperation::note_if_lost(Key key) {
   const absl::Status* const why = rows_.lost(key);
   if (why == nullptr) return false;
   if (status.ok()) status = *why;

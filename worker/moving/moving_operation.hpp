@@ -22,7 +22,7 @@ class MovingOperation : public Operation {
   /// One step of it alone: true when it has ended.
   virtual bool do_own() = 0;
   /// True if the row is lost, which is how the operation ends then.
-  bool note_if_lost(protocol::Key key);
+  bool note_if_lost(Key key);
 
   MovingRows& rows_;
   /// There is nothing to do until MovingRows::generation is another. 0, which it never is: look again at the

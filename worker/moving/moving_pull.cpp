@@ -18,8 +18,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
-
 namespace {
 
 constexpr std::size_t kReadStagingBytes = std::size_t{256} << 10;

@@ -4,8 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 #include "worker/moving/moving_operation.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::worker {
 
@@ -17,7 +18,7 @@ class MovingPull final : public MovingOperation {
   /// Of a user: `keys` from the index `next` on, into `out`, which has room for all.
   MovingPull(MovingRows& rows, const Keys& keys, std::size_t next, std::byte* out);
   /// Into the rows' replicas. Nobody waits for it but clocks, a little, and a barrier.
-  MovingPull(MovingRows& rows, std::vector<protocol::Key> replicas);
+  MovingPull(MovingRows& rows, std::vector<Key> replicas);
 
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone != Milestone::kClock || !is_refresh_;

@@ -10,7 +10,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
 using protocol::LockResult;
 
 namespace {

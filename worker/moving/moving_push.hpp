@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "consistency/asp.hpp"
+#include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
 #include "worker/moving/moving_operation.hpp"
 #include "worker/moving/push_log.hpp"
 #include "worker/server_link.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::worker {
 
@@ -30,7 +31,7 @@ class MovingPush final : public MovingOperation {
   /// The rows of `keys` from the index `next` on, and the updates of all.
   MovingPush(MovingRows& rows, const Keys& keys, std::size_t next, const std::byte* updates, Waits waits);
   /// Of replicas, which have these updates already.
-  MovingPush(MovingRows& rows, std::vector<protocol::Key> replicas, std::vector<std::byte> updates);
+  MovingPush(MovingRows& rows, std::vector<Key> replicas, std::vector<std::byte> updates);
   /// It comes after the pushes that have begun before. REQUIRES: called once, before it is started.
   void begin();
 
@@ -38,7 +39,7 @@ class MovingPush final : public MovingOperation {
     return milestone != Milestone::kClock || waits_ != Waits::kNobody;
   }
   [[nodiscard]] bool is_overdue(consistency::Clock clock) const override {
-    return waits_ == Waits::kNobody && begun_at_ <= clock - consistency::Asp::kMostClocksBehind;
+    return waits_ == Waits::kNobody && begun_at_ <= clock - Asp::kMostClocksBehind;
   }
   /// Updates on their way to a dead server may or may not be applied.
   void on_dead_server(std::uint32_t server) override;

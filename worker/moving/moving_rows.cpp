@@ -12,7 +12,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
 using protocol::KeyAnswers;
 using protocol::KeyRequests;
 
@@ -124,7 +123,7 @@ void MovingRows::fetch(Key key) {
     if (!other->is_intent() && other->phase(index) == Localize::Phase::kAsk) other->leave_to_other(index);
   }
   auto localize = std::make_shared<Localize>(*this, Localize::Why::kFetch);
-  localize->begin(Keys(protocol::KeyRange{key, key + 1}));
+  localize->begin(Keys(KeyRange{key, key + 1}));
   session.start(std::move(localize));
 }
 

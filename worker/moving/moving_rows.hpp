@@ -22,8 +22,8 @@
 #include "worker/moving/replication.hpp"
 #include "worker/moving/request_queue.hpp"
 #include "worker/moving/row_layout.hpp"
-#include "worker/session.hpp"
 #include "worker/session_core.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena::worker {
 
@@ -32,7 +32,7 @@ struct NodeView {
   ServerLink* link = nullptr;
   transport::RemoteDescriptor slots;
   const std::byte* mapped = nullptr;  ///< its slots, where rows are read in place
-  protocol::KeyRange home_keys;
+  KeyRange home_keys;
   bool is_dead = false;
 };
 
@@ -54,50 +54,50 @@ class MovingRows {
   // ---- where a row is
 
   /// It lies on this node, where this worker can change it in place.
-  [[nodiscard]] bool is_here(protocol::Key key) const { return own.is_mapped() && own.is_here(key); }
+  [[nodiscard]] bool is_here(Key key) const { return own.is_mapped() && own.is_here(key); }
   /// It lies on this node, as far as this worker can know.
-  [[nodiscard]] bool is_near(protocol::Key key) const {
+  [[nodiscard]] bool is_near(Key key) const {
     return own.is_mapped() ? own.is_here(key) : directory.location(key).node == node;
   }
   /// The same but for moments, without a look at the slot, which is in no cache where it has not been used
   /// lately.
-  [[nodiscard]] bool seems_near(protocol::Key key) const {
+  [[nodiscard]] bool seems_near(Key key) const {
     return own.is_mapped() ? own.presence().load(key).is_here() : is_near(key);
   }
   /// A pull of the row needs nobody else, but for moments: it lies here, or has a replica.
-  [[nodiscard]] bool is_cheap(protocol::Key key) const {
+  [[nodiscard]] bool is_cheap(Key key) const {
     if (!marked.contains(key)) return seems_near(key);
     const Replica* const replica = replication.find(key);
     return replica != nullptr && replication.is_usable(*replica);
   }
   /// seems_near() will be asked soon. REQUIRES: the key is one of the table's.
-  void prefetch_presence(protocol::Key key) const {
+  void prefetch_presence(Key key) const {
     if (own.is_mapped()) own.presence().prefetch(key);
   }
   /// This session's request for the row is with its home or its owner, or the row on its way: it will be
   /// here, or known where else, before a home would say where it is.
-  [[nodiscard]] bool is_coming(protocol::Key key) const;
+  [[nodiscard]] bool is_coming(Key key) const;
   /// Its home has been asked where it is, and has not answered; and it is not one that has been fetched,
   /// which does not leave before those of this session are served who have chased it in vain.
-  [[nodiscard]] bool waits_for_home(protocol::Key key) const;
+  [[nodiscard]] bool waits_for_home(Key key) const;
   /// The row was not where it was believed to be; `is_sure`: where directory.location() says, at that very
   /// epoch.
-  void ask_where(protocol::Key key, bool is_sure);
+  void ask_where(Key key, bool is_sure);
   /// The row was where it was believed to be.
-  void reached(protocol::Key key);
+  void reached(Key key);
   /// It has no mark any more, if there is no reason for one.
-  void unmark_if_plain(protocol::Key key);
+  void unmark_if_plain(Key key);
 
   // ---- rows that this worker cannot have any more
 
   /// A row that it was told to be lost stays so for it, and has a mark: should the row turn up again, from
   /// the last messages of the dead, what this worker has pushed in vain would be missing there.
-  void lose(protocol::Key key, const absl::Status& why);
+  void lose(Key key, const absl::Status& why);
   /// Why; nullptr if it is not. Valid until the next lose().
-  [[nodiscard]] const absl::Status* lost(protocol::Key key) const;
+  [[nodiscard]] const absl::Status* lost(Key key) const;
   /// Its home is dead.
-  [[nodiscard]] bool is_homeless(protocol::Key key) const { return nodes[directory.home(key)].is_dead; }
-  [[nodiscard]] absl::Status homeless(protocol::Key key) const;
+  [[nodiscard]] bool is_homeless(Key key) const { return nodes[directory.home(key)].is_dead; }
+  [[nodiscard]] absl::Status homeless(Key key) const;
   void on_dead_server(std::uint32_t server);
 
   // ---- messages
@@ -113,8 +113,8 @@ class MovingRows {
   /// As many as one message takes, and a server does at a time.
   [[nodiscard]] std::size_t records_a_message(const ServerLink& link, std::size_t record_bytes) const;
   /// To be posted: a read of the row's slot on that node.
-  void add_slot_read(MovingOperation& operation, std::uint32_t of_node, protocol::Key key,
-                     std::span<std::byte> to, const LocalSpan& memory);
+  void add_slot_read(MovingOperation& operation, std::uint32_t of_node, Key key, std::span<std::byte> to,
+                     const LocalSpan& memory);
   /// Of a message whose answer is for the operation, until end_message().
   protocol::Tag tag_message(MovingPush& push);
   protocol::Tag tag_message(Localize& localize);
@@ -148,15 +148,15 @@ class MovingRows {
   std::uint64_t generation = 1;  ///< counts whatever may give an operation something to do
 
  private:
-  void fetch(protocol::Key key);
-  void prefetch_move(protocol::Key key) const;
-  [[nodiscard]] absl::Status lost_with(protocol::Key key, std::uint32_t node) const;
+  void fetch(Key key);
+  void prefetch_move(Key key) const;
+  [[nodiscard]] absl::Status lost_with(Key key, std::uint32_t node) const;
   absl::Status on_answer(ServerLink& link, const protocol::KeyAnswers::Answer& answer);
   void on_news();
   absl::Status on_lost(const protocol::KeyAnswers::Answer& answer);
   absl::Status on_owned(const protocol::KeyAnswers::Answer& answer);
 
-  absl::flat_hash_map<protocol::Key, absl::Status> lost_;
+  absl::flat_hash_map<Key, absl::Status> lost_;
   // Messages without an answer.
   absl::flat_hash_map<protocol::Tag, MovingPush*> pushes_;
   absl::flat_hash_map<protocol::Tag, Localize*> installs_;

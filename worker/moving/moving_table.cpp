@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/return_if_error.hpp"
+#include "consistency/rules.hpp"
 #include "worker/moving/moving_now.hpp"
 
 namespace verbena::worker {
 
 using consistency::Clock;
-using protocol::Key;
 using protocol::LockResult;
 
 namespace {
@@ -23,7 +23,7 @@ constexpr std::size_t kMostPushesUnderWay = 16;
 }  // namespace
 
 MovingTable::MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
-                         protocol::ValueType type)
+                         ValueType type)
     : TableCore(session, number, options, type),
       rows_(session, number, options_, rule_, /*is_asynchronous=*/!rules_.pushes_at_once) {}
 
@@ -46,7 +46,7 @@ absl::Status MovingTable::pull(std::span<const Key> keys, std::byte* out, std::s
   return pull_rows(KeyList{keys}, out, values);
 }
 
-absl::Status MovingTable::pull(protocol::KeyRange range, std::byte* out, std::size_t values) {
+absl::Status MovingTable::pull(KeyRange range, std::byte* out, std::size_t values) {
   return pull_rows(KeyRun{range}, out, values);
 }
 
@@ -72,8 +72,7 @@ absl::Status MovingTable::push(std::span<const Key> keys, const std::byte* updat
   return push_rows(KeyList{keys}, updates, values, wait);
 }
 
-absl::Status MovingTable::push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
-                               bool wait) {
+absl::Status MovingTable::push(KeyRange range, const std::byte* updates, std::size_t values, bool wait) {
   return push_rows(KeyRun{range}, updates, values, wait);
 }
 

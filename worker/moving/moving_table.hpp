@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/prefetch.hpp"
+#include "consistency/rules.hpp"
 #include "worker/moving/moving_rows.hpp"
 #include "worker/table_core.hpp"
 
@@ -15,15 +16,13 @@ namespace verbena::worker {
 
 class MovingTable final : public TableCore {
  public:
-  MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
-              protocol::ValueType type);
+  MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options, ValueType type);
 
-  absl::Status pull(std::span<const protocol::Key> keys, std::byte* out, std::size_t values) override;
-  absl::Status pull(protocol::KeyRange range, std::byte* out, std::size_t values) override;
-  absl::Status push(std::span<const protocol::Key> keys, const std::byte* updates, std::size_t values,
+  absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
+  absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
+  absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
                     bool wait) override;
-  absl::Status push(protocol::KeyRange range, const std::byte* updates, std::size_t values,
-                    bool wait) override;
+  absl::Status push(KeyRange range, const std::byte* updates, std::size_t values, bool wait) override;
   [[nodiscard]] bool rows_move() const override { return true; }
   absl::StatusOr<std::shared_ptr<Operation>> start_localize(const Keys& keys,
                                                             const Operations& after) override;
@@ -31,13 +30,13 @@ class MovingTable final : public TableCore {
   absl::StatusOr<std::size_t> hold(const Keys& keys, std::size_t rows,
                                    absl::FunctionRef<void(std::size_t, std::byte*)> use) override;
   void release() override;
-  [[nodiscard]] bool is_free_here(protocol::Key key) const override {
+  [[nodiscard]] bool is_free_here(Key key) const override {
     return rows_.is_here(key) && !rows_.marked.contains(key);
   }
-  void prefetch(protocol::Key key) const override {
+  void prefetch(Key key) const override {
     if (rows_.own.is_mapped() && rows_.nodes.size() > 1) base::prefetch_to_read(rows_.own.slot(key).bytes);
   }
-  std::size_t redraw(std::span<protocol::Key> keys, double preference, const KeyDistribution& distribution,
+  std::size_t redraw(std::span<Key> keys, double preference, const KeyDistribution& distribution,
                      std::mt19937_64& random) const override;
 
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots) override {

@@ -6,7 +6,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
 using protocol::LockResult;
 using protocol::SlotHeader;
 
@@ -19,7 +18,7 @@ constexpr int kLockTries = 120;
 
 }  // namespace
 
-void OwnSlots::map(std::byte* slots, std::uint64_t rows, protocol::KeyRange home_keys) {
+void OwnSlots::map(std::byte* slots, std::uint64_t rows, KeyRange home_keys) {
   slots_ = slots;
   home_keys_ = home_keys;
   presence_ = {slots + protocol::presence_offset(rows, layout_.slot_bytes), home_keys};

@@ -15,9 +15,9 @@
 
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
-#include "protocol/value_type.hpp"
 #include "worker/moving/row_layout.hpp"
 #include "worker/row_copy.hpp"
+#include <verbena/value_type.hpp>
 
 namespace verbena::worker {
 
@@ -34,28 +34,28 @@ class OwnSlots {
   OwnSlots(const RowLayout& layout, std::uint32_t holder, bool is_only_node)
       : layout_(layout), holder_(holder), is_only_node_(is_only_node) {}
   /// The slots of all keys of the table, and their words of presence. `home_keys`: of this node's server.
-  void map(std::byte* slots, std::uint64_t rows, protocol::KeyRange home_keys);
+  void map(std::byte* slots, std::uint64_t rows, KeyRange home_keys);
 
   /// REQUIRED by all below.
   [[nodiscard]] bool is_mapped() const { return slots_ != nullptr; }
-  [[nodiscard]] protocol::Slot slot(protocol::Key key) const {
+  [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(slots_, layout_.slot_bytes, key, home_keys_);
   }
   /// slot(), for a loop that writes rows: in registers, while for all that the compiler knows a copied row
   /// may change what lies in memory.
   [[nodiscard]] auto slot_function() const {
     return [slots = slots_, bytes = layout_.slot_bytes, first = home_keys_.first,
-            last = home_keys_.last](protocol::Key key) {
+            last = home_keys_.last](Key key) {
       return protocol::slot_at(slots, bytes, key, {first, last});
     };
   }
   [[nodiscard]] const protocol::PresenceMap& presence() const { return presence_; }
   /// The row lies on this node, where this worker can change it in place.
-  [[nodiscard]] bool is_here(protocol::Key key) const {
+  [[nodiscard]] bool is_here(Key key) const {
     return is_only_node_ || protocol::load_header(slot(key)).is_owned();
   }
   /// False if the row is not here.
-  bool pull(protocol::Key key, std::byte* out) const {
+  bool pull(Key key, std::byte* out) const {
     const protocol::Slot from = slot(key);
     return pull_in_place({from.bytes, from.first_bits}, layout_, out);
   }
@@ -68,18 +68,18 @@ class OwnSlots {
     protocol::store_header(slot, header);
   }
   /// Tries for some microseconds: kBusy if somebody holds the row for longer.
-  protocol::LockResult push(protocol::Key key, const std::byte* update) const;
+  protocol::LockResult push(Key key, const std::byte* update) const;
   /// The row is here from now on. `values`: nullptr if the slot has them. `intents`: of workers of this node.
   /// REQUIRES: the slot does not own, and the home has given this worker the row's move: nobody else changes
   /// the slot.
-  void install(protocol::Key key, const std::byte* values, std::uint64_t epoch, std::uint32_t intents) const;
+  void install(Key key, const std::byte* values, std::uint64_t epoch, std::uint32_t intents) const;
 
  private:
   const RowLayout layout_;
   const std::uint32_t holder_;
   const bool is_only_node_;
   std::byte* slots_ = nullptr;
-  protocol::KeyRange home_keys_;
+  KeyRange home_keys_;
   protocol::PresenceMap presence_;
 };
 

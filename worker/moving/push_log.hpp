@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -21,15 +21,13 @@ class PushLog {
     friend bool operator==(const Update&, const Update&) = default;
   };
 
-  void add(protocol::Key key, Update update) { rows_[key].push_back(update); }
-  [[nodiscard]] bool contains(protocol::Key key) const { return rows_.contains(key); }
+  void add(Key key, Update update) { rows_[key].push_back(update); }
+  [[nodiscard]] bool contains(Key key) const { return rows_.contains(key); }
   /// Nothing that was pushed to the row before has to be applied first. REQUIRES: it was added, and has not
   /// ended.
-  [[nodiscard]] bool is_first(protocol::Key key, Update update) const {
-    return rows_.at(key).front() == update;
-  }
+  [[nodiscard]] bool is_first(Key key, Update update) const { return rows_.at(key).front() == update; }
   /// The first update of the row is applied, or never will be. True if there are no more.
-  bool end_first(protocol::Key key) {
+  bool end_first(Key key) {
     const auto found = rows_.find(key);
     found->second.erase(found->second.begin());
     if (!found->second.empty()) return false;
@@ -38,7 +36,7 @@ class PushLog {
   }
 
  private:
-  absl::flat_hash_map<protocol::Key, std::vector<Update>> rows_;
+  absl::flat_hash_map<Key, std::vector<Update>> rows_;
 };
 
 }  // namespace verbena::worker

@@ -4,14 +4,14 @@
 
 namespace verbena::worker {
 
-Replica* Replicas::make(protocol::Key key) {
+Replica* Replicas::make(Key key) {
   const auto [row, is_fresh] = rows_.try_emplace(key);
   if (!is_fresh) return nullptr;
   row->second.memory = std::make_unique<std::byte[]>(2 * layout_.stride_bytes);
   return &row->second;
 }
 
-void Replicas::push(protocol::Key key, Replica& replica, const std::byte* update) {
+void Replicas::push(Key key, Replica& replica, const std::byte* update) {
   std::byte* const values = replica.memory.get();
   layout_.rule.predict(values, update);
   if (replica.is_dirty) {

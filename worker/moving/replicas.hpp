@@ -18,8 +18,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "consistency/rules.hpp"
-#include "protocol/partition.hpp"
 #include "worker/moving/row_layout.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -38,25 +38,25 @@ struct Replica {
 
 class Replicas {
  public:
-  using Keys = std::vector<protocol::Key>;
+  using Keys = std::vector<Key>;
 
   explicit Replicas(const RowLayout& layout) : layout_(layout) {}
 
   [[nodiscard]] bool empty() const { return rows_.empty(); }
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
-  [[nodiscard]] Replica* find(protocol::Key key) {
+  [[nodiscard]] Replica* find(Key key) {
     const auto found = rows_.find(key);
     return found == rows_.end() ? nullptr : &found->second;
   }
-  [[nodiscard]] const Replica* find(protocol::Key key) const {
+  [[nodiscard]] const Replica* find(Key key) const {
     const auto found = rows_.find(key);
     return found == rows_.end() ? nullptr : &found->second;
   }
   /// Without values. nullptr if there is one.
-  Replica* make(protocol::Key key);
-  void erase(protocol::Key key) { rows_.erase(key); }
+  Replica* make(Key key);
+  void erase(Key key) { rows_.erase(key); }
 
-  void push(protocol::Key key, Replica& replica, const std::byte* update);
+  void push(Key key, Replica& replica, const std::byte* update);
   /// The owner's row, as it was read.
   void put(Replica& replica, const std::byte* row);
   /// Appends the updates that are not sent; from now on they are. REQUIRES: is_dirty, not is_refreshing.
@@ -64,11 +64,11 @@ class Replicas {
 
   /// Those that may have become dirty since the last call; some may be gone, or come twice.
   Keys take_dirty() { return std::exchange(dirty_, {}); }
-  void put_back_dirty(protocol::Key key) { dirty_.push_back(key); }
+  void put_back_dirty(Key key) { dirty_.push_back(key); }
 
  private:
   const RowLayout layout_;
-  absl::flat_hash_map<protocol::Key, Replica> rows_;
+  absl::flat_hash_map<Key, Replica> rows_;
   Keys dirty_;
 };
 

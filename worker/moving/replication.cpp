@@ -5,17 +5,16 @@
 #include <memory>
 #include <utility>
 
-#include "consistency/asp.hpp"
 #include "worker/moving/moving_rows.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::worker {
 
 using consistency::Clock;
-using protocol::Key;
 
 namespace {
 
-constexpr Clock kMostClocksBehind = consistency::Asp::kMostClocksBehind;
+constexpr Clock kMostClocksBehind = Asp::kMostClocksBehind;
 /// Until updates are sent that nothing hinders. A reading may, for kMostClocksRefreshing: K + 1 with this. K
 /// more they may take until they are applied.
 constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingPull::kMostClocksRefreshing;

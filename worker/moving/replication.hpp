@@ -11,10 +11,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "consistency/model.hpp"
-#include "protocol/partition.hpp"
+#include "consistency/rules.hpp"
 #include "worker/moving/replicas.hpp"
 #include "worker/moving/row_layout.hpp"
+#include <verbena/consistency.hpp>
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
@@ -22,34 +23,33 @@ class MovingRows;
 
 class Replication {
  public:
-  using Keys = std::vector<protocol::Key>;
+  using Keys = std::vector<Key>;
 
   explicit Replication(MovingRows& rows);
 
   [[nodiscard]] bool empty() const { return replicas_.empty(); }
-  [[nodiscard]] Replica* find(protocol::Key key) { return replicas_.find(key); }
-  [[nodiscard]] const Replica* find(protocol::Key key) const { return replicas_.find(key); }
+  [[nodiscard]] Replica* find(Key key) { return replicas_.find(key); }
+  [[nodiscard]] const Replica* find(Key key) const { return replicas_.find(key); }
   /// Fresh enough to be read.
   [[nodiscard]] bool is_usable(const Replica& replica) const;
   void pull(const Replica& replica, std::byte* out) const;
   /// False if there is none.
-  bool push(protocol::Key key, const std::byte* update);
+  bool push(Key key, const std::byte* update);
 
   /// Makes one, if there is none. `is_used_next`: by the next clock, so that it is to be read at once.
-  void make(protocol::Key key, bool is_used_next);
+  void make(Key key, bool is_used_next);
   /// To be read, at the next begin_refreshes().
-  void ask_for_refresh(protocol::Key key, Replica& replica);
+  void ask_for_refresh(Key key, Replica& replica);
   void begin_refreshes();
-  [[nodiscard]] bool is_refreshing(protocol::Key key) const;
+  [[nodiscard]] bool is_refreshing(Key key) const;
   /// The owner's row, as a refresh has read it that began at that clock. REQUIRES: is_refreshing(key)
-  void put(protocol::Key key, const std::byte* row, consistency::Clock read_at,
-           consistency::Clock after_barrier);
+  void put(Key key, const std::byte* row, consistency::Clock read_at, consistency::Clock after_barrier);
 
   /// The row lies here now: its replica, if any, is needed no more.
-  void note_arrived(protocol::Key key);
+  void note_arrived(Key key);
   /// Nobody intends to use them any more. REQUIRES: none of them is_refreshing().
   void on_intents_over(const Keys& keys);
-  void drop_lost(protocol::Key key);
+  void drop_lost(Key key);
 
   /// Sends updates if it is time or this is a barrier, and refreshes those of `used`, which are used next.
   void on_clock_begins(bool is_barrier, consistency::Clock lead_clocks, const Keys& used);

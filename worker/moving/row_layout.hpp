@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
 #include "protocol/update_rule.hpp"
-#include "protocol/value_type.hpp"
+#include <verbena/value_type.hpp>
 
 namespace verbena::worker {
 
@@ -14,12 +15,12 @@ struct RowLayout {
   explicit RowLayout(const protocol::UpdateRule& of_updates)
       : type(of_updates.type()),
         width(of_updates.width()),
-        row_bytes(protocol::value_bytes(type) * width),
+        row_bytes(value_bytes(type) * width),
         stride_bytes(protocol::row_stride_bytes(type, width)),
         slot_bytes(protocol::slot_bytes(stride_bytes)),
         rule(of_updates) {}
 
-  protocol::ValueType type;
+  ValueType type;
   std::uint32_t width;       ///< values of a row
   std::size_t row_bytes;     ///< of these
   std::size_t stride_bytes;  ///< of a row in messages, and in its slot

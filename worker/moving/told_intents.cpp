@@ -7,7 +7,6 @@
 
 namespace verbena::worker {
 
-using protocol::Key;
 using protocol::Presence;
 
 void ToldIntents::allocate(std::uint64_t rows) {

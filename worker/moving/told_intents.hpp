@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "protocol/partition.hpp"
 #include "worker/moving/directory.hpp"
 #include "worker/moving/key_map.hpp"
 #include "worker/moving/own_slots.hpp"
 #include "worker/moving/request_queue.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena::worker {
 
 class ToldIntents {
  public:
-  using Keys = std::vector<protocol::Key>;
+  using Keys = std::vector<Key>;
   enum class State : std::uint8_t {
     kAsking,   ///< the home has been told, and has not answered
     kHere,     ///< the home has been told: the row was here
@@ -32,34 +32,34 @@ class ToldIntents {
       : own_(own), directory_(directory), requests_(requests) {}
   /// For keys below `rows`, before anything else; throws std::bad_alloc.
   void allocate(std::uint64_t rows);
-  void prefetch(protocol::Key key) const { told_.prefetch(key); }
+  void prefetch(Key key) const { told_.prefetch(key); }
 
-  [[nodiscard]] bool contains(protocol::Key key) const { return told_.contains(key); }
-  [[nodiscard]] bool is(protocol::Key key, State state) const {
+  [[nodiscard]] bool contains(Key key) const { return told_.contains(key); }
+  [[nodiscard]] bool is(Key key, State state) const {
     const auto known = told_.find(key);
     return known != told_.end() && known->second.state == state;
   }
 
   /// Counts the intent, if the row is here and no more are counted than can be. False: its home is to be
   /// told.
-  bool count(protocol::Key key);
+  bool count(Key key);
   /// The row has been brought here, and this intent counted with it (OwnSlots::install()).
-  void set_counted(protocol::Key key, std::uint64_t epoch);
-  void set_asking(protocol::Key key) { told_[key] = {}; }
-  void set_shared(protocol::Key key) { told_[key] = {.state = State::kShared, .since = 0}; }
+  void set_counted(Key key, std::uint64_t epoch);
+  void set_asking(Key key) { told_[key] = {}; }
+  void set_shared(Key key) { told_[key] = {.state = State::kShared, .since = 0}; }
   /// A move of the row to this node has ended: it is here, at that epoch.
-  void on_here(protocol::Key key, std::uint64_t epoch);
+  void on_here(Key key, std::uint64_t epoch);
   /// It has ended without the row. The home knows of the intent, and is to be told when it is over.
-  void on_not_coming(protocol::Key key);
+  void on_not_coming(Key key);
 
   /// The intents on the key are over, as soon as nothing hinders: end_idle().
-  void begin_ending(protocol::Key key);
-  [[nodiscard]] bool is_ending(protocol::Key key) const { return ending_.contains(key); }
+  void begin_ending(Key key);
+  [[nodiscard]] bool is_ending(Key key) const { return ending_.contains(key); }
   /// There is one more after all. False if it was not ending.
-  bool keep(protocol::Key key) { return ending_.erase(key); }
+  bool keep(Key key) { return ending_.erase(key); }
   /// Ends those that were to end, but of rows on which no answer has come, and of those that are in use.
   /// Returns which: nothing is known of them any more.
-  Keys end_idle(absl::FunctionRef<bool(protocol::Key)> is_in_use);
+  Keys end_idle(absl::FunctionRef<bool(Key)> is_in_use);
   /// This worker leaves: nobody else could end what it has counted.
   void end_all_counted();
 
@@ -69,7 +69,7 @@ class ToldIntents {
     State state = State::kAsking;
     std::uint32_t since = 0;  ///< when it is counted
   };
-  void end_counted(protocol::Key key, const Told& told);
+  void end_counted(Key key, const Told& told);
 
   const OwnSlots& own_;
   const Directory& directory_;

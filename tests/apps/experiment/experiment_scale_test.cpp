@@ -84,7 +84,7 @@ TEST(ScaleTest, AJobIsItsRunAndTheOptions) {
   options.network = "latency=2us,bandwidth=1Gb/s";
   const ScaleRun run{.model = "essp:3", .workers = 64, .servers = 2};
   const scale::CellOptions cell = cell_of(options, run);
-  EXPECT_EQ(consistency::to_string(cell.model), "essp:3");
+  EXPECT_EQ(to_string(cell.model), "essp:3");
   EXPECT_EQ(cell.workers, 64U);
   EXPECT_EQ(cell.servers, 2U);
   EXPECT_EQ(cell.network.bits_per_second, 1e9);

@@ -100,7 +100,7 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
   for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{}),
                                         ConsistencyModel(Ssp{2}), ConsistencyModel(Essp{2})}) {
     for (const std::uint32_t workers : {1U, 3U}) {
-      SCOPED_TRACE(fmt::format("{} {}", consistency::to_string(model), workers));
+      SCOPED_TRACE(fmt::format("{} {}", to_string(model), workers));
       const auto objectives = run_job(kPlanted, workers, model);
       // Timing decides where SSP and ESSP end: now and then at an optimum with two topics made one.
       const double tolerance = std::holds_alternative<Bsp>(model) ? 0.02 : 0.05;

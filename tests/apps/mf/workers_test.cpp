@@ -30,7 +30,7 @@ class MfWorkersTest : public JobTest {
   /// Trains; what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers,
                     const std::vector<std::string>& more = {}, ReadPath read_path = ReadPath::kAuto) {
-    const std::string prefix = folder_.path(consistency::to_string(model));
+    const std::string prefix = folder_.path(to_string(model));
     std::vector<std::string> arguments = {"--data",       folder_.path("ratings"),     "--rank",   "3",
                                           "--iterations", std::to_string(kIterations), "--output", prefix};
     arguments.insert(arguments.end(), more.begin(), more.end());

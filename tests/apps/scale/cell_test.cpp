@@ -9,11 +9,6 @@
 namespace verbena::apps::scale {
 namespace {
 
-using consistency::Bsp;
-using consistency::ConsistencyModel;
-using consistency::Essp;
-using consistency::Ssp;
-
 constexpr Costs kFree = {.example = 0,
                          .worker_row = 0,
                          .received_row = 0,

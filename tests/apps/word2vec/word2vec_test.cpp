@@ -401,7 +401,7 @@ TEST_F(Word2VecTest, IdleWorkersChangeNothing) {
                                               "--neighbours", "",          "--iterations", "5"};
   for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{})}) {
     const std::string alone = train(model, 1, "alone", arguments);
-    EXPECT_TRUE(alone == train(model, 4, "with three", arguments)) << consistency::to_string(model);
+    EXPECT_TRUE(alone == train(model, 4, "with three", arguments)) << to_string(model);
   }
   const Parsed on_one = [&](std::vector<std::string> more) {
     more.insert(more.end(), arguments.begin(), arguments.end());

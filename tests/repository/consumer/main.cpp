@@ -1,11 +1,130 @@
-// Links the installed library and sees it at work as far as that goes without a server.
-#include <iostream>
+// Links every function of the public headers, and sees a whole job at work: its server in a thread, one
+// worker.
+#include <unistd.h>
 
-#include "worker/session.hpp"
-#include "worker/table.hpp"
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <iostream>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <verbena/consistency.hpp>
+#include <verbena/data_cursor.hpp>
+#include <verbena/server.hpp>
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
+#include <verbena/update_rule.hpp>
+#include <verbena/verbena.h>
+
+namespace {
+
+struct Maximum {
+  static constexpr std::string_view kName = "maximum";
+  template <class Value>
+  static void combine(Value* update, const Value* later, std::uint32_t width) {
+    for (std::uint32_t i = 0; i < width; ++i) update[i] = std::max(update[i], later[i]);
+  }
+  template <class Value>
+  static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t width) {
+    for (std::uint32_t i = 0; i < width; ++i)
+      verbena::store_whole(row + i, std::max(row[i], verbena::load_whole(update + i)));
+  }
+  template <class Value>
+  static void predict(Value* row, const Value* update, std::uint32_t width) {
+    combine(row, update, width);
+  }
+};
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::cerr << "not so: " << what << '\n';
+  std::exit(1);
+}
+
+template <class Result>
+auto value_of(absl::StatusOr<Result> result) {
+  if (!result.ok()) std::cerr << result.status() << '\n';
+  require(result.ok(), "a call succeeds");
+  return *std::move(result);
+}
+
+void require_ok(const absl::Status& status) {
+  if (!status.ok()) std::cerr << status << '\n';
+  require(status.ok(), "a call succeeds");
+}
+
+void work(const std::string& server) {
+  const auto session = value_of(verbena::Session::connect({.servers = {server}}));
+  session->take_over();
+  const auto rows =
+      value_of(session->table<float>({.name = "rows",
+                                      .rows = 10,
+                                      .width = 2,
+                                      .consistency = value_of(verbena::parse_consistency("essp:1"))}));
+  const auto largest =
+      value_of(session->table<std::int64_t>({.name = "largest", .rows = 1, .width = 1, .rule = "maximum"}));
+  const auto moving = value_of(session->table<double>({.name = "moving",
+                                                       .rows = 10,
+                                                       .width = 1,
+                                                       .consistency = verbena::Sequential{},
+                                                       .allocation = verbena::Allocation::kDynamic}));
+  verbena::DataCursor cursor(*session, {.examples = 4, .mini_batch = 2});
+  std::vector<float> values(4);
+  for (auto batch = value_of(cursor.next()); !batch.empty(); batch = value_of(cursor.next()))
+    require_ok(rows.push(std::vector<verbena::Key>{3, 4}, std::vector<float>{1, 2, 3, 4}));
+  require_ok(session->clock());
+  require_ok(rows.pull_async(verbena::KeyRange{3, 5}, values).wait());
+  require(values == std::vector<float>{2, 4, 6, 8}, "pushes are added");
+
+  std::vector<std::int64_t> largest_value(1);
+  for (const std::int64_t each : {5, 7, 6})
+    require_ok(largest.push(verbena::KeyRange{0, 1}, std::vector<std::int64_t>{each}));
+  require_ok(session->barrier());
+  require_ok(largest.pull(verbena::KeyRange{0, 1}, largest_value));
+  require(largest_value[0] == 7, "another rule than addition");
+
+  require_ok(moving.localize(verbena::KeyRange{0, 10}).wait());
+  require_ok(moving.intent(verbena::KeyRange{0, 10}, 2, 3));
+  moving.prefetch(1);
+  std::vector<double*> held(10);
+  {
+    verbena::HeldRows guard = value_of(moving.hold(verbena::KeyRange{0, 10}, held));
+    require(held[1] != nullptr && moving.is_here(2), "one's own rows can be held");
+    *held[1] = 1.5;
+    require_ok(guard.release());
+  }
+  std::mt19937_64 random(1);
+  const auto even = value_of(verbena::KeyDistribution::weighted(0, std::vector<double>{1, 0, 1}));
+  const auto sample = value_of(moving.prepare_sample(even, 8, random));
+  std::vector<double> sampled(8);
+  require_ok(moving.pull_sample(sample, sampled));
+  require(even.draw(random) != 1, "weights weigh");
+  require(session->rank() == 0 && session->workers() == 1 && session->current_clock() == 2,
+          "a session knows");
+  const verbena::SessionStatistics statistics = session->statistics();
+  verbena::StalenessHistogram staleness = rows.staleness();
+  staleness.merge(statistics.staleness);
+  verbena::DurationHistogram moves = statistics.move_times;
+  moves.merge(statistics.move_times);
+  std::cout << "mean clock differential " << staleness.mean_clock_differential()
+            << ", half of all moves within " << moves.quantile_seconds(0.5).value_or(0) << " s, under "
+            << to_string(verbena::Essp{1}) << '\n';
+}
+
+}  // namespace
 
 int main() {
-  const auto session = verbena::Session::connect({.servers = {}});
-  std::cout << session.status() << '\n';
-  return session.status().code() == absl::StatusCode::kInvalidArgument ? 0 : 1;
+  require_ok(verbena::register_update_rule<Maximum>());
+  require(std::string(verbena_version()).find('.') != std::string::npos, "a version has a point");
+  const std::string address = "shm:consumer-" + std::to_string(getpid());
+  const std::atomic<bool> stop = false;
+  absl::Status served;
+  std::thread server([&] { served = verbena::run_server({.address = address}, stop); });
+  work(address);
+  server.join();
+  require_ok(served);
 }

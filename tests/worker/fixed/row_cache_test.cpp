@@ -8,9 +8,7 @@
 namespace verbena::worker {
 namespace {
 
-using protocol::Key;
-
-constexpr protocol::KeyRange kCachedKeys = {100, 200};
+constexpr KeyRange kCachedKeys = {100, 200};
 constexpr std::size_t kCachedStride = 8;
 
 /// Caches a row that holds its own key.

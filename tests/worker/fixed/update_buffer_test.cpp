@@ -11,9 +11,7 @@
 namespace verbena::worker {
 namespace {
 
-using protocol::Key;
-
-constexpr protocol::KeyRange kKeys{100, 200};
+constexpr KeyRange kKeys{100, 200};
 constexpr std::size_t kStride = 8;
 
 std::map<Key, double> contents(const UpdateBuffer& buffer) {

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using Advice = Directory::Advice;
 
-constexpr protocol::Key kKey = 25;  // of node 2
+constexpr Key kKey = 25;  // of node 2
 
 class DirectoryTest : public ::testing::Test {
  protected:
@@ -75,7 +75,7 @@ TEST_F(DirectoryTest, WhereARowWasMissedForSureItIsKnownNotToBe) {
 }
 
 TEST_F(DirectoryTest, ADeadHomeAnswersNothing) {
-  for (const protocol::Key key : {29UL, 5UL, 21UL}) directory_.missed(key, true);
+  for (const Key key : {29UL, 5UL, 21UL}) directory_.missed(key, true);
   EXPECT_THAT(directory_.end_asking_home(2), ElementsAre(21, 29));
   EXPECT_FALSE(directory_.is_asked(21));
   EXPECT_TRUE(directory_.is_asked(5));

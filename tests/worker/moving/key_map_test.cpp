@@ -42,9 +42,9 @@ TEST(KeySetTest, CountsEachKeyOnce) {
   EXPECT_FALSE(set.insert(64));
   EXPECT_TRUE(set.contains(64));
   EXPECT_FALSE(set.contains(0));
-  EXPECT_EQ(set.keys(), (std::vector<protocol::Key>{64}));
+  EXPECT_EQ(set.keys(), (std::vector<Key>{64}));
   EXPECT_TRUE(set.insert(3));
-  EXPECT_EQ(set.keys(), (std::vector<protocol::Key>{3, 64}));
+  EXPECT_EQ(set.keys(), (std::vector<Key>{3, 64}));
   EXPECT_TRUE(set.erase(3));
   EXPECT_TRUE(set.erase(64));
   EXPECT_TRUE(set.empty());

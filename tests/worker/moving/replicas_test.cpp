@@ -18,7 +18,7 @@ using Row = std::array<float, 3>;
 
 class ReplicasTest : public ::testing::Test {
  protected:
-  explicit ReplicasTest(const protocol::UpdateRule& rule = {protocol::ValueType::kFloat, 3})
+  explicit ReplicasTest(const protocol::UpdateRule& rule = {ValueType::kFloat, 3})
       : replicas_(RowLayout(rule)) {}
   void push(const Row& update) { replicas_.push(5, *replicas_.find(5), bytes(update)); }
   void put(const Row& row) { replicas_.put(*replicas_.find(5), bytes(row)); }
@@ -71,9 +71,8 @@ class ReplicasOfMaximaTest : public ReplicasTest {
  protected:
   ReplicasOfMaximaTest() : ReplicasTest(maximum()) {}
   static protocol::UpdateRule maximum() {
-    static_cast<void>(protocol::register_update_rule<verbena::testing::Maximum>());  // once is enough
-    return protocol::UpdateRule::find(verbena::testing::Maximum::kName, protocol::ValueType::kFloat, 3)
-        .value();
+    static_cast<void>(register_update_rule<verbena::testing::Maximum>());  // once is enough
+    return protocol::UpdateRule::find(verbena::testing::Maximum::kName, ValueType::kFloat, 3).value();
   }
 };
 

@@ -27,7 +27,7 @@ class RequestQueueTest : public ::testing::Test {
   }
   RequestQueue queue_{3};
   int room_ = 1000;
-  std::vector<std::tuple<std::uint32_t, Kind, protocol::Key>> sent_;
+  std::vector<std::tuple<std::uint32_t, Kind, Key>> sent_;
   std::vector<std::size_t> sizes_;  ///< by message
 };
 
@@ -49,7 +49,7 @@ TEST_F(RequestQueueTest, WhatIsSentIsSentOnceAndInOrder) {
 TEST_F(RequestQueueTest, WhatDoesNotGoNowStays) {
   // No two go on from one another: a message takes kMaxRuns of them.
   constexpr std::size_t kMost = protocol::MessageRoom<RequestQueue::Row>::kMaxRuns;
-  for (protocol::Key key = 0; key < 2 * kMost + 1; ++key) queue_.add(1, Kind::kDone, {.key = 2 * key});
+  for (Key key = 0; key < 2 * kMost + 1; ++key) queue_.add(1, Kind::kDone, {.key = 2 * key});
   room_ = 2;
   send();
   EXPECT_THAT(sizes_, ElementsAre(kMost, kMost));

@@ -8,7 +8,6 @@
 namespace verbena::worker {
 namespace {
 
-using protocol::Key;
 using protocol::Presence;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -29,7 +28,7 @@ class ToldIntentsTest : public ::testing::Test {
     directory_.allocate();
     told_.allocate(kRows);
     for (int server = 0; server < 2; ++server) requests_.add_server();
-    const RowLayout layout(protocol::UpdateRule(protocol::ValueType::kFloat, 2));
+    const RowLayout layout(protocol::UpdateRule(ValueType::kFloat, 2));
     slots_ = base::make_zeroed_array<std::uint64_t>(
         protocol::slot_region_bytes(kRows, layout.slot_bytes) / sizeof(std::uint64_t) + 1);
     own_.map(reinterpret_cast<std::byte*>(slots_.get()), kRows, directory_.home_keys(0));
@@ -52,7 +51,7 @@ class ToldIntentsTest : public ::testing::Test {
     return all;
   }
 
-  OwnSlots own_{RowLayout(protocol::UpdateRule(protocol::ValueType::kFloat, 2)), /*holder=*/1,
+  OwnSlots own_{RowLayout(protocol::UpdateRule(ValueType::kFloat, 2)), /*holder=*/1,
                 /*is_only_node=*/false};
   Directory directory_{{kRows, 2}};
   RequestQueue requests_{0};

@@ -23,7 +23,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "worker/session.hpp"
+#include <verbena/session.hpp>
 
 namespace verbena {
 

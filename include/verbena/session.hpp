@@ -3,7 +3,7 @@
 //   auto session = verbena::Session::connect({.servers = {"shm:hello/server-0"}});
 //   auto weights = (*session)->table<float>(
 //       {.name = "weights", .rows = 1 << 20, .width = 100, .consistency = verbena::Essp{.staleness = 2}});
-//   weights->pull(keys, values);       // see worker/table.hpp
+//   weights->pull(keys, values);          // see <verbena/table.hpp>
 //   weights->push(keys, gradients);
 //   (*session)->clock();                  // this worker has finished a clock
 //
@@ -23,28 +23,17 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "consistency/model.hpp"
-#include "protocol/allocation.hpp"
-#include "protocol/partition.hpp"
-#include "protocol/value_type.hpp"
-#include "transport/transport.hpp"
+#include <verbena/allocation.hpp>
+#include <verbena/consistency.hpp>
+#include <verbena/keys.hpp>
+#include <verbena/network.hpp>
+#include <verbena/value_type.hpp>
 
 namespace verbena {
 
-using consistency::ABsp;
-using consistency::Asp;
-using consistency::BoundedDelay;
-using consistency::Bsp;
-using consistency::ConsistencyModel;
-using consistency::Essp;
-using consistency::Sequential;
-using consistency::Ssp;
-using consistency::Updates;
-using consistency::Vap;
-using protocol::Allocation;
-using protocol::Key;
-using protocol::KeyRange;
-using protocol::ValueType;
+namespace transport {
+class Transport;
+}  // namespace transport
 
 /// Where a pull finds a row.
 enum class ReadPath : std::uint8_t {
@@ -55,8 +44,7 @@ enum class ReadPath : std::uint8_t {
 
 struct SessionOptions {
   // --- behaviour
-  /// Addresses, in the order of server ranks: "shm:NAME" on this host, "verbs:HOST:PORT" with the transport
-  /// of verbs_transport.hpp.
+  /// Addresses, in the order of server ranks: "shm:NAME" on this host, "verbs:HOST:PORT" between hosts.
   std::vector<std::string> servers;
   std::uint32_t rank = 0;  ///< this worker, 0 ≤ rank < workers
   std::uint32_t workers = 1;
@@ -78,7 +66,9 @@ struct SessionOptions {
   /// survives longer pauses of a host, as of a virtual machine that moves. The worker's own process beats by
   /// a thread that does nothing else, so that it may compute for as long as it likes.
   std::uint32_t silence_timeout_ms = 5000;
-  /// nullptr: shared memory on this host. The session drives it alone.
+  NetworkOptions network;
+  /// For this project's own tests and tools, instead of `network`. The session drives it alone. nullptr: the
+  /// one that the servers' addresses name.
   std::shared_ptr<transport::Transport> transport = nullptr;
   // --- performance
   /// Ring per server for this worker's updates; larger batches block less.
@@ -102,7 +92,7 @@ struct TableOptions {
   /// read and change them in place. With Sequential or Asp only; each server has memory for all rows.
   Allocation allocation = Allocation::kStatic;
   /// What a push does to a row: "add", or one that every process of the job has registered under this name
-  /// (protocol/update_rule.hpp).
+  /// (<verbena/update_rule.hpp>).
   std::string rule = "add";
   /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
   std::uint64_t cache_rows = UINT64_MAX;
@@ -183,12 +173,12 @@ class Session {
   /// nobody else need call; INVALID_ARGUMENT, which says what differs and changes nothing, where Value or
   /// options are not the same.
   template <class Value>
-  absl::StatusOr<Table<Value>> table(const TableOptions& options);  // in worker/table.hpp
+  absl::StatusOr<Table<Value>> table(const TableOptions& options);  // in <verbena/table.hpp>
   absl::StatusOr<UntypedTable> untyped_table(const TableOptions& options, ValueType type);
 
   /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what
-  /// a clock has to do with a pass over the data see worker/data_cursor.hpp. Where all tables are dynamic it
-  /// tells nobody, so that each mini-batch may be a clock.
+  /// a clock has to do with a pass over the data see <verbena/data_cursor.hpp>. Where all tables are dynamic
+  /// it tells nobody, so that each mini-batch may be a clock.
   absl::Status clock();
 
   /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it

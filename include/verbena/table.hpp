@@ -34,9 +34,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/keys.hpp"
-#include "worker/sampling.hpp"
-#include "worker/session.hpp"
+#include <verbena/keys.hpp>
+#include <verbena/sampling.hpp>
+#include <verbena/session.hpp>
+#include <verbena/value_type.hpp>
 
 namespace verbena {
 
@@ -197,8 +198,8 @@ class Table {
   /// not before; of those that others want, too, this worker gets a replica under Asp, and under Sequential
   /// they stay where they are. Nothing waits for it, and what is used without it is found all the same.
   /// Intents may overlap; what is over is ignored. A replica is read anew for the first clock of an intent;
-  /// in the others, when it is used and too old (consistency/asp.hpp). They are acted on in clock(), and go
-  /// on whenever the session is used. FAILED_PRECONDITION for a static table.
+  /// in the others, when it is used and too old (Asp in <verbena/consistency.hpp>). They are acted on in
+  /// clock(), and go on whenever the session is used. FAILED_PRECONDITION for a static table.
   absl::Status intent(Keys keys, std::int64_t from, std::int64_t to) const {
     return untyped_.intent(keys, from, to);
   }
@@ -223,7 +224,7 @@ class Table {
   }
 
   /// Draws `count` keys, for instance negative samples, and says so as an intent where `options` has clocks.
-  /// With a preference keys that are near are drawn more often: see worker/sampling.hpp for the bias.
+  /// With a preference keys that are near are drawn more often: see <verbena/sampling.hpp> for the bias.
   /// INVALID_ARGUMENT for keys outside the table or a preference outside 0 … 1, FAILED_PRECONDITION for a
   /// preference or clocks where the table is static.
   absl::StatusOr<Sample> prepare_sample(const KeyDistribution& distribution, std::size_t count,
@@ -251,7 +252,7 @@ class Table {
 
 template <class Value>
 absl::StatusOr<Table<Value>> Session::table(const TableOptions& options) {
-  const absl::StatusOr<UntypedTable> table = untyped_table(options, protocol::value_type_of<Value>());
+  const absl::StatusOr<UntypedTable> table = untyped_table(options, value_type_of<Value>());
   if (!table.ok()) return table.status();
   return Table<Value>(*table);
 }

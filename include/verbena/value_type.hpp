@@ -1,11 +1,11 @@
-// The number types a table may hold, and the layout of a row.
+// The number types that a table may hold.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-namespace verbena::protocol {
+namespace verbena {
 
 enum class ValueType : std::uint32_t { kFloat = 1, kDouble = 2, kInt32 = 3, kInt64 = 4 };
 
@@ -68,10 +68,4 @@ decltype(auto) visit_value_type(ValueType type, Visitor&& visit) {
   return visit.template operator()<std::int64_t>();
 }
 
-/// Distance between rows in a shard, in a cache and in messages: the values, padded to whole 8-byte words, so
-/// that a range of rows is one transfer and each word of it is whole.
-constexpr std::size_t row_stride_bytes(ValueType type, std::uint32_t width) {
-  return (value_bytes(type) * width + 7) / 8 * 8;
-}
-
-}  // namespace verbena::protocol
+}  // namespace verbena

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
 
 namespace verbena {
 
@@ -59,19 +59,19 @@ class AliasTable {
 class KeyDistribution {
  public:
   /// REQUIRES: the range is not empty.
-  static KeyDistribution uniform(protocol::KeyRange range) { return {range.first, range.size()}; }
+  static KeyDistribution uniform(KeyRange range) { return {range.first, range.size()}; }
   /// Key first + i with probability weights[i] / Σ weights, see AliasTable.
   /// INVALID_ARGUMENT for weights that are negative or not finite, or whose sum is not positive, and for more
   /// than 2³².
-  static absl::StatusOr<KeyDistribution> weighted(protocol::Key first, std::span<const double> weights);
+  static absl::StatusOr<KeyDistribution> weighted(Key first, std::span<const double> weights);
 
-  [[nodiscard]] protocol::KeyRange range() const { return {first_, first_ + size_}; }
-  [[nodiscard]] protocol::Key draw(std::mt19937_64& random) const;
+  [[nodiscard]] KeyRange range() const { return {first_, first_ + size_}; }
+  [[nodiscard]] Key draw(std::mt19937_64& random) const;
 
  private:
-  KeyDistribution(protocol::Key first, std::uint64_t size) : first_(first), size_(size) {}
+  KeyDistribution(Key first, std::uint64_t size) : first_(first), size_(size) {}
 
-  protocol::Key first_;
+  Key first_;
   std::uint64_t size_;
   std::optional<AliasTable> weighted_;  ///< none: all alike
 };
@@ -88,13 +88,13 @@ struct SampleOptions {
 /// Keys that were drawn, to be pulled.
 class Sample {
  public:
-  [[nodiscard]] std::span<const protocol::Key> keys() const { return keys_; }
+  [[nodiscard]] std::span<const Key> keys() const { return keys_; }
   /// How many of them were drawn in place of others, because they are near.
   [[nodiscard]] std::size_t redrawn() const { return redrawn_; }
 
  private:
   friend class UntypedTable;
-  std::vector<protocol::Key> keys_;
+  std::vector<Key> keys_;
   std::size_t redrawn_ = 0;
 };
 

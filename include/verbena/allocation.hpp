@@ -3,12 +3,11 @@
 
 #include <cstdint>
 
-namespace verbena::protocol {
+namespace verbena {
 
 enum class Allocation : std::uint32_t {
-  kStatic = 0,  ///< where the partition puts them
-  kDynamic =
-      1,  ///< in a slot (slot.hpp) of whichever server a worker has localized them to; at first as kStatic
+  kStatic = 0,   ///< where the table's partition has put them, for ever
+  kDynamic = 1,  ///< at first there; then on the node of whichever worker has localized them
 };
 
 constexpr const char* name_of(Allocation allocation) {
@@ -21,4 +20,4 @@ constexpr const char* name_of(Allocation allocation) {
   return "no allocation";
 }
 
-}  // namespace verbena::protocol
+}  // namespace verbena

@@ -1,0 +1,45 @@
+// Keys of a table's rows, and the keys of one call: a list or a range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+namespace verbena {
+
+using Key = std::uint64_t;
+
+/// Keys [first, last).
+struct KeyRange {
+  Key first = 0;
+  Key last = 0;  ///< not included
+  [[nodiscard]] constexpr std::uint64_t size() const { return last - first; }
+  friend constexpr bool operator==(KeyRange, KeyRange) = default;
+};
+
+/// A view: a list must live as long as the call to which it is given. Vectors, arrays, spans and KeyRange
+/// become one by themselves.
+class Keys {
+ public:
+  template <class List, class = std::enable_if_t<std::is_convertible_v<const List&, std::span<const Key>>>>
+  Keys(const List& list) : list_(list), size_(list_.size()) {}
+  Keys(KeyRange range) : first_(range.first), size_(range.size()), is_range_(true) {}
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] bool is_range() const { return is_range_; }
+  /// REQUIRES: i < size()
+  [[nodiscard]] Key operator[](std::size_t i) const { return is_range_ ? first_ + i : list_[i]; }
+  /// REQUIRES: is_range()
+  [[nodiscard]] KeyRange range() const { return {first_, first_ + size_}; }
+  /// REQUIRES: not is_range()
+  [[nodiscard]] std::span<const Key> list() const { return list_; }
+
+ private:
+  std::span<const Key> list_;
+  Key first_ = 0;
+  std::size_t size_ = 0;
+  bool is_range_ = false;
+};
+
+}  // namespace verbena

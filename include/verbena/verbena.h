@@ -1,0 +1,191 @@
+/* Verbena for C, and for whatever binds to C: the calls of <verbena/session.hpp>, <verbena/table.hpp> and
+ * <verbena/server.hpp>, which say what each promises. docs/library.md has a whole program.
+ *
+ *   const char* servers[] = {"shm:hello/server-0"};
+ *   verbena_session_options options = VERBENA_SESSION_OPTIONS;
+ *   options.servers = servers;
+ *   options.server_count = 1;
+ *   verbena_session* session;
+ *   if (verbena_connect(&options, &session) != VERBENA_OK) fprintf(stderr, "%s\n", verbena_last_error());
+ *
+ * Each call that can fail returns a code; verbena_last_error() says why in words. Nothing throws.
+ *
+ * Ownership: what a call gives out by its last argument is the caller's, to be ended by the call that is
+ * named beside it. Tables and operations belong to their session and must not be used after it. Texts and
+ * arrays are copied, except where it is said that they must live on. Thread safety: a session and all that
+ * comes of it belong to the thread that has connected it. Options grow at their end: begin with the VERBENA_…
+ * initializer of the header that you compile with. Pointers must not be NULL, but where that is said. */
+#ifndef VERBENA_VERBENA_H
+#define VERBENA_VERBENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The codes of absl::StatusCode and gRPC. */
+typedef enum verbena_code {
+  VERBENA_OK = 0,
+  VERBENA_CANCELLED = 1,
+  VERBENA_UNKNOWN = 2,
+  VERBENA_INVALID_ARGUMENT = 3,
+  VERBENA_DEADLINE_EXCEEDED = 4,
+  VERBENA_NOT_FOUND = 5,
+  VERBENA_ALREADY_EXISTS = 6,
+  VERBENA_PERMISSION_DENIED = 7,
+  VERBENA_RESOURCE_EXHAUSTED = 8,
+  VERBENA_FAILED_PRECONDITION = 9,
+  VERBENA_ABORTED = 10,
+  VERBENA_OUT_OF_RANGE = 11,
+  VERBENA_UNIMPLEMENTED = 12,
+  VERBENA_INTERNAL = 13,
+  VERBENA_UNAVAILABLE = 14,
+  VERBENA_DATA_LOSS = 15
+} verbena_code;
+
+/* Of the last call in this thread that has failed, until the next one that fails. Never NULL. */
+const char* verbena_last_error(void);
+/* "0.2.0" */
+const char* verbena_version(void);
+
+/* ---- networks */
+
+/* NetworkOptions of <verbena/network.hpp>. */
+typedef struct verbena_network {
+  const char* secret_file; /* NULL: none */
+  int no_secret;
+  const char* device; /* NULL: the first that can be used */
+  uint8_t device_port;
+  int shares_cores;
+} verbena_network;
+#define VERBENA_NETWORK \
+  { NULL, 0, NULL, 0, 0 }
+
+/* ---- servers */
+
+typedef struct verbena_server verbena_server;
+
+typedef struct verbena_server_options {
+  size_t struct_bytes;
+  const char* address;
+  uint32_t rank;
+  uint32_t servers;
+  uint32_t workers;
+  uint32_t threads;
+  int outlives_workers;
+  verbena_network network;
+} verbena_server_options;
+#define VERBENA_SERVER_OPTIONS \
+  { sizeof(verbena_server_options), NULL, 0, 1, 1, 1, 0, VERBENA_NETWORK }
+
+/* Serves in a thread of its own from now on. How that ends, also where it cannot begin,
+ * verbena_wait_for_server() says, with which a server must be ended. */
+verbena_code verbena_start_server(const verbena_server_options* options, verbena_server** server);
+/* It ends now, with CANCELLED. From any thread, and from a signal handler. */
+void verbena_stop_server(verbena_server* server);
+/* Until all workers have left: VERBENA_OK; or the job has failed: why; or the server was stopped. `server` is
+ * gone then. */
+verbena_code verbena_wait_for_server(verbena_server* server);
+
+/* ---- sessions */
+
+typedef struct verbena_session verbena_session;
+
+typedef struct verbena_session_options {
+  size_t struct_bytes;        /* of this struct, in the header that the caller was compiled with */
+  const char* const* servers; /* addresses, by rank */
+  size_t server_count;
+  uint32_t rank; /* this worker, below `workers` */
+  uint32_t workers;
+  uint32_t timeout_ms;       /* of every wait for a server */
+  uint32_t clock_timeout_ms; /* of every wait for other workers */
+  verbena_network network;
+} verbena_session_options;
+#define VERBENA_SESSION_OPTIONS \
+  { sizeof(verbena_session_options), NULL, 0, 0, 1, 30000, 3600000, VERBENA_NETWORK }
+
+/* End with verbena_close(). */
+verbena_code verbena_connect(const verbena_session_options* options, verbena_session** session);
+/* Says goodbye to the servers. NULL: nothing. */
+void verbena_close(verbena_session* session);
+verbena_code verbena_clock(verbena_session* session);
+verbena_code verbena_barrier(verbena_session* session);
+/* Tells all others that this worker cannot go on, and why. */
+verbena_code verbena_give_up(verbena_session* session, const char* why);
+int64_t verbena_current_clock(const verbena_session* session);
+/* The session is the calling thread's from now on; whoever had it has done with it. */
+void verbena_take_over(verbena_session* session);
+
+/* ---- tables */
+
+typedef enum verbena_type {
+  VERBENA_FLOAT = 1,
+  VERBENA_DOUBLE = 2,
+  VERBENA_INT32 = 3,
+  VERBENA_INT64 = 4
+} verbena_type;
+
+typedef struct verbena_table_options {
+  size_t struct_bytes;
+  const char* name;
+  uint64_t rows;
+  uint32_t width; /* values a row */
+  verbena_type type;
+  const char* consistency; /* as on the command line: "bsp", "essp:2", "asp" */
+  int dynamic;             /* not 0: rows move to where they are used */
+  const char* rule;        /* what a push does: "add", or one that all processes have registered */
+  uint64_t cache_rows;
+} verbena_table_options;
+#define VERBENA_TABLE_OPTIONS \
+  { sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX }
+
+typedef struct verbena_table verbena_table;
+
+/* Collective. The same name gives the same table. It ends with its session. */
+verbena_code verbena_open(verbena_session* session, const verbena_table_options* options,
+                          verbena_table** table);
+uint64_t verbena_rows(const verbena_table* table);
+uint32_t verbena_width(const verbena_table* table);
+
+/* Keys of one call: a list, or with `list` NULL the range first … first + count − 1. */
+typedef struct verbena_keys {
+  const uint64_t* list;
+  uint64_t first;
+  size_t count;
+} verbena_keys;
+
+/* `values`, `updates`: [count, width] of the table's type; `bytes`: how many bytes they have. */
+verbena_code verbena_pull(const verbena_table* table, verbena_keys keys, void* values, size_t bytes);
+verbena_code verbena_push(const verbena_table* table, verbena_keys keys, const void* updates, size_t bytes);
+
+/* 1 where verbena_hold() would take the row now, were it in nobody's hands. REQUIRES: key < verbena_rows().
+ */
+int verbena_is_here(const verbena_table* table, uint64_t key);
+typedef struct verbena_held verbena_held;
+/* Of a dynamic table: takes rows that lie on this node, to be changed in place. rows[i]: the values of the
+ * i-th key, or NULL where they are not to be had; as many as keys. End with verbena_release(). */
+verbena_code verbena_hold(const verbena_table* table, verbena_keys keys, void** rows, verbena_held** held);
+verbena_code verbena_release(verbena_held* held);
+
+/* An operation under way. End with verbena_wait() or verbena_forget(). */
+typedef struct verbena_pending verbena_pending;
+/* `keys` are copied; `values` must live until the operation has ended. */
+verbena_code verbena_pull_async(const verbena_table* table, verbena_keys keys, void* values, size_t bytes,
+                                verbena_pending** pending);
+/* Of a dynamic table: moves the rows here. */
+verbena_code verbena_localize(const verbena_table* table, verbena_keys keys, verbena_pending** pending);
+/* Of a dynamic table: this worker will use the rows in its clocks from … to − 1. */
+verbena_code verbena_intent(const verbena_table* table, verbena_keys keys, int64_t from, int64_t to);
+int verbena_is_done(const verbena_pending* pending);
+/* Until it has ended; how it has. `pending` is gone then. */
+verbena_code verbena_wait(verbena_pending* pending);
+/* It goes on without anyone who looks at it. */
+void verbena_forget(verbena_pending* pending);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
