@@ -25,16 +25,6 @@ class App;
 
 namespace verbena::apps {
 
-/// What a worker says at the end of an iteration. The launcher adds the reports of all workers of one
-/// iteration up and hands the sums to Application::objectives().
-struct IterationReport {
-  std::int64_t iteration = 0;  ///< from 1; 0: of a model that was loaded, and is not trained
-  double items = 0;            ///< examples really processed, in throughput_unit()
-  double seconds = 0;          ///< training time of this iteration, evaluation excluded
-  /// Additive parts of the objectives; empty where the iteration was not evaluated.
-  std::map<std::string, double> sums;
-};
-
 /// Where a worker's (or the plain loop's) words go. Provided by the launcher.
 class Reporter {
  public:

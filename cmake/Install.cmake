@@ -16,8 +16,8 @@ install(TARGETS verbena_shared EXPORT verbena-targets LIBRARY DESTINATION ${CMAK
 install(EXPORT verbena-targets NAMESPACE verbena:: DESTINATION ${package_directory})
 
 add_library(verbena_static INTERFACE)
-target_link_libraries(verbena_static INTERFACE verbena_cluster)
-foreach(library base transport consistency protocol server worker cluster static)
+target_link_libraries(verbena_static INTERFACE verbena_job)
+foreach(library base transport consistency protocol server worker job static)
   set_target_properties(verbena_${library} PROPERTIES EXPORT_NAME ${library})
   target_compile_features(verbena_${library} INTERFACE cxx_std_20)
   install(TARGETS verbena_${library} EXPORT verbena-static-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

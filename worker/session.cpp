@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "worker/session_core.hpp"
+#include "worker/surroundings.hpp"
 #include <verbena/session.hpp>
 #include <verbena/table.hpp>
 
@@ -75,6 +76,7 @@ std::optional<double> DurationHistogram::quantile_seconds(double quantile) const
 Session::Session(std::unique_ptr<worker::SessionCore> core) : core_(std::move(core)) {}
 Session::~Session() {
   core_->take_over();  // whoever ends it has it alone
+  if (surroundings_ != nullptr) surroundings_->on_end(core_->statistics());
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::connect(const SessionOptions& options) {
@@ -98,8 +100,12 @@ absl::Status Session::barrier() {
 }
 absl::Status Session::give_up(const absl::Status& why) {
   if (!core_->is_here()) return core_->elsewhere();
+  if (surroundings_ != nullptr) surroundings_->on_given_up(why);
   core_->give_up(why);
   return absl::OkStatus();
+}
+void Session::report(const IterationReport& iteration) {
+  if (surroundings_ != nullptr) surroundings_->on_iteration(iteration);
 }
 void Session::take_over() {
   core_->take_over();

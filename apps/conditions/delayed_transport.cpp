@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "apps/conditions/fields.hpp"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 
@@ -40,7 +40,8 @@ std::optional<double> parse_rate(std::string_view text) {
   constexpr std::pair<std::string_view, double> kUnits[] = {{"Gb/s", 1e9}, {"Mb/s", 1e6}};
   for (const auto& [unit, bits] : kUnits) {
     if (!text.ends_with(unit)) continue;
-    const std::optional<double> number = parse_decimal<double>(text.substr(0, text.size() - unit.size()));
+    const std::optional<double> number =
+        base::parse_decimal<double>(text.substr(0, text.size() - unit.size()));
     return number ? std::optional(*number * bits) : std::nullopt;
   }
   return std::nullopt;

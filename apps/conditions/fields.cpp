@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 
@@ -25,7 +25,8 @@ std::optional<std::chrono::nanoseconds> parse_duration(std::string_view text) {
   constexpr double kMostNs = 1e18;
   for (const auto& [unit, ns] : kUnits) {
     if (!text.ends_with(unit)) continue;
-    const std::optional<double> number = parse_decimal<double>(text.substr(0, text.size() - unit.size()));
+    const std::optional<double> number =
+        base::parse_decimal<double>(text.substr(0, text.size() - unit.size()));
     if (!number) continue;  // "1ms" ends in "s", too
     if (!(*number >= 0) || *number * ns > kMostNs) return std::nullopt;
     return std::chrono::nanoseconds(std::llround(*number * ns));

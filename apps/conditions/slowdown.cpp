@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "apps/conditions/fields.hpp"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -27,11 +27,11 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
   };
   if (name == "worker") {
     if (value == "all") return absl::OkStatus();
-    rule.worker = parse_decimal<std::uint32_t>(value);
+    rule.worker = base::parse_decimal<std::uint32_t>(value);
     return rule.worker ? absl::OkStatus() : expected("a worker's rank, from 0, or all");
   }
   if (name == "factor") {
-    const std::optional<double> factor = parse_decimal<double>(value);
+    const std::optional<double> factor = base::parse_decimal<double>(value);
     if (!factor || !(*factor >= 1 && *factor <= kMostFactor)) {
       return expected(fmt::format("a number from 1 to {}", kMostFactor));
     }
@@ -55,13 +55,13 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
     return absl::OkStatus();
   }
   if (name == "every") {
-    const std::optional<std::int64_t> every = parse_decimal<std::int64_t>(value);
+    const std::optional<std::int64_t> every = base::parse_decimal<std::int64_t>(value);
     if (!every || *every < 1) return expected("a number of clocks, at least 1,");
     rule.every = *every;
     return absl::OkStatus();
   }
   if (name == "competitors") {
-    const std::optional<std::uint32_t> competitors = parse_decimal<std::uint32_t>(value);
+    const std::optional<std::uint32_t> competitors = base::parse_decimal<std::uint32_t>(value);
     if (!competitors || *competitors < 1 || *competitors > kMostCompetitors) {
       return expected(fmt::format("a whole number from 1 to {}", kMostCompetitors));
     }
@@ -69,7 +69,7 @@ absl::Status parse_field(std::string_view name, std::string_view value, SlowRule
     return absl::OkStatus();
   }
   if (name == "core") {
-    rule.core = parse_decimal<std::uint32_t>(value);
+    rule.core = base::parse_decimal<std::uint32_t>(value);
     return rule.core ? absl::OkStatus() : expected("a core's number, from 0,");
   }
   return absl::InvalidArgumentError(fmt::format("there is no {}=", name));

@@ -14,7 +14,7 @@
 #include "apps/data/matrix_market.hpp"
 #include "apps/data/numbers.hpp"
 #include "apps/data/unicode.hpp"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
@@ -28,7 +28,7 @@ template <std::size_t size>
 std::optional<std::array<std::uint64_t, size>> parse_numbers(std::string_view line) {
   std::array<std::uint64_t, size> numbers = {};
   for (std::uint64_t& number : numbers) {
-    const std::optional<std::uint64_t> parsed = parse_decimal<std::uint64_t>(next_field(line));
+    const std::optional<std::uint64_t> parsed = base::parse_decimal<std::uint64_t>(next_field(line));
     if (!parsed) return std::nullopt;
     number = *parsed;
   }
@@ -45,7 +45,7 @@ struct IdCount {
 std::optional<IdCount> parse_pair(std::string_view field) {
   const std::size_t colon = field.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  const std::optional<std::uint64_t> id = parse_decimal<std::uint64_t>(field.substr(0, colon));
+  const std::optional<std::uint64_t> id = base::parse_decimal<std::uint64_t>(field.substr(0, colon));
   const std::optional<std::uint64_t> count = parse_count(field.substr(colon + 1));
   if (!id || !count || *count > kMaxCount) return std::nullopt;
   return IdCount{*id, *count};
@@ -219,7 +219,7 @@ absl::Status read_lda_c(LineReader& lines, const std::vector<std::string>& vocab
     if (!more.ok()) return more.status();
     if (!*more) break;
     std::string_view rest = line;
-    const std::optional<std::uint64_t> size = parse_decimal<std::uint64_t>(next_field(rest));
+    const std::optional<std::uint64_t> size = base::parse_decimal<std::uint64_t>(next_field(rest));
     if (!size) return lines.error("the number of id:count pairs, then the pairs", line);
     const bool keep = collector.keeps(documents);
     if (keep) collector.begin_document(documents, {});

@@ -11,7 +11,7 @@
 #include "apps/data/fields.hpp"
 #include "apps/data/line_reader.hpp"
 #include "apps/data/numbers.hpp"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -51,7 +51,7 @@ bool is_number(std::string_view field) {
 bool is_pair(std::string_view field, bool any_name) {
   const std::size_t colon = field.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
-  return (any_name || parse_decimal<std::uint64_t>(field.substr(0, colon))) &&
+  return (any_name || base::parse_decimal<std::uint64_t>(field.substr(0, colon))) &&
          is_number(field.substr(colon + 1));
 }
 
@@ -66,7 +66,7 @@ std::optional<std::size_t> pairs_behind(std::string_view rest) {
 }
 
 bool is_lda_c(std::string_view line) {
-  const std::optional<std::uint64_t> size = parse_decimal<std::uint64_t>(next_field(line));
+  const std::optional<std::uint64_t> size = base::parse_decimal<std::uint64_t>(next_field(line));
   return size.has_value() && pairs_behind(line) == *size;
 }
 
@@ -100,7 +100,7 @@ bool looks_like_lda_c(std::span<const std::string_view> lines) {
 }
 
 bool is_one_number(std::string_view line) {
-  return parse_decimal<std::uint64_t>(next_field(line)) && next_field(line).empty();
+  return base::parse_decimal<std::uint64_t>(next_field(line)) && next_field(line).empty();
 }
 
 /// "[label [weight [base]]] ['tag] |…".
@@ -149,8 +149,8 @@ bool is_n_triple(std::string_view line) {
 bool is_vectors(std::span<const std::string_view> lines) {
   if (lines.size() < 2) return false;
   std::string_view head = lines[0];
-  const std::optional<std::uint64_t> words = parse_decimal<std::uint64_t>(next_field(head));
-  const std::optional<std::uint64_t> dimension = parse_decimal<std::uint64_t>(next_field(head));
+  const std::optional<std::uint64_t> words = base::parse_decimal<std::uint64_t>(next_field(head));
+  const std::optional<std::uint64_t> dimension = base::parse_decimal<std::uint64_t>(next_field(head));
   if (!words || !dimension || *dimension < 2 || !next_field(head).empty()) return false;
   std::string_view row = lines[1];
   next_field(row);

@@ -9,7 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "apps/data/fields.hpp"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps {
@@ -64,7 +64,7 @@ absl::Status MatrixMarketReader::read_size() {
   if (!*more) return lines_->error(kExpected, "the end of the file");
   std::string_view rest = line;
   for (std::uint64_t* const number : {&rows_, &columns_, &entries_}) {
-    const std::optional<std::uint64_t> parsed = parse_decimal<std::uint64_t>(next_field(rest));
+    const std::optional<std::uint64_t> parsed = base::parse_decimal<std::uint64_t>(next_field(rest));
     if (!parsed) return lines_->error(kExpected, line);
     *number = *parsed;
   }
@@ -91,8 +91,8 @@ absl::StatusOr<bool> MatrixMarketReader::next(MatrixMarketEntry& entry) {
   }
   if (seen_ == entries_) return wrong_number("more");
   std::string_view rest = line;
-  const std::optional<std::uint64_t> row = parse_decimal<std::uint64_t>(next_field(rest));
-  const std::optional<std::uint64_t> column = parse_decimal<std::uint64_t>(next_field(rest));
+  const std::optional<std::uint64_t> row = base::parse_decimal<std::uint64_t>(next_field(rest));
+  const std::optional<std::uint64_t> column = base::parse_decimal<std::uint64_t>(next_field(rest));
   entry.value = next_field(rest);
   if (!row || !column || entry.value.empty() != is_pattern_ || !next_field(rest).empty()) {
     return lines_->error(is_pattern_ ? "row and column" : "row, column and value", line);

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "absl/strings/charconv.h"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -38,7 +38,7 @@ std::optional<double> parse_double(std::string_view text) {
 }
 
 std::optional<std::uint64_t> parse_count(std::string_view text) {
-  if (const std::optional<std::uint64_t> whole = parse_decimal<std::uint64_t>(text)) return whole;
+  if (const std::optional<std::uint64_t> whole = base::parse_decimal<std::uint64_t>(text)) return whole;
   constexpr double kMost = 9007199254740992.0;  // 2^53: beyond it, not every whole number is a double
   const std::optional<double> number = parse_double(text);
   if (!number || *number < 0 || *number > kMost || *number != std::floor(*number)) return std::nullopt;

@@ -9,7 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "apps/data/fields.hpp"
 #include "apps/data/header.hpp"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -65,8 +65,9 @@ std::size_t shared(const Names& a, const Names& b) {
 }
 
 bool all_numbers(const Names& names) {
-  return std::all_of(names.begin(), names.end(),
-                     [](const std::string& name) { return parse_decimal<std::uint64_t>(name).has_value(); });
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return base::parse_decimal<std::uint64_t>(name).has_value();
+  });
 }
 
 /// Entities are heads and tails, relations neither; numbers may be both. Relations are few, and come again.
@@ -130,7 +131,7 @@ TripleLayout find_triple_layout(std::span<const std::string> first_lines, const 
   layout.count.reset();
   if (first_lines.empty()) return layout;
   std::string_view first = first_lines.front();
-  if (const std::optional<std::uint64_t> count = parse_decimal<std::uint64_t>(next_field(first));
+  if (const std::optional<std::uint64_t> count = base::parse_decimal<std::uint64_t>(next_field(first));
       count && is_all_blank(first)) {
     layout.count = count;
     if (usual.told_by.empty()) {

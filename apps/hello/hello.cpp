@@ -1,8 +1,7 @@
-// The library in a few lines: one worker of a job, against servers that are running already.
+// The library in a few lines: a worker, alone or one of many.
 //
-//   verbena server --job hello &
-//   hello shm:hello/server-0
-#include <cstdio>
+//   hello                                          with a server of its own
+//   verbena run --servers 2 --workers 4 -- hello   (docs/library.md has the other ways)
 #include <cstdlib>
 #include <iostream>
 #include <vector>
@@ -12,8 +11,8 @@
 
 namespace {
 
-absl::Status say_hello(const std::vector<std::string>& servers) {
-  auto session = verbena::Session::connect({.servers = servers});
+absl::Status say_hello() {
+  auto session = verbena::Session::from_environment();
   if (!session.ok()) return session.status();
   auto weights = (*session)->table<float>(
       {.name = "weights", .rows = 1 << 20, .width = 4, .consistency = verbena::Essp{.staleness = 2}});
@@ -34,8 +33,8 @@ absl::Status say_hello(const std::vector<std::string>& servers) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const absl::Status status = say_hello({argv + 1, argv + argc});
+int main() {
+  const absl::Status status = say_hello();
   if (!status.ok()) std::cerr << "hello: " << status.message() << '\n';
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

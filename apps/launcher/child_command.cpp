@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "apps/rendezvous/embedded_rendezvous.hpp"
 #include "apps/report/exit_status.hpp"
+#include "job/embedded_rendezvous.hpp"
 
 namespace verbena::apps {
 
@@ -27,7 +27,7 @@ int report_result(const JobsResult& result, Outlet& outlet) {
     // After a signal, what others have caused is its consequence; an error of its own may be the reason for
     // it.
     if (result.signal != 0 && is_caused_by_others(ended)) continue;
-    outlet.send(FailedMessage{ended});
+    outlet.send(job::FailedMessage{ended});
     status = status == kExitOk ? exit_status(ended) : status;
   }
   return result.signal != 0 ? kExitSignalBase + result.signal : status;
@@ -42,15 +42,15 @@ int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_
     if (!options.job.verbose) spdlog::set_level(spdlog::level::off);
   }
   const auto fail = [&](const absl::Status& status) {
-    outlet.send(FailedMessage{status});
+    outlet.send(job::FailedMessage{status});
     return exit_status(status);
   };
   JobOptions job = options.job;
-  std::unique_ptr<EmbeddedRendezvous> rendezvous;
-  std::optional<AddressExchange> addresses;
+  std::unique_ptr<job::EmbeddedRendezvous> rendezvous;
+  std::optional<job::AddressExchange> addresses;
   if (options.letter.rendezvous >= 0) {
-    absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> joined =
-        EmbeddedRendezvous::join(options.letter.rendezvous);
+    absl::StatusOr<std::unique_ptr<job::EmbeddedRendezvous>> joined =
+        job::EmbeddedRendezvous::join(options.letter.rendezvous);
     if (!joined.ok()) return fail(joined.status());
     rendezvous = *std::move(joined);
     job.transport.secret = rendezvous->secret();

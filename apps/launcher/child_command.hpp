@@ -5,17 +5,17 @@
 #include <functional>
 
 #include "apps/launcher/job_options.hpp"
-#include "apps/launcher/launch_letter.hpp"
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/process_jobs.hpp"
 #include "apps/launcher/roles.hpp"
+#include "job/launch_letter.hpp"
 
 namespace verbena::apps {
 
 struct ChildOptions {
   JobOptions job;
-  std::uint32_t rank = 0;  ///< of this process among its kind
-  LaunchLetter letter;     ///< empty when started by hand; its rendezvous also brings the job's secret
+  std::uint32_t rank = 0;    ///< of this process among its kind
+  job::LaunchLetter letter;  ///< empty when started by hand; its rendezvous also brings the job's secret
 };
 
 using MakeJobs = std::function<absl::StatusOr<ProcessJobs>(const Role& role, Outlet& outlet,

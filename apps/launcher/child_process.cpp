@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "apps/launcher/launch_letter.hpp"
+#include "job/launch_letter.hpp"
 
 // This C library's header forgets to say so.
 extern "C" {
@@ -25,15 +25,32 @@ namespace {
 constexpr const char* kProgram = "/proc/self/exe";
 constexpr int kCannotRun = 127;  // as shells say it
 
+/// What exec() wants of a list, which must outlive it.
+std::vector<char*> pointers_to(std::vector<std::string>& list) {
+  std::vector<char*> pointers;
+  pointers.reserve(list.size() + 1);
+  for (std::string& one : list) pointers.push_back(one.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> environment_with(const std::string& variable) {
+  std::vector<std::string> all;
+  for (char** each = ::environ; *each != nullptr; ++each) all.emplace_back(*each);
+  all.push_back(variable);
+  return all;
+}
+
 /// Between fork() and exec(): no memory is allocated here.
-[[noreturn]] void become(pid_t parent, int letter, char* const* arguments) {
+[[noreturn]] void become(pid_t parent, int standard_input, char* const* arguments, char* const* environment) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotRun);  // it died before it could be noticed
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
-  ::dup2(letter, STDIN_FILENO);
-  ::execv(kProgram, arguments);
+  ::dup2(standard_input, STDIN_FILENO);
+  if (environment == nullptr) ::execv(kProgram, arguments);
+  if (environment != nullptr) ::execve(arguments[0], arguments, environment);
   ::_exit(kCannotRun);
 }
 
@@ -44,23 +61,25 @@ absl::Status cannot_start(const std::string& name, int error) {
 }  // namespace
 
 absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::vector<std::string>& arguments,
-                                                 int rendezvous) {
+                                                 int rendezvous,
+                                                 const std::optional<job::ProgramRole>& role) {
   std::array<int, 2> ends = {};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
     const int error = errno;
     return cannot_start(name, error);
   }
-  const absl::StatusOr<int> letter = write_letter({.report_to = ends[1], .rendezvous = rendezvous});
+  const absl::StatusOr<int> letter =
+      job::write_letter({.report_to = ends[1], .rendezvous = rendezvous, .program = role});
   if (!letter.ok()) {
     for (const int end : ends) ::close(end);
     return letter.status();
   }
-  std::vector<std::string> all = {"verbena"};
+  std::vector<std::string> all;
+  if (!role) all.emplace_back("verbena");
   all.insert(all.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  pointers.reserve(all.size() + 1);
-  for (std::string& argument : all) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
+  const std::vector<char*> pointers = pointers_to(all);
+  std::vector<std::string> variables = environment_with(fmt::format("{}={}", job::kLetterVariable, *letter));
+  const std::vector<char*> environment = pointers_to(variables);
 
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -68,7 +87,9 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
     for (const int inherited : {ends[1], rendezvous}) {
       if (inherited >= 0) ::fcntl(inherited, F_SETFD, 0);
     }
-    become(parent, *letter, pointers.data());
+    if (!role) become(parent, *letter, pointers.data(), nullptr);
+    ::fcntl(*letter, F_SETFD, 0);
+    become(parent, ::open("/dev/null", O_RDONLY | O_CLOEXEC), pointers.data(), environment.data());
   }
   int error = errno;
   ::close(ends[1]);

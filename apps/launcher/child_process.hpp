@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "apps/rendezvous/line_stream.hpp"
+#include "job/launch_letter.hpp"
+#include "job/line_stream.hpp"
 
 namespace verbena::apps {
 
@@ -18,10 +19,13 @@ namespace verbena::apps {
 /// descriptors to poll.
 class ChildProcess {
  public:
-  /// Runs this program with `arguments`, and a letter (take_letter()) for the rest: a pipe to report to and,
-  /// where `rendezvous` is not negative, its end of one. Call it while the process has one thread.
+  /// Runs this program with `arguments`, and a letter (job::take_letter()) for the rest: a pipe to report to
+  /// and, where `rendezvous` is not negative, its end of one. With a role, what runs is arguments[0], a
+  /// program of the user's own, without a standard input; it finds the letter by its environment. Call it
+  /// while the process has one thread.
   static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments,
-                                            int rendezvous = -1);
+                                            int rendezvous = -1,
+                                            const std::optional<job::ProgramRole>& role = std::nullopt);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();  ///< kills it if it still runs
@@ -46,7 +50,7 @@ class ChildProcess {
   pid_t pid_ = -1;
   int end_ = -1;
   int messages_ = -1;
-  LineStream lines_;
+  job::LineStream lines_;
 };
 
 /// "was killed by SIGKILL", "ended with status 3"

@@ -19,14 +19,14 @@
 #include "absl/strings/str_join.h"
 #include "apps/launcher/child_command.hpp"
 #include "apps/launcher/leader.hpp"
-#include "apps/launcher/meeting.hpp"
 #include "apps/launcher/process_jobs.hpp"
 #include "apps/launcher/roles.hpp"
-#include "apps/numbers/decimal.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/thrown.hpp"
 #include "base/return_if_error.hpp"
+#include "job/address_exchange.hpp"
+#include "job/secret_handover.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -35,37 +35,11 @@ constexpr const char* kVerdict = "verbena.verdict";
 constexpr const char* kHost = "verbena.host";
 constexpr const char* kName = "verbena.name";
 constexpr const char* kLeader = "verbena.leader";
-constexpr const char* kSecret =
-    "verbena.secret";  // rank 0's to make; the job's own key-value space, nobody else's
 
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
 }
-
-/// Who starts many processes, and tells each how many there are. Those who speak other protocols than PMIx
-/// would have as many whole jobs of them, which all write the same files.
-struct Starter {
-  const char* size;  ///< the environment variable
-  const char* name;
-  const char* remedy;
-};
-constexpr const char* kElse =
-    "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do (docs/cluster.md)";
-constexpr const char* kPals = "it needs --pmi=pmix";
-/// Slurm, Flux and PALS first: they set what the others do, too.
-constexpr Starter kStarters[] = {
-    {"SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
-    {"FLUX_JOB_SIZE", "flux run",
-     "it needs -o pmi=pmix (the plugin flux-pmix), or mpirun inside of flux alloc"},
-    {"PALS_SIZE", "mpiexec of Cray PALS", kPals},
-    {"PALS_LOCAL_SIZE", "mpiexec of Cray PALS", kPals},  // all that older ones tell
-    {"JSM_NAMESPACE_SIZE", "jsrun", "it needs its own PMIx, which --smpiargs=\"off\" takes away"},
-    {"OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
-    {"MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},
-    {"PMI_SIZE", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
-    {"MPI_LOCALNRANKS", "mpiexec (of MPICH, Intel MPI or alike)", kElse},
-};
 
 /// What this process knows of the others after the first fence.
 struct Others {
@@ -90,11 +64,9 @@ class ClusterProcess {
   [[nodiscard]] bool leads() const { return rank() == 0; }
   bool stopped();
   absl::Status fence() {
-    return cluster_.rendezvous.fence(kMeetingPatience, [this] { return stopped(); });
+    return cluster_.rendezvous.fence(job::kMeetingPatience, [this] { return stopped(); });
   }
   absl::Status meet(absl::Status verdict);
-  absl::Status tell_secret();
-  absl::Status learn_secret();
   absl::Status learn_of_others();
   absl::Status prepare();
   absl::Status decide_transport();
@@ -158,14 +130,14 @@ int ClusterProcess::run() {
 /// A fence, at which rank 0 tells whether there is sense in going on. What it finds wrong, as a launcher does
 /// before it starts a process, is said once.
 absl::Status ClusterProcess::meet(absl::Status verdict) {
-  Rendezvous& rendezvous = cluster_.rendezvous;
+  job::Rendezvous& rendezvous = cluster_.rendezvous;
   const std::string key = fmt::format("{}.{}", kVerdict, others_.hosts.empty() ? "first" : "second");
   const bool first = others_.hosts.empty();
   RETURN_IF_ERROR(rendezvous.put(key, verdict.ok() ? "go" : "no"));
   if (first) {
-    RETURN_IF_ERROR(tell_secret());
+    if (leads()) RETURN_IF_ERROR(job::put_secret(rendezvous));
     for (const auto& [name, value] :
-         {std::pair(kHost, host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
+         {std::pair(kHost, job::host_identity()), {kName, fmt::format("{} {}", ::getpid(), host_name())}}) {
       RETURN_IF_ERROR(rendezvous.put(name, value));
     }
   }
@@ -184,29 +156,11 @@ absl::Status ClusterProcess::meet(absl::Status verdict) {
   return first ? learn_of_others() : absl::OkStatus();
 }
 
-absl::Status ClusterProcess::tell_secret() {
-  if (!leads()) return absl::OkStatus();
-  const absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::random();
-  if (!secret.ok()) return secret.status();
-  std::string text = (*secret)->to_hex();
-  absl::Status told = cluster_.rendezvous.put(kSecret, text);
-  transport::wipe(text);
-  return told;
-}
-
-absl::Status ClusterProcess::learn_secret() {
-  absl::StatusOr<std::string> text = cluster_.rendezvous.get(0, kSecret);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = transport::Secret::from_hex(*text);
-  transport::wipe(*text);
+absl::Status ClusterProcess::learn_of_others() {
+  job::Rendezvous& rendezvous = cluster_.rendezvous;
+  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = job::get_secret(rendezvous);
   if (!secret.ok()) return secret.status();
   run_.job.transport.secret = *std::move(secret);
-  return absl::OkStatus();
-}
-
-absl::Status ClusterProcess::learn_of_others() {
-  Rendezvous& rendezvous = cluster_.rendezvous;
-  RETURN_IF_ERROR(learn_secret());
   for (std::uint32_t other = 0; other < rendezvous.size(); ++other) {
     absl::StatusOr<std::string> host = rendezvous.get(other, kHost);
     if (!host.ok()) return host.status();
@@ -255,7 +209,7 @@ absl::Status ClusterProcess::decide_transport() {
 absl::Status ClusterProcess::open_link() {
   absl::StatusOr<std::unique_ptr<LeaderLink>> link =
       LeaderLink::connect(leaders_address_, rank(), others_.hosts[0] == others_.hosts[rank()],
-                          *run_.job.transport.secret, kMeetingPatience, [this] { return stopped(); });
+                          *run_.job.transport.secret, job::kMeetingPatience, [this] { return stopped(); });
   if (!link.ok()) return link.status();
   link_ = *std::move(link);
   return absl::OkStatus();
@@ -311,7 +265,7 @@ int ClusterProcess::train(std::thread& listening) {
     ::_exit(status);
   }
   const bool server = others_.members[rank()].server;
-  AddressExchange addresses(cluster_.rendezvous, run_.job.servers);
+  job::AddressExchange addresses(cluster_.rendezvous, run_.job.servers);
   const Role role{.job = run_.job,
                   .rank = server ? rank() : rank() - run_.job.servers,
                   .own_server = server ? std::nullopt : own_server(others_.hosts, run_.job.servers, rank()),
@@ -328,7 +282,7 @@ int ClusterProcess::train(std::thread& listening) {
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
   if (status == kExitOk && (result.told_to_stop || result.abandoned)) status = kExitFailed;
   const bool lost = result.told_to_stop && link_->lost();
-  link_->send(EndedMessage{status});
+  link_->send(job::EndedMessage{status});
   if (leads()) {
     status = lead(std::move(listening), status);
   } else {
@@ -377,40 +331,6 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
 }
 
 }  // namespace
-
-namespace {
-
-struct Started {
-  const Starter& by;
-  std::uint32_t processes;
-};
-
-std::optional<Started> started_together(const Environment& variable) {
-  for (const Starter& starter : kStarters) {
-    const char* const text = variable(starter.size);
-    const auto processes = parse_decimal<std::uint32_t>(text == nullptr ? "" : text);
-    if (processes && *processes > 1) return Started{starter, *processes};
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-absl::Status check_started_apart(const Environment& variable) {
-  const std::optional<Started> started = started_together(variable);
-  if (variable("PMIX_RANK") != nullptr || !started) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("{} has started {} processes that cannot find each other: {}",
-                                                started->by.name, started->processes, started->by.remedy));
-}
-
-absl::Status check_started_once(const Environment& variable) {
-  const std::optional<Started> started = started_together(variable);
-  if (!started) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "{} has started {} processes, each of which would do the whole work and write the same files: "
-      "start one; of the commands only `verbena run` shares its work out",
-      started->by.name, started->processes));
-}
 
 absl::Status share_out(std::uint32_t size, RunOptions& run) {
   JobOptions& job = run.job;

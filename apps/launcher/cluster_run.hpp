@@ -12,16 +12,9 @@
 #include "apps/application.hpp"
 #include "apps/launcher/run_outputs.hpp"
 #include "apps/launcher/stop_signals.hpp"
-#include "apps/rendezvous/rendezvous.hpp"
-#include "apps/report/environment.hpp"
+#include "job/rendezvous.hpp"
 
 namespace verbena::apps {
-
-/// INVALID_ARGUMENT, with what to do, where srun, mpiexec or the like has started several processes that
-/// cannot find each other, so that each would be a job of its own.
-absl::Status check_started_apart(const Environment& variable = own_environment);
-/// INVALID_ARGUMENT where several processes were started of a command that is to be one.
-absl::Status check_started_once(const Environment& variable = own_environment);
 
 /// How the `size` processes are shared out: what the command line leaves open is chosen, half of them (at
 /// least one) to be servers. INVALID_ARGUMENT where that does not come out.
@@ -34,7 +27,7 @@ std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std:
                                         std::uint32_t rank);
 
 struct ClusterOptions {
-  Rendezvous& rendezvous;
+  job::Rendezvous& rendezvous;
   StopSignals& signals;
   /// Ends all processes of the job, this one included, when some do not end by themselves.
   std::function<void(int exit_status, const std::string& why)> abort;

@@ -30,15 +30,6 @@ std::vector<std::string> common_arguments(const JobOptions& job) {
   return arguments;
 }
 
-Launcher::Command server_command(const JobOptions& job, std::uint32_t rank) {
-  std::vector<std::string> arguments = common_arguments(job);
-  arguments.insert(arguments.begin(), "server");
-  arguments.insert(arguments.end(),
-                   {flag("server-rank", rank), flag("server-threads", job.chosen_server_threads()),
-                    flag("lanes", job.chosen_lanes())});
-  return {fmt::format("server {}", rank), std::move(arguments), true};
-}
-
 Launcher::Command worker_command(const Application& application, const ApplicationOptions& options,
                                  const RunOptions& run, std::uint32_t rank) {
   std::vector<std::string> arguments = common_arguments(run.job);
@@ -66,6 +57,22 @@ std::vector<Launcher::Command> commands_of(const Application& application, const
 
 }  // namespace
 
+Launcher::Command server_command(const JobOptions& job, std::uint32_t rank) {
+  std::vector<std::string> arguments = common_arguments(job);
+  arguments.insert(arguments.begin(), "server");
+  arguments.insert(arguments.end(),
+                   {flag("server-rank", rank), flag("server-threads", job.chosen_server_threads()),
+                    flag("lanes", job.chosen_lanes())});
+  return {fmt::format("server {}", rank), std::move(arguments), true};
+}
+
+absl::Status check_host(const JobOptions& job) {
+  RETURN_IF_ERROR(check_memory(job, job.servers, job.workers));
+  // A device is tried here so that what it lacks is said once, and not by each process.
+  if (is_decided_for(job.transport, transport::Reach::kHost)) return absl::OkStatus();
+  return make_transport(job.transport).status();
+}
+
 absl::Status prepare_host_run(RunOptions& run, Application& application) {
   run.job.transport = decided(run.job.transport, transport::Reach::kHost);
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
@@ -75,10 +82,7 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
     run.baseline = true;
     run.job.servers = run.job.workers = run.job.threads = 1;
   }
-  RETURN_IF_ERROR(check_memory(run.job, run.job.servers, run.job.workers));
-  // A device is tried here so that what it lacks is said once, and not by each process.
-  if (run.baseline || is_decided_for(run.job.transport, transport::Reach::kHost)) return absl::OkStatus();
-  return make_transport(run.job.transport).status();
+  return run.baseline ? check_memory(run.job, run.job.servers, run.job.workers) : check_host(run.job);
 }
 
 HostRunEnd carry_out_host_run(const RunOptions& run, const Application& application,

@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "apps/application.hpp"
 #include "apps/launcher/job_options.hpp"
+#include "apps/launcher/launcher.hpp"
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/launcher/run_outputs.hpp"
 
@@ -11,6 +12,11 @@ namespace verbena::apps {
 
 /// Decides what `run` leaves open, and finds out whatever can be known before a process trains.
 absl::Status prepare_host_run(RunOptions& run, Application& application);
+
+/// Whether this host has what the job needs. REQUIRES: the transport is decided.
+absl::Status check_host(const JobOptions& job);
+/// Of one of the job's servers.
+Launcher::Command server_command(const JobOptions& job, std::uint32_t rank);
 
 struct HostRunEnd {
   absl::Status status;  ///< the failure that the others followed from

@@ -11,12 +11,13 @@
 #include <thread>
 
 #include "absl/strings/str_join.h"
-#include "apps/numbers/decimal.hpp"
 #include "apps/options/manual_formatter.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
+#include "job/rendezvous.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/host_port.hpp"
@@ -55,6 +56,10 @@ void add_size_options(CLI::App& command, JobOptions& options) {
       ->type_name("W")
       ->group(kProcessOptions)
       ->capture_default_str();
+}
+
+void add_thread_option(CLI::App& command, JobOptions& options) {
+  constexpr std::uint32_t most = protocol::kMaxWorkers;
   add_number(command, "--threads", options.threads,
              "Worker threads in each worker process, each a worker of its own: W × T workers in all.",
              {1, most})
@@ -71,7 +76,7 @@ void add_silence_option(CLI::App& command, JobOptions& options) {
              {0, std::numeric_limits<std::int32_t>::max()})
       ->type_name("MS")
       ->check(accepted_by([](const std::string& text) {
-        return transport::check_silence_timeout(parse_decimal<std::uint32_t>(text).value_or(0));
+        return transport::check_silence_timeout(base::parse_decimal<std::uint32_t>(text).value_or(0));
       }))
       ->group(kProcessOptions)
       ->capture_default_str();
@@ -226,6 +231,7 @@ absl::Status check(const JobOptions& options) {
 
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
   if (baseline) return application.check(1);
+  if (options.consistency.empty()) return application.check(options.total_workers());  // it chooses itself
   absl::Status status = application.check_consistency(*parse_consistency(options.consistency));
   return status.ok() ? application.check(options.total_workers()) : status;
 }
@@ -316,9 +322,13 @@ std::string server_place(const std::string& job, std::uint32_t rank) {
   return fmt::format("{}/server-{}", job, rank);
 }
 
-std::string random_job_name() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
+std::string fresh_address(const TransportOptions& options) {
+  return backend_of(options).fresh_address(server_place(job::random_job_name(), 0));
+}
+
+bool shares_cores(const JobOptions& options) {
+  return is_decided_for(options.transport, transport::Reach::kHost) &&
+         options.servers + options.total_workers() > std::thread::hardware_concurrency();
 }
 
 ReadPath read_path_of(const JobOptions& options) {

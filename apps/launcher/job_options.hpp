@@ -51,6 +51,7 @@ struct JobOptions {
 
 /// --servers and --workers, --consistency and so on, in groups; `command` must not outlive `options`.
 void add_size_options(CLI::App& command, JobOptions& options);         // all
+void add_thread_option(CLI::App& command, JobOptions& options);        // all but for programs of a user's own
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
 /// Where --consistency was not given, the application's default. To be called when all options are parsed.
 void decide_consistency(JobOptions& options, const Application& application);
@@ -82,9 +83,11 @@ TransportOptions decided_by_hand(const JobOptions& options);
 std::vector<std::string> server_addresses(const JobOptions& options);
 /// PLACE in the address of a server on one host.
 std::string server_place(const std::string& job, std::uint32_t rank);
-/// Names of 64 random bits, so that two jobs of one host do not meet.
-std::string random_job_name();
+/// Where a server listens that shall tell its address to the others: nobody else's.
+std::string fresh_address(const TransportOptions& options);
 
+/// The threads of the job, where they are all on this host, are more than its cores. REQUIRES: decided.
+bool shares_cores(const JobOptions& options);
 ReadPath read_path_of(const JobOptions& options);
 /// REQUIRES: check().
 std::vector<SlowRule> slow_rules(const JobOptions& options);

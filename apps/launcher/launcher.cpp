@@ -69,10 +69,12 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
   for (const Command& command : commands) {
     const absl::StatusOr<int> seat = rendezvous_->add();
     if (!seat.ok()) return seat.status();
-    absl::StatusOr<ChildProcess> process = ChildProcess::start(command.name, command.arguments, *seat);
+    absl::StatusOr<ChildProcess> process =
+        ChildProcess::start(command.name, command.arguments, *seat, command.role);
     ::close(*seat);
     if (!process.ok()) return process.status();
-    children_.push_back({*std::move(process), command.server});
+    children_.push_back(
+        {.process = *std::move(process), .server = command.server, .is_program = command.role.has_value()});
   }
   return absl::OkStatus();
 }
@@ -90,8 +92,9 @@ void Launcher::on_signal(int number) {
 }
 
 void Launcher::on_line(Child& child, std::string_view line) {
-  const std::optional<ChildMessage> message = monitor_.hear(child.process.name(), line);
-  if (message && std::holds_alternative<FailedMessage>(*message)) child.reported_failure = true;
+  const std::optional<job::ChildMessage> message = monitor_.hear(child.process.name(), line);
+  if (message && std::holds_alternative<job::FailedMessage>(*message)) child.reported_failure = true;
+  if (message && std::holds_alternative<job::FinishedMessage>(*message)) child.finished = true;
   if (monitor_.failed()) stop_all();
 }
 
@@ -112,6 +115,13 @@ void Launcher::on_end(Child& child, int wait_status) {
       fail(Cause::kSilentEnd,
            absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
     }
+  }
+  if (child.is_program && !stopping_ && wait_status == 0 && !child.finished) {
+    fail(Cause::kOwnError,
+         absl::FailedPreconditionError(fmt::format("{} ended without having been a worker: it has to call "
+                                                   "verbena::Session::from_environment(), and to "
+                                                   "end that session",
+                                                   child.process.name())));
   }
   if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + RunMonitor::kServersPatience;
 }

@@ -11,7 +11,7 @@
 #include "apps/launcher/memory_kills.hpp"
 #include "apps/launcher/run_monitor.hpp"
 #include "apps/launcher/stop_signals.hpp"
-#include "apps/rendezvous/embedded_rendezvous.hpp"
+#include "job/embedded_rendezvous.hpp"
 
 namespace verbena::apps {
 
@@ -22,6 +22,7 @@ class Launcher {
     std::string name;  ///< "worker 1"
     std::vector<std::string> arguments;
     bool server = false;
+    std::optional<job::ProgramRole> role = std::nullopt;  ///< as for ChildProcess::start()
   };
 
   explicit Launcher(RunMonitor& monitor) : monitor_(monitor) {}
@@ -39,7 +40,9 @@ class Launcher {
   struct Child {
     ChildProcess process;
     bool server = false;
+    bool is_program = false;
     bool reported_failure = false;
+    bool finished = false;  ///< its worker, as it says
   };
 
   absl::Status start(const std::vector<Command>& commands);
@@ -54,7 +57,7 @@ class Launcher {
   [[nodiscard]] bool any_running(bool workers_only) const;
 
   RunMonitor& monitor_;
-  std::optional<RendezvousHost> rendezvous_;
+  std::optional<job::RendezvousHost> rendezvous_;
   std::deque<Child> children_;
   const MemoryKills memory_kills_before_ = count_memory_kills();
   bool stopping_ = false;

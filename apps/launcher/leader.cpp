@@ -311,7 +311,7 @@ bool Leader::challenge(Stranger& stranger, std::string_view line) {
   const transport::Proof proof =
       proof_of(*secret_, kLeaderRole, stranger.rank, stranger.theirs, stranger.ours);
   // These few bytes, and those of a welcome, fit into an empty socket.
-  return write_all(stranger.descriptor, fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
+  return job::write_all(stranger.descriptor, fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
 }
 
 /// Whether it is a member, and not one that is here already.
@@ -325,8 +325,8 @@ bool Leader::seat(const Stranger& stranger, std::string_view line) {
   Seat& seat = seats_[rank];
   seat.came = true;
   seat.descriptor = stranger.descriptor;
-  write_all(seat.descriptor, kWelcome).IgnoreError();
-  if (stopped_at_) write_all(seat.descriptor, kStop).IgnoreError();
+  job::write_all(seat.descriptor, kWelcome).IgnoreError();
+  if (stopped_at_) job::write_all(seat.descriptor, kStop).IgnoreError();
   return true;
 }
 
@@ -341,10 +341,10 @@ void Leader::hear_members(RunMonitor& monitor) {
 }
 
 void Leader::on_line(Seat& seat, std::string_view line, RunMonitor& monitor) {
-  const std::optional<ChildMessage> message = monitor.hear(seat.member.name, line);
+  const std::optional<job::ChildMessage> message = monitor.hear(seat.member.name, line);
   if (!message) return;
-  if (std::holds_alternative<FailedMessage>(*message)) seat.reported_failure = true;
-  const auto* ended = std::get_if<EndedMessage>(&*message);
+  if (std::holds_alternative<job::FailedMessage>(*message)) seat.reported_failure = true;
+  const auto* ended = std::get_if<job::EndedMessage>(&*message);
   if (ended == nullptr) return;
   seat.ended = true;
   if (ended->status > kExitSignalBase) {
@@ -385,7 +385,7 @@ void Leader::stop_all() {
   if (stopped_at_) return;
   stopped_at_ = Clock::now();
   for (const Seat& seat : seats_) {
-    if (seat.descriptor >= 0 && !seat.gone) write_all(seat.descriptor, kStop).IgnoreError();
+    if (seat.descriptor >= 0 && !seat.gone) job::write_all(seat.descriptor, kStop).IgnoreError();
   }
 }
 
@@ -436,7 +436,7 @@ std::string hear_line(int descriptor, const std::function<bool()>& stopped) {
 bool introduce(int descriptor, const transport::Secret& secret, std::uint32_t rank,
                const std::function<bool()>& stopped) {
   const auto ours = transport::fresh_nonce();
-  if (!ours.ok() || !write_all(descriptor, fmt::format("{} {}\n", rank, hex(*ours))).ok()) return false;
+  if (!ours.ok() || !job::write_all(descriptor, fmt::format("{} {}\n", rank, hex(*ours))).ok()) return false;
   const std::string challenge = hear_line(descriptor, stopped);
   const auto words = two_words(challenge);
   transport::Nonce theirs{};
@@ -445,7 +445,8 @@ bool introduce(int descriptor, const transport::Secret& secret, std::uint32_t ra
     return false;
   }
   const transport::Proof proof = proof_of(secret, kMemberRole, rank, *ours, theirs);
-  return write_all(descriptor, hex(proof) + "\n").ok() && hear_line(descriptor, stopped) + "\n" == kWelcome;
+  return job::write_all(descriptor, hex(proof) + "\n").ok() &&
+         hear_line(descriptor, stopped) + "\n" == kWelcome;
 }
 
 }  // namespace

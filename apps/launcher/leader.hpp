@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/run_monitor.hpp"
-#include "apps/rendezvous/line_stream.hpp"
+#include "job/line_stream.hpp"
 #include "transport/secret.hpp"
 
 namespace verbena::apps {
@@ -62,7 +62,7 @@ class Leader {
   struct Seat {
     Member member;
     int descriptor = -1;
-    LineStream lines;
+    job::LineStream lines;
     bool came = false;
     bool ended = false;  ///< and said so
     bool gone = false;   ///< has closed
@@ -127,7 +127,7 @@ class LeaderLink : public PipeOutlet {
  private:
   bool read();
 
-  LineStream lines_;
+  job::LineStream lines_;
   bool told_to_stop_ = false;
 };
 

@@ -4,17 +4,17 @@
 
 #include <cstdio>
 
-#include "apps/rendezvous/line_stream.hpp"
 #include "apps/report/exit_status.hpp"
 #include "base/printable.hpp"
+#include "job/line_stream.hpp"
 
 namespace verbena::apps {
 
-void PipeOutlet::send(const ChildMessage& message) {
+void PipeOutlet::send(const job::ChildMessage& message) {
   const std::string line = encode(message);
   absl::MutexLock lock(&mutex_);
   // When the launcher is gone, who polls descriptor() ends the process.
-  write_all(descriptor_, line).IgnoreError();
+  job::write_all(descriptor_, line).IgnoreError();
 }
 
 ConsoleOutlet::ConsoleOutlet(RunSettings settings, RunRecord::Objectives objectives)
@@ -26,14 +26,14 @@ double ConsoleOutlet::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-void ConsoleOutlet::send(const ChildMessage& message) {
+void ConsoleOutlet::send(const job::ChildMessage& message) {
   absl::MutexLock lock(&mutex_);
   handle(message);
 }
 
-void ConsoleOutlet::handle(const ChildMessage& message) {
-  if (const auto* iteration = std::get_if<IterationMessage>(&message)) {
-    IterationMessage local = *iteration;
+void ConsoleOutlet::handle(const job::ChildMessage& message) {
+  if (const auto* iteration = std::get_if<job::IterationMessage>(&message)) {
+    job::IterationMessage local = *iteration;
     local.worker -= settings_.first_worker;
     const auto record = record_.add(local, now());
     if (!record.ok()) {
@@ -41,17 +41,17 @@ void ConsoleOutlet::handle(const ChildMessage& message) {
     } else if (*record) {
       display_.iteration(**record, now());
     }
-  } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
-    FinishedMessage local = *finished;
+  } else if (const auto* finished = std::get_if<job::FinishedMessage>(&message)) {
+    job::FinishedMessage local = *finished;
     local.worker -= settings_.first_worker;
     if (absl::Status status = record_.add(local); !status.ok()) report_error(status);
-  } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
+  } else if (const auto* progress = std::get_if<job::ProgressMessage>(&message)) {
     display_.progress(*progress, now());
-  } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
+  } else if (const auto* print = std::get_if<job::PrintMessage>(&message)) {
     display_.print(base::printable(print->line));
-  } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
-    display_.print(fmt::format("{}: {}", base::printable(summary->name), to_text(summary->value)));
-  } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
+  } else if (const auto* summary = std::get_if<job::SummaryMessage>(&message)) {
+    display_.print(fmt::format("{}: {}", base::printable(summary->name), job::to_text(summary->value)));
+  } else if (const auto* failed = std::get_if<job::FailedMessage>(&message)) {
     display_.finish();
     report_error({failed->status.code(),
                   fmt::format("{}: {}", settings_.process, std::string(failed->status.message()))});

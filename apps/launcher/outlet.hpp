@@ -6,9 +6,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "apps/report/child_message.hpp"
 #include "apps/report/display.hpp"
 #include "apps/report/run_record.hpp"
+#include "job/child_message.hpp"
 
 namespace verbena::apps {
 
@@ -16,7 +16,7 @@ namespace verbena::apps {
 class Outlet {
  public:
   virtual ~Outlet() = default;
-  virtual void send(const ChildMessage& message) = 0;
+  virtual void send(const job::ChildMessage& message) = 0;
   /// Polls as broken when nobody listens any more; -1 if that cannot happen.
   [[nodiscard]] virtual int descriptor() const { return -1; }
 };
@@ -25,7 +25,7 @@ class Outlet {
 class PipeOutlet : public Outlet {
  public:
   explicit PipeOutlet(int descriptor) : descriptor_(descriptor) {}
-  void send(const ChildMessage& message) override;
+  void send(const job::ChildMessage& message) override;
   [[nodiscard]] int descriptor() const override { return descriptor_; }
 
  private:
@@ -40,13 +40,13 @@ class ConsoleOutlet : public Outlet {
   ConsoleOutlet(RunSettings settings, RunRecord::Objectives objectives);
   /// A line about this process.
   void note(std::string_view text);
-  void send(const ChildMessage& message) override;
+  void send(const job::ChildMessage& message) override;
   /// The summary's table, to standard output.
   void finish();
 
  private:
   [[nodiscard]] double now() const;
-  void handle(const ChildMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void handle(const job::ChildMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RunSettings settings_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -9,8 +9,9 @@
 
 #include "apps/conditions/competitors.hpp"
 #include "apps/conditions/slowdown.hpp"
-#include "apps/launcher/meeting.hpp"
 #include "apps/launcher/short_slices.hpp"
+#include "base/return_if_error.hpp"
+#include "job/address_exchange.hpp"
 #include "server/driver.hpp"
 #include "server/server.hpp"
 #include <verbena/consistency.hpp>
@@ -18,12 +19,6 @@
 
 namespace verbena::apps {
 namespace {
-
-/// All threads of a job that is on one host are on this one.
-bool shares_cores(const JobOptions& job) {
-  return is_decided_for(job.transport, transport::Reach::kHost) &&
-         job.servers + job.total_workers() > std::thread::hardware_concurrency();
-}
 
 absl::Status serve(const Role& role, transport::Transport& transport, const std::atomic<bool>& stop) {
   const JobOptions& job = role.job;
@@ -42,11 +37,7 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
   if (!made.ok()) return made.status();
   if (role.addresses != nullptr) {
     const std::string own = transport.listening_address();
-    if (is_decided_for(job.transport, transport::Reach::kHosts) && transport::host_of(own).empty()) {
-      return absl::FailedPreconditionError(
-          "workers cannot find this server: its RDMA device has no network interface with an address; "
-          "InfiniBand needs IPoIB (ip address add ADDRESS/LENGTH dev ib0)");
-    }
+    RETURN_IF_ERROR(job::check_can_be_found(own));
     const absl::Status met = role.addresses->addresses(own, stop).status();
     if (!met.ok()) return met;
   }
@@ -57,13 +48,15 @@ absl::Status serve(const Role& role, transport::Transport& transport, const std:
 class WorkerReporter : public Reporter {
  public:
   WorkerReporter(std::uint32_t worker, Outlet& outlet) : worker_(worker), outlet_(outlet) {}
-  void iteration(const IterationReport& report) override { outlet_.send(IterationMessage{worker_, report}); }
-  void print(std::string_view line) override { outlet_.send(PrintMessage{std::string(line)}); }
+  void iteration(const IterationReport& report) override {
+    outlet_.send(job::IterationMessage{worker_, report});
+  }
+  void print(std::string_view line) override { outlet_.send(job::PrintMessage{std::string(line)}); }
   void progress(std::string_view what, double done, double total) override {
-    outlet_.send(ProgressMessage{worker_, std::string(what), done, total});
+    outlet_.send(job::ProgressMessage{worker_, std::string(what), done, total});
   }
   void summary(const std::string& name, nlohmann::json value) override {
-    outlet_.send(SummaryMessage{name, std::move(value)});
+    outlet_.send(job::SummaryMessage{name, std::move(value)});
   }
 
  private:
@@ -130,7 +123,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
     static_cast<void>((*session)->give_up(status));
     return status;
   }
-  FinishedMessage finished{worker, stopwatch.seconds(), (*session)->statistics()};
+  job::FinishedMessage finished{worker, stopwatch.seconds(), (*session)->statistics()};
   finished.statistics.waited_seconds -= waited_before;
   outlet.send(finished);
   return absl::OkStatus();
@@ -141,7 +134,7 @@ absl::Status train_baseline(Application& application, Outlet& outlet, const std:
   BaselineContext context{.reporter = reporter, .stop = stop};
   const Stopwatch stopwatch;
   absl::Status status = application.run_baseline(context);
-  if (status.ok()) outlet.send(FinishedMessage{0, stopwatch.seconds(), {}});
+  if (status.ok()) outlet.send(job::FinishedMessage{0, stopwatch.seconds(), {}});
   return status;
 }
 

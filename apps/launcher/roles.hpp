@@ -8,9 +8,9 @@
 #include "absl/status/status.h"
 #include "apps/application.hpp"
 #include "apps/launcher/job_options.hpp"
-#include "apps/launcher/meeting.hpp"
 #include "apps/launcher/outlet.hpp"
 #include "apps/launcher/process_jobs.hpp"
+#include "job/address_exchange.hpp"
 
 namespace verbena::apps {
 
@@ -21,7 +21,7 @@ struct Role {
   /// servers.
   std::optional<std::uint32_t> own_server = std::nullopt;
   /// Where the servers' addresses are told; nullptr: `job` has them.
-  AddressExchange* addresses = nullptr;
+  job::AddressExchange* addresses = nullptr;
 };
 
 /// The jobs for run_jobs(). What they refer to must outlive them; `stop` is the one that run_jobs() sets.

@@ -21,8 +21,8 @@ double RunMonitor::elapsed_seconds() const {
   return std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
-std::optional<ChildMessage> RunMonitor::hear(const std::string& name, std::string_view line) {
-  absl::StatusOr<ChildMessage> message = decode(line);
+std::optional<job::ChildMessage> RunMonitor::hear(const std::string& name, std::string_view line) {
+  absl::StatusOr<job::ChildMessage> message = job::decode(line);
   if (!message.ok()) {
     fail(Cause::kOwnError,
          absl::InternalError(fmt::format("{}: {}", name, std::string(message.status().message()))));
@@ -32,19 +32,19 @@ std::optional<ChildMessage> RunMonitor::hear(const std::string& name, std::strin
   return *std::move(message);
 }
 
-void RunMonitor::on_message(const std::string& name, const ChildMessage& message) {
-  if (const auto* iteration = std::get_if<IterationMessage>(&message)) {
+void RunMonitor::on_message(const std::string& name, const job::ChildMessage& message) {
+  if (const auto* iteration = std::get_if<job::IterationMessage>(&message)) {
     on_iteration(*iteration);
-  } else if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
+  } else if (const auto* progress = std::get_if<job::ProgressMessage>(&message)) {
     display_.progress(*progress, elapsed_seconds());
-  } else if (const auto* print = std::get_if<PrintMessage>(&message)) {
+  } else if (const auto* print = std::get_if<job::PrintMessage>(&message)) {
     printed_.push_back(base::printable(print->line));
     display_.print(printed_.back());
-  } else if (const auto* summary = std::get_if<SummaryMessage>(&message)) {
+  } else if (const auto* summary = std::get_if<job::SummaryMessage>(&message)) {
     model_summary_[summary->name] = summary->value;
-  } else if (const auto* finished = std::get_if<FinishedMessage>(&message)) {
+  } else if (const auto* finished = std::get_if<job::FinishedMessage>(&message)) {
     if (absl::Status status = record_.add(*finished); !status.ok()) fail(Cause::kOwnError, std::move(status));
-  } else if (const auto* failed = std::get_if<FailedMessage>(&message)) {
+  } else if (const auto* failed = std::get_if<job::FailedMessage>(&message)) {
     on_failed(name, failed->status);
   }
 }
@@ -66,7 +66,7 @@ void RunMonitor::fail_still_running(std::string_view name) {
        absl::DeadlineExceededError(fmt::format("{} did not end after all workers had left", name)));
 }
 
-void RunMonitor::on_iteration(const IterationMessage& message) {
+void RunMonitor::on_iteration(const job::IterationMessage& message) {
   const absl::StatusOr<std::optional<IterationRecord>> record = record_.add(message, elapsed_seconds());
   if (!record.ok()) {
     fail(Cause::kOwnError, record.status());

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "apps/report/child_message.hpp"
 #include "apps/report/display.hpp"
 #include "apps/report/metrics.hpp"
 #include "apps/report/run_record.hpp"
+#include "job/child_message.hpp"
 
 namespace verbena::apps {
 
@@ -31,7 +31,7 @@ class RunMonitor {
       : record_(record), display_(display), metrics_(metrics) {}
 
   /// A message of the process that errors call `name`; returns it. What cannot be understood is a failure.
-  std::optional<ChildMessage> hear(const std::string& name, std::string_view line);
+  std::optional<job::ChildMessage> hear(const std::string& name, std::string_view line);
   void fail(Cause cause, absl::Status status);
   /// The process has not ended within kServersPatience.
   void fail_still_running(std::string_view name);
@@ -50,8 +50,8 @@ class RunMonitor {
   [[nodiscard]] const std::vector<std::string>& printed() const { return printed_; }
 
  private:
-  void on_message(const std::string& name, const ChildMessage& message);
-  void on_iteration(const IterationMessage& message);
+  void on_message(const std::string& name, const job::ChildMessage& message);
+  void on_iteration(const job::IterationMessage& message);
   void on_failed(const std::string& name, const absl::Status& status);
 
   RunRecord& record_;

@@ -1,7 +1,7 @@
 #include "apps/launcher/run_settings.hpp"
 
-#include "apps/numbers/decimal.hpp"
 #include "apps/report/provenance.hpp"
+#include "base/decimal.hpp"
 #include <verbena/consistency.hpp>
 
 namespace verbena::apps {
@@ -12,7 +12,7 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.throughput_unit = application.throughput_unit();
   settings.main_objective = application.main_objective();
   settings.iterations = application.iterations();
-  settings.seed = parse_decimal<std::uint64_t>(options.value("--seed"));
+  settings.seed = base::parse_decimal<std::uint64_t>(options.value("--seed"));
   settings.options = options.values();
   settings.baseline = baseline;
   settings.made = provenance();
@@ -21,7 +21,9 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.read_path = "none";
   settings.allocation = "none";
   if (baseline) return settings;
-  settings.consistency = to_string(*parse_consistency(job.consistency));
+  // A program of a user's own chooses for each table.
+  settings.consistency =
+      job.consistency.empty() ? "own consistency" : to_string(*parse_consistency(job.consistency));
   settings.transport = job.transport.transport;
   settings.read_path = job.read_path;
   // Applications without the option know no other.

@@ -7,7 +7,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -41,7 +41,7 @@ template <class Number>
 bool assign(const std::vector<std::string>& texts, std::vector<Number>& numbers) {
   numbers.clear();
   for (const std::string& text : texts) {
-    const std::optional<Number> number = parse_decimal<Number>(text);
+    const std::optional<Number> number = base::parse_decimal<Number>(text);
     if (!number) return false;
     numbers.push_back(*number);
   }
@@ -49,7 +49,7 @@ bool assign(const std::vector<std::string>& texts, std::vector<Number>& numbers)
 }
 template <class Variable>
 bool assign(const std::vector<std::string>& texts, Variable& variable) {
-  const auto number = parse_decimal<typename NumberOf<Variable>::Type>(texts.back());
+  const auto number = base::parse_decimal<typename NumberOf<Variable>::Type>(texts.back());
   if (number) variable = *number;
   return number.has_value();
 }
@@ -74,7 +74,7 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, Variable& va
   option->run_callback_for_default();
   option->transform(CLI::Validator(
       [bounds](std::string& text) {
-        const std::optional<Number> number = parse_decimal<Number>(text);
+        const std::optional<Number> number = base::parse_decimal<Number>(text);
         if (!number || *number < bounds.least || *number > bounds.most) {
           return fmt::format("{} not \"{}\"", expectation(bounds), text);
         }

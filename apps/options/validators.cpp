@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "apps/numbers/decimal.hpp"
+#include "base/decimal.hpp"
 
 namespace verbena::apps {
 
 CLI::Validator positive_number() {
   return CLI::Validator(
       [](const std::string& text) {
-        const std::optional<double> number = parse_decimal<double>(text);
+        const std::optional<double> number = base::parse_decimal<double>(text);
         return number && *number > 0 ? std::string()
                                      : fmt::format("a number above 0 is expected, not \"{}\"", text);
       },

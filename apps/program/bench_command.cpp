@@ -24,22 +24,22 @@
 #include "apps/data/distinct_files.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/launcher/child_process.hpp"
-#include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/job_options.hpp"
-#include "apps/launcher/launch_letter.hpp"
 #include "apps/launcher/process_jobs.hpp"
-#include "apps/numbers/decimal.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
-#include "apps/rendezvous/secret_handover.hpp"
-#include "apps/report/child_message.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/report/terminal.hpp"
+#include "base/decimal.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
+#include "job/child_message.hpp"
+#include "job/launch_letter.hpp"
+#include "job/secret_handover.hpp"
+#include "job/starters.hpp"
 #include "transport/host_port.hpp"
 
 namespace verbena::apps {
@@ -67,7 +67,7 @@ struct BenchCommand {
 CLI::Validator transfer_size() {
   return CLI::Validator(
       [](const std::string& text) {
-        const std::optional<std::size_t> bytes = parse_decimal<std::size_t>(text);
+        const std::optional<std::size_t> bytes = base::parse_decimal<std::size_t>(text);
         const bool good = bytes && *bytes >= 8 && *bytes <= kLargestBytes && *bytes % 8 == 0;
         return good
                    ? std::string()
@@ -96,7 +96,7 @@ void tell(int pipe, std::string_view line) {
 }
 
 /// The other side of measurements, until a signal, or until who has started it is gone.
-int respond(const LaunchLetter& letter, const bench::Backend& backend, const std::string& address) {
+int respond(const job::LaunchLetter& letter, const bench::Backend& backend, const std::string& address) {
   const bool started_by_us = letter.launched();
   const auto failed = [&](const absl::Status& status) {
     if (!started_by_us) return report_error(status);
@@ -132,7 +132,7 @@ class OtherSide {
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
       return absl::ErrnoToStatus(errno, "no socket to the other side can be made");
     }
-    const absl::Status told = hand_over(*options.transport.secret, ends[0]);
+    const absl::Status told = job::hand_over(*options.transport.secret, ends[0]);
     auto process = ChildProcess::start("the other side", arguments(options, listen), ends[1]);
     for (const int end : ends) ::close(end);  // what was said is there to be read
     if (!told.ok()) return told;
@@ -191,7 +191,7 @@ absl::Status write_outputs(const BenchCommand& options, const bench::Circumstanc
   if (options.json.empty()) return absl::OkStatus();
   nlohmann::json numbers = bench::to_json(circumstances, results);
   add_provenance(made, numbers);
-  const std::string json = to_line(numbers, 2);
+  const std::string json = job::to_line(numbers, 2);
   if (options.json != "-") return write_file(options.json, json);
   put(stdout, json);
   return absl::OkStatus();
@@ -249,7 +249,7 @@ absl::Status check(BenchCommand& options) {
     return absl::InvalidArgumentError("--listen and --connect are for different processes");
   }
   if (!options.listens) {
-    RETURN_IF_ERROR(check_started_once());
+    RETURN_IF_ERROR(job::check_started_once());
   }
   const bool between_hosts = options.listens || !options.connect.empty();
   options.transport =
@@ -280,10 +280,10 @@ absl::Status check(BenchCommand& options) {
 
 /// Of both sides: as given for the two hosts; without these it is ours to make, and the other side's to be
 /// told.
-absl::Status decide_secret(BenchCommand& options, const LaunchLetter& letter) {
+absl::Status decide_secret(BenchCommand& options, const job::LaunchLetter& letter) {
   absl::StatusOr<bench::SharedSecret> secret = nullptr;
   if (letter.rendezvous >= 0) {
-    secret = take_over_secret(letter.rendezvous);
+    secret = job::take_over_secret(letter.rendezvous);
     ::close(letter.rendezvous);
   } else if (options.listens || !options.connect.empty()) {
     return take_secret(options.transport);
@@ -295,7 +295,7 @@ absl::Status decide_secret(BenchCommand& options, const LaunchLetter& letter) {
   return absl::OkStatus();
 }
 
-int run_bench(BenchCommand& options, const LaunchLetter& letter) {
+int run_bench(BenchCommand& options, const job::LaunchLetter& letter) {
   if (absl::Status status = check(options); !status.ok()) return report_error(status);
   if (absl::Status status = decide_secret(options, letter); !status.ok()) return report_error(status);
   const transport::Backend& chosen = backend_of(options.transport);
@@ -423,7 +423,7 @@ void add_bench_command(CLI::App& program, Run* run) {
                             "verbena bench --connect node2:7471 --secret-file secret  (on another)"}));
   command->callback([options, run, command] {
     options->listens = command->get_option("--listen")->count() > 0;
-    *run = [options](const LaunchLetter& letter) { return run_bench(*options, letter); };
+    *run = [options](const job::LaunchLetter& letter) { return run_bench(*options, letter); };
   });
 }
 

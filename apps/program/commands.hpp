@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/application.hpp"
-#include "apps/launcher/launch_letter.hpp"
+#include "job/launch_letter.hpp"
 
 namespace CLI {
 class App;
@@ -18,14 +18,15 @@ namespace verbena::apps {
 class ApplicationOptions;
 struct RunOptions;
 
-using Run = std::function<int(const LaunchLetter& letter)>;
+using Run = std::function<int(const job::LaunchLetter& letter)>;
 using Applications = std::vector<std::unique_ptr<Application>>;
 
 /// What to do about a run that was asked for; returns the exit status.
 using CarryOutRun =
     std::function<int(const RunOptions& run, Application& application, const ApplicationOptions& options)>;
+/// `program_words`: what stands behind a "--", a program of the user's own and its arguments.
 void add_run_command(CLI::App& program, const Applications& applications, const CarryOutRun& carry_out,
-                     Run* run);
+                     const std::vector<std::string>& program_words, Run* run);
 /// `verbena run` itself: here, or as one of the processes that mpirun or srun has started.
 int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options);
 
@@ -44,7 +45,8 @@ std::vector<AddCommand> make_commands();
 /// All that can be written on the command line. When it is parsed, `*run` becomes what was asked for; it must
 /// not outlive the program. The program must not outlive `applications` and `run`.
 std::unique_ptr<CLI::App> make_program(const Applications& applications,
-                                       const std::vector<AddCommand>& commands, Run* run);
+                                       const std::vector<AddCommand>& commands, Run* run,
+                                       const std::vector<std::string>& program_words = {});
 
 /// The program: everything but which applications and further subcommands there are.
 int verbena_main(int argc, char** argv, const Applications& applications,

@@ -10,10 +10,10 @@
 #include "apps/doctor/diagnosis.hpp"
 #include "apps/doctor/report.hpp"
 #include "apps/options/numbers.hpp"
-#include "apps/report/child_message.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/terminal.hpp"
+#include "job/child_message.hpp"
 #include "transport/backends.hpp"
 #include "transport/shm/shm_transport.hpp"
 
@@ -73,7 +73,7 @@ int run_doctor(const DoctorCommand& options) {
   }
   const doctor::Diagnosis diagnosis = doctor::diagnose(facts);
   if (options.json) {
-    put(stdout, to_line(doctor::to_json(facts, diagnosis), 2));
+    put(stdout, job::to_line(doctor::to_json(facts, diagnosis), 2));
   } else {
     put(stdout, doctor::to_text(facts, diagnosis, terminal_use(stdout).colours));
   }
@@ -105,7 +105,7 @@ void add_doctor_command(CLI::App& program, Run* run) {
       "       2      impossible options\n"
       "       3      neither works");
   command->callback(
-      [options, run] { *run = [options](const LaunchLetter&) { return run_doctor(*options); }; });
+      [options, run] { *run = [options](const job::LaunchLetter&) { return run_doctor(*options); }; });
 }
 
 }  // namespace verbena::apps

@@ -19,18 +19,18 @@
 #include "apps/experiment/experiment.hpp"
 #include "apps/experiment/experiment_output.hpp"
 #include "apps/experiment/experiment_report.hpp"
-#include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/host_run.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
 #include "apps/program/scale_command.hpp"
-#include "apps/report/child_message.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
+#include "job/child_message.hpp"
+#include "job/starters.hpp"
 #include "protocol/messages.hpp"
 
 namespace verbena::apps {
@@ -92,7 +92,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   CLI::App program("", "verbena");
   const Applications applications = make_applications();
   Run run;
-  add_run_command(program, applications, carry_out, &run);
+  add_run_command(program, applications, carry_out, {}, &run);
   std::vector<std::string> arguments = planned.arguments;
   arguments.insert(arguments.begin(), "run");
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -102,14 +102,14 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
     end.status = absl::InvalidArgumentError(error.what());
     return end;
   }
-  run(LaunchLetter{});
+  run(job::LaunchLetter{});
   return end;
 }
 
 /// Decides what was left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
-  RETURN_IF_ERROR(check_started_once());
+  RETURN_IF_ERROR(job::check_started_once());
   if (options.output.empty()) options.output = fmt::format("experiment-{}", experiment.name());
   if (experiment.needs_documents() && !std::filesystem::exists(chosen.documents)) {
     return absl::NotFoundError(fmt::format("--documents {}: there is no such file", chosen.documents));
@@ -146,7 +146,7 @@ absl::Status write_all(const Experiment& experiment, const ExperimentCommand& op
   const std::string text = experiment_text(experiment, how, judgement, runs);
   return write_experiment(options.output,
                           {.table = text,
-                           .numbers = to_line(experiment_json(experiment, how, judgement, runs), 1),
+                           .numbers = job::to_line(experiment_json(experiment, how, judgement, runs), 1),
                            .page = experiment_html(experiment, how, judgement, runs)});
 }
 
@@ -303,7 +303,7 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
   app->footer(examples({fmt::format("verbena experiment {}", name),
                         fmt::format("verbena experiment {} --data FILE --output FOLDER", name)}));
   app->callback([options, experiment, run] {
-    *run = [options, experiment](const LaunchLetter&) { return run_experiment(*experiment, *options); };
+    *run = [options, experiment](const job::LaunchLetter&) { return run_experiment(*experiment, *options); };
   });
 }
 

@@ -6,8 +6,8 @@
 #include "apps/data/generate_corpus.hpp"
 #include "apps/data/generate_ratings.hpp"
 #include "apps/data/output_file.hpp"
-#include "apps/launcher/cluster_run.hpp"
 #include "apps/report/exit_status.hpp"
+#include "job/starters.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -25,8 +25,8 @@ void add_kind(CLI::App& command, const std::string& name, const std::string& des
   kind->add_option("--output", given->output, "Where to write.")->type_name("FILE")->required();
   given->options.add_options(*kind);
   kind->callback([given, run, generate] {
-    *run = [given, generate](const LaunchLetter&) {
-      absl::Status possible = check_started_once();
+    *run = [given, generate](const job::LaunchLetter&) {
+      absl::Status possible = job::check_started_once();
       if (possible.ok()) possible = OutputFile::check(given->output);
       if (!possible.ok()) return report_error(possible);
       const absl::Status status = generate(given->options, given->output);

@@ -38,7 +38,7 @@ void add_help_command(CLI::App& program, Run* run) {
       ->type_name("NAME");
   command->footer(examples({"verbena help", "verbena help run lda"}));
   command->callback([&program, names, run] {
-    *run = [&program, names](const LaunchLetter&) { return show_help(program, *names); };
+    *run = [&program, names](const job::LaunchLetter&) { return show_help(program, *names); };
   });
 }
 

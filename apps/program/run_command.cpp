@@ -8,10 +8,12 @@
 
 #include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/host_run.hpp"
+#include "apps/launcher/program_run.hpp"
 #include "apps/launcher/run_outputs.hpp"
 #include "apps/program/commands.hpp"
-#include "apps/rendezvous/pmix_rendezvous.hpp"
 #include "apps/report/exit_status.hpp"
+#include "job/pmix_rendezvous.hpp"
+#include "job/starters.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -28,7 +30,7 @@ int run_on_this_host(RunOptions run, Application& application, const Application
 std::optional<int> run_as_one_of_many(const RunOptions& run, Application& application,
                                       const ApplicationOptions& options) {
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
-  const absl::StatusOr<std::unique_ptr<PmixRendezvous>> rendezvous = PmixRendezvous::join();
+  const absl::StatusOr<std::unique_ptr<job::PmixRendezvous>> rendezvous = job::PmixRendezvous::join();
   if (!rendezvous.ok()) return report_error(rendezvous.status());
   if ((*rendezvous)->size() == 1) return std::nullopt;
   const auto abort = [&](int exit_status, const std::string& why) { (*rendezvous)->abort(exit_status, why); };
@@ -39,7 +41,7 @@ std::optional<int> run_as_one_of_many(const RunOptions& run, Application& applic
 }  // namespace
 
 int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options) {
-  if (absl::Status status = check_started_apart(); !status.ok()) return report_error(status);
+  if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
   if (std::getenv("PMIX_RANK") != nullptr) {
     if (const std::optional<int> status = run_as_one_of_many(run, application, options)) return *status;
   }
@@ -71,6 +73,7 @@ void add_application(CLI::App& command, Application& application, const CarryOut
       command.add_subcommand(std::string(application.name()), std::string(application.description()));
   auto arguments = std::make_shared<ApplicationOptions>(*app, application);
   add_size_options(*app, options->job);
+  add_thread_option(*app, options->job);
   add_silence_option(*app, options->job);
   add_transport_options(*app, options->job.transport, kProcessOptions);
   app->add_flag("--baseline", options->baseline,
@@ -90,16 +93,67 @@ void add_application(CLI::App& command, Application& application, const CarryOut
     decide_consistency(options->job, application);
     options->servers_given = app->count("--servers") > 0;
     options->workers_given = app->count("--workers") > 0;
-    *run = [options, arguments, carry_out, &application](const LaunchLetter&) {
+    *run = [options, arguments, carry_out, &application](const job::LaunchLetter&) {
       return carry_out(*options, application, *arguments);
     };
+  });
+}
+
+struct ProgramRun {
+  RunOptions run;
+  ProgramOptions program;
+};
+
+/// Where an application is named as well, the options before it would be forgotten.
+void check_alone(const CLI::App& command) {
+  if (command.get_subcommands().empty()) return;
+  const std::string& app = command.get_subcommands().front()->get_name();
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    throw CLI::ValidationError(
+        option->get_name(),
+        fmt::format("it belongs behind the application: verbena run {} {} …", app, option->get_name()));
+  }
+}
+
+int run_own_program(const ProgramRun& options) {
+  if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
+  if (std::getenv("PMIX_RANK") != nullptr) {
+    return report_error(absl::InvalidArgumentError(
+        "verbena run starts a program's workers on one host; on a cluster start the program itself: mpirun "
+        "or srun "
+        "--mpi=pmix PROGRAM, which is a worker of the job then (docs/library.md)"));
+  }
+  return run_program(options.run, options.program);
+}
+
+/// `verbena run [options] -- PROGRAM …`
+void add_own_program(CLI::App& command, const std::vector<std::string>& words, Run* run) {
+  auto options = std::make_shared<ProgramRun>();
+  options->program.words = words;
+  JobOptions& job = options->run.job;
+  add_size_options(command, job);
+  add_silence_option(command, job);
+  add_transport_options(command, job.transport, kProcessOptions);
+  add_server_options(command, job);
+  add_output_options(command, options->run);
+  add_program_options(command, options->program);
+  add_verbose_option(command, job);
+  command.require_subcommand(words.empty() ? 1 : 0, 1);
+  command.callback([&command, options, run] {
+    check_alone(command);
+    if (options->program.words.empty()) return;
+    if (!command.get_subcommands().empty())
+      throw CLI::ValidationError("-- " + options->program.words.front(),
+                                 "a program of your own stands instead of an application, not behind one");
+    *run = [options](const job::LaunchLetter&) { return run_own_program(*options); };
   });
 }
 
 }  // namespace
 
 void add_run_command(CLI::App& program, const Applications& applications, const CarryOutRun& carry_out,
-                     Run* run) {
+                     const std::vector<std::string>& program_words, Run* run) {
   CLI::App* command = program.add_subcommand(
       "run",
       "train a model with several processes\n\nStarts S servers and W workers on this host, shows their "
@@ -107,9 +161,12 @@ void add_run_command(CLI::App& program, const Applications& applications, const 
       "behind. "
       "Started itself by mpirun or srun --mpi=pmix, it starts nothing: each process becomes the server or "
       "worker of its rank, servers first (docs/cluster.md). "
-      "`verbena run APP --help` has the options.");
-  command->require_subcommand(1);
+      "`verbena run APP --help` has the options. With -- PROGRAM instead of APP the workers are a program of "
+      "your own (docs/library.md), and the options below are for it.");
   for (const auto& application : applications) add_application(*command, *application, carry_out, run);
+  add_own_program(*command, program_words, run);
+  command->footer(examples({"verbena run lda --data FILE --servers 2 --workers 2",
+                            "verbena run --servers 2 --workers 4 -- ./my_program ARGUMENTS"}));
 }
 
 }  // namespace verbena::apps

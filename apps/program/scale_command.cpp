@@ -10,16 +10,16 @@
 
 #include "apps/experiment/experiment_output.hpp"
 #include "apps/experiment/experiment_scale.hpp"
-#include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/job_options.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
-#include "apps/report/child_message.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/format.hpp"
 #include "apps/scale/measure.hpp"
 #include "consistency/model.hpp"
+#include "job/child_message.hpp"
+#include "job/starters.hpp"
 #include "protocol/messages.hpp"
 
 namespace verbena::apps {
@@ -53,7 +53,7 @@ void report_progress(const ScaleOptions& options, const std::vector<ScaleRun>& r
 
 int run_scale(ScaleCommand options) {
   ScaleOptions& chosen = options.scale;
-  if (absl::Status status = check_started_once(); !status.ok()) return report_error(status);
+  if (absl::Status status = job::check_started_once(); !status.ok()) return report_error(status);
   absl::StatusOr<std::vector<ScaleRun>> runs = plan_scale(chosen);
   if (!runs.ok()) return report_error(runs.status());
   if (absl::Status status = make_output_folder(options.output); !status.ok()) return report_error(status);
@@ -87,7 +87,7 @@ int run_scale(ScaleCommand options) {
   const std::vector<ReportedRun> reported = reported_runs(chosen, *runs);
   absl::Status status =
       write_experiment(options.output, {.table = report_text(subject, judgement, reported),
-                                        .numbers = to_line(scale_json(chosen, judgement, *runs), 1),
+                                        .numbers = job::to_line(scale_json(chosen, judgement, *runs), 1),
                                         .page = report_html(subject, judgement, reported)});
   if (!status.ok()) {
     report_error(status);
@@ -190,7 +190,8 @@ void add_scale_experiment(CLI::App& experiment_command, Run* run) {
   app->add_flag("-q,--quiet", options->quiet, "No progress; the table at the end only.")->group("Output");
   app->footer(examples({"verbena experiment scale",
                         "verbena experiment scale --workers 8,64,256 --models bsp,essp:1 --servers 4"}));
-  app->callback([options, run] { *run = [options](const LaunchLetter&) { return run_scale(*options); }; });
+  app->callback(
+      [options, run] { *run = [options](const job::LaunchLetter&) { return run_scale(*options); }; });
 }
 
 }  // namespace verbena::apps

@@ -13,7 +13,7 @@
 namespace verbena::apps {
 namespace {
 
-int run_server(ChildOptions options, const LaunchLetter& letter) {
+int run_server(ChildOptions options, const job::LaunchLetter& letter) {
   options.letter = letter;
   if (options.rank >= options.job.servers) {
     return report_error(
@@ -52,6 +52,7 @@ void add_server_command(CLI::App& program, Run* run) {
       ->group(kProcessOptions)
       ->capture_default_str();
   add_size_options(*command, options->job);
+  add_thread_option(*command, options->job);
   add_silence_option(*command, options->job);
   add_transport_options(*command, options->job.transport, kProcessOptions);
   add_address_options(*command, options->job);
@@ -65,7 +66,7 @@ void add_server_command(CLI::App& program, Run* run) {
                             "verbena server --addresses node1:7001,node2:7001 --servers 2 --workers 2 "
                             "--secret-file secret --server-rank 1"}));
   command->callback([options, run] {
-    *run = [options](const LaunchLetter& letter) { return run_server(*options, letter); };
+    *run = [options](const job::LaunchLetter& letter) { return run_server(*options, letter); };
   });
 }
 

@@ -69,6 +69,13 @@ void set_up_process(int argc, char** argv) {
   }));
 }
 
+/// How many of the words are `verbena`'s own: all, but for "verbena run … -- PROGRAM …".
+int own_words_of(int argc, char** argv) {
+  if (argc < 2 || std::strcmp(argv[1], "run") != 0) return argc;
+  return static_cast<int>(
+      std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; }) - argv);
+}
+
 /// CLI11 takes the next word for the value where there is none after a "=".
 absl::Status check_words(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -143,7 +150,8 @@ int check_output(int status) {
 }  // namespace
 
 std::unique_ptr<CLI::App> make_program(const Applications& applications,
-                                       const std::vector<AddCommand>& commands, Run* run) {
+                                       const std::vector<AddCommand>& commands, Run* run,
+                                       const std::vector<std::string>& program_words) {
   auto made = std::make_unique<CLI::App>(
       "a parameter server on one-sided RDMA\n\nWorkers train one model together: they pull rows of "
       "shared tables from servers and push updates to them.",
@@ -155,7 +163,7 @@ std::unique_ptr<CLI::App> make_program(const Applications& applications,
   program.set_version_flag("--version", "verbena " + version(), "Show the version.");
   program.get_version_ptr()->group("General");
   program.require_subcommand(1);
-  add_run_command(program, applications, run_application, run);
+  add_run_command(program, applications, run_application, program_words, run);
   add_server_command(program, run);
   add_worker_command(program, applications, run);
   for (const AddCommand& add : commands) add(program, run);
@@ -168,12 +176,15 @@ int verbena_main(int argc, char** argv, const Applications& applications,
                  const std::vector<AddCommand>& commands) {
   int status = kExitFailed;
   const absl::Status ended = run_caught([&] {
-    set_up_process(argc, argv);
-    const absl::StatusOr<LaunchLetter> letter = take_letter();
+    // What comes behind "run … --" is another program's, and none of our options.
+    const int own_words = own_words_of(argc, argv);
+    const std::vector<std::string> program_words(argv + std::min(own_words + 1, argc), argv + argc);
+    set_up_process(own_words, argv);
+    const absl::StatusOr<job::LaunchLetter> letter = job::take_letter();
     if (!letter.ok()) return letter.status();
     Run run;
-    const std::unique_ptr<CLI::App> program = make_program(applications, commands, &run);
-    const std::optional<int> parsed = parse(*program, argc, argv);
+    const std::unique_ptr<CLI::App> program = make_program(applications, commands, &run, program_words);
+    const std::optional<int> parsed = parse(*program, own_words, argv);
     status = parsed ? *parsed : run(*letter);
     return absl::OkStatus();
   });

@@ -36,7 +36,7 @@ absl::Status check(const WorkerOptions& options, Application& application) {
 }
 
 int run_worker(WorkerOptions options, Application& application, const ApplicationOptions& arguments,
-               const LaunchLetter& letter) {
+               const job::LaunchLetter& letter) {
   options.child.letter = letter;
   if (absl::Status status = check(options, application); !status.ok()) return report_error(status);
   ChildOptions& child = options.child;
@@ -91,6 +91,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
         ->group(kProcessOptions)
         ->capture_default_str();
     add_size_options(*app, job);
+    add_thread_option(*app, job);
     add_silence_option(*app, job);
     add_transport_options(*app, job.transport, kProcessOptions);
     add_address_options(*app, job);
@@ -102,7 +103,7 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
         ->group(kProcessOptions);
     app->callback([options, arguments, run, &application] {
       decide_consistency(options->child.job, *application);
-      *run = [options, arguments, &application](const LaunchLetter& letter) {
+      *run = [options, arguments, &application](const job::LaunchLetter& letter) {
         return run_worker(*options, *application, *arguments, letter);
       };
     });

@@ -39,12 +39,13 @@ void Display::iteration(const IterationRecord& record, double now_seconds) {
   if (!first_) first_ = record;
   latest_ = record;
   latest_shown_ = false;
-  const auto objective = record.objectives.find(settings_.main_objective);
-  if (objective != record.objectives.end()) main_objective_ = objective->second;
-  show(now_seconds, record.iteration >= settings_.iterations);
+  const auto objective = settings_.main_objective.empty() ? record.objectives.begin()
+                                                          : record.objectives.find(settings_.main_objective);
+  if (objective != record.objectives.end()) main_objective_ = *objective;
+  show(now_seconds, settings_.iterations > 0 && record.iteration >= settings_.iterations);
 }
 
-void Display::progress(const ProgressMessage& message, double now_seconds) {
+void Display::progress(const job::ProgressMessage& message, double now_seconds) {
   if (message.what != what_) {
     what_ = message.what;
     part_done_.clear();
@@ -87,12 +88,16 @@ std::string Display::who() const {
 }
 
 std::string Display::training_line(double now_seconds) const {
-  const auto iterations = static_cast<double>(std::max<std::int64_t>(settings_.iterations, 1));
   std::string line = who();
-  if (mode_ == Mode::kLive) line += " " + bar(static_cast<double>(latest_->iteration) / iterations);
-  line += fmt::format(" {}/{}", latest_->iteration, settings_.iterations);
+  if (settings_.iterations == 0) {
+    line += fmt::format(" iteration {}", latest_->iteration);  // nobody knows of how many
+  } else {
+    const auto iterations = static_cast<double>(settings_.iterations);
+    if (mode_ == Mode::kLive) line += " " + bar(static_cast<double>(latest_->iteration) / iterations);
+    line += fmt::format(" {}/{}", latest_->iteration, settings_.iterations);
+  }
   if (main_objective_) {
-    line += fmt::format("  {} {}", settings_.main_objective, format_objective(*main_objective_));
+    line += fmt::format("  {} {}", main_objective_->first, format_objective(main_objective_->second));
   }
   if (latest_->seconds > 0) {
     line += "  " + format_rate(latest_->items / latest_->seconds, settings_.throughput_unit);

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "apps/report/child_message.hpp"
 #include "apps/report/run_record.hpp"
 #include "apps/report/summary.hpp"
 #include "apps/report/terminal.hpp"
+#include "job/child_message.hpp"
 
 namespace verbena::apps {
 
@@ -32,7 +32,7 @@ class Display {
   /// Without a newline at the end; those between stay.
   void print(std::string_view lines);
   void iteration(const IterationRecord& record, double now_seconds);
-  void progress(const ProgressMessage& message, double now_seconds);
+  void progress(const job::ProgressMessage& message, double now_seconds);
   /// Redraws what changes with time alone.
   void tick(double now_seconds);
   /// Removes the live line; the last iteration is shown if it has not been.
@@ -55,7 +55,7 @@ class Display {
   std::optional<IterationRecord> first_;
   std::optional<IterationRecord> latest_;
   bool latest_shown_ = true;
-  std::optional<double> main_objective_;
+  std::optional<std::pair<std::string, double>> main_objective_;  ///< the newest
   std::string what_;                           ///< the slow part other than training; empty: none
   std::map<std::uint32_t, double> part_done_;  ///< of it, by worker: 0 … 1
 };

@@ -1,8 +1,8 @@
 #include "apps/report/metrics.hpp"
 
-#include "apps/report/child_message.hpp"
 #include "apps/report/provenance.hpp"
 #include "apps/report/summary.hpp"
+#include "job/child_message.hpp"
 
 namespace verbena::apps {
 
@@ -50,8 +50,8 @@ nlohmann::json iteration_json(const IterationRecord& record) {
 }
 
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record) {
-  const FinishedMessage finished = record.finished.value_or(FinishedMessage{});
-  nlohmann::json worker = statistics_json(finished.statistics);
+  const job::FinishedMessage finished = record.finished.value_or(job::FinishedMessage{});
+  nlohmann::json worker = job::statistics_json(finished.statistics);
   worker["schema"] = kMetricsSchema;
   worker["kind"] = "worker";
   worker["worker"] = rank;
@@ -70,7 +70,7 @@ absl::StatusOr<MetricsFile> MetricsFile::create(const std::string& path) {
 }
 
 void MetricsFile::write(const nlohmann::json& line) {
-  file_.write(to_line(line));
+  file_.write(job::to_line(line));
   file_.flush();
 }
 

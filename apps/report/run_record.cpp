@@ -44,7 +44,7 @@ double WorkerRecord::share_waited() const {
 RunRecord::RunRecord(std::uint32_t workers, Objectives objectives)
     : compute_objectives_(std::move(objectives)), workers_(workers) {}
 
-absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMessage& message,
+absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const job::IterationMessage& message,
                                                               double elapsed_seconds) {
   if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
   const IterationReport& report = message.report;
@@ -80,7 +80,7 @@ absl::StatusOr<std::optional<IterationRecord>> RunRecord::add(const IterationMes
   return record;
 }
 
-absl::Status RunRecord::add(const FinishedMessage& message) {
+absl::Status RunRecord::add(const job::FinishedMessage& message) {
   if (message.worker >= workers_.size()) return unknown_worker(message.worker, workers_.size());
   workers_[message.worker].finished = message;
   return absl::OkStatus();

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "apps/application.hpp"
-#include "apps/report/child_message.hpp"
+#include "job/child_message.hpp"
 #include <verbena/session.hpp>
 
 namespace verbena::apps {
@@ -29,7 +29,7 @@ struct WorkerRecord {
   double items = 0;
   double training_seconds = 0;
   std::int64_t last_iteration = -1;  ///< none yet
-  std::optional<FinishedMessage> finished;
+  std::optional<job::FinishedMessage> finished;
 
   [[nodiscard]] double throughput() const;
   /// Of its time between the start and the end of run_worker(); 0 before it has finished.
@@ -47,8 +47,9 @@ class RunRecord {
 
   /// Returns the iteration if it is complete now. INVALID_ARGUMENT for an unknown worker, an iteration that
   /// does not follow the worker's last one; diverged() where a sum or an objective is NaN or infinite.
-  absl::StatusOr<std::optional<IterationRecord>> add(const IterationMessage& message, double elapsed_seconds);
-  absl::Status add(const FinishedMessage& message);
+  absl::StatusOr<std::optional<IterationRecord>> add(const job::IterationMessage& message,
+                                                     double elapsed_seconds);
+  absl::Status add(const job::FinishedMessage& message);
 
   [[nodiscard]] const std::vector<IterationRecord>& iterations() const { return iterations_; }
   /// Those that trained, by all workers.

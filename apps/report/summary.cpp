@@ -109,7 +109,8 @@ nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record
   nlohmann::json& shares = summary["share_waited_by_worker"] = nlohmann::json::array();
   for (const WorkerRecord& worker : record.workers()) shares.push_back(worker.share_waited());
   summary["reads_by_lag"] = record.staleness().reads_by_lag;
-  for (const SessionCount& count : kDynamicRowCounts) summary[count.name] = record.total(count.value);
+  for (const job::SessionCount& count : job::kDynamicRowCounts)
+    summary[count.name] = record.total(count.value);
   const std::optional<double> share_local = record.share_local();
   summary["share_local"] = share_local ? nlohmann::json(*share_local) : nlohmann::json();
   const DurationHistogram moves = record.move_times();

@@ -20,7 +20,7 @@ std::size_t columns_of_terminal(std::FILE* terminal) {
 
 }  // namespace
 
-TerminalUse terminal_use(bool is_terminal, const Environment& variable) {
+TerminalUse terminal_use(bool is_terminal, const job::Environment& variable) {
   const auto value = [&](const char* name) {
     const char* text = variable(name);
     return std::string_view(text == nullptr ? "" : text);
@@ -30,7 +30,7 @@ TerminalUse terminal_use(bool is_terminal, const Environment& variable) {
 }
 
 TerminalUse terminal_use(std::FILE* stream) {
-  return terminal_use(::isatty(::fileno(stream)) == 1, own_environment);
+  return terminal_use(::isatty(::fileno(stream)) == 1, job::own_environment);
 }
 
 void StatusLine::show(std::string_view text) {

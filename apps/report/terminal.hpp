@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "apps/report/environment.hpp"
+#include "job/environment.hpp"
 
 namespace verbena::apps {
 
@@ -13,7 +13,7 @@ struct TerminalUse {
   bool redraws = false;  ///< a line can be taken back: no file or pipe, and no TERM=dumb
   bool colours = false;  ///< likewise, and NO_COLOR is not set (or empty)
 };
-TerminalUse terminal_use(bool is_terminal, const Environment& variable);
+TerminalUse terminal_use(bool is_terminal, const job::Environment& variable);
 /// Of this process's environment.
 TerminalUse terminal_use(std::FILE* stream);
 

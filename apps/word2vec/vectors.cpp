@@ -17,8 +17,8 @@
 #include "apps/data/numbers.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/divergence.hpp"
-#include "apps/numbers/decimal.hpp"
 #include "apps/word2vec/kernel.hpp"
+#include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::apps::word2vec {
@@ -63,8 +63,8 @@ class VectorReader {
     constexpr std::string_view kExpected = "the number of words and of numbers each";
     if (!is_there) return lines_.error(kExpected, "the end of the file");
     std::string_view rest = line_;
-    const std::optional<std::uint64_t> words = parse_decimal<std::uint64_t>(next_field(rest));
-    const std::optional<std::uint64_t> dimension = parse_decimal<std::uint64_t>(next_field(rest));
+    const std::optional<std::uint64_t> words = base::parse_decimal<std::uint64_t>(next_field(rest));
+    const std::optional<std::uint64_t> dimension = base::parse_decimal<std::uint64_t>(next_field(rest));
     if (!words || !dimension || !next_field(rest).empty()) return lines_.error(kExpected, line_);
     if (*words < 1 || *dimension < 1 || *dimension > kMaxDimension) {
       return lines_.error(fmt::format("1 word or more, and 1 to {} numbers each", kMaxDimension), line_);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,12 +148,23 @@ struct SessionStatistics {
   std::uint64_t rows_pushed_to_replicas = 0;
 };
 
+/// What a worker says at the end of an iteration.
+struct IterationReport {
+  std::int64_t iteration = 0;  ///< from 1; 0: of a model that was loaded, and is not trained
+  double items = 0;            ///< examples really processed
+  double seconds = 0;          ///< training time of this iteration, evaluation excluded
+  /// By name, what is shown when it has been added up over all workers: so a mean is a sum of parts that
+  /// each worker has divided by the number of all examples. Empty where the iteration was not evaluated.
+  std::map<std::string, double> sums;
+};
+
 template <class Value>
 class Table;
 class UntypedTable;
 
 namespace worker {
 class SessionCore;
+class Surroundings;
 class TableCore;
 }  // namespace worker
 
@@ -161,6 +173,25 @@ class Session {
   /// Connects to all servers, waiting for them to appear for at most timeout_ms.
   /// INVALID_ARGUMENT for impossible options, DEADLINE_EXCEEDED or UNAVAILABLE with the server's name.
   static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
+  /// As a worker of the job that whoever has started this process makes of it; rank, workers, servers, node,
+  /// and where it is known better, the network, are set from that and not from `options`. In this order:
+  ///
+  ///   verbena run -- PROGRAM   a worker of the servers and workers that were started together
+  ///   VERBENA_SERVERS          addresses, by rank, with commas between them; then VERBENA_RANK and
+  ///                            VERBENA_WORKERS say the rest (1 worker, if they are not set), and
+  ///                            VERBENA_SECRET_FILE or VERBENA_NO_SECRET=1 who may connect
+  ///   mpirun, srun --mpi=pmix  each process is a worker, and the first one on each host also has a server,
+  ///   in
+  ///                            threads of its own
+  ///   by hand                  the only worker, with a server of its own
+  ///
+  /// Once in a process, early: where there is a launcher it listens from then on, and what it has given this
+  /// process is taken. A server in this process lives until all workers have left, for which ~Session()
+  /// waits: so end the session, rather than call exit(). Errors as connect(); FAILED_PRECONDITION the second
+  /// time; INVALID_ARGUMENT, with what to do, where several processes were started that cannot find each
+  /// other.
+  static absl::StatusOr<std::unique_ptr<Session>> from_environment(SessionOptions options = {});
+
   /// Says goodbye to the servers; from then on this worker holds nobody back. To leave because of a failure:
   /// give_up(). In any thread, once the session's own has done with it.
   ~Session();
@@ -190,6 +221,11 @@ class Session {
   /// FAILED_PRECONDITION: nothing, for the session is another thread's.
   absl::Status give_up(const absl::Status& why);
 
+  /// For who has started this process, if he listens: under `verbena run` the reports of all workers of one
+  /// iteration are added up, shown, and written with --metrics and --report. Each worker reports the same
+  /// iterations, in their order.
+  void report(const IterationReport& iteration);
+
   /// From now on the session belongs to the calling thread. REQUIRES: the thread that had it has done with
   /// it, and this one knows by what orders memory: a join, a mutex, a queue.
   void take_over();
@@ -203,6 +239,7 @@ class Session {
  private:
   friend class DataCursor;
   explicit Session(std::unique_ptr<worker::SessionCore> core);
+  std::unique_ptr<worker::Surroundings> surroundings_;  ///< ends after core_; nullptr: none
   std::unique_ptr<worker::SessionCore> core_;
 };
 

@@ -106,6 +106,9 @@ typedef struct verbena_session_options {
 #define VERBENA_SESSION_OPTIONS \
   { sizeof(verbena_session_options), NULL, 0, 0, 1, 30000, 3600000, VERBENA_NETWORK }
 
+/* Session::from_environment(): as whoever has started this process wants it; of `options`, which may be NULL,
+ * servers, rank and workers are set from that. End with verbena_close(). */
+verbena_code verbena_join(const verbena_session_options* options, verbena_session** session);
 /* End with verbena_close(). */
 verbena_code verbena_connect(const verbena_session_options* options, verbena_session** session);
 /* Says goodbye to the servers. NULL: nothing. */
@@ -114,6 +117,12 @@ verbena_code verbena_clock(verbena_session* session);
 verbena_code verbena_barrier(verbena_session* session);
 /* Tells all others that this worker cannot go on, and why. */
 verbena_code verbena_give_up(verbena_session* session, const char* why);
+/* Session::report(): at the end of an iteration, from 1. `sums`: `sum_count` of them, to be added up over all
+ * workers and shown under their names. */
+verbena_code verbena_report(verbena_session* session, int64_t iteration, double items, double seconds,
+                            const char* const* names, const double* sums, size_t sum_count);
+uint32_t verbena_rank(const verbena_session* session);
+uint32_t verbena_workers(const verbena_session* session);
 int64_t verbena_current_clock(const verbena_session* session);
 /* The session is the calling thread's from now on; whoever had it has done with it. */
 void verbena_take_over(verbena_session* session);

@@ -193,9 +193,9 @@ class ToLeader {
       case 5:
         return caller.say(input_.take_bytes(input_.take<std::uint8_t>()));
       case 6:
-        return caller.say(apps::encode(apps::EndedMessage{input_.take<std::uint8_t>()}));
+        return caller.say(job::encode(job::EndedMessage{input_.take<std::uint8_t>()}));
       case 7:
-        return caller.say(apps::encode(apps::PrintMessage{std::string(input_.take_bytes(8))}));
+        return caller.say(job::encode(job::PrintMessage{std::string(input_.take_bytes(8))}));
       case 8:
         callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(at));
         return;

@@ -7,8 +7,8 @@
 
 #include "apps/bench/messages.hpp"
 #include "apps/bench/perftest.hpp"
-#include "apps/report/child_message.hpp"
 #include "consistency/model.hpp"
+#include "job/child_message.hpp"
 #include "protocol/messages.hpp"
 #include "tests/fuzz/target.hpp"
 #include "transport/verbs/address.hpp"
@@ -130,20 +130,20 @@ void bench_message(std::string_view given) {
 }
 
 void child_line(std::string_view bytes) {
-  const absl::StatusOr<apps::ChildMessage> message = apps::decode(bytes);
+  const absl::StatusOr<job::ChildMessage> message = job::decode(bytes);
   if (!message.ok()) {
     require(message.status().code() == absl::StatusCode::kInvalidArgument, message.status().ToString());
     return;
   }
-  const std::string again = apps::encode(*message);
+  const std::string again = job::encode(*message);
   const nlohmann::json said = nlohmann::json::parse(bytes);
   const nlohmann::json understood = nlohmann::json::parse(again);
   for (const auto& [name, value] : understood.items()) {
     if (name == "code") continue;  // an unknown one becomes UNKNOWN
     require(said.contains(name) && said[name] == value, "understood otherwise");
   }
-  const absl::StatusOr<apps::ChildMessage> back = apps::decode(again);
-  require(back.ok() && apps::encode(*back) == again, "said otherwise");
+  const absl::StatusOr<job::ChildMessage> back = job::decode(again);
+  require(back.ok() && job::encode(*back) == again, "said otherwise");
 }
 
 void consistency_name(std::string_view bytes) {

@@ -7,15 +7,15 @@
 #include <chrono>
 #include <memory>
 
-#include "apps/rendezvous/embedded_rendezvous.hpp"
-#include "apps/rendezvous/secret_handover.hpp"
+#include "job/embedded_rendezvous.hpp"
+#include "job/secret_handover.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace verbena::fuzz {
 namespace {
 
 void to_launcher(std::string_view bytes) {
-  apps::RendezvousHost host(2, known_secret());
+  job::RendezvousHost host(2, known_secret());
   const absl::StatusOr<int> one = host.add();
   const absl::StatusOr<int> other = host.add();
   require(one.ok() && other.ok(), "no sockets");
@@ -32,7 +32,7 @@ void to_launcher(std::string_view bytes) {
 void to_process(std::string_view bytes, bool knows_how) {
   std::array<int, 2> ends{};
   require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0, "no sockets");
-  if (knows_how) require(apps::hand_over(*known_secret(), ends[0]).ok(), "not handed over");
+  if (knows_how) require(job::hand_over(*known_secret(), ends[0]).ok(), "not handed over");
   const auto say = [&](std::string_view text) {
     require(::write(ends[0], text.data(), text.size()) == static_cast<ssize_t>(text.size()), "not written");
   };
@@ -40,7 +40,7 @@ void to_process(std::string_view bytes, bool knows_how) {
   const std::string_view first = bytes.substr(0, std::min(bytes.find('\n'), bytes.size() - 1) + 1);
   say(first);
   if (!first.ends_with('\n') || !knows_how) ::shutdown(ends[0], SHUT_WR);
-  auto joined = apps::EmbeddedRendezvous::join(ends[1]);
+  auto joined = job::EmbeddedRendezvous::join(ends[1]);
   if (joined.ok()) {
     if (knows_how) say(bytes.substr(first.size()));
     ::shutdown(ends[0], SHUT_WR);

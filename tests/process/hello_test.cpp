@@ -1,4 +1,4 @@
-// The smallest program against a server started by hand, as its own comment says.
+// The smallest program, as its own comment says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,22 +12,20 @@ using ::testing::HasSubstr;
 
 TEST(HelloTest, SeesItsOwnPushes) {
   const verbena::testing::TemporaryFolder folder;
-  const std::string job = folder.path().filename().string();  // unlike any other's
-  Program server(VERBENA_PROGRAM, {"server", "--job", job}, folder.path());
-  const Ended hello = run(HELLO_PROGRAM, {"shm:" + job + "/server-0"}, folder.path());
+  const Ended hello = run(HELLO_PROGRAM, {}, folder.path());
   EXPECT_EQ(hello.status, 0) << hello.err;
   EXPECT_EQ(hello.out,
             "clock 1: row 7 starts with 1, row 42 with 10\n"
             "clock 2: row 7 starts with 2, row 42 with 20\n"
             "clock 3: row 7 starts with 3, row 42 with 30\n");
-  EXPECT_EQ(server.wait().status, 0) << "it ends when its workers have left";
 }
 
-TEST(HelloTest, SaysWhatIsMissing) {
+TEST(HelloTest, IsOneOfMany) {
   const verbena::testing::TemporaryFolder folder;
-  const Ended hello = run(HELLO_PROGRAM, {}, folder.path());
-  EXPECT_EQ(hello.status, 1);
-  EXPECT_THAT(hello.err, HasSubstr("at least one server"));
+  const Ended hello =
+      run(VERBENA_PROGRAM, {"run", "--servers", "2", "--workers", "4", "--", HELLO_PROGRAM}, folder.path());
+  EXPECT_EQ(hello.status, 0) << hello.err;
+  EXPECT_THAT(hello.out, HasSubstr("clock 3: row 7 starts with "));
 }
 
 }  // namespace

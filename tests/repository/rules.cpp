@@ -33,10 +33,10 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
       {"protocol", {"include", "base"}},
       {"server", {"include", "base", "transport", "consistency", "protocol"}},
       {"worker", {"include", "base", "transport", "consistency", "protocol"}},
-      {"cluster", {"include", "base", "transport", "consistency", "protocol", "server", "worker"}},
-      {"apps", {"include", "base", "transport", "consistency", "protocol", "server", "worker", "cluster"}},
+      {"job", {"include", "base", "transport", "consistency", "protocol", "server", "worker"}},
+      {"apps", {"include", "base", "transport", "consistency", "protocol", "server", "worker", "job"}},
       {"tests",
-       {"include", "base", "transport", "consistency", "protocol", "server", "worker", "cluster", "apps"}},
+       {"include", "base", "transport", "consistency", "protocol", "server", "worker", "job", "apps"}},
   };
   return kAllowed;
 }

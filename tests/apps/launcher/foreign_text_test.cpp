@@ -57,17 +57,17 @@ TEST_F(ForeignTextTest, WhatAChildSaysToTheLauncher) {
   RunRecord record(1, no_objectives);
   Display display(settings_, Display::Mode::kPlain, file_.get(), file_.get());
   RunMonitor monitor(record, display, nullptr);
-  monitor.hear("worker 0", encode(PrintMessage{kForeign}));
+  monitor.hear("worker 0", encode(job::PrintMessage{kForeign}));
   expect_escaped(shown());
-  monitor.hear("worker 0", encode(ProgressMessage{0, kForeign, 1, 2}));
+  monitor.hear("worker 0", encode(job::ProgressMessage{0, kForeign, 1, 2}));
   expect_escaped(shown());
   EXPECT_FALSE(monitor.failed());
   expect_escaped(html_report(settings_, record, 1, monitor.printed()));
 
-  monitor.hear("worker 0", encode(SummaryMessage{"top_words", kForeign}));
-  expect_escaped(to_line(summary_json(settings_, record, 1, monitor.model_summary())));
+  monitor.hear("worker 0", encode(job::SummaryMessage{"top_words", kForeign}));
+  expect_escaped(job::to_line(summary_json(settings_, record, 1, monitor.model_summary())));
 
-  monitor.hear("worker 0", encode(FailedMessage{absl::AbortedError(kForeign)}));
+  monitor.hear("worker 0", encode(job::FailedMessage{absl::AbortedError(kForeign)}));
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(report_error(monitor.failure()), kExitFailed);
   expect_escaped(::testing::internal::GetCapturedStderr());
@@ -91,11 +91,11 @@ TEST_F(ForeignTextTest, AWorkerStartedByHand) {
   settings_.process = "worker 0";
   ConsoleOutlet outlet(settings_, no_objectives);
   ::testing::internal::CaptureStdout();
-  outlet.send(PrintMessage{kForeign});
-  outlet.send(SummaryMessage{"words", {{"first", kForeign}}});
+  outlet.send(job::PrintMessage{kForeign});
+  outlet.send(job::SummaryMessage{"words", {{"first", kForeign}}});
   expect_escaped(::testing::internal::GetCapturedStdout());
   ::testing::internal::CaptureStderr();
-  outlet.send(FailedMessage{absl::AbortedError(kForeign)});
+  outlet.send(job::FailedMessage{absl::AbortedError(kForeign)});
   const std::string error = ::testing::internal::GetCapturedStderr();
   expect_escaped(error);
   EXPECT_THAT(error, HasSubstr("verbena: error: worker 0: evil"));
@@ -107,13 +107,13 @@ TEST_F(ForeignTextTest, AnExperimentsFailure) {
   const std::vector<ReportedRun> runs = {{.label = "a run", .command = "verbena run", .failure = kForeign}};
   expect_escaped(report_text(subject, {}, runs));
   expect_escaped(report_html(subject, {}, runs));
-  expect_escaped(to_line(report_json(subject, {}, nlohmann::json::array({kForeign})), 1));
+  expect_escaped(job::to_line(report_json(subject, {}, nlohmann::json::array({kForeign})), 1));
 }
 
 TEST_F(ForeignTextTest, JsonKeepsItsMeaning) {
   const nlohmann::json json = {{"text", kForeign}, {"more", "\x7f\xf3\xa0\x81\x81"}};
-  for (const int indent : {-1, 2}) EXPECT_EQ(nlohmann::json::parse(to_line(json, indent)), json);
-  EXPECT_NO_THROW(to_line({{"name", "\xff"}}));
+  for (const int indent : {-1, 2}) EXPECT_EQ(nlohmann::json::parse(job::to_line(json, indent)), json);
+  EXPECT_NO_THROW(job::to_line({{"name", "\xff"}}));
 }
 
 }  // namespace

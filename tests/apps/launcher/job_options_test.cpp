@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/launcher/meeting.hpp"
+#include "job/address_exchange.hpp"
 
 namespace verbena::apps {
 namespace {

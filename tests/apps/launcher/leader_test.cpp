@@ -67,7 +67,7 @@ class LeaderTest : public ::testing::Test {
   }
   /// What comes back until the leader closes.
   static std::string answer_to(int descriptor, const std::string& words) {
-    write_all(descriptor, words).IgnoreError();
+    job::write_all(descriptor, words).IgnoreError();
     std::string answer;
     char byte = 0;
     while (::read(descriptor, &byte, 1) == 1) answer += byte;
@@ -88,12 +88,12 @@ class LeaderTest : public ::testing::Test {
 TEST_F(LeaderTest, HearsAllUntilTheyHaveEnded) {
   const auto server = connect(0);
   const auto worker = connect(1);
-  IterationMessage iteration;
+  job::IterationMessage iteration;
   iteration.report = {.iteration = 1, .items = 3, .seconds = 1, .sums = {{"count", 7}}};
   worker->send(iteration);
-  worker->send(PrintMessage{"words"});
-  worker->send(EndedMessage{0});
-  server->send(EndedMessage{0});
+  worker->send(job::PrintMessage{"words"});
+  worker->send(job::EndedMessage{0});
+  server->send(job::EndedMessage{0});
   EXPECT_TRUE(end_of_run().ok());
   EXPECT_FALSE(leader_->abandoned());
   ASSERT_EQ(record_.iterations().size(), 1U);
@@ -108,8 +108,8 @@ TEST_F(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
   connect(1).reset();
   pollfd told = {server->descriptor(), POLLIN, 0};
   ASSERT_EQ(::poll(&told, 1, 30'000), 1);
-  server->send(FailedMessage{absl::UnavailableError("worker 0 is gone")});
-  server->send(EndedMessage{1});
+  server->send(job::FailedMessage{absl::UnavailableError("worker 0 is gone")});
+  server->send(job::EndedMessage{1});
   const absl::Status failure = end_of_run();
   EXPECT_THAT(std::string(failure.message()), HasSubstr("worker 0 (rank 1) ended without a word"));
   EXPECT_FALSE(server->lost());
@@ -118,8 +118,8 @@ TEST_F(LeaderTest, WhoGoesWithoutAWordIsNamedAndTheOthersAreToldToStop) {
 TEST_F(LeaderTest, WhoDoesNotEndIsAbandoned) {
   const auto server = connect(0);
   const auto worker = connect(1);
-  worker->send(FailedMessage{absl::ResourceExhaustedError("too much")});
-  worker->send(EndedMessage{1});
+  worker->send(job::FailedMessage{absl::ResourceExhaustedError("too much")});
+  worker->send(job::EndedMessage{1});
   const absl::Status failure = end_of_run();
   EXPECT_EQ(failure.message(), "worker 0 (rank 1): too much");
   EXPECT_TRUE(leader_->abandoned());
@@ -128,8 +128,8 @@ TEST_F(LeaderTest, WhoDoesNotEndIsAbandoned) {
 TEST_F(LeaderTest, SignalIsTold) {
   const auto server = connect(0);
   const auto worker = connect(1);
-  worker->send(EndedMessage{128 + SIGTERM});
-  server->send(EndedMessage{128 + SIGTERM});
+  worker->send(job::EndedMessage{128 + SIGTERM});
+  server->send(job::EndedMessage{128 + SIGTERM});
   EXPECT_TRUE(end_of_run().ok());
   EXPECT_EQ(leader_->signal(), SIGTERM);
 }
@@ -137,8 +137,8 @@ TEST_F(LeaderTest, SignalIsTold) {
 TEST_F(LeaderTest, SilentFailureIsOne) {
   const auto server = connect(0);
   const auto worker = connect(1);
-  worker->send(EndedMessage{3});
-  server->send(EndedMessage{0});
+  worker->send(job::EndedMessage{3});
+  server->send(job::EndedMessage{0});
   EXPECT_EQ(end_of_run().message(), "worker 0 (rank 1) ended with status 3");
 }
 
@@ -157,13 +157,13 @@ TEST_F(LeaderTest, StrangersAreRefused) {
   const std::string challenge = answer_to(connect_plainly(), "0 " + nonce + "\n" + proof + "\n");
   EXPECT_EQ(challenge.size(), 32U + 1 + 64 + 1) << challenge;
   const int one = connect_plainly();
-  EXPECT_TRUE(write_all(one, "0 " + nonce + "\n").ok());
+  EXPECT_TRUE(job::write_all(one, "0 " + nonce + "\n").ok());
   std::string said(challenge.size(), ' ');
   EXPECT_EQ(::recv(one, said.data(), said.size(), MSG_WAITALL), static_cast<ssize_t>(said.size()));
   EXPECT_EQ(answer_to(one, said.substr(33)), "") << "no welcome";
   const auto server = connect(0);
-  worker->send(EndedMessage{0});
-  server->send(EndedMessage{0});
+  worker->send(job::EndedMessage{0});
+  server->send(job::EndedMessage{0});
   EXPECT_TRUE(end_of_run().ok());
 }
 
@@ -177,8 +177,8 @@ TEST_F(LeaderTest, OnlyWhoHasTheSecretBelievesAndIsBelieved) {
   EXPECT_FALSE(LeaderLink::connect(address_, 2, true, *secret_, std::chrono::seconds(0), never).ok())
       << "no such rank";
   const auto worker = connect(1);
-  worker->send(EndedMessage{0});
-  server->send(EndedMessage{0});
+  worker->send(job::EndedMessage{0});
+  server->send(job::EndedMessage{0});
   EXPECT_TRUE(end_of_run().ok());
 }
 
@@ -187,8 +187,8 @@ TEST_F(LeaderTest, ACrowdThatSaysNothingKeepsNobodyOut) {
   for (int& descriptor : crowd) descriptor = connect_plainly();
   const auto server = connect(0);
   const auto worker = connect(1);
-  worker->send(EndedMessage{0});
-  server->send(EndedMessage{0});
+  worker->send(job::EndedMessage{0});
+  server->send(job::EndedMessage{0});
   EXPECT_TRUE(end_of_run().ok());
   for (const int descriptor : crowd) ::close(descriptor);
 }
@@ -196,9 +196,9 @@ TEST_F(LeaderTest, ACrowdThatSaysNothingKeepsNobodyOut) {
 TEST_F(LeaderTest, NonsenseOfAMemberIsAFailure) {
   const auto server = connect(0);
   const auto worker = connect(1);
-  write_all(worker->descriptor(), "nonsense\n").IgnoreError();
-  worker->send(EndedMessage{0});
-  server->send(EndedMessage{1});
+  job::write_all(worker->descriptor(), "nonsense\n").IgnoreError();
+  worker->send(job::EndedMessage{0});
+  server->send(job::EndedMessage{1});
   EXPECT_THAT(std::string(end_of_run().message()),
               AllOf(HasSubstr("worker 0 (rank 1): not a message"), Not(HasSubstr("server"))));
 }
@@ -219,7 +219,7 @@ TEST(LeaderLinkTest, WhoListensWithoutTheSecretIsNotBelieved) {
     const int descriptor = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
     const std::string nonce(2 * sizeof(transport::Nonce), '0');
     const std::string proof(2 * sizeof(transport::Proof), '0');
-    write_all(descriptor, fmt::format("{} {}\nwelcome\n", nonce, proof)).IgnoreError();
+    job::write_all(descriptor, fmt::format("{} {}\nwelcome\n", nonce, proof)).IgnoreError();
     char byte = 0;
     while (::read(descriptor, &byte, 1) == 1) heard += byte;
     ::close(descriptor);

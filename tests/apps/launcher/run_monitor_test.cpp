@@ -22,7 +22,7 @@ absl::Status failure_after(double sum) {
   });
   Display display(settings, Display::Mode::kNone, stdout, stderr);
   RunMonitor monitor(record, display, nullptr);
-  IterationMessage message;
+  job::IterationMessage message;
   message.report = {.iteration = 3, .items = 1, .seconds = 1, .sums = {{"error", sum}}};
   monitor.hear("worker 0", encode(message));
   return monitor.failure();
@@ -46,7 +46,7 @@ TEST(RunMonitorTest, DivergenceOfAWorkerIsTheModelsAndNotTheProcesss) {
   RunRecord record(1, [](const auto&) { return std::map<std::string, double>(); });
   Display display(settings, Display::Mode::kNone, stdout, stderr);
   RunMonitor monitor(record, display, nullptr);
-  monitor.hear("worker 0", encode(FailedMessage{diverged("training has diverged in iteration 2")}));
+  monitor.hear("worker 0", encode(job::FailedMessage{diverged("training has diverged in iteration 2")}));
   EXPECT_EQ(monitor.failure(), diverged("training has diverged in iteration 2"));
 }
 

@@ -6,15 +6,15 @@
 #include <regex>
 
 #include "apps/divergence.hpp"
-#include "apps/report/child_message.hpp"
 #include "apps/report/format.hpp"
 #include "apps/report/svg_chart.hpp"
+#include "job/child_message.hpp"
 
 namespace verbena::apps {
 namespace {
 
-IterationMessage report(std::uint32_t worker, std::int64_t iteration, double seconds, double sum) {
-  IterationMessage message;
+job::IterationMessage report(std::uint32_t worker, std::int64_t iteration, double seconds, double sum) {
+  job::IterationMessage message;
   message.worker = worker;
   message.report.iteration = iteration;
   message.report.items = 100;
@@ -72,7 +72,7 @@ TEST(RunRecordTest, RefusesWhatNoWorkerCanSay) {
 TEST(RunRecordTest, ShareWaitedIsTheMeanAndStalenessTheSum) {
   RunRecord record = two_workers();
   EXPECT_FALSE(record.mean_clock_differential().has_value());
-  FinishedMessage finished;
+  job::FinishedMessage finished;
   finished.seconds = 10;
   finished.statistics.waited_seconds = 5;
   finished.statistics.staleness.reads_by_lag = {1, 1};
@@ -86,7 +86,7 @@ TEST(RunRecordTest, ShareWaitedIsTheMeanAndStalenessTheSum) {
 
 TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
   RunRecord record = two_workers();
-  FinishedMessage finished;
+  job::FinishedMessage finished;
   ASSERT_TRUE(record.add(finished).ok());
   EXPECT_FALSE(record.share_local().has_value()) << "no dynamic table";
   finished.statistics.rows_pulled_locally = 20;
@@ -106,7 +106,7 @@ TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
 
 TEST(RunRecordTest, MovesAreThoseOfAllWorkers) {
   RunRecord record = two_workers();
-  FinishedMessage finished;
+  job::FinishedMessage finished;
   finished.statistics.move_times.add(1e-6);
   finished.statistics.rows_localized = 7;
   ASSERT_TRUE(record.add(finished).ok());
@@ -121,31 +121,31 @@ TEST(RunRecordTest, MovesAreThoseOfAllWorkers) {
 }
 
 TEST(ChildMessageTest, ComesBackAsItWas) {
-  IterationMessage sent = report(3, 7, 0.1, 1.0 / 3);
+  job::IterationMessage sent = report(3, 7, 0.1, 1.0 / 3);
   sent.report.sums["bad"] = std::nan("");
-  const auto message = decode(encode(sent));
+  const auto message = job::decode(encode(sent));
   ASSERT_TRUE(message.ok()) << message.status();
-  const auto& back = std::get<IterationMessage>(*message);
+  const auto& back = std::get<job::IterationMessage>(*message);
   EXPECT_EQ(back.worker, 3U);
   EXPECT_EQ(back.report.sums.at("error"), 1.0 / 3);
   EXPECT_TRUE(std::isnan(back.report.sums.at("bad")));
-  EXPECT_TRUE(decode(encode(PrintMessage{"not \xff UTF-8"})).ok());
+  EXPECT_TRUE(job::decode(encode(job::PrintMessage{"not \xff UTF-8"})).ok());
 }
 
 TEST(ChildMessageTest, CountsComeBackAsTheyWere) {
-  std::vector<SessionCount> counts(kSessionCounts.begin(), kSessionCounts.end());
-  counts.insert(counts.end(), kDynamicRowCounts.begin(), kDynamicRowCounts.end());
-  FinishedMessage sent;
+  std::vector<job::SessionCount> counts(job::kSessionCounts.begin(), job::kSessionCounts.end());
+  counts.insert(counts.end(), job::kDynamicRowCounts.begin(), job::kDynamicRowCounts.end());
+  job::FinishedMessage sent;
   std::uint64_t number = UINT64_MAX;
-  for (const SessionCount& count : counts) sent.statistics.*count.value = number--;
+  for (const job::SessionCount& count : counts) sent.statistics.*count.value = number--;
   sent.statistics.waited_seconds = 0.5;
   sent.statistics.value_bound_waited_seconds = 0.25;
   sent.statistics.staleness.reads_by_lag = {3, 0, 4};
   sent.statistics.move_times.add(1e-6);
-  const auto message = decode(encode(sent));
+  const auto message = job::decode(encode(sent));
   ASSERT_TRUE(message.ok()) << message.status();
-  const SessionStatistics& back = std::get<FinishedMessage>(*message).statistics;
-  for (const SessionCount& count : counts)
+  const SessionStatistics& back = std::get<job::FinishedMessage>(*message).statistics;
+  for (const job::SessionCount& count : counts)
     EXPECT_EQ(back.*count.value, sent.statistics.*count.value) << count.name;
   EXPECT_EQ(back.waited_seconds, 0.5);
   EXPECT_EQ(back.value_bound_waited_seconds, 0.25);
@@ -155,7 +155,7 @@ TEST(ChildMessageTest, CountsComeBackAsTheyWere) {
 
 TEST(ChildMessageTest, RefusesWhatIsNoMessage) {
   for (const char* line : {"", "{", "[]", "{\"kind\":\"x\"}", "{\"kind\":\"iteration\"}", "{\"kind\":1}"}) {
-    EXPECT_FALSE(decode(line).ok()) << line;
+    EXPECT_FALSE(job::decode(line).ok()) << line;
   }
 }
 

@@ -1,0 +1,28 @@
+// `verbena run -- PROGRAM ARGUMENTS`: a user's own program as the workers of a job, beside servers of ours,
+// on this host.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/launcher/run_outputs.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace verbena::apps {
+
+/// What the command line says of it beside JobOptions and RunOptions.
+struct ProgramOptions {
+  std::vector<std::string> words;  ///< the program and its arguments
+  std::string objective;           ///< shown and drawn first; empty: the first by name
+};
+
+/// `command` must not outlive `options`.
+void add_program_options(CLI::App& command, ProgramOptions& options);
+
+/// Returns the exit status.
+int run_program(RunOptions run, const ProgramOptions& options);
+
+}  // namespace verbena::apps

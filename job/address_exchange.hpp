@@ -1,0 +1,52 @@
+// What the processes of a job have to agree on before they can train: the transport, the servers' addresses.
+//
+// At the rendezvous the servers come first: ranks 0 … servers − 1, then the worker processes.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "job/rendezvous.hpp"
+
+namespace verbena::job {
+
+/// Processes of a job do not all start at once, and a device may be slow to open.
+constexpr auto kMeetingPatience = std::chrono::seconds(60);
+
+/// FAILED_PRECONDITION where other hosts are to find a server at `address` and cannot.
+absl::Status check_can_be_found(std::string_view address);
+
+/// The servers' addresses, which all processes learn from each other at one fence. Thread safety: any thread.
+class AddressExchange {
+ public:
+  AddressExchange(Rendezvous& rendezvous, std::uint32_t servers)
+      : rendezvous_(rendezvous), servers_(servers) {}
+
+  /// Collective: a server tells where it listens; a process that is no server gives an empty `own`. Returns
+  /// the servers' addresses, by rank; later calls return what the first has. CANCELLED when a server has
+  /// given up.
+  absl::StatusOr<std::vector<std::string>> addresses(const std::string& own, const std::atomic<bool>& stop);
+
+  /// Of a process that fails: comes to the fence with nothing if it has not been there, so that the others do
+  /// not wait for it.
+  void give_up();
+
+ private:
+  absl::StatusOr<std::vector<std::string>> meet(const std::string& own, std::chrono::milliseconds patience,
+                                                const Rendezvous::Stopped& stopped);
+
+  Rendezvous& rendezvous_;
+  const std::uint32_t servers_;
+  std::mutex mutex_;
+  std::optional<absl::StatusOr<std::vector<std::string>>> result_;
+};
+
+}  // namespace verbena::job

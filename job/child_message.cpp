@@ -1,0 +1,170 @@
+#include "job/child_message.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/printable.hpp"
+
+namespace verbena::job {
+namespace {
+
+using nlohmann::json;
+
+struct Encoder {
+  json operator()(const IterationMessage& message) const {
+    return {{"kind", "iteration"},
+            {"worker", message.worker},
+            {"iteration", message.report.iteration},
+            {"items", message.report.items},
+            {"seconds", message.report.seconds},
+            {"sums", message.report.sums}};
+  }
+  json operator()(const ProgressMessage& message) const {
+    return {{"kind", "progress"},
+            {"worker", message.worker},
+            {"what", message.what},
+            {"done", message.done},
+            {"total", message.total}};
+  }
+  json operator()(const PrintMessage& message) const { return {{"kind", "print"}, {"line", message.line}}; }
+  json operator()(const SummaryMessage& message) const {
+    return {{"kind", "summary"}, {"name", message.name}, {"value", message.value}};
+  }
+  json operator()(const FinishedMessage& message) const {
+    json object = statistics_json(message.statistics);
+    object["kind"] = "finished";
+    object["worker"] = message.worker;
+    object["seconds"] = message.seconds;
+    object["move_times"] = message.statistics.move_times.counts;
+    return object;
+  }
+  json operator()(const FailedMessage& message) const {
+    return {{"kind", "failed"},
+            {"code", static_cast<int>(message.status.code())},
+            {"message", std::string(message.status.message())}};
+  }
+  json operator()(const EndedMessage& message) const {
+    return {{"kind", "ended"}, {"status", message.status}};
+  }
+};
+
+double number(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+/// The library would cut off what does not fit.
+template <class Number>
+Number exact_number(const json& value) {
+  if (value.is_number_unsigned() && std::in_range<Number>(value.get<std::uint64_t>()))
+    return value.get<Number>();
+  if (value.is_number_integer() && !value.is_number_unsigned() &&
+      std::in_range<Number>(value.get<std::int64_t>())) {
+    return value.get<Number>();
+  }
+  throw json::out_of_range::create(0, fmt::format("{} is no whole number of this range", to_text(value)),
+                                   &value);
+}
+
+IterationMessage iteration(const json& object) {
+  IterationMessage message;
+  message.worker = exact_number<std::uint32_t>(object.at("worker"));
+  message.report.iteration = exact_number<std::int64_t>(object.at("iteration"));
+  message.report.items = number(object.at("items"));
+  message.report.seconds = number(object.at("seconds"));
+  // Of this type and no other: the library walks through lists and objects alike.
+  for (const auto& [name, value] : object.at("sums").get_ref<const json::object_t&>())
+    message.report.sums[name] = number(value);
+  return message;
+}
+
+FinishedMessage finished(const json& object) {
+  FinishedMessage message;
+  message.worker = exact_number<std::uint32_t>(object.at("worker"));
+  message.seconds = number(object.at("seconds"));
+  SessionStatistics& statistics = message.statistics;
+  statistics.waited_seconds = number(object.at("waited_seconds"));
+  statistics.value_bound_waited_seconds = number(object.at("value_bound_waited_seconds"));
+  const auto read_count = [&](const SessionCount& count) {
+    statistics.*count.value = exact_number<std::uint64_t>(object.at(count.name));
+  };
+  std::for_each(kSessionCounts.begin(), kSessionCounts.end(), read_count);
+  std::for_each(kDynamicRowCounts.begin(), kDynamicRowCounts.end(), read_count);
+  for (const json& reads : object.at("reads_by_lag").get_ref<const json::array_t&>()) {
+    statistics.staleness.reads_by_lag.push_back(exact_number<std::uint64_t>(reads));
+  }
+  for (const json& moves : object.at("move_times").get_ref<const json::array_t&>())
+    statistics.move_times.counts.push_back(exact_number<std::uint64_t>(moves));
+  return message;
+}
+
+FailedMessage failed(const json& object) {
+  const int code = exact_number<int>(object.at("code"));
+  const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
+  return {absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                       object.at("message").get<std::string>())};
+}
+
+/// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks
+/// through what it has read by calling itself, and nobody's line is to use up the stack.
+json parse_text(std::string_view line) {
+  static constexpr int kMostDepth = 64;
+  return json::parse(line, [](int depth, json::parse_event_t /*event*/, json& /*parsed*/) {
+    if (depth > kMostDepth) {
+      throw json::out_of_range::create(0, fmt::format("nested deeper than {} levels", kMostDepth), nullptr);
+    }
+    return true;
+  });
+}
+
+/// Throws what nlohmann throws.
+absl::StatusOr<ChildMessage> parse(const json& object) {
+  const std::string kind = object.at("kind").get<std::string>();
+  if (kind == "iteration") return iteration(object);
+  if (kind == "finished") return finished(object);
+  if (kind == "failed") return failed(object);
+  if (kind == "ended") return EndedMessage{exact_number<int>(object.at("status"))};
+  if (kind == "print") return PrintMessage{object.at("line").get<std::string>()};
+  if (kind == "summary") return SummaryMessage{object.at("name").get<std::string>(), object.at("value")};
+  if (kind == "progress") {
+    return ProgressMessage{exact_number<std::uint32_t>(object.at("worker")),
+                           object.at("what").get<std::string>(), number(object.at("done")),
+                           number(object.at("total"))};
+  }
+  return absl::InvalidArgumentError(fmt::format("not a message of a worker: unknown kind \"{}\"", kind));
+}
+
+}  // namespace
+
+json statistics_json(const SessionStatistics& statistics) {
+  json object = {{"waited_seconds", statistics.waited_seconds},
+                 {"value_bound_waited_seconds", statistics.value_bound_waited_seconds},
+                 {"reads_by_lag", statistics.staleness.reads_by_lag}};
+  for (const SessionCount& count : kSessionCounts) object[count.name] = statistics.*count.value;
+  for (const SessionCount& count : kDynamicRowCounts) object[count.name] = statistics.*count.value;
+  return object;
+}
+
+std::string to_text(const nlohmann::json& json, int indent) {
+  return base::printable_lines(json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::string to_line(const nlohmann::json& json, int indent) {
+  return to_text(json, indent) + "\n";
+}
+
+std::string encode(const ChildMessage& message) {
+  return to_line(std::visit(Encoder(), message));
+}
+
+absl::StatusOr<ChildMessage> decode(std::string_view line) {
+  try {
+    return parse(parse_text(line));
+  } catch (const json::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("not a message of a worker: {}", error.what()));
+  }
+}
+
+}  // namespace verbena::job

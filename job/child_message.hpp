@@ -1,0 +1,92 @@
+// What a worker or server process says to whoever started it: one JSON object a line.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include <verbena/session.hpp>
+
+namespace verbena::job {
+
+struct IterationMessage {
+  std::uint32_t worker = 0;
+  IterationReport report;
+};
+struct ProgressMessage {
+  std::uint32_t worker = 0;
+  std::string what;
+  double done = 0;
+  double total = 0;
+};
+struct PrintMessage {
+  std::string line;
+};
+struct SummaryMessage {
+  std::string name;
+  nlohmann::json value;
+};
+/// What a session counts, by its name in messages and metrics.
+struct SessionCount {
+  const char* name;
+  std::uint64_t SessionStatistics::*value;
+};
+inline constexpr std::array<SessionCount, 5> kSessionCounts = {
+    {{"rows_pulled", &SessionStatistics::rows_pulled},
+     {"rows_pushed", &SessionStatistics::rows_pushed},
+     {"rows_eagerly_received", &SessionStatistics::rows_eagerly_received},
+     {"rows_shipped_ahead", &SessionStatistics::rows_shipped_ahead},
+     {"value_bound_waits", &SessionStatistics::value_bound_waits}}};
+/// Likewise, of its dynamic tables.
+inline constexpr std::array<SessionCount, 11> kDynamicRowCounts = {
+    {{"rows_pulled_locally", &SessionStatistics::rows_pulled_locally},
+     {"rows_pulled_remotely", &SessionStatistics::rows_pulled_remotely},
+     {"rows_pushed_locally", &SessionStatistics::rows_pushed_locally},
+     {"rows_pushed_remotely", &SessionStatistics::rows_pushed_remotely},
+     {"rows_localized", &SessionStatistics::rows_localized},
+     {"rows_moved_by_intent", &SessionStatistics::rows_moved_by_intent},
+     {"rows_replicated", &SessionStatistics::rows_replicated},
+     {"rows_refreshed", &SessionStatistics::rows_refreshed},
+     {"rows_pulled_from_replicas", &SessionStatistics::rows_pulled_from_replicas},
+     {"rows_pushed_to_replicas", &SessionStatistics::rows_pushed_to_replicas},
+     {"locations_asked", &SessionStatistics::locations_asked}}};
+
+/// A worker has trained to the end.
+struct FinishedMessage {
+  std::uint32_t worker = 0;
+  double seconds = 0;  ///< from its start of run_worker() to its end
+  SessionStatistics statistics;
+};
+/// The process cannot go on and is about to exit.
+struct FailedMessage {
+  absl::Status status;
+};
+
+/// The process ends on purpose; its last words. Said on a cluster, where nobody gets its wait status.
+struct EndedMessage {
+  int status = 0;  ///< its exit status
+};
+
+using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage,
+                                  FinishedMessage, FailedMessage, EndedMessage>;
+
+/// One line, with its newline. Numbers that JSON has not (NaN, infinity) are null and come back as NaN.
+std::string encode(const ChildMessage& message);
+/// INVALID_ARGUMENT for anything that encode() does not make.
+absl::StatusOr<ChildMessage> decode(std::string_view line);
+
+/// What a worker's last message and the metrics alike say of its session.
+nlohmann::json statistics_json(const SessionStatistics& statistics);
+
+/// JSON as it leaves this program: bytes that are no UTF-8 are replaced, and what printable() escapes is
+/// escaped. `indent`: of each level, in blanks; −1: all in one line.
+std::string to_text(const nlohmann::json& json, int indent = -1);
+/// Likewise, with a newline at the end.
+std::string to_line(const nlohmann::json& json, int indent = -1);
+
+}  // namespace verbena::job

@@ -1,0 +1,86 @@
+// The rendezvous of processes that one launcher has started: each has a socket to it. First comes the job's
+// secret (secret_handover.hpp). Then they say, a JSON object a line, {"put": key, "value": value} and
+// {"fence": true}; when all have come to a fence, each gets what was put since the last one, {"rank": r,
+// "key": key, "value": value} a line, and {"go": true}.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "job/line_stream.hpp"
+#include "job/rendezvous.hpp"
+#include "transport/secret.hpp"
+
+namespace verbena::job {
+
+/// A process's end.
+class EmbeddedRendezvous : public Rendezvous {
+ public:
+  /// Takes the descriptor over; waits for the launcher's first words. UNAVAILABLE where it is gone,
+  /// INVALID_ARGUMENT for words that are no launcher's.
+  static absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> join(int descriptor);
+  ~EmbeddedRendezvous() override;
+
+  absl::Status put(const std::string& key, const std::string& value) override;
+  /// INVALID_ARGUMENT, too, for what no launcher says.
+  absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
+  absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
+
+  /// The job's.
+  [[nodiscard]] const std::shared_ptr<const transport::Secret>& secret() const { return secret_; }
+
+ private:
+  EmbeddedRendezvous(int descriptor, std::uint32_t rank, std::uint32_t size,
+                     std::shared_ptr<const transport::Secret> secret);
+  absl::StatusOr<bool> take(std::string_view line);
+
+  const int descriptor_;
+  const std::shared_ptr<const transport::Secret> secret_;
+  LineStream lines_;
+  std::map<std::pair<std::uint32_t, std::string>, std::string> values_;
+};
+
+/// The launcher's end. It never waits for a process.
+class RendezvousHost {
+ public:
+  RendezvousHost(std::uint32_t size, std::shared_ptr<const transport::Secret> secret)
+      : size_(size), secret_(std::move(secret)) {}
+  ~RendezvousHost();
+  RendezvousHost(const RendezvousHost&) = delete;
+  RendezvousHost& operator=(const RendezvousHost&) = delete;
+
+  /// The next process's end, to be inherited by it and closed here.
+  absl::StatusOr<int> add();
+
+  /// Of all processes: to poll for POLLIN, and for POLLOUT where wants_to_write(); −1 for one that has gone.
+  [[nodiscard]] int descriptor(std::size_t rank) const { return seats_[rank].descriptor; }
+  [[nodiscard]] bool wants_to_write(std::size_t rank) const { return !seats_[rank].unsent.empty(); }
+  [[nodiscard]] std::size_t size() const { return seats_.size(); }
+
+  /// Does what can be done without waiting. INVALID_ARGUMENT where a process broke the rules.
+  absl::Status serve();
+
+ private:
+  struct Seat {
+    int descriptor = -1;
+    LineStream lines;
+    std::string unsent;
+    bool at_fence = false;
+  };
+  absl::Status take(std::uint32_t rank, std::string_view line);
+  void let_go();
+  static void send(Seat& seat);
+
+  const std::uint32_t size_;
+  const std::shared_ptr<const transport::Secret> secret_;
+  std::deque<Seat> seats_;
+  std::string news_;  ///< put since the last fence, as lines
+};
+
+}  // namespace verbena::job

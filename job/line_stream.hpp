@@ -1,0 +1,26 @@
+// Whole lines over a descriptor: what processes of a job say to each other outside of the transport.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace verbena::job {
+
+/// Takes a stream apart.
+class LineStream {
+ public:
+  /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
+  /// other end has closed.
+  bool read(int descriptor, const std::function<void(std::string_view line)>& handle);
+
+ private:
+  std::string unread_;  ///< the beginning of a line
+};
+
+/// All of `text`, waiting for the other end to take it; a descriptor that is gone is UNAVAILABLE.
+absl::Status write_all(int descriptor, std::string_view text);
+
+}  // namespace verbena::job

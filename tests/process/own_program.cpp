@@ -1,0 +1,73 @@
+// A program of a user's own, for own_program_test: own_program MODE ARGUMENTS…
+//
+// Each worker adds 1 to a number in each of three iterations, and says what it sees.
+//   count      that
+//   arguments  says its arguments and what its standard input has, too
+//   twice      joins a second time, too
+//   silent     worker 1 ends with status 3 after the first iteration
+//   gives-up   worker 1 gives up then
+//   sleeps     all sleep then
+//   stays-out  ends at once, without joining
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/return_if_error.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
+
+namespace {
+
+constexpr int kIterations = 3;
+
+absl::Status count(verbena::Session& session, const std::string& mode) {
+  const auto table =
+      session.table<std::int64_t>({.name = "number", .rows = 1, .width = 1, .consistency = verbena::Bsp{}});
+  if (!table.ok()) return table.status();
+  const verbena::KeyRange key{0, 1};
+  for (int iteration = 1; iteration <= kIterations; ++iteration) {
+    RETURN_IF_ERROR(table->push(key, std::vector<std::int64_t>{1}));
+    RETURN_IF_ERROR(session.clock());
+    std::vector<std::int64_t> value(1);
+    RETURN_IF_ERROR(table->pull(key, value));
+    session.report({.iteration = iteration,
+                    .items = 1,
+                    .seconds = 0.25,
+                    .sums = {{"number", static_cast<double>(value[0]) / session.workers()}}});
+    std::cout << "worker " << session.rank() << " of " << session.workers() << " sees " << value[0]
+              << std::endl;
+    if (mode == "silent" && session.rank() == 1) std::_Exit(3);
+    if (mode == "gives-up" && session.rank() == 1) return absl::AbortedError("no more coffee");
+    if (mode == "sleeps") ::sleep(600);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status run(const std::string& mode) {
+  const auto session = verbena::Session::from_environment();
+  if (!session.ok()) return session.status();
+  if (mode == "twice") std::cout << verbena::Session::from_environment().status() << std::endl;
+  const absl::Status status = count(**session, mode);
+  if (!status.ok()) (*session)->give_up(status).IgnoreError();
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "count";
+  if (mode == "stays-out") return EXIT_SUCCESS;
+  if (mode == "arguments") {
+    for (int i = 2; i < argc; ++i) std::cout << '[' << argv[i] << ']';
+    std::cout << " input: " << std::string(std::istreambuf_iterator<char>(std::cin), {}).size() << " bytes"
+              << std::endl;
+  }
+  const absl::Status status = run(mode);
+  if (!status.ok()) std::cerr << "own_program: " << status << std::endl;
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,216 @@
+// Programs of a user's own as workers: whoever starts them, each finds its place by one call, and what
+// becomes of it is said as of our own applications.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/process/program.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::process_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr const char* kMpi = "/usr/bin/mpirun";
+constexpr double kProgramsEndSeconds = 6.0;
+
+int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class OwnProgramTest : public ::testing::Test {
+ protected:
+  using Words = std::vector<std::string>;
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  static Words verbena_run(const Words& options, const Words& words) {
+    Words all = {"run"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"--", OWN_PROGRAM});
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  }
+  [[nodiscard]] Ended run_workers(int workers, const Words& words, const Words& more = {}) const {
+    Words options = {"--servers", "2", "--workers", std::to_string(workers)};
+    options.insert(options.end(), more.begin(), more.end());
+    return run(VERBENA_PROGRAM, verbena_run(options, words), scratch_.path());
+  }
+  [[nodiscard]] Ended run_with(const Variables& variables, const Words& words = {"count"}) const {
+    return run(OWN_PROGRAM, words, scratch_.path(), [variables] {
+      for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    });
+  }
+
+  const verbena::testing::TemporaryFolder scratch_;
+};
+
+TEST_F(OwnProgramTest, IsTheWorkersOfARun) {
+  const Ended ended = run_workers(
+      3, {"count"}, {"--metrics", scratch_.path("run.jsonl"), "--report", scratch_.path("run.html")});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  for (const char* rank : {"0", "1", "2"})
+    EXPECT_THAT(ended.out, HasSubstr(std::string("worker ") + rank + " of 3 sees 9\n"));
+  EXPECT_THAT(ended.out, HasSubstr("own_program, own consistency, 2 servers × 3 workers, shm"));
+  EXPECT_THAT(ended.err, HasSubstr("own_program iteration 3  number 9"));
+
+  std::istringstream lines(verbena::testing::contents(scratch_.path("run.jsonl")));
+  std::vector<nlohmann::json> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(all.size(), 1 + 3 + 3 + 1U) << "start, iterations, workers, summary";
+  EXPECT_EQ(all[0]["options"]["command"], std::string(OWN_PROGRAM) + " count");
+  EXPECT_EQ(all[2]["objectives"]["number"], 6);
+  EXPECT_EQ(all[4]["rows_pulled"], 3);
+  EXPECT_EQ(all.back()["objectives"]["number"], 9);
+  EXPECT_THAT(verbena::testing::contents(scratch_.path("run.html")), HasSubstr("number"));
+}
+
+TEST_F(OwnProgramTest, HasItsArgumentsAndNoInput) {
+  const Ended ended = run_workers(1, {"arguments", "--help", "-v", "--data=", "", "--"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("[--help][-v][--data=][][--] input: 0 bytes\n"));
+}
+
+TEST_F(OwnProgramTest, JoinsOnce) {
+  const Ended ended = run_workers(1, {"twice"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("FAILED_PRECONDITION: this process has its place in a job already"),
+                               HasSubstr("worker 0 of 1 sees 3")));
+}
+
+TEST_F(OwnProgramTest, FailsByName) {
+  const Ended silent = run_workers(3, {"silent"}, {"--metrics", scratch_.path("run.jsonl")});
+  EXPECT_EQ(silent.status, 1);
+  EXPECT_THAT(silent.err,
+              AllOf(HasSubstr("verbena: error: worker 1 (pid "), HasSubstr("ended with status 3")));
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("run.jsonl"))) << "a run that has failed leaves nothing";
+
+  const Ended gave_up = run_workers(3, {"gives-up"});
+  EXPECT_EQ(gave_up.status, 1);
+  EXPECT_THAT(gave_up.err, HasSubstr("no more coffee"));
+  EXPECT_THAT(gave_up.err, HasSubstr("verbena: error: worker 1 (pid "));
+
+  const Ended stayed_out = run_workers(1, {"stays-out"});
+  EXPECT_EQ(stayed_out.status, 1);
+  EXPECT_THAT(stayed_out.err, HasSubstr("ended without having been a worker: it has to call "));
+}
+
+TEST_F(OwnProgramTest, LeavesNothingBehind) {
+  for (const int number : {SIGINT, SIGKILL}) {
+    Program verbena(VERBENA_PROGRAM, verbena_run({"--workers", "2"}, {"sleeps"}), scratch_.path());
+    ASSERT_TRUE(verbena.wait_for_output("worker 1 of 2 sees 2") &&
+                verbena.wait_for_output("worker 0 of 2 sees 2"));
+    const std::vector<pid_t> workers = verbena.children("sleeps");
+    const std::vector<pid_t> servers = verbena.children("server");
+    ASSERT_EQ(workers.size(), 2U);
+    ASSERT_EQ(servers.size(), 1U);
+    if (number == SIGINT) {
+      verbena.signal(SIGINT);
+      const Ended ended = verbena.wait();
+      EXPECT_EQ(ended.status, 128 + SIGINT);
+      EXPECT_THAT(ended.err, HasSubstr("verbena: stopped by SIGINT"));
+    } else {
+      ::kill(workers[0], SIGKILL);
+      const Ended ended = verbena.wait();
+      EXPECT_EQ(ended.status, 1);
+      EXPECT_THAT(ended.err, HasSubstr("was killed by SIGKILL"));
+    }
+    EXPECT_TRUE(gone(workers, kProgramsEndSeconds));
+    EXPECT_TRUE(gone(servers, kProgramsEndSeconds));
+  }
+}
+
+TEST_F(OwnProgramTest, WrongUseIsExplained) {
+  const std::string error = "verbena: error: ";
+  const auto says = [&](const Words& words) {
+    const Ended ended = run(VERBENA_PROGRAM, words, scratch_.path());
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(says({"run", "--", "./nothing"}), StartsWith(error + "./nothing: there is no such program"));
+  EXPECT_THAT(says({"run", "--", "/etc/passwd"}), HasSubstr("may not be executed"));
+  EXPECT_THAT(says({"run", "--threads", "2", "--", OWN_PROGRAM}), HasSubstr("--threads"));
+  EXPECT_THAT(says({"run", "--"}), StartsWith(error + "verbena run: the name of what to do is missing"));
+  EXPECT_THAT(says({"run", "lda", "--data", "x", "--", OWN_PROGRAM}), HasSubstr(OWN_PROGRAM));
+  EXPECT_THAT(says({"run", "--servers", "2", "lda", "--data", "x"}),
+              HasSubstr("belongs behind the application"));
+  EXPECT_THAT(says({"run", "--metrics", OWN_PROGRAM, "--report", OWN_PROGRAM, "--", OWN_PROGRAM}),
+              HasSubstr("--metrics"));
+}
+
+TEST_F(OwnProgramTest, IsAloneWithAServerOfItsOwn) {
+  const Ended ended = run_with({});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.out, "worker 0 of 1 sees 1\nworker 0 of 1 sees 2\nworker 0 of 1 sees 3\n");
+  EXPECT_EQ(run_with({}, {"silent"}).status, 0) << "there is no worker 1";
+}
+
+TEST_F(OwnProgramTest, IsAWorkerByVariables) {
+  const std::string job = scratch_.path().filename().string();  // unlike any other's
+  const verbena::testing::TemporaryFolder servers;
+  const verbena::testing::TemporaryFolder firsts;
+  Program server(VERBENA_PROGRAM, {"server", "--job", job, "--workers", "2"}, servers.path());
+  const Variables all = {{"VERBENA_SERVERS", "shm:" + job + "/server-0"}, {"VERBENA_WORKERS", "2"}};
+  Program first(OWN_PROGRAM, {"count"}, firsts.path(), [all] {
+    for (const auto& [name, value] : all) ::setenv(name.c_str(), value.c_str(), 1);
+  });
+  Variables second = all;
+  second.emplace_back("VERBENA_RANK", "1");
+  const Ended ended = run_with(second);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("worker 1 of 2 sees 6"));
+  EXPECT_THAT(first.wait().out, HasSubstr("worker 0 of 2 sees 6"));
+  EXPECT_EQ(server.wait().status, 0);
+
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:x"}, {"VERBENA_RANK", "one"}}).err,
+              HasSubstr("VERBENA_RANK=one: a number is expected"));
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", "pigeon:x"}}).err, HasSubstr("there is no transport \"pigeon\""));
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", "verbs:127.0.0.1:1"}}).err, HasSubstr("a job needs a secret"));
+}
+
+TEST_F(OwnProgramTest, IsNoJobOfManyByMistake) {
+  const Ended ended = run_with({{"SLURM_STEP_NUM_TASKS", "4"}});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("srun has started 4 processes"), HasSubstr("--mpi=pmix")));
+}
+
+TEST_F(OwnProgramTest, TakesNoLetterForItsOwnThatIsNone) {
+  for (const char* descriptor : {"0", "1", "99", "x", "-1"})
+    EXPECT_EQ(run_with({{"VERBENA_LETTER", descriptor}}).status, 0) << descriptor;
+}
+
+TEST_F(OwnProgramTest, IsAWorkerUnderMpirun) {
+  if (!std::filesystem::exists(kMpi)) GTEST_SKIP() << "skipped: no mpirun (scripts/setup installs it)";
+  const auto mpirun = [&](const Words& words) {
+    Words all = {"--allow-run-as-root", "--oversubscribe", "-n", "3"};
+    all.insert(all.end(), words.begin(), words.end());
+    return run(kMpi, all, scratch_.path());
+  };
+  const Ended ended = mpirun({OWN_PROGRAM, "count"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(count_of(ended.out, "of 3 sees 9\n"), 3) << ended.out;
+
+  const Ended failed = mpirun({OWN_PROGRAM, "gives-up"});
+  EXPECT_NE(failed.status, 0);
+  EXPECT_THAT(failed.err, HasSubstr("no more coffee"));
+
+  const Ended twice = mpirun({VERBENA_PROGRAM, "run", "--", OWN_PROGRAM, "count"});
+  EXPECT_NE(twice.status, 0);
+  EXPECT_THAT(twice.err, HasSubstr("start the program itself: mpirun"));
+}
+
+}  // namespace
+}  // namespace verbena::process_test
