@@ -22,7 +22,7 @@ absl::StatusOr<ExampleRange> DataCursor::next() {
   session_->poll();  // for news
   if (!session_->status().ok()) return session_->status();
   if (session_->current_clock() != clock_) {
-    RETURN_IF_ERROR(session_->begin_iteration(options_.examples));
+    RETURN_IF_ERROR(session_->iteration().begin(session_->current_clock(), options_.examples));
     clock_ = session_->current_clock();
     left_ = options_.examples;
   }
@@ -32,11 +32,11 @@ absl::StatusOr<ExampleRange> DataCursor::next() {
     return ExampleRange{};
   }
   const bool has_begun = left_ < options_.examples;
-  if (has_begun && session_->iteration_ended()) return ExampleRange{};
+  if (has_begun && session_->iteration().has_ended(clock_)) return ExampleRange{};
   const ExampleRange batch{next_, std::min(next_ + std::min(options_.mini_batch, left_), options_.examples)};
   left_ -= batch.size();
   next_ = batch.last == options_.examples ? 0 : batch.last;
-  session_->count_processed(batch.size());
+  session_->iteration().count_processed(batch.size());
   return batch;
 }
 

@@ -23,4 +23,13 @@ absl::StatusOr<LocalSpan> LocalMemory::allocate(std::size_t bytes) {
   return absl::ResourceExhaustedError("registered memory: a fresh slab has no room");
 }
 
+absl::StatusOr<LocalSpan> StagingPool::take(std::size_t bytes) {
+  const auto fitting = std::find_if(free_.begin(), free_.end(),
+                                    [&](const LocalSpan& span) { return span.bytes.size() >= bytes; });
+  if (fitting == free_.end()) return memory_.allocate(bytes);
+  const LocalSpan staging = *fitting;
+  free_.erase(fitting);
+  return staging;
+}
+
 }  // namespace verbena::worker

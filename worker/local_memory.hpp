@@ -29,4 +29,19 @@ class LocalMemory {
   std::vector<std::unique_ptr<transport::RegisteredArena>> arenas_;
 };
 
+/// Scratch of operations, used again when they have ended. Thread safety: none; one owner.
+class StagingPool {
+ public:
+  explicit StagingPool(LocalMemory& memory) : memory_(memory) {}
+
+  /// At least so large. Errors: as LocalMemory::allocate().
+  absl::StatusOr<LocalSpan> take(std::size_t bytes);
+  /// What was taken; no transfer is under way in it.
+  void give(LocalSpan staging) { free_.push_back(staging); }
+
+ private:
+  LocalMemory& memory_;
+  std::vector<LocalSpan> free_;
+};
+
 }  // namespace verbena::worker

@@ -92,7 +92,8 @@ struct ServerLink {
   bool is_dead = false;           ///< and the session goes on without it
   /// It broke the rules, or was not told hello: nothing that it says or writes is looked at.
   bool is_refused = false;
-  bool counts_clocks = false;         ///< has rows whose readers wait for clocks
+  /// Has rows whose readers wait for clocks; or there is no table yet.
+  bool counts_clocks = true;
   consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +13,7 @@
 #include "protocol/partition.hpp"
 #include "transport/backends.hpp"
 #include "transport/request_id.hpp"
+#include "worker/joining.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
@@ -32,13 +32,6 @@ constexpr auto kPartingPatience = std::chrono::milliseconds(500);
 /// causes more, and they are memory. However large the bound, no more than so many count.
 constexpr std::size_t kSpareOutstanding = 2;
 constexpr std::size_t kMostStaleOutstanding = 16;
-
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
 
 protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, ValueType type) {
   return {.table = number,
@@ -180,45 +173,13 @@ absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint 
   link->connection = std::move(*connection);
   link->connection->set_peer_name(fmt::format("server {}", server));
   link->connection->user_data = reinterpret_cast<std::uintptr_t>(link.get());
-  links_.push_back(std::move(link));
-  absl::Status status = say_hello(*links_.back());
+  ServerLink& added = links_.add(std::move(link));
+  const absl::StatusOr<protocol::Hello> hello = prepare_hello(added, ground());
+  if (hello.ok()) control(added, *hello);
+  absl::Status status = hello.ok() ? status_ : hello.status();
   // It may have no rings: whatever the server says is not for this side.
-  if (!status.ok()) links_.back()->is_refused = true;
+  if (!status.ok()) added.is_refused = true;
   return status;
-}
-
-absl::Status SessionCore::say_hello(ServerLink& link) {
-  auto push_ring = transport::RingReceiver::create(*transport_, *link.connection, options_.push_ring_bytes);
-  if (!push_ring.ok()) return push_ring.status();
-  auto inbox = transport::RingSender::create(*transport_, *link.connection);
-  if (!inbox.ok()) return inbox.status();
-  link.push_ring = std::move(*push_ring);
-  link.inbox = std::move(*inbox);
-  RETURN_IF_ERROR(link.small.allocate(memory_));
-  auto heartbeat = heartbeat_->grant(*link.connection);
-  if (!heartbeat.ok()) return heartbeat.status();
-  if (options_.update_budget_mb_per_s > 0)
-    link.update_budget.emplace(options_.update_budget_mb_per_s * 1e6, transport_->now());
-  control(link, protocol::Hello{.worker = options_.rank,
-                                .workers = options_.workers,
-                                .pid = static_cast<std::uint32_t>(::getpid()),
-                                .server = link.server,
-                                .servers = static_cast<std::uint32_t>(options_.servers.size()),
-                                .node = node(),
-                                .inbox_bytes = options_.inbox_bytes,
-                                .push_ring = to_wire(link.push_ring->descriptor()),
-                                .inbox_credit = to_wire(link.inbox->credit_descriptor()),
-                                .heartbeat = to_wire(*heartbeat)});
-  return status_;
-}
-
-absl::Status SessionCore::watch(ServerLink& link, const protocol::Descriptor& heartbeat) {
-  // A server looks at its connections all the time; where it does not, it hangs.
-  const transport::HeartbeatWatch::Bounds bounds{
-      .silence = std::chrono::milliseconds(options_.silence_timeout_ms),
-      .hanging = std::chrono::milliseconds(options_.timeout_ms)};
-  link.watch = std::make_unique<transport::HeartbeatWatch>(*transport_, bounds);
-  return link.watch->watch(*link.connection, from_wire(heartbeat));
 }
 
 /// Whoever a server holds back is to learn of the server, and not of those who wait, too.
@@ -270,6 +231,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
       fail(status);
       return status;
     }
+    if (number == 0) link->counts_clocks = false;  // from now on the tables decide
     link->counts_clocks |= table->follows_clocks() && servers.range(link->server).size() > 0;
   }
   tables_.push_back(std::move(table));
@@ -291,7 +253,7 @@ bool SessionCore::poll() {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
   }
-  return step_operations() || count > 0;
+  return running_.step(status_) || count > 0;
 }
 
 void SessionCore::on_event(const transport::Event& event) {
@@ -332,20 +294,8 @@ void SessionCore::on_event(const transport::Event& event) {
 absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte> bytes) {
   absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(bytes);
   if (!message.ok()) return message.status();
-  if (const auto* welcome = std::get_if<protocol::Welcome>(&*message)) {
-    if (!link.lanes.empty()) return absl::InvalidArgumentError("sent two welcomes");
-    if (welcome->inbox.length_bytes < protocol::kMinRingBytes) {
-      return absl::InvalidArgumentError(
-          fmt::format("welcomes with an inbox of {} bytes, expected at least {}", welcome->inbox.length_bytes,
-                      protocol::kMinRingBytes));
-    }
-    link.lanes.resize(welcome->lanes);
-    link.inbox->set_ring(from_wire(welcome->inbox));
-    if (!link.inbox->status().ok()) return link.inbox->status();
-    link.push_ring->set_credit(from_wire(welcome->push_credit));
-    link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome->pid));
-    return watch(link, welcome->heartbeat);
-  }
+  if (const auto* welcome = std::get_if<protocol::Welcome>(&*message))
+    return take_welcome(link, *welcome, ground());
   if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
     if (opened->table != link.shards.size() || !is_opening_ || opened->table > tables_.size())
       return absl::InvalidArgumentError("opened a table that nobody asked for");
@@ -370,7 +320,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
       return absl::InvalidArgumentError(
           fmt::format("ended the iteration of clock {}, this worker is at {}", end->clock, clock_));
     }
-    ended_clock_ = std::max(ended_clock_, end->clock);
+    iteration_.end(end->clock);
     return absl::OkStatus();
   }
   if (const auto* answers = std::get_if<protocol::KeyAnswers>(&*message))
@@ -434,7 +384,7 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
 }
 
 bool SessionCore::can_do_without(const ServerLink& link) const {
-  return options_.outlives_servers && link.server != node() && !is_opening_ && !any_counts_clocks();
+  return options_.outlives_servers && link.server != node() && !is_opening_ && !links_.any_counts_clocks();
 }
 
 /// A server is gone without a goodbye. False if that is the session's end.
@@ -442,7 +392,7 @@ bool SessionCore::lose(ServerLink& link) {
   if (link.is_dead) return true;
   if (!can_do_without(link)) {
     has_no_node_ |=
-        options_.outlives_servers && link.server == node() && !is_opening_ && !any_counts_clocks();
+        options_.outlives_servers && link.server == node() && !is_opening_ && !links_.any_counts_clocks();
     return false;
   }
   if (!status_.ok()) return false;
@@ -452,7 +402,7 @@ bool SessionCore::lose(ServerLink& link) {
   link.said_goodbye = true;
   link.open_requests = 0;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_dead_server(link.server);
-  for (const std::shared_ptr<Operation>& operation : running_) operation->on_dead_server(link.server);
+  running_.on_dead_server(link.server);
   return true;
 }
 
@@ -471,33 +421,7 @@ void SessionCore::on_completion(const transport::Event& event) {
 }
 
 void SessionCore::start(std::shared_ptr<Operation> operation) {
-  // Tables still name operations that have ended with the session; no other may look at them.
-  if (!status_.ok()) return end_with_session(*operation);
-  if (operation->step()) return;
-  running_.push_back(std::move(operation));
-}
-
-void SessionCore::end_with_session(Operation& operation) const {
-  operation.status = status_;
-  operation.ended = true;
-}
-
-/// True if there may be more to do at once.
-bool SessionCore::step_operations() {
-  bool ended = false;
-  for (auto it = running_.begin(); it != running_.end();) {
-    Operation& operation = **it;
-    if (!status_.ok()) {
-      end_with_session(operation);
-    } else if (!operation.step()) {
-      ended |= operation.step_again;
-      ++it;
-      continue;
-    }
-    it = running_.erase(it);
-    ended = true;
-  }
-  return ended;
+  running_.start(std::move(operation), status_);
 }
 
 absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
@@ -634,14 +558,14 @@ bool SessionCore::any_table(bool consistency::Rules::*rule) const {
 }
 
 absl::Status SessionCore::tell_clock(consistency::Clock clock, Servers which) {
-  const bool tell = clock > clock_ && iteration_clock_ == clock_ && examples_.planned > 0 &&
-                    any_table(&consistency::Rules::weighs_means);
-  const std::array<std::uint64_t, 2> counts = {examples_.processed, examples_.planned};
+  const consistency::ExampleCounts examples = iteration_.examples_of(clock_);
+  const bool tell = clock > clock_ && examples.planned > 0 && any_table(&consistency::Rules::weighs_means);
+  const std::array<std::uint64_t, 2> counts = {examples.processed, examples.planned};
   static_assert(sizeof counts == sizeof(protocol::ExampleCounts));
   const protocol::BulkHeader header{
       .kind = protocol::BulkKind::kClock, .count = tell ? 1U : 0U, .clock = clock};
   for (const std::unique_ptr<ServerLink>& link : links_) {
-    if (!is_among(*link, which) || link->told_clock >= clock) continue;
+    if (!ServerLinks::is_among(*link, which) || link->told_clock >= clock) continue;
     link->told_clock = clock;
     absl::Status status =
         send_small(*link, header, std::span<const std::uint64_t>(counts).first(tell ? counts.size() : 0));
@@ -650,44 +574,22 @@ absl::Status SessionCore::tell_clock(consistency::Clock clock, Servers which) {
   return absl::OkStatus();
 }
 
-absl::Status SessionCore::begin_iteration(std::uint64_t examples) {
-  if (iteration_clock_ == clock_) {
-    return absl::FailedPreconditionError(
-        fmt::format("two data cursors in clock {}: an iteration is a clock, and has one", clock_));
-  }
-  iteration_clock_ = clock_;
-  examples_ = {.planned = examples};
-  return absl::OkStatus();
-}
-
 void SessionCore::end_iteration() {
-  if (iteration_ended() || !any_table(&consistency::Rules::ends_early)) return;
-  ended_clock_ = clock_;
+  if (iteration_.has_ended(clock_) || !any_table(&consistency::Rules::ends_early)) return;
+  iteration_.end(clock_);
   // Before the updates, so that the others need not wait for them to hear of it. One server tells all.
-  control(*links_.front(), protocol::EndIteration{clock_});
+  control(links_.front(), protocol::EndIteration{clock_});
 }
 
 template <class Concerned>
 absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   for (;;) {
-    const auto oldest = std::find_if(running_.begin(), running_.end(),
-                                     [&](const auto& operation) { return concerned(*operation); });
-    if (oldest == running_.end()) return status_;
-    const std::shared_ptr<Operation> operation = *oldest;
+    const std::shared_ptr<Operation> operation = running_.oldest(concerned);
+    if (operation == nullptr) return status_;
     // How it ends is for those to know who have begun it.
     static_cast<void>(wait_for(*operation));
     if (!status_.ok()) return status_;
   }
-}
-
-/// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a message
-/// for each mini-batch would cost more than the mini-batch.
-bool SessionCore::counts_clocks(const ServerLink& link) const {
-  return tables_.empty() || link.counts_clocks;
-}
-
-bool SessionCore::any_counts_clocks() const {
-  return std::any_of(links_.begin(), links_.end(), [&](const auto& link) { return counts_clocks(*link); });
 }
 
 /// All updates that tables hold back are sent, and all operations that must have ended have.
@@ -724,7 +626,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
   if (!status.ok()) return status;
   if (status = ship_all(); !status.ok()) return status;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_clock_ends();
-  if (any_counts_clocks()) {
+  if (links_.any_counts_clocks()) {
     if (status = send_put_off(); !status.ok()) return status;
   }
   if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
@@ -744,9 +646,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (status = table->bound_in_transit(); !status.ok()) return status;
   }
-  for (const std::unique_ptr<ServerLink>& link : links_) {
-    for (LaneView& lane : link->lanes) lane.min_clock_at_start = lane.min_clock;
-  }
+  links_.start_clock();
   start_epoch();
   const std::size_t most = std::min(staleness, kMostStaleOutstanding) + kSpareOutstanding;
   const auto few = [&] {
@@ -767,37 +667,17 @@ absl::Status SessionCore::barrier() {
   return take_lost();
 }
 
-bool SessionCore::all_lanes_at(consistency::Clock clock, Servers which) const {
-  return std::all_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return !is_among(*link, which) ||
-           std::all_of(link->lanes.begin(), link->lanes.end(),
-                       [&](const LaneView& lane) { return lane.min_clock >= clock; });
-  });
-}
-
 std::string SessionCore::clocks_awaited() const {
-  return fmt::format("other workers in a pull at clock {}: {}", clock_, slowest_lane(Servers::kCounting));
-}
-
-std::string SessionCore::slowest_lane(Servers which) const {
-  const ServerLink* slowest = nullptr;
-  std::size_t lane = 0;
-  for (const std::unique_ptr<ServerLink>& link : links_) {
-    for (std::size_t i = 0; i < link->lanes.size() && is_among(*link, which); ++i) {
-      if (slowest != nullptr && link->lanes[i].min_clock >= slowest->lanes[lane].min_clock) continue;
-      slowest = link.get();
-      lane = i;
-    }
-  }
-  return slowest == nullptr ? "no server has welcomed it"
-                            : fmt::format("at {} all have finished {} clocks",
-                                          slowest->connection->peer_name(), slowest->lanes[lane].min_clock);
+  return fmt::format("other workers in a pull at clock {}: {}", clock_,
+                     links_.slowest_lane(Servers::kCounting));
 }
 
 absl::Status SessionCore::wait_for_min_clock(consistency::Clock clock, Servers which) {
-  return wait_until(
-      [&] { return all_lanes_at(clock, which); }, options_.clock_timeout_ms,
-      [&] { return fmt::format("all workers to finish clock {}: {}", clock - 1, slowest_lane(which)); });
+  return wait_until([&] { return links_.all_lanes_at(clock, which); }, options_.clock_timeout_ms,
+                    [&] {
+                      return fmt::format("all workers to finish clock {}: {}", clock - 1,
+                                         links_.slowest_lane(which));
+                    });
 }
 
 absl::Status SessionCore::leave() {
@@ -808,7 +688,7 @@ absl::Status SessionCore::leave() {
   RETURN_IF_ERROR(send_put_off());
   RETURN_IF_ERROR(ship_all());
   // Its last updates weigh what its examples do, though the clock was not finished.
-  if (iteration_clock_ == clock_ && any_table(&consistency::Rules::weighs_means)) {
+  if (iteration_.has_begun(clock_) && any_table(&consistency::Rules::weighs_means)) {
     RETURN_IF_ERROR(tell_clock(clock_ + 1, Servers::kCounting));
   }
   left_ = true;
@@ -853,15 +733,6 @@ void SessionCore::fail(absl::Status status) {
 
 void SessionCore::note_lost(const absl::Status& why) {
   if (lost_updates_.ok()) lost_updates_ = why;
-}
-
-absl::StatusOr<LocalSpan> SessionCore::take_staging(std::size_t bytes) {
-  const auto fitting = std::find_if(staging_.begin(), staging_.end(),
-                                    [&](const LocalSpan& span) { return span.bytes.size() >= bytes; });
-  if (fitting == staging_.end()) return memory_.allocate(bytes);
-  const LocalSpan staging = *fitting;
-  staging_.erase(fitting);
-  return staging;
 }
 
 SessionStatistics SessionCore::statistics() const {

@@ -1,12 +1,15 @@
 // The moving parts of a session: connections to the servers, rings, clocks, operations under way.
 //
 // Step-driven: poll() does a bounded piece of work. The blocking calls drive poll() and wait in between.
+//
+// It is all that tables and operations know of the world, and so has many functions, of which a third tell or
+// hand out one thing. What has a state of its own is a class: ServerLinks, RunningOperations, Iteration,
+// StagingPool. What is left is what binds them: events, waiting, sending, the end of a clock, and failing.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,13 +17,14 @@
 #include <vector>
 
 #include "consistency/rules.hpp"
-#include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/transport.hpp"
+#include "worker/iteration.hpp"
+#include "worker/joining.hpp"
 #include "worker/local_memory.hpp"
-#include "worker/operation.hpp"
-#include "worker/server_link.hpp"
+#include "worker/running_operations.hpp"
+#include "worker/server_links.hpp"
 #include "worker/thread_owner.hpp"
 #include <verbena/session.hpp>
 
@@ -65,13 +69,9 @@ class SessionCore {
   absl::Status wait_for(Operation& operation);
   void start(std::shared_ptr<Operation> operation);
 
-  // --- for data cursors
-  /// A cursor over so many examples begins in this clock. FAILED_PRECONDITION: it is not the first to do so.
-  absl::Status begin_iteration(std::uint64_t examples);
-  void count_processed(std::uint64_t examples) { examples_.processed += examples; }
-  /// Under A-BSP: somebody has finished his examples of this clock.
-  [[nodiscard]] bool iteration_ended() const { return ended_clock_ >= clock_; }
-  /// This worker has finished its own. Says it, under A-BSP, if nobody has before.
+  /// For data cursors.
+  Iteration& iteration() { return iteration_; }
+  /// This worker has finished its examples. Says it, under A-BSP, if nobody has before.
   void end_iteration();
 
   /// Called for each push: now and then, whether a link's update budget is full. REQUIRES: there are budgets.
@@ -109,17 +109,15 @@ class SessionCore {
   SessionStatistics& counters() { return counters_; }
   /// By Table::hold(), of all tables: until there are none, no call may wait.
   std::size_t& rows_held() { return rows_held_; }
-  absl::StatusOr<LocalSpan> take_staging(std::size_t bytes);
-  void give_staging(LocalSpan staging) { staging_.push_back(staging); }
+  StagingPool& staging() { return staging_; }
 
  private:
   SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport);
 
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
-  absl::Status say_hello(ServerLink& link);
   void control(ServerLink& link, const protocol::ControlMessage& message);
-  absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat);
+  Ground ground() { return {*transport_, memory_, *heartbeat_, options_, node()}; }
   void look_at_servers(transport::TimePoint now);
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
@@ -129,8 +127,6 @@ class SessionCore {
                          absl::Status (TableCore::*heed)(ServerLink&, const Answer&));
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
-  void end_with_session(Operation& operation) const;
-  bool step_operations();
   /// Until all operations under way of which `concerned` says so have ended.
   template <class Concerned>
   absl::Status wait_for_operations(const Concerned& concerned);
@@ -138,16 +134,8 @@ class SessionCore {
   absl::Status advance(bool is_barrier);
   absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
-  [[nodiscard]] bool counts_clocks(const ServerLink& link) const;
-  [[nodiscard]] bool any_counts_clocks() const;
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;
   bool lose(ServerLink& link);
-  enum class Servers : std::uint8_t { kCounting, kAll };
-  [[nodiscard]] bool is_among(const ServerLink& link, Servers which) const {
-    return !link.is_dead && (which == Servers::kAll || counts_clocks(link));
-  }
-  [[nodiscard]] bool all_lanes_at(consistency::Clock clock, Servers which) const;
-  [[nodiscard]] std::string slowest_lane(Servers which) const;  ///< for messages
   absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
   /// Tells those servers that do not know it that this worker has finished all clocks below `clock`; and,
@@ -161,15 +149,13 @@ class SessionCore {
   LocalMemory memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   transport::TimePoint next_look_;  ///< at the servers' heartbeats
-  std::vector<std::unique_ptr<ServerLink>> links_;
+  ServerLinks links_;
   std::vector<std::unique_ptr<TableCore>> tables_;
-  std::list<std::shared_ptr<Operation>> running_;
-  std::vector<LocalSpan> staging_;
+  RunningOperations running_;
+  StagingPool staging_{memory_};
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
-  consistency::Clock ended_clock_ = -1;      ///< the newest whose iteration a worker has ended
-  consistency::Clock iteration_clock_ = -1;  ///< the newest in which a data cursor has begun
-  consistency::ExampleCounts examples_;      ///< in that clock
+  Iteration iteration_;
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
   std::uint64_t rows_until_refill_ = 1;

@@ -394,7 +394,7 @@ bool FixedTable::advance(FixedPull& pull) {
     if (part.view->min_clock >= needed_min_clock()) pull.awaited = part.link;
     return false;
   }
-  if (pull.staging_) session_.give_staging(*pull.staging_);
+  if (pull.staging_) session_.staging().give(*pull.staging_);
   pull.staging_.reset();
   return true;
 }
@@ -410,7 +410,7 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   };
   if (!fetchable(first)) return false;
   if (!pull.staging_) {
-    absl::StatusOr<LocalSpan> staging = session_.take_staging(std::max(kStagingBytes, stride_bytes_));
+    absl::StatusOr<LocalSpan> staging = session_.staging().take(std::max(kStagingBytes, stride_bytes_));
     if (!staging.ok()) {
       session_.fail(staging.status());
       return false;

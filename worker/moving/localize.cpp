@@ -188,7 +188,7 @@ void Localize::end_copying() {
   }
   std::erase_if(batch.moves, [&](std::size_t index) { return moves_[index].phase == Phase::kNotThere; });
   if (rows_.own.is_mapped() || batch.moves.empty()) {
-    rows_.session.give_staging(batch.memory);
+    rows_.session.staging().give(batch.memory);
     batch_.reset();
     return;
   }
@@ -221,7 +221,7 @@ absl::Status Localize::on_installed(ServerLink& link) {
   if (!batch_ || !batch_->sent || link.server != rows_.node || link.open_requests == 0)
     return absl::InvalidArgumentError("says that rows are installed which it was not sent");
   for (const std::size_t index : batch_->moves) on_installed(moves_[index]);
-  rows_.session.give_staging(batch_->memory);
+  rows_.session.staging().give(batch_->memory);
   rows_.end_message(batch_->tag);
   batch_.reset();
   --link.open_requests;

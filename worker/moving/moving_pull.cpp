@@ -58,7 +58,7 @@ bool MovingPull::do_own() {
   begin_reads();
   if (!readings_.empty()) awaited = rows_.nodes[readings_.front().node].link;
   if (!readings_.empty() || !todo_.empty() || !coming_.empty()) return false;
-  if (staging_) rows_.session.give_staging(*staging_);
+  if (staging_) rows_.session.staging().give(*staging_);
   staging_.reset();
   return true;
 }

@@ -208,7 +208,7 @@ absl::Status MovingPush::on_answer(ServerLink& link, const protocol::PushAnswer&
     rows_.reached(keys[index]);
     end(index);
   }
-  rows_.session.give_staging(message->memory);
+  rows_.session.staging().give(message->memory);
   rows_.end_message(message->tag);
   messages_.erase(message);
   return absl::OkStatus();
@@ -223,7 +223,7 @@ void MovingPush::on_dead_server(std::uint32_t server) {
     lose_message(*message);
     rows_.end_message(message->tag);
     // What was sent the device may still read.
-    if (!message->sent) rows_.session.give_staging(message->memory);
+    if (!message->sent) rows_.session.staging().give(message->memory);
     message = messages_.erase(message);
   }
 }

@@ -201,7 +201,7 @@ std::size_t MovingRows::send_some(std::uint32_t server, KeyRequests::Kind kind,
 }
 
 std::optional<LocalSpan> MovingRows::take_staging(std::size_t bytes) {
-  absl::StatusOr<LocalSpan> staging = session.take_staging(bytes);
+  absl::StatusOr<LocalSpan> staging = session.staging().take(bytes);
   if (staging.ok()) return *staging;
   session.fail(staging.status());
   return std::nullopt;

@@ -1,0 +1,74 @@
+#include "worker/joining.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+
+namespace verbena::worker {
+namespace {
+
+absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat, const Ground& ground) {
+  // A server looks at its connections all the time; where it does not, it hangs.
+  const transport::HeartbeatWatch::Bounds bounds{
+      .silence = std::chrono::milliseconds(ground.options.silence_timeout_ms),
+      .hanging = std::chrono::milliseconds(ground.options.timeout_ms)};
+  link.watch = std::make_unique<transport::HeartbeatWatch>(ground.transport, bounds);
+  return link.watch->watch(*link.connection, from_wire(heartbeat));
+}
+
+}  // namespace
+
+protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+
+transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
+  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+}
+
+absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& ground) {
+  const SessionOptions& options = ground.options;
+  auto push_ring =
+      transport::RingReceiver::create(ground.transport, *link.connection, options.push_ring_bytes);
+  if (!push_ring.ok()) return push_ring.status();
+  auto inbox = transport::RingSender::create(ground.transport, *link.connection);
+  if (!inbox.ok()) return inbox.status();
+  link.push_ring = *std::move(push_ring);
+  link.inbox = *std::move(inbox);
+  RETURN_IF_ERROR(link.small.allocate(ground.memory));
+  const auto heartbeat = ground.heartbeat.grant(*link.connection);
+  if (!heartbeat.ok()) return heartbeat.status();
+  if (options.update_budget_mb_per_s > 0)
+    link.update_budget.emplace(options.update_budget_mb_per_s * 1e6, ground.transport.now());
+  return protocol::Hello{.worker = options.rank,
+                         .workers = options.workers,
+                         .pid = static_cast<std::uint32_t>(::getpid()),
+                         .server = link.server,
+                         .servers = static_cast<std::uint32_t>(options.servers.size()),
+                         .node = ground.node,
+                         .inbox_bytes = options.inbox_bytes,
+                         .push_ring = to_wire(link.push_ring->descriptor()),
+                         .inbox_credit = to_wire(link.inbox->credit_descriptor()),
+                         .heartbeat = to_wire(*heartbeat)};
+}
+
+absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, const Ground& ground) {
+  if (!link.lanes.empty()) return absl::InvalidArgumentError("sent two welcomes");
+  if (welcome.inbox.length_bytes < protocol::kMinRingBytes) {
+    return absl::InvalidArgumentError(fmt::format("welcomes with an inbox of {} bytes, expected at least {}",
+                                                  welcome.inbox.length_bytes, protocol::kMinRingBytes));
+  }
+  link.lanes.resize(welcome.lanes);
+  link.inbox->set_ring(from_wire(welcome.inbox));
+  if (!link.inbox->status().ok()) return link.inbox->status();
+  link.push_ring->set_credit(from_wire(welcome.push_credit));
+  link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome.pid));
+  return watch(link, welcome.heartbeat, ground);
+}
+
+}  // namespace verbena::worker

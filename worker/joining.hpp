@@ -1,0 +1,37 @@
+// How a worker and a server come to know each other: what the worker says first, and what it takes from the
+// server's welcome (docs/protocol.md).
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "protocol/messages.hpp"
+#include "transport/heartbeat.hpp"
+#include "transport/transport.hpp"
+#include "worker/local_memory.hpp"
+#include "worker/server_link.hpp"
+#include <verbena/session.hpp>
+
+namespace verbena::worker {
+
+/// What a session has that all its links use.
+struct Ground {
+  transport::Transport& transport;
+  LocalMemory& memory;
+  transport::Heartbeat& heartbeat;
+  const SessionOptions& options;
+  std::uint32_t node = 0;  ///< the worker's
+};
+
+/// Gives a connected link its rings and the rest of what it needs here. RESOURCE_EXHAUSTED where memory is
+/// short.
+absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& ground);
+
+/// INVALID_ARGUMENT for a welcome that breaks the rules.
+absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, const Ground& ground);
+
+protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor);
+transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor);
+
+}  // namespace verbena::worker

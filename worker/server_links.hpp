@@ -1,0 +1,46 @@
+// All servers of a session, and what is to be known of them together: how far their lanes' clocks are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "worker/server_link.hpp"
+
+namespace verbena::worker {
+
+/// Which of the servers a question is about; never those that are dead.
+enum class Servers : std::uint8_t {
+  kCounting,  ///< that have rows whose readers wait for clocks
+  kAll,
+};
+
+/// By rank. Thread safety: none; belongs to its session.
+class ServerLinks {
+ public:
+  ServerLink& add(std::unique_ptr<ServerLink> link) { return *links_.emplace_back(std::move(link)); }
+  [[nodiscard]] auto begin() const { return links_.begin(); }
+  [[nodiscard]] auto end() const { return links_.end(); }
+  [[nodiscard]] std::size_t size() const { return links_.size(); }
+  [[nodiscard]] ServerLink& front() const { return *links_.front(); }
+
+  /// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a
+  /// message for each mini-batch would cost more than the mini-batch.
+  [[nodiscard]] static bool is_among(const ServerLink& link, Servers which) {
+    return !link.is_dead && (which == Servers::kAll || link.counts_clocks);
+  }
+  /// Also of dead ones.
+  [[nodiscard]] bool any_counts_clocks() const;
+  [[nodiscard]] bool all_lanes_at(consistency::Clock clock, Servers which) const;
+  /// For messages.
+  [[nodiscard]] std::string slowest_lane(Servers which) const;
+  /// The worker's next clock has begun.
+  void start_clock();
+
+ private:
+  std::vector<std::unique_ptr<ServerLink>> links_;
+};
+
+}  // namespace verbena::worker
