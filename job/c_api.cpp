@@ -1,6 +1,7 @@
 // <verbena/verbena.h>: each call is one of the C++ interface. Nothing may leave as an exception.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -8,9 +9,12 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "base/signals_blocked.hpp"
 #include <verbena/server.hpp>
 #include <verbena/session.hpp>
 #include <verbena/table.hpp>
@@ -42,26 +46,50 @@ struct verbena_held {
 namespace verbena::job {
 namespace {
 
-std::string& last_error() {
-  thread_local std::string the_last_error;
+struct LastError {
+  std::string text;
+  const char* shown = "";
+};
+
+LastError& last_error() {
+  thread_local LastError the_last_error;
   return the_last_error;
 }
 
 verbena_code code_of(const absl::Status& status) {
   if (status.ok()) return VERBENA_OK;
-  last_error() = std::string(status.message());
+  last_error().text = std::string(status.message());
+  last_error().shown = last_error().text.c_str();
   return static_cast<verbena_code>(status.code());
+}
+
+/// What is being thrown. Throws only where there is no memory.
+verbena_code code_of_thrown() {
+  try {
+    throw;
+  } catch (const std::system_error& thrown) {
+    return code_of(absl::ResourceExhaustedError(thrown.what()));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& thrown) {
+    return code_of(absl::InternalError(thrown.what()));
+  } catch (...) {
+    return code_of(absl::UnknownError("something was thrown that is no exception"));
+  }
 }
 
 /// What `call` returns, or what it throws, as a code.
 template <class Call>
 verbena_code guarded(Call&& call) noexcept {
   try {
-    return code_of(call());
-  } catch (const std::bad_alloc&) {
-    return code_of(absl::ResourceExhaustedError("no memory left"));
-  } catch (const std::exception& thrown) {
-    return code_of(absl::InternalError(thrown.what()));
+    try {
+      return code_of(call());
+    } catch (...) {
+      return code_of_thrown();
+    }
+  } catch (...) {
+    last_error().shown = "no memory left";
+    return VERBENA_RESOURCE_EXHAUSTED;
   }
 }
 
@@ -87,25 +115,33 @@ std::string text_of(const char* text) {
   return text == nullptr ? std::string() : std::string(text);
 }
 
-NetworkOptions network_of(const verbena_network& network) {
-  return {.secret_file = text_of(network.secret_file),
-          .no_secret = network.no_secret != 0,
-          .device = text_of(network.device),
-          .device_port = network.device_port,
-          .shares_cores = network.shares_cores != 0};
+absl::StatusOr<NetworkOptions> network_of(const verbena_network* theirs) {
+  if (theirs == nullptr) return NetworkOptions();
+  const absl::StatusOr<verbena_network> network = as_here(theirs, VERBENA_NETWORK);
+  if (!network.ok()) return network.status();
+  if (network->device_port > UINT8_MAX)
+    return absl::InvalidArgumentError(fmt::format("device port {}: at most 255", network->device_port));
+  return NetworkOptions{.secret_file = text_of(network->secret_file),
+                        .no_secret = network->no_secret != 0,
+                        .device = text_of(network->device),
+                        .device_port = static_cast<std::uint8_t>(network->device_port),
+                        .shares_cores = network->shares_cores != 0};
 }
 
 absl::Status start_server(const verbena_server_options* options, verbena_server** server) {
   const absl::StatusOr<verbena_server_options> given = as_here(options, VERBENA_SERVER_OPTIONS);
   if (!given.ok()) return given.status();
+  absl::StatusOr<NetworkOptions> network = network_of(given->network);
+  if (!network.ok()) return network.status();
   auto started = std::make_unique<verbena_server>();
+  const base::SignalsBlocked blocked;
   started->thread = std::thread(
       [server = started.get(), wanted = ServerOptions{.address = text_of(given->address),
                                                       .rank = given->rank,
                                                       .servers = given->servers,
                                                       .workers = given->workers,
                                                       .outlives_workers = given->outlives_workers != 0,
-                                                      .network = network_of(given->network),
+                                                      .network = *std::move(network),
                                                       .threads = given->threads}] {
         try {
           server->ended = run_server(wanted, server->stop);
@@ -120,11 +156,13 @@ absl::Status start_server(const verbena_server_options* options, verbena_server*
 absl::StatusOr<SessionOptions> session_options(const verbena_session_options* options) {
   const absl::StatusOr<verbena_session_options> given = as_here(options, VERBENA_SESSION_OPTIONS);
   if (!given.ok()) return given.status();
+  absl::StatusOr<NetworkOptions> network = network_of(given->network);
+  if (!network.ok()) return network.status();
   SessionOptions wanted{.rank = given->rank,
                         .workers = given->workers,
                         .timeout_ms = given->timeout_ms,
                         .clock_timeout_ms = given->clock_timeout_ms,
-                        .network = network_of(given->network)};
+                        .network = *std::move(network)};
   for (std::size_t server = 0; server < given->server_count; ++server)
     wanted.servers.push_back(text_of(given->servers[server]));
   return wanted;
@@ -156,7 +194,7 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
   if (!model.ok()) return model.status();
   const auto type = static_cast<ValueType>(given->type);
   if (value_bytes(type) == 0)
-    return absl::InvalidArgumentError(fmt::format("there is no type {}", static_cast<int>(given->type)));
+    return absl::InvalidArgumentError(fmt::format("there is no type {}", given->type));
   const absl::StatusOr<UntypedTable> opened = session.session->untyped_table(
       {.name = given->name,
        .rows = given->rows,
@@ -178,10 +216,10 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
 }
 
 absl::Status hold(const verbena_table& table, const verbena_keys& keys, void** rows, verbena_held** held) {
-  static_assert(sizeof(void*) == sizeof(std::byte*));
-  absl::StatusOr<HeldRows> taken =
-      table.table.hold(keys_of(keys), {reinterpret_cast<std::byte**>(rows), keys.count});
+  std::vector<std::byte*> places(keys.count);
+  absl::StatusOr<HeldRows> taken = table.table.hold(keys_of(keys), places);
   if (!taken.ok()) return taken.status();
+  std::copy(places.begin(), places.end(), rows);
   *held = new verbena_held{*std::move(taken)};
   return absl::OkStatus();
 }
@@ -201,7 +239,7 @@ std::span<std::byte> bytes_of(void* values, std::size_t bytes) {
 using namespace verbena::job;  // NOLINT(google-build-using-namespace): the calls are outside of any
 
 const char* verbena_last_error() {
-  return last_error().c_str();
+  return last_error().shown;
 }
 
 const char* verbena_version() {

@@ -44,7 +44,8 @@ struct Encoder {
   json operator()(const FailedMessage& message) const {
     return {{"kind", "failed"},
             {"code", static_cast<int>(message.status.code())},
-            {"message", std::string(message.status.message())}};
+            {"message", std::string(message.status.message())},
+            {"is_cause", message.is_cause}};
   }
   json operator()(const EndedMessage& message) const {
     return {{"kind", "ended"}, {"status", message.status}};
@@ -104,7 +105,8 @@ FailedMessage failed(const json& object) {
   const int code = exact_number<int>(object.at("code"));
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
   return {absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                       object.at("message").get<std::string>())};
+                       object.at("message").get<std::string>()),
+          object.at("is_cause").get<bool>()};
 }
 
 /// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks

@@ -65,6 +65,8 @@ struct FinishedMessage {
 /// The process cannot go on and is about to exit.
 struct FailedMessage {
   absl::Status status;
+  /// Whatever its code is: it followed from nothing that another process did.
+  bool is_cause = false;
 };
 
 /// The process ends on purpose; its last words. Said on a cluster, where nobody gets its wait status.

@@ -1,13 +1,16 @@
 // Session::from_environment(): which job a process is of, found out from who has started it.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "base/decimal.hpp"
 #include "base/return_if_error.hpp"
+#include "base/signals_blocked.hpp"
 #include "job/address_exchange.hpp"
 #include "job/child_message.hpp"
 #include "job/embedded_rendezvous.hpp"
@@ -39,6 +43,8 @@ namespace {
 struct Place {
   SessionOptions options;
   std::unique_ptr<worker::Surroundings> surroundings;
+  /// Of those with whom all connect, or none; owned by the surroundings. nullptr: there is nobody to ask.
+  Rendezvous* rendezvous = nullptr;
 };
 
 /// `verbena run` listens.
@@ -47,8 +53,9 @@ class Launched : public worker::Surroundings {
   Launched(int report_to, std::uint32_t rank) : report_to_(report_to), rank_(rank) {}
 
   void on_iteration(const IterationReport& report) override { send(IterationMessage{rank_, report}); }
-  void on_given_up(const absl::Status& why) override { send(FailedMessage{why}); }
-  void on_end(const SessionStatistics& statistics) override {
+  void on_given_up(const absl::Status& why, bool is_cause) override { send(FailedMessage{why, is_cause}); }
+  void on_end(const absl::Status& status, const SessionStatistics& statistics) override {
+    if (!status.ok()) return;  // it has not trained to the end
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
     send(FinishedMessage{rank_, passed.count(), statistics});
   }
@@ -65,7 +72,7 @@ class Launched : public worker::Surroundings {
 /// A server in threads of this process, until all workers have left.
 class OwnServer {
  public:
-  /// Listens.
+  /// Listens. `options`: all but the address.
   static absl::StatusOr<std::unique_ptr<OwnServer>> start(const transport::Backend& backend,
                                                           const transport::BackendOptions& how,
                                                           ServerOptions options) {
@@ -84,22 +91,30 @@ class OwnServer {
   OwnServer& operator=(const OwnServer&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// There will be no session.
-  void stop() {
-    stop_ = true;
-    transport_->interrupt();
-  }
+  /// There is no session here: in a moment.
+  void stop() { stop_ = true; }
 
  private:
   OwnServer(std::unique_ptr<transport::Transport> transport, std::unique_ptr<server::Server> server,
             std::string address)
-      : transport_(std::move(transport)), server_(std::move(server)), address_(std::move(address)) {
-    // How it ends the workers hear from it.
-    thread_ = std::thread([this] { server::drive(*server_, *transport_, stop_).IgnoreError(); });
+      : address_(std::move(address)) {
+    const base::SignalsBlocked blocked;
+    thread_ = std::thread([this, transport = std::move(transport), server = std::move(server)]() mutable {
+      serve(*server, *transport);
+      // Whoever still waits for it is to see its connections close.
+      server.reset();
+      transport.reset();
+    });
+  }
+  /// How it ends the workers hear from it, or see.
+  void serve(server::Server& server, transport::Transport& transport) const {
+    try {
+      server::drive(server, transport, stop_).IgnoreError();
+    } catch (const std::exception& thrown) {
+      spdlog::error("the server in this process: {}", thrown.what());
+    }
   }
 
-  const std::unique_ptr<transport::Transport> transport_;
-  const std::unique_ptr<server::Server> server_;
   const std::string address_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
@@ -110,25 +125,28 @@ class Hosting : public worker::Surroundings {
  public:
   explicit Hosting(std::unique_ptr<PmixRendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
   ~Hosting() override {
-    if (server_ != nullptr && !connected_) server_->stop();
+    if (server_ != nullptr && !had_session_) server_->stop();
   }
   void on_iteration(const IterationReport& /*report*/) override {}
-  void on_given_up(const absl::Status& /*why*/) override {}
-  void on_end(const SessionStatistics& /*statistics*/) override { connected_ = true; }
+  void on_given_up(const absl::Status& /*why*/, bool /*is_cause*/) override {}
+  void on_end(const absl::Status& /*status*/, const SessionStatistics& /*statistics*/) override {
+    had_session_ = true;
+  }
 
   [[nodiscard]] Rendezvous& rendezvous() const { return *rendezvous_; }
   void set_server(std::unique_ptr<OwnServer> server) { server_ = std::move(server); }
-  [[nodiscard]] const OwnServer* server() const { return server_.get(); }
+  [[nodiscard]] const std::string& server_address() const { return server_->address(); }
 
  private:
   std::unique_ptr<PmixRendezvous> rendezvous_;  ///< nullptr: nobody
   std::unique_ptr<OwnServer> server_;           ///< nullptr: none here
-  bool connected_ = false;                      ///< there is, or was, a session
+  bool had_session_ = false;                    ///< so that the server ends by itself
 };
 
 absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
   if (!letter.program) return absl::InvalidArgumentError("the launcher's letter is none to a program");
   const ProgramRole& role = *letter.program;
+  if (role.servers == 0) return absl::InvalidArgumentError("the launcher's letter names no server");
   place.surroundings = std::make_unique<Launched>(letter.report_to, role.rank);
   const absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> rendezvous =
       EmbeddedRendezvous::join(letter.rendezvous);
@@ -180,43 +198,6 @@ absl::Status place_by_variables(std::string_view servers, const Environment& var
   return absl::OkStatus();
 }
 
-/// What the processes that mpirun or srun has started tell each other.
-constexpr const char* kHost = "verbena.host";
-constexpr const char* kServer = "verbena.server";
-constexpr const char* kNoServer = "none";
-
-struct Neighbours {
-  std::vector<std::string> hosts;          ///< by rank
-  std::vector<std::uint32_t> with_server;  ///< ranks, ascending: the first on each host
-  std::shared_ptr<const transport::Secret> secret;
-
-  [[nodiscard]] bool one_host() const { return with_server.size() == 1; }
-  /// Which of the servers is on the host of `rank`.
-  [[nodiscard]] std::uint32_t node_of(std::uint32_t rank) const {
-    const auto own =
-        std::ranges::find(with_server, hosts[rank], [&](std::uint32_t other) { return hosts[other]; });
-    return static_cast<std::uint32_t>(own - with_server.begin());
-  }
-};
-
-absl::StatusOr<Neighbours> meet(Rendezvous& rendezvous) {
-  RETURN_IF_ERROR(rendezvous.put(kHost, host_identity()));
-  if (rendezvous.rank() == 0) RETURN_IF_ERROR(put_secret(rendezvous));
-  RETURN_IF_ERROR(rendezvous.fence(kMeetingPatience, [] { return false; }));
-  Neighbours neighbours;
-  for (std::uint32_t rank = 0; rank < rendezvous.size(); ++rank) {
-    absl::StatusOr<std::string> host = rendezvous.get(rank, kHost);
-    if (!host.ok()) return host.status();
-    if (std::ranges::find(neighbours.hosts, *host) == neighbours.hosts.end())
-      neighbours.with_server.push_back(rank);
-    neighbours.hosts.push_back(*std::move(host));
-  }
-  absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = get_secret(rendezvous);
-  if (!secret.ok()) return secret.status();
-  neighbours.secret = *std::move(secret);
-  return neighbours;
-}
-
 transport::BackendOptions how_of(const NetworkOptions& network,
                                  std::shared_ptr<const transport::Secret> secret, std::size_t threads_here) {
   return {.secret = std::move(secret),
@@ -225,59 +206,129 @@ transport::BackendOptions how_of(const NetworkOptions& network,
           .shares_cores = network.shares_cores || threads_here > std::thread::hardware_concurrency()};
 }
 
-absl::Status place_among(std::unique_ptr<PmixRendezvous> joined, Place& place) {
-  auto hosting = std::make_unique<Hosting>(std::move(joined));
-  Rendezvous& rendezvous = hosting->rendezvous();
-  const absl::StatusOr<Neighbours> met = meet(rendezvous);
-  if (!met.ok()) return met.status();
-  const Neighbours& neighbours = *met;
-  const std::uint32_t rank = rendezvous.rank();
-  const std::uint32_t node = neighbours.node_of(rank);
-  const auto here = static_cast<std::size_t>(std::ranges::count(neighbours.hosts, neighbours.hosts[rank]));
-  const transport::Backend& backend =
-      transport::default_backend(neighbours.one_host() ? transport::Reach::kHost : transport::Reach::kHosts);
-  const transport::BackendOptions how = how_of(place.options.network, neighbours.secret, here + 1);
-  absl::Status started;
-  if (neighbours.with_server[node] == rank) {
+/// What the processes that mpirun or srun has started tell each other.
+constexpr const char* kHost = "verbena.host";
+constexpr const char* kServer = "verbena.server";
+constexpr const char* kVerdict = "verbena.verdict";
+
+/// Each as one of many: all meet before they find out what they need, when each has it, and when each is
+/// connected, so that nobody waits for one that has failed.
+class Member {
+ public:
+  Member(Hosting& hosting, SessionOptions& options)
+      : hosting_(hosting), rendezvous_(hosting.rendezvous()), options_(options) {}
+
+  absl::Status take_place() {
+    RETURN_IF_ERROR(rendezvous_.put(kHost, host_identity()));
+    if (rendezvous_.rank() == 0) RETURN_IF_ERROR(put_secret(rendezvous_));
+    RETURN_IF_ERROR(rendezvous_.fence(kMeetingPatience, [] { return false; }));
+    RETURN_IF_ERROR(meet(prepare(), "prepared"));
+    options_.servers.clear();
+    for (const std::uint32_t rank : with_server_) {
+      absl::StatusOr<std::string> address = rendezvous_.get(rank, kServer);
+      if (!address.ok()) return address.status();
+      options_.servers.push_back(*std::move(address));
+    }
+    return absl::OkStatus();
+  }
+
+  /// `own`: how it went here. Where that is well, CANCELLED if it is not with another.
+  static absl::Status meet(Rendezvous& rendezvous, const absl::Status& own, std::string_view what) {
+    const std::string key = fmt::format("{}.{}", kVerdict, what);
+    const absl::Status told = rendezvous.put(key, own.ok() ? "well" : "failed");
+    const absl::Status met = rendezvous.fence(kMeetingPatience, [] { return false; });
+    RETURN_IF_ERROR(own);
+    RETURN_IF_ERROR(told);
+    RETURN_IF_ERROR(met);
+    for (std::uint32_t rank = 0; rank < rendezvous.size(); ++rank) {
+      const absl::StatusOr<std::string> verdict = rendezvous.get(rank, key);
+      if (!verdict.ok()) return verdict.status();
+      if (*verdict != "well")
+        return absl::CancelledError(fmt::format("rank {} cannot take part, and says why itself", rank));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status meet(const absl::Status& own, std::string_view what) { return meet(rendezvous_, own, what); }
+
+  /// Who is where, what one needs, and, on the first of each host, a server.
+  absl::Status prepare() {
+    RETURN_IF_ERROR(learn_hosts());
+    const absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = get_secret(rendezvous_);
+    if (!secret.ok()) return secret.status();
+    const std::uint32_t rank = rendezvous_.rank();
+    const std::string& host = hosts_[rank];
+    const auto own =
+        std::ranges::find(with_server_, host, [&](std::uint32_t other) { return hosts_[other]; });
+    const auto node = static_cast<std::uint32_t>(own - with_server_.begin());
+    const bool one_host = with_server_.size() == 1;
+    const transport::Backend& backend =
+        transport::default_backend(one_host ? transport::Reach::kHost : transport::Reach::kHosts);
+    const transport::BackendOptions how =
+        how_of(options_.network, *secret, static_cast<std::size_t>(std::ranges::count(hosts_, host)) + 1);
+    if (*own == rank) RETURN_IF_ERROR(start_server(backend, how, node));
+    absl::StatusOr<std::unique_ptr<transport::Transport>> transport = backend.make(how);
+    if (!transport.ok()) return transport.status();
+    options_.rank = rank;
+    options_.workers = rendezvous_.size();
+    options_.node = node;
+    options_.transport = *std::move(transport);
+    return absl::OkStatus();
+  }
+
+  absl::Status learn_hosts() {
+    for (std::uint32_t rank = 0; rank < rendezvous_.size(); ++rank) {
+      absl::StatusOr<std::string> host = rendezvous_.get(rank, kHost);
+      if (!host.ok()) return host.status();
+      if (std::ranges::find(hosts_, *host) == hosts_.end()) with_server_.push_back(rank);
+      hosts_.push_back(*std::move(host));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status start_server(const transport::Backend& backend, const transport::BackendOptions& how,
+                            std::uint32_t node) {
     auto server = OwnServer::start(backend, how,
                                    {.rank = node,
-                                    .servers = static_cast<std::uint32_t>(neighbours.with_server.size()),
-                                    .workers = rendezvous.size(),
-                                    .silence_timeout_ms = place.options.silence_timeout_ms});
-    started = server.status();
-    RETURN_IF_ERROR(rendezvous.put(kServer, started.ok() ? (*server)->address() : kNoServer));
-    if (started.ok()) hosting->set_server(*std::move(server));
+                                    .servers = static_cast<std::uint32_t>(with_server_.size()),
+                                    .workers = rendezvous_.size(),
+                                    .silence_timeout_ms = options_.silence_timeout_ms});
+    if (!server.ok()) return server.status();
+    RETURN_IF_ERROR(rendezvous_.put(kServer, (*server)->address()));
+    hosting_.set_server(*std::move(server));
+    return absl::OkStatus();
   }
-  RETURN_IF_ERROR(rendezvous.fence(kMeetingPatience, [] { return false; }));
-  RETURN_IF_ERROR(started);
-  place.options.servers.clear();
-  for (const std::uint32_t other : neighbours.with_server) {
-    absl::StatusOr<std::string> address = rendezvous.get(other, kServer);
-    if (!address.ok()) return address.status();
-    if (*address == kNoServer)
-      return absl::CancelledError(fmt::format("rank {} cannot have a server, and says why itself", other));
-    place.options.servers.push_back(*std::move(address));
-  }
-  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = backend.make(how);
-  if (!transport.ok()) return transport.status();
-  place.options.rank = rank;
-  place.options.workers = rendezvous.size();
-  place.options.node = node;
-  place.options.transport = *std::move(transport);
+
+  Hosting& hosting_;
+  Rendezvous& rendezvous_;
+  SessionOptions& options_;
+  std::vector<std::string> hosts_;          ///< by rank
+  std::vector<std::uint32_t> with_server_;  ///< ranks, ascending: the first on each host
+};
+
+absl::Status place_among(std::unique_ptr<PmixRendezvous> joined, Place& place) {
+  auto hosting = std::make_unique<Hosting>(std::move(joined));
+  place.rendezvous = &hosting->rendezvous();
+  RETURN_IF_ERROR(Member(*hosting, place.options).take_place());
   place.surroundings = std::move(hosting);
   return absl::OkStatus();
 }
 
 absl::Status place_alone(Place& place) {
   auto hosting = std::make_unique<Hosting>(nullptr);
-  auto server = OwnServer::start(transport::default_backend(transport::Reach::kHost), {},
-                                 {.silence_timeout_ms = place.options.silence_timeout_ms});
+  const transport::Backend& backend = transport::default_backend(transport::Reach::kHost);
+  const transport::BackendOptions how = how_of(place.options.network, nullptr, 2);
+  auto server = OwnServer::start(backend, how, {.silence_timeout_ms = place.options.silence_timeout_ms});
   if (!server.ok()) return server.status();
-  place.options.servers = {(*server)->address()};
+  hosting->set_server(*std::move(server));
+  absl::StatusOr<std::unique_ptr<transport::Transport>> transport = backend.make(how);
+  if (!transport.ok()) return transport.status();
+  place.options.servers = {hosting->server_address()};
   place.options.rank = 0;
   place.options.workers = 1;
   place.options.node = 0;
-  hosting->set_server(*std::move(server));
+  place.options.transport = *std::move(transport);
   place.surroundings = std::move(hosting);
   return absl::OkStatus();
 }
@@ -290,6 +341,7 @@ absl::Status find_place(Place& place, const Environment& variable) {
     return place_by_variables(servers, variable, place);
   RETURN_IF_ERROR(check_started_apart(variable));
   if (variable("PMIX_RANK") == nullptr) return place_alone(place);
+  const base::SignalsBlocked blocked;  // for PMIx's threads
   absl::StatusOr<std::unique_ptr<PmixRendezvous>> joined = PmixRendezvous::join();
   if (!joined.ok()) return joined.status();
   return place_among(*std::move(joined), place);
@@ -299,18 +351,29 @@ absl::Status find_place(Place& place, const Environment& variable) {
 }  // namespace job
 
 absl::StatusOr<std::unique_ptr<Session>> Session::from_environment(SessionOptions options) {
-  static std::atomic<bool> taken = false;
-  if (taken.exchange(true))
-    return absl::FailedPreconditionError("this process has its place in a job already, which is one session");
-  job::Place place{.options = std::move(options), .surroundings = nullptr};
-  absl::Status found = job::find_place(place, job::own_environment);
-  absl::StatusOr<std::unique_ptr<Session>> session = found.ok() ? connect(place.options) : std::move(found);
-  if (session.ok()) {
-    (*session)->surroundings_ = std::move(place.surroundings);
-  } else if (place.surroundings != nullptr) {
-    place.surroundings->on_given_up(session.status());
+  static std::atomic<bool> called = false;
+  if (called.exchange(true))
+    return absl::FailedPreconditionError("this process has asked for its place in a job already: it has one");
+  try {
+    job::Place place{.options = std::move(options)};
+    absl::Status found = job::find_place(place, job::own_environment);
+    absl::StatusOr<std::unique_ptr<Session>> session = found.ok() ? connect(place.options) : std::move(found);
+    if (place.surroundings != nullptr && place.rendezvous != nullptr) {
+      const absl::Status all = job::Member::meet(*place.rendezvous, session.status(), "connected");
+      if (session.ok() && !all.ok()) {
+        (*session)->give_up(all).IgnoreError();
+        session = all;
+      }
+    }
+    if (session.ok()) {
+      (*session)->surroundings_ = std::move(place.surroundings);
+    } else if (place.surroundings != nullptr) {
+      place.surroundings->on_given_up(session.status(), /*is_cause=*/false);
+    }
+    return session;
+  } catch (const std::system_error& thrown) {
+    return absl::ResourceExhaustedError(fmt::format("no thread for this worker: {}", thrown.what()));
   }
-  return session;
 }
 
 }  // namespace verbena

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/decimal.hpp"
 #include "job/line_stream.hpp"
 
 namespace verbena::job {
@@ -117,10 +118,16 @@ absl::StatusOr<LaunchLetter> take_letter() {
 absl::StatusOr<std::optional<LaunchLetter>> take_letter_by_environment() {
   const char* const written = std::getenv(kLetterVariable);
   const std::optional<int> descriptor = written == nullptr ? std::nullopt : base::parse_decimal<int>(written);
-  ::unsetenv(kLetterVariable);
-  if (!descriptor || !is_letter(*descriptor)) return std::optional<LaunchLetter>();
+  if (written == nullptr) return std::optional<LaunchLetter>();
+  if (!descriptor || !is_letter(*descriptor)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{}={}: a launcher has started this process for a job, and what stands between them has closed the "
+        "descriptor that it needs (where it is not meant, unset the variable)",
+        kLetterVariable, written));
+  }
   absl::StatusOr<LaunchLetter> letter = read_letter(*descriptor);
   ::close(*descriptor);
+  ::unsetenv(kLetterVariable);
   if (!letter.ok()) return letter.status();
   return std::optional(*letter);
 }

@@ -49,8 +49,9 @@ absl::StatusOr<int> write_letter(const LaunchLetter& letter);
 /// that says nothing. To be called once, at the beginning.
 absl::StatusOr<LaunchLetter> take_letter();
 
-/// Likewise the letter that kLetterVariable names; nothing, if there is none. Forgets the variable. Not
-/// beside threads that look at the environment.
+/// Likewise the letter that kLetterVariable names, and forgets the variable; nothing where that is not set.
+/// FAILED_PRECONDITION where it is, and there is no letter: this process is part of a job, and cannot take
+/// its place. Not beside threads that look at the environment.
 absl::StatusOr<std::optional<LaunchLetter>> take_letter_by_environment();
 
 }  // namespace verbena::job

@@ -5,9 +5,12 @@
 #include <deque>
 #include <memory>
 #include <new>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/signals_blocked.hpp"
 #include "transport/backends.hpp"
 #include <verbena/server.hpp>
 
@@ -25,7 +28,10 @@ constexpr int kIdlePolls = 200;  // some microseconds: the next update is often 
 class LaneThread {
  public:
   LaneThread(std::vector<Lane*> lanes, transport::Transport& transport)
-      : lanes_(std::move(lanes)), transport_(transport), thread_([this] { run(); }) {}
+      : lanes_(std::move(lanes)), transport_(transport) {
+    const base::SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  }
 
   ~LaneThread() {
     stop_ = true;
@@ -117,6 +123,9 @@ absl::Status drive(Server& server, transport::Transport& transport, const std::a
     return drive_until_finished(server, transport, stop);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("the system has no memory left for what this server has to do");
+  } catch (const std::system_error& thrown) {
+    return absl::ResourceExhaustedError(
+        std::string("the system has no threads left for what this server has to do: ") + thrown.what());
   }
 }
 

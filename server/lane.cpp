@@ -11,6 +11,7 @@
 #include "base/word_copy.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
+#include "server/fixed_shard.hpp"
 
 namespace verbena::server {
 
@@ -67,7 +68,8 @@ bool Lane::work() {
 void Lane::run(const LaneTask& task) {
   switch (task.kind) {
     case LaneTask::Kind::kOpen:
-      open(*task.shard);
+      if (task.shard != nullptr) open(*task.shard);
+      if (task.shard == nullptr) tables_.emplace_back();
       break;
     case LaneTask::Kind::kUpdates:
       updates(task);
@@ -86,7 +88,7 @@ void Lane::release(const LaneTask& task) {
   if (task.inbox != nullptr) task.inbox->users.fetch_sub(1, std::memory_order_release);
 }
 
-void Lane::open(const Shard& shard) {
+void Lane::open(const FixedShard& shard) {
   assert(shard.table.table == tables_.size());
   Table table;
   table.shard = &shard;
@@ -118,7 +120,7 @@ void Lane::updates(const LaneTask& task) {
 
 void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker) {
   Table& table = tables_[header.table];
-  const Shard& shard = *table.shard;
+  const FixedShard& shard = *table.shard;
   const std::size_t stride = shard.stride_bytes;
   for (std::size_t i = 0; i < header.count; ++i) {
     if (i + kPrefetchRecords < header.count)
@@ -248,7 +250,7 @@ void Lane::weigh(HeldUpdates& held, double weight) const {
     held.header.count = 0;  // a mean of nothing, which may be no number
     return;
   }
-  const Shard& shard = *tables_[held.header.table].shard;
+  const FixedShard& shard = *tables_[held.header.table].shard;
   visit_value_type(shard.table.value_type, [&]<class Value>() {
     for (std::size_t i = 0; i < held.header.count; ++i) {
       std::byte* const at = held.bytes.data() + i * protocol::record_bytes(shard.stride_bytes) + sizeof(Key);
@@ -313,7 +315,7 @@ void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_
   auto rows = static_cast<std::size_t>(position - worker.dirty_sent);
   std::size_t first = rows;
   if (!whole) {
-    const Shard& shard = *tables_[worker.dirty.front().table].shard;
+    const FixedShard& shard = *tables_[worker.dirty.front().table].shard;
     first = std::min(rows, bytes / protocol::record_bytes(shard.stride_bytes) + 1);
     rows = std::min(rows, protocol::kImportanceCandidates * first);
   }

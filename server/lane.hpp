@@ -31,10 +31,11 @@
 #include "consistency/vector_clock.hpp"
 #include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
-#include "server/shard.hpp"
 #include "transport/token_bucket.hpp"
 
 namespace verbena::server {
+
+class FixedShard;
 
 /// A message from a worker that lies in its inbox until the lanes have used it.
 struct InboxMessage {
@@ -55,7 +56,7 @@ struct LaneTask {
   enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
-  const Shard* shard = nullptr;              ///< kOpen
+  const FixedShard* shard = nullptr;         ///< kOpen
   protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;              ///< kClock
@@ -86,7 +87,7 @@ class Lane {
 
  private:
   struct Table {
-    const Shard* shard = nullptr;
+    const FixedShard* shard = nullptr;
     KeyRange range;
     bool held_back = false;
     bool weighted = false;
@@ -144,7 +145,7 @@ class Lane {
   bool drop_tasks();
   void run(const LaneTask& task);
   static void release(const LaneTask& task);
-  void open(const Shard& shard);
+  void open(const FixedShard& shard);
   void updates(const LaneTask& task);
   void subscribe(const LaneTask& task);
   void finish_clock(std::uint32_t worker, consistency::Clock clock,

@@ -53,18 +53,49 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
       new MovingShard(table, rule, server, servers, std::move(*homes), std::move(*region)));
 }
 
-MovingShard::MovingShard(protocol::OpenTable table, const protocol::UpdateRule& rule, std::uint32_t server,
-                         std::uint32_t servers, Homes homes, std::unique_ptr<transport::MemoryRegion> region)
-    : table_(std::move(table)),
+MovingShard::MovingShard(const protocol::OpenTable& open, const protocol::UpdateRule& rule,
+                         std::uint32_t server, std::uint32_t servers, Homes homes,
+                         std::unique_ptr<transport::MemoryRegion> region)
+    : TableShard(open),
       rule_(rule),
       server_(server),
-      stride_bytes_(protocol::row_stride_bytes(table_.value_type, table_.width)),
+      stride_bytes_(protocol::row_stride_bytes(table.value_type, table.width)),
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
-      home_keys_(protocol::RangePartition(table_.rows, servers).range(server)),
+      home_keys_(protocol::RangePartition(table.rows, servers).range(server)),
       homes_(std::move(homes)),
       region_(std::move(region)),
-      presence_(region_->bytes().data() + protocol::presence_offset(table_.rows, slot_bytes_), home_keys_),
-      forgotten_(table_.rows) {}
+      presence_(region_->bytes().data() + protocol::presence_offset(table.rows, slot_bytes_), home_keys_),
+      forgotten_(table.rows) {}
+
+absl::StatusOr<transport::RemoteDescriptor> MovingShard::grant(transport::Connection& connection,
+                                                               bool is_own_node) const {
+  const absl::StatusOr<transport::RemoteDescriptor> granted =
+      is_own_node ? connection.grant_in_place(*region_) : connection.grant(*region_);
+  if (!granted.ok()) return granted.status();
+  return granted->slice(0, region_->bytes().size());
+}
+
+absl::Status MovingShard::on_bulk(const Sender& sender, const protocol::BulkMessage& message,
+                                  InboxMessage& inbox, ShardHost& host) {
+  const protocol::BulkHeader& header = message.header;
+  if (header.kind == protocol::BulkKind::kPush) {
+    RETURN_IF_ERROR(host.expect_answers(sender.worker.rank, std::size_t{header.count} + 1));
+    return on_push(sender.worker, message, inbox, host.message_answers());
+  }
+  if (header.kind == protocol::BulkKind::kInstall) {
+    RETURN_IF_ERROR(host.expect_answers(sender.worker.rank, 1));
+    return on_install(sender.worker, message, host.message_answers());
+  }
+  return absl::InvalidArgumentError(fmt::format("sent a message of kind {} for table {}, which is dynamic",
+                                                static_cast<std::uint32_t>(header.kind), header.table));
+}
+
+absl::Status MovingShard::on_key_requests(const Sender& sender, const KeyRequests& requests,
+                                          ShardHost& host) {
+  if (KeyRequests::is_answered(requests.kind))
+    RETURN_IF_ERROR(host.expect_answers(sender.worker.rank, requests.rows.size()));
+  return on_requests(sender.worker, requests, host.key_answers());
+}
 
 void MovingShard::own(Key key, std::uint64_t epoch) {
   protocol::store_header(slot(key), SlotHeader::owned(epoch));
@@ -75,7 +106,7 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
                                       Homes::Answers& answers) {
   const bool for_home =
       requests.kind != KeyRequests::Kind::kHandOver && requests.kind != KeyRequests::Kind::kYield;
-  const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table_.rows};
+  const KeyRange keys = for_home ? home_keys_ : KeyRange{0, table.rows};
   const bool mostly_takes = !for_home || requests.kind == KeyRequests::Kind::kLocalize ||
                             requests.kind == KeyRequests::Kind::kIntend;
   for (std::size_t i = 0; i < requests.rows.size(); ++i) {
@@ -163,8 +194,8 @@ bool MovingShard::is_given_up(Key key) const {
 }
 
 bool MovingShard::forget_some_intents() {
-  if (forgotten_ == table_.rows) return false;
-  const Key end = std::min<Key>(table_.rows, forgotten_ + kKeysForgottenAtOnce);
+  if (forgotten_ == table.rows) return false;
+  const Key end = std::min<Key>(table.rows, forgotten_ + kKeysForgottenAtOnce);
   for (Key& key = forgotten_; key < end; ++key) {
     for (Presence now = presence_.load(key); now != now.without_intents(); now = presence_.load(key))
       static_cast<void>(presence_.change(key, now, now.without_intents()));
@@ -212,7 +243,7 @@ absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::B
   protocol::BulkMessage records = message;
   const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(records);
   if (!tag.ok()) return tag.status();
-  RETURN_IF_ERROR(protocol::check_records(records, stride_bytes_, {0, table_.rows}));
+  RETURN_IF_ERROR(protocol::check_records(records, stride_bytes_, {0, table.rows}));
   const std::uint32_t count = message.header.count;
   if (count == 0 || count > protocol::kMaxPushRecords) {
     return absl::InvalidArgumentError(
@@ -220,7 +251,7 @@ absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::B
   }
   Push request{.worker = worker.rank,
                .records = records.payload,
-               .answer = {.table = table_.table, .tag = *tag, .records = count, .moved = {}},
+               .answer = {.table = table.table, .tag = *tag, .records = count, .moved = {}},
                .inbox = &inbox};
   inbox.users = 1;
   if (push(request, answers)) {
@@ -235,7 +266,7 @@ bool MovingShard::push(Push& request, MessageAnswers& answers) const {
   for (std::uint32_t& i = request.next; i < request.answer.records; ++i) {
     const Key key = protocol::record_key(request.records, stride_bytes_, i);
     // Checked when it came, but the worker can still write there: what is used is what is checked here.
-    if (key >= table_.rows) [[unlikely]]
+    if (key >= table.rows) [[unlikely]]
       continue;
     SlotHeader owned;
     LockResult result = protocol::try_lock(slot(key), SlotHeader::kServer, owned);
@@ -258,14 +289,14 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
   protocol::BulkMessage records = message;
   const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(records);
   if (!tag.ok()) return tag.status();
-  RETURN_IF_ERROR(protocol::check_records(records, slot_bytes_, {0, table_.rows}));
+  RETURN_IF_ERROR(protocol::check_records(records, slot_bytes_, {0, table.rows}));
   if (worker.node != server_) {
     return absl::InvalidArgumentError(
         fmt::format("installs rows on server {}, its node is {}", server_, worker.node));
   }
   for (std::uint32_t i = 0; i < message.header.count; ++i) {
     const Key key = protocol::record_key(records.payload, slot_bytes_, i);
-    if (key >= table_.rows) continue;  // as in push()
+    if (key >= table.rows) continue;  // as in push()
     const std::byte* const taken = protocol::record_values(records.payload, slot_bytes_, i);
     const std::uint64_t epoch = base::load_once<SlotHeader>(taken).epoch();
     if (protocol::load_header(slot(key)).is_owned() || epoch == 0) {
@@ -277,7 +308,7 @@ absl::Status MovingShard::on_install(const Homes::Worker& worker, const protocol
                      stride_bytes_ / sizeof(std::uint64_t));
     own(key, epoch);
   }
-  answers.push_back({worker.rank, protocol::InstallAnswer{.table = table_.table, .tag = *tag}});
+  answers.push_back({worker.rank, protocol::InstallAnswer{.table = table.table, .tag = *tag}});
   return absl::OkStatus();
 }
 
@@ -301,7 +332,7 @@ void MovingShard::forget_put_off() {
       push->inbox->users.store(0, std::memory_order_release);
   }
   put_off_.clear();
-  forgotten_ = table_.rows;
+  forgotten_ = table.rows;
 }
 
 }  // namespace verbena::server

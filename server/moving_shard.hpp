@@ -23,11 +23,12 @@
 #include "protocol/slot.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
+#include "server/table_shard.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::server {
 
-class MovingShard {
+class MovingShard : public TableShard {
  public:
   /// All rows zero, those of this server's keys owned here; takes no time and no pages for that.
   /// `rule`: the table's, from protocol::check_together(). INVALID_ARGUMENT for too many servers,
@@ -43,12 +44,22 @@ class MovingShard {
   [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
 
-  /// To a message of a worker's.
-  struct MessageAnswer {
-    std::uint32_t worker = 0;
-    std::variant<protocol::PushAnswer, protocol::InstallAnswer> answer;
-  };
-  using MessageAnswers = std::vector<MessageAnswer>;
+  [[nodiscard]] std::size_t row_message_bytes() const override {
+    return sizeof(protocol::Tag) + protocol::record_bytes(slot_bytes_);
+  }
+  [[nodiscard]] absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& connection,
+                                                                  bool is_own_node) const override;
+  absl::Status on_bulk(const Sender& sender, const protocol::BulkMessage& message, InboxMessage& inbox,
+                       ShardHost& host) override;
+  absl::Status on_key_requests(const Sender& sender, const protocol::KeyRequests& requests,
+                               ShardHost& host) override;
+  void on_goodbye(const Homes::Worker& worker, ShardHost& host) override {
+    on_goodbye(worker.rank, host.key_answers());
+  }
+  void on_lost(const Homes::Worker& worker, ShardHost& host) override { on_lost(worker, host.key_answers()); }
+  bool try_again(ShardHost& host) override { return try_again(host.key_answers(), host.message_answers()); }
+  [[nodiscard]] bool has_put_off() const override { return !put_off_.empty() || forgotten_ < table.rows; }
+  void forget_put_off() override;
 
   // Each adds its answers, and those that others have waited for. Errors: INVALID_ARGUMENT for what the rules
   // do not allow.
@@ -68,9 +79,6 @@ class MovingShard {
 
   /// Tries again what was put off; true if something of it is done.
   bool try_again(Homes::Answers& answers, MessageAnswers& message_answers);
-  [[nodiscard]] bool has_put_off() const { return !put_off_.empty() || forgotten_ < table_.rows; }
-  /// The job has failed.
-  void forget_put_off();
 
  private:
   struct HandOver {
@@ -88,7 +96,7 @@ class MovingShard {
   };
   using PutOff = std::variant<HandOver, Push>;
 
-  MovingShard(protocol::OpenTable table, const protocol::UpdateRule& rule, std::uint32_t server,
+  MovingShard(const protocol::OpenTable& open, const protocol::UpdateRule& rule, std::uint32_t server,
               std::uint32_t servers, Homes homes, std::unique_ptr<transport::MemoryRegion> region);
   [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
@@ -108,7 +116,6 @@ class MovingShard {
   /// anew. Some keys at a time; false if none were left.
   bool forget_some_intents();
 
-  const protocol::OpenTable table_;
   const protocol::UpdateRule rule_;
   const std::uint32_t server_;
   const std::size_t stride_bytes_;

@@ -13,7 +13,6 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
-#include "server/moving_shard.hpp"
 #include "transport/message_outbox.hpp"
 
 namespace verbena::server {
@@ -365,14 +364,10 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
     return absl::InvalidArgumentError(
         fmt::format("opens table {} after {} tables", open.table, peer.tables_opened));
   }
-  absl::StatusOr<const Shard*> shard = open_shard(open);
+  const absl::StatusOr<const TableShard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
   ++peer.tables_opened;
-  const MovingShard* const moving = (*shard)->moving.get();
-  const std::size_t record =
-      sizeof(protocol::BulkHeader) +
-      (moving != nullptr ? sizeof(protocol::Tag) + protocol::record_bytes(moving->slot_bytes())
-                         : protocol::record_bytes((*shard)->stride_bytes));
+  const std::size_t record = sizeof(protocol::BulkHeader) + (*shard)->row_message_bytes();
   const std::size_t most = std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()),
                                     protocol::max_bulk_bytes(peer.push_ring->capacity_bytes()));
   if (record > most) {
@@ -381,23 +376,13 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
                     "for larger rings",
                     open.name, record, peer.worker, most));
   }
-  if (moving != nullptr) {
-    auto slots = peer.node == options_.rank ? peer.connection->grant_in_place(moving->region())
-                                            : peer.connection->grant(moving->region());
-    if (!slots.ok()) return slots.status();
-    reply(peer, protocol::TableOpened{.table = open.table,
-                                      .shard = to_wire(slots->slice(0, moving->size_bytes()))});
-    return absl::OkStatus();
-  }
-  auto region = peer.connection->grant(*(*shard)->region);
-  if (!region.ok()) return region.status();
-  const auto offset = static_cast<std::size_t>((*shard)->rows.data() - (*shard)->region->bytes().data());
-  reply(peer, protocol::TableOpened{.table = open.table,
-                                    .shard = to_wire(region->slice(offset, (*shard)->rows.size()))});
+  const auto rows = (*shard)->grant(*peer.connection, peer.node == options_.rank);
+  if (!rows.ok()) return rows.status();
+  reply(peer, protocol::TableOpened{.table = open.table, .shard = to_wire(*rows)});
   return absl::OkStatus();
 }
 
-absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open) {
+absl::StatusOr<const TableShard*> Server::open_shard(const protocol::OpenTable& open) {
   if (open.table < shards_.size()) {
     const protocol::OpenTable& first = shards_[open.table]->table;
     if (first == open) return shards_[open.table].get();
@@ -406,7 +391,7 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
   }
   const auto same_name =
       std::find_if(shards_.begin(), shards_.end(),
-                   [&](const std::unique_ptr<Shard>& shard) { return shard->table.name == open.name; });
+                   [&](const std::unique_ptr<TableShard>& shard) { return shard->table.name == open.name; });
   if (same_name != shards_.end()) {
     return absl::InvalidArgumentError(fmt::format("opens table {} by the name of table {}, \"{}\"",
                                                   open.table, (*same_name)->table.table, open.name));
@@ -416,15 +401,17 @@ absl::StatusOr<const Shard*> Server::open_shard(const protocol::OpenTable& open)
                         fmt::format("static table \"{}\" would wait for a worker that is gone: {}", open.name,
                                     std::string(lost_.message())));
   }
-  auto shard =
-      memory_.create(open, options_.rank, options_.servers, static_cast<std::uint32_t>(lanes_.size()),
-                     options_.workers, !push_budgets_.empty());
+  auto shard = memory_.create(open, {.server = options_.rank,
+                                     .servers = options_.servers,
+                                     .lanes = static_cast<std::uint32_t>(lanes_.size()),
+                                     .workers = options_.workers,
+                                     .has_push_budget = !push_budgets_.empty()});
   if (!shard.ok()) return shard.status();
-  shards_.push_back(std::move(*shard));
-  const Shard* const opened = shards_.back().get();
-  if (opened->moving) moving_shards_.push_back(shards_.back().get());
+  shards_.push_back(*std::move(shard));
+  const TableShard* const opened = shards_.back().get();
+  waits_for_clocks_ |= opened->for_lanes() != nullptr;
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = opened});
+    enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = opened->for_lanes()});
   }
   return opened;
 }
@@ -448,67 +435,19 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
     return absl::InvalidArgumentError(
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
-  const Shard& shard = *shards_[header.table];
-  if (shard.moving) return on_moving_bulk(peer, *message, inbox);
-  const KeyRange range = shard.lane_range(header.lane);
-  LaneTask task{.worker = peer.worker, .message = *message, .inbox = &inbox};
-  absl::Status status;
-  if (header.kind == protocol::BulkKind::kUpdates || header.kind == protocol::BulkKind::kUpdatesAhead) {
-    task.kind = LaneTask::Kind::kUpdates;
-    status = protocol::check_records(*message, shard.stride_bytes, range);
-    if (status.ok() && header.clock != peer.clock) {
-      status = absl::InvalidArgumentError(
-          fmt::format("updates of clock {} at clock {}", header.clock, peer.clock));
-    }
-  } else if (header.kind == protocol::BulkKind::kSubscribe ||
-             header.kind == protocol::BulkKind::kUnsubscribe) {
-    task.kind = LaneTask::Kind::kSubscribe;
-    status = protocol::check_keys(*message, range);
-  } else {
-    status = absl::InvalidArgumentError(
-        header.kind == protocol::BulkKind::kRows
-            ? "sent rows, which only a server sends"
-            : fmt::format("pushes into slots of table {}, which is static", header.table));
-  }
-  if (status.ok()) {
-    inbox.users = 1;
-    enqueue(header.lane, task);
-  }
-  return status;
-}
-
-absl::Status Server::on_moving_bulk(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox) {
-  const protocol::BulkHeader& header = message.header;
-  MovingShard& moving = *shards_[header.table]->moving;
-  const Homes::Worker worker{.rank = peer.worker, .node = peer.node};
-  absl::Status status;
-  if (header.kind == protocol::BulkKind::kPush) {
-    status = count_open_requests(peer, std::size_t{header.count} + 1);
-    if (status.ok()) status = moving.on_push(worker, message, inbox, message_answers_);
-  } else if (header.kind == protocol::BulkKind::kInstall) {
-    status = count_open_requests(peer, 1);
-    if (status.ok()) status = moving.on_install(worker, message, message_answers_);
-  } else {
-    status =
-        absl::InvalidArgumentError(fmt::format("sent a message of kind {} for table {}, which is dynamic",
-                                               static_cast<std::uint32_t>(header.kind), header.table));
-  }
+  const absl::Status status =
+      shards_[header.table]->on_bulk({{peer.worker, peer.node}, peer.clock}, *message, inbox, *this);
   give_answers(header.table);
   return status;
 }
 
 absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& requests) {
-  if (requests.table >= peer.tables_opened || !shards_[requests.table]->moving) {
+  if (requests.table >= peer.tables_opened) {
     return absl::InvalidArgumentError(
         fmt::format("asks where rows of table {} are, which is not dynamic", requests.table));
   }
-  absl::Status status;
-  if (protocol::KeyRequests::is_answered(requests.kind))
-    status = count_open_requests(peer, requests.rows.size());
-  if (status.ok()) {
-    status = shards_[requests.table]->moving->on_requests({.rank = peer.worker, .node = peer.node}, requests,
-                                                          answers_);
-  }
+  const absl::Status status =
+      shards_[requests.table]->on_key_requests({{peer.worker, peer.node}, peer.clock}, requests, *this);
   give_answers(requests.table);
   return status;
 }
@@ -525,7 +464,8 @@ void Server::take_intents() {
   heeding_.clear();
 }
 
-absl::Status Server::count_open_requests(Peer& peer, std::size_t more) const {
+absl::Status Server::expect_answers(std::uint32_t worker, std::size_t more) {
+  Peer& peer = *workers_[worker];
   peer.open_requests += more;
   if (peer.open_requests <= protocol::kMaxOpenRequests) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format("asks about {} rows at a time, expected at most {}",
@@ -541,7 +481,7 @@ void Server::give_answers(std::uint32_t table) {
     list(*peer);
   }
   answers_.clear();
-  for (MovingShard::MessageAnswer& each : message_answers_) {
+  for (MessageAnswer& each : message_answers_) {
     Peer* const peer = workers_[each.worker];
     if (peer == nullptr || peer->left || peer->closed) continue;
     std::visit([&](auto& answer) { peer->answers.emplace_back(std::move(answer)); }, each.answer);
@@ -581,10 +521,10 @@ void Server::send_answers(Peer& peer) {
 
 bool Server::try_again() {
   bool worked = false;
-  for (Shard* const shard : moving_shards_) {
-    if (!shard->moving->has_put_off()) continue;
-    if (!status_.ok()) shard->moving->forget_put_off();
-    worked |= shard->moving->try_again(answers_, message_answers_);
+  for (const std::unique_ptr<TableShard>& shard : shards_) {
+    if (!shard->has_put_off()) continue;
+    if (!status_.ok()) shard->forget_put_off();
+    worked |= shard->try_again(*this);
     give_answers(shard->table.table);
   }
   return worked;
@@ -641,8 +581,8 @@ void Server::on_goodbye(Peer& peer) {
   reply(peer, protocol::Goodbye{});
   if (peer.left) return;  // it took none, and was let go
   part_from(peer);
-  for (Shard* const shard : moving_shards_) {
-    shard->moving->on_goodbye(peer.worker, answers_);
+  for (const std::unique_ptr<TableShard>& shard : shards_) {
+    shard->on_goodbye({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
 }
@@ -666,13 +606,13 @@ void Server::on_disconnected(Peer& peer) {
 
 /// A worker is gone without a goodbye.
 void Server::lose(Peer& peer, const absl::Status& why) {
-  const bool nobody_waits = !shards_.empty() && moving_shards_.size() == shards_.size();
+  const bool nobody_waits = !shards_.empty() && !waits_for_clocks_;
   if (!options_.outlives_workers || !nobody_waits || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
   if (lost_.ok()) lost_ = why;
   part_from(peer);
-  for (Shard* const shard : moving_shards_) {
-    shard->moving->on_lost({.rank = peer.worker, .node = peer.node}, answers_);
+  for (const std::unique_ptr<TableShard>& shard : shards_) {
+    shard->on_lost({peer.worker, peer.node}, *this);
     give_answers(shard->table.table);
   }
 }
@@ -718,8 +658,8 @@ transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
-  const bool has_put_off = std::any_of(moving_shards_.begin(), moving_shards_.end(),
-                                       [](const Shard* shard) { return shard->moving->has_put_off(); });
+  const bool has_put_off =
+      std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) { return shard->has_put_off(); });
   if (has_put_off) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
 }

@@ -21,8 +21,8 @@
 #include "consistency/rules.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
-#include "server/moving_shard.hpp"
-#include "server/shard.hpp"
+#include "server/shard_memory.hpp"
+#include "server/table_shard.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_ring.hpp"
 #include "transport/refusals.hpp"
@@ -32,7 +32,7 @@
 
 namespace verbena::server {
 
-class Server {
+class Server : private ShardHost {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
   /// INVALID_ARGUMENT for impossible options.
@@ -75,10 +75,8 @@ class Server {
   void tell_end_of_iteration(Peer& peer);
   absl::Status on_notification(Peer& peer, std::uint32_t notification);
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
-  absl::Status on_moving_bulk(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   absl::Status on_key_requests(Peer& peer, const protocol::KeyRequests& requests);
   void take_intents();
-  absl::Status count_open_requests(Peer& peer, std::size_t more) const;
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);
   void on_disconnected(Peer& peer);
   void lose(Peer& peer, const absl::Status& why);
@@ -86,8 +84,13 @@ class Server {
 
   void create_push_buffers(Peer& peer);
   void part_from_strangers();
-  absl::StatusOr<const Shard*> open_shard(const protocol::OpenTable& open);
-  void enqueue(std::uint32_t lane, const LaneTask& task);
+  absl::StatusOr<const TableShard*> open_shard(const protocol::OpenTable& open);
+  // ShardHost
+  void enqueue(std::uint32_t lane, const LaneTask& task) override;
+  absl::Status expect_answers(std::uint32_t worker, std::size_t more) override;
+  Homes::Answers& key_answers() override { return answers_; }
+  MessageAnswers& message_answers() override { return message_answers_; }
+
   void reply(Peer& peer, const protocol::ControlMessage& message);
   void reject(Peer& peer, const absl::Status& because);
   void fail(const absl::Status& because);
@@ -108,13 +111,13 @@ class Server {
   const ServerOptions options_;
   ShardMemory memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
-  transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
-  std::uint32_t polls_before_watch_ = 1;  ///< so many with events, before the clock is looked at
-  std::vector<std::unique_ptr<Shard>> shards_;
-  std::vector<Shard*> moving_shards_;  ///< of dynamic tables
+  transport::TimePoint next_watch_;                  ///< when workers' heartbeats are looked at
+  std::uint32_t polls_before_watch_ = 1;             ///< so many with events, before the clock is looked at
+  std::vector<std::unique_ptr<TableShard>> shards_;  ///< by table
+  bool waits_for_clocks_ = false;                    ///< some table does
   // Of one message; here, so that their memory stays.
   Homes::Answers answers_;
-  MovingShard::MessageAnswers message_answers_;
+  MessageAnswers message_answers_;
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -2,12 +2,12 @@
 #include <pthread.h>
 
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/signals_blocked.hpp"
 #include "transport/transport.hpp"
 
 namespace verbena::transport {
@@ -18,18 +18,8 @@ class TickerThread final : public Ticker {
  public:
   /// Throws where the system gives no thread.
   TickerThread(Duration interval, std::function<void()> tick) : interval_(interval), tick_(std::move(tick)) {
-    // Signals are for the threads that wait for them.
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      thread_ = std::thread([this] { run(); });
-    } catch (...) {
-      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      throw;
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const base::SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
     ::pthread_setname_np(thread_.native_handle(), "ticker");
   }
   ~TickerThread() override {

@@ -76,7 +76,7 @@ std::optional<double> DurationHistogram::quantile_seconds(double quantile) const
 Session::Session(std::unique_ptr<worker::SessionCore> core) : core_(std::move(core)) {}
 Session::~Session() {
   core_->take_over();  // whoever ends it has it alone
-  if (surroundings_ != nullptr) surroundings_->on_end(core_->statistics());
+  if (surroundings_ != nullptr) surroundings_->on_end(core_->status(), core_->statistics());
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::connect(const SessionOptions& options) {
@@ -100,12 +100,12 @@ absl::Status Session::barrier() {
 }
 absl::Status Session::give_up(const absl::Status& why) {
   if (!core_->is_here()) return core_->elsewhere();
-  if (surroundings_ != nullptr) surroundings_->on_given_up(why);
+  if (surroundings_ != nullptr) surroundings_->on_given_up(why, core_->status().ok());
   core_->give_up(why);
   return absl::OkStatus();
 }
 void Session::report(const IterationReport& iteration) {
-  if (surroundings_ != nullptr) surroundings_->on_iteration(iteration);
+  if (core_->is_here() && surroundings_ != nullptr) surroundings_->on_iteration(iteration);
 }
 void Session::take_over() {
   core_->take_over();

@@ -15,10 +15,10 @@ class Surroundings {
   Surroundings& operator=(const Surroundings&) = delete;
 
   virtual void on_iteration(const IterationReport& report) = 0;
-  /// The session cannot go on, as its user says.
-  virtual void on_given_up(const absl::Status& why) = 0;
-  /// The session is about to say goodbye.
-  virtual void on_end(const SessionStatistics& statistics) = 0;
+  /// The session's user gives up. `is_cause`: the session itself could go on.
+  virtual void on_given_up(const absl::Status& why, bool is_cause) = 0;
+  /// The session is about to say goodbye; `status` is its own.
+  virtual void on_end(const absl::Status& status, const SessionStatistics& statistics) = 0;
 
  protected:
   Surroundings() = default;

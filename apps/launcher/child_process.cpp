@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "job/launch_letter.hpp"
@@ -34,10 +35,14 @@ std::vector<char*> pointers_to(std::vector<std::string>& list) {
   return pointers;
 }
 
-std::vector<std::string> environment_with(const std::string& variable) {
+/// This process's own, without the letter of a run that this one may be part of.
+std::vector<std::string> environment_with_letter(int letter) {
+  const std::string variable = fmt::format("{}=", job::kLetterVariable);
   std::vector<std::string> all;
-  for (char** each = ::environ; *each != nullptr; ++each) all.emplace_back(*each);
-  all.push_back(variable);
+  for (char** each = ::environ; *each != nullptr; ++each) {
+    if (!std::string_view(*each).starts_with(variable)) all.emplace_back(*each);
+  }
+  all.push_back(fmt::format("{}{}", variable, letter));
   return all;
 }
 
@@ -49,6 +54,10 @@ std::vector<std::string> environment_with(const std::string& variable) {
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::dup2(standard_input, STDIN_FILENO);
+  if (environment != nullptr) {  // a program of a user's own begins as from a shell
+    std::signal(SIGPIPE, SIG_DFL);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
   if (environment == nullptr) ::execv(kProgram, arguments);
   if (environment != nullptr) ::execve(arguments[0], arguments, environment);
   ::_exit(kCannotRun);
@@ -78,7 +87,7 @@ absl::StatusOr<ChildProcess> ChildProcess::start(std::string name, const std::ve
   if (!role) all.emplace_back("verbena");
   all.insert(all.end(), arguments.begin(), arguments.end());
   const std::vector<char*> pointers = pointers_to(all);
-  std::vector<std::string> variables = environment_with(fmt::format("{}={}", job::kLetterVariable, *letter));
+  std::vector<std::string> variables = environment_with_letter(*letter);
   const std::vector<char*> environment = pointers_to(variables);
 
   const pid_t parent = ::getpid();

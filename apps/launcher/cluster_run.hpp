@@ -1,5 +1,5 @@
 // `verbena run` in a process that mpirun or srun has started: it becomes the server or worker of its rank
-// (meeting.hpp has the mapping). Rank 0 shows the progress and writes the outputs, too.
+// (job/address_exchange.hpp has the mapping). Rank 0 shows the progress and writes the outputs, too.
 #pragma once
 
 #include <cstdint>

@@ -45,14 +45,17 @@ void RunMonitor::on_message(const std::string& name, const job::ChildMessage& me
   } else if (const auto* finished = std::get_if<job::FinishedMessage>(&message)) {
     if (absl::Status status = record_.add(*finished); !status.ok()) fail(Cause::kOwnError, std::move(status));
   } else if (const auto* failed = std::get_if<job::FailedMessage>(&message)) {
-    on_failed(name, failed->status);
+    on_failed(name, *failed);
   }
 }
 
-void RunMonitor::on_failed(const std::string& name, const absl::Status& status) {
+void RunMonitor::on_failed(const std::string& name, const job::FailedMessage& message) {
+  const absl::Status& status = message.status;
   const absl::StatusCode code = status.code();
   Cause cause = Cause::kOwnError;
-  if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
+  if (message.is_cause) {
+    // As it says itself.
+  } else if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
     cause = Cause::kPeerGone;
   } else if (code == absl::StatusCode::kAborted || code == absl::StatusCode::kCancelled) {
     cause = Cause::kFollowed;

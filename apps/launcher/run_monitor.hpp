@@ -52,7 +52,7 @@ class RunMonitor {
  private:
   void on_message(const std::string& name, const job::ChildMessage& message);
   void on_iteration(const job::IterationMessage& message);
-  void on_failed(const std::string& name, const absl::Status& status);
+  void on_failed(const std::string& name, const job::FailedMessage& message);
 
   RunRecord& record_;
   Display& display_;

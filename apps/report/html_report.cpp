@@ -101,7 +101,8 @@ std::string words(const std::vector<std::string>& printed) {
 
 std::string figures(const RunSettings& settings, const RunRecord& record) {
   std::string out = "<div class=\"figures\">\n";
-  const auto main = record.objectives().find(settings.main_objective);
+  const auto main = settings.main_objective.empty() ? record.objectives().begin()
+                                                    : record.objectives().find(settings.main_objective);
   if (main != record.objectives().end()) out += html_figure(format_objective(main->second), main->first);
   out += html_figure(format_seconds(record.training_seconds()),
                      fmt::format("training, {} iterations", record.iterations_trained()));

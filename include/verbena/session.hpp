@@ -173,27 +173,32 @@ class Session {
   /// Connects to all servers, waiting for them to appear for at most timeout_ms.
   /// INVALID_ARGUMENT for impossible options, DEADLINE_EXCEEDED or UNAVAILABLE with the server's name.
   static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
-  /// As a worker of the job that whoever has started this process makes of it; rank, workers, servers, node,
-  /// and where it is known better, the network, are set from that and not from `options`. In this order:
+  /// As a worker of the job that whoever has started this process makes of it: `options` say the rest. The
+  /// first of these that is so decides:
   ///
-  ///   verbena run -- PROGRAM   a worker of the servers and workers that were started together
-  ///   VERBENA_SERVERS          addresses, by rank, with commas between them; then VERBENA_RANK and
-  ///                            VERBENA_WORKERS say the rest (1 worker, if they are not set), and
-  ///                            VERBENA_SECRET_FILE or VERBENA_NO_SECRET=1 who may connect
-  ///   mpirun, srun --mpi=pmix  each process is a worker, and the first one on each host also has a server,
-  ///   in
-  ///                            threads of its own
-  ///   by hand                  the only worker, with a server of its own
+  /// - `verbena run -- PROGRAM` has started it: a worker beside servers and workers that were started
+  /// together.
+  /// - VERBENA_SERVERS is set, to addresses by rank with commas between them. VERBENA_RANK and
+  ///   VERBENA_WORKERS say the rest (worker 0 of 1, if they are not set), and VERBENA_SECRET_FILE or
+  ///   VERBENA_NO_SECRET=1 who may connect.
+  /// - mpirun or srun --mpi=pmix has started it: each process is a worker, and the first one on each host
+  /// also
+  ///   has a server, in threads of its own.
+  /// - Nobody has: the only worker, with a server of its own.
   ///
-  /// Once in a process, early: where there is a launcher it listens from then on, and what it has given this
-  /// process is taken. A server in this process lives until all workers have left, for which ~Session()
-  /// waits: so end the session, rather than call exit(). Errors as connect(); FAILED_PRECONDITION the second
-  /// time; INVALID_ARGUMENT, with what to do, where several processes were started that cannot find each
-  /// other.
+  /// Once in a process, before there are threads that look at the environment, and within a minute of the
+  /// job's other processes. A server in this process lives until all workers have left, for which ~Session()
+  /// waits: so end the session, rather than call exit(). Where mpirun itself dies, this process gets a
+  /// SIGTERM.
+  ///
+  /// Errors as connect(); FAILED_PRECONDITION the second time, and where this process cannot take the place
+  /// that it has; INVALID_ARGUMENT, with what to do, where several processes were started that cannot find
+  /// each other; CANCELLED where another process cannot take part.
   static absl::StatusOr<std::unique_ptr<Session>> from_environment(SessionOptions options = {});
 
-  /// Says goodbye to the servers; from then on this worker holds nobody back. To leave because of a failure:
-  /// give_up(). In any thread, once the session's own has done with it.
+  /// Says goodbye to the servers; from then on this worker holds nobody back. Waits for a server in this
+  /// process (from_environment()). To leave because of a failure: give_up(). In any thread, once the
+  /// session's own has done with it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

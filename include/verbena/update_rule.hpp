@@ -7,18 +7,20 @@
 //       for (std::uint32_t i = 0; i < width; ++i) update[i] = std::max(update[i], later[i]);
 //     }
 //     template <class Value>
-//     static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width) {
+//     static void apply(Value* row, std::byte*, const Value* update, std::uint32_t width) {
 //       for (std::uint32_t i = 0; i < width; ++i)
 //         verbena::store_whole(row + i, std::max(row[i], verbena::load_whole(update + i)));
 //     }
 //     template <class Value>
-//     static void predict(Value* row, const Value* update, std::uint32_t width) { combine(row, update,
-//     width); }
+//     static void predict(Value* row, const Value* update, std::uint32_t width) {
+//       combine(row, update, width);
+//     }
 //   };
 //   const absl::Status status = verbena::register_update_rule<Maximum>();
 //
-// A table has it by its name (TableOptions::rule). Every process of a job registers it, before it opens such
-// a table: servers (<verbena/server.hpp>) and workers.
+// A table has it by its name (TableOptions::rule). Every process of a job registers it before it opens such a
+// table, servers too: so they are a program's own (<verbena/server.hpp>), or in its processes
+// (Session::from_environment(), alone and under mpirun). Those that `verbena run` starts know addition only.
 //
 // Thread safety: rules may be registered in several threads.
 #pragma once

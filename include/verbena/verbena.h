@@ -1,5 +1,6 @@
-/* Verbena for C, and for whatever binds to C: the calls of <verbena/session.hpp>, <verbena/table.hpp> and
- * <verbena/server.hpp>, which say what each promises. docs/library.md has a whole program.
+/* Verbena for C, and for whatever binds to C: sessions, tables and servers. <verbena/session.hpp>,
+ * <verbena/table.hpp> and <verbena/server.hpp> say what each call promises; samples, statistics and update
+ * rules are there only. docs/library.md has a whole program.
  *
  *   const char* servers[] = {"shm:hello/server-0"};
  *   verbena_session_options options = VERBENA_SESSION_OPTIONS;
@@ -47,21 +48,22 @@ typedef enum verbena_code {
 
 /* Of the last call in this thread that has failed, until the next one that fails. Never NULL. */
 const char* verbena_last_error(void);
-/* "0.2.0" */
+/* "MAJOR.MINOR.PATCH" */
 const char* verbena_version(void);
 
 /* ---- networks */
 
 /* NetworkOptions of <verbena/network.hpp>. */
 typedef struct verbena_network {
+  size_t struct_bytes;     /* of this struct, in the header that the caller was compiled with */
   const char* secret_file; /* NULL: none */
   int no_secret;
   const char* device; /* NULL: the first that can be used */
-  uint8_t device_port;
+  uint32_t device_port;
   int shares_cores;
 } verbena_network;
 #define VERBENA_NETWORK \
-  { NULL, 0, NULL, 0, 0 }
+  { sizeof(verbena_network), NULL, 0, NULL, 0, 0 }
 
 /* ---- servers */
 
@@ -75,15 +77,16 @@ typedef struct verbena_server_options {
   uint32_t workers;
   uint32_t threads;
   int outlives_workers;
-  verbena_network network;
+  const verbena_network* network; /* NULL: VERBENA_NETWORK */
 } verbena_server_options;
 #define VERBENA_SERVER_OPTIONS \
-  { sizeof(verbena_server_options), NULL, 0, 1, 1, 1, 0, VERBENA_NETWORK }
+  { sizeof(verbena_server_options), NULL, 0, 1, 1, 1, 0, NULL }
 
 /* Serves in a thread of its own from now on. How that ends, also where it cannot begin,
  * verbena_wait_for_server() says, with which a server must be ended. */
 verbena_code verbena_start_server(const verbena_server_options* options, verbena_server** server);
-/* It ends now, with CANCELLED. From any thread, and from a signal handler. */
+/* It ends in a moment, with CANCELLED. From any thread, and from a signal handler; not once
+ * verbena_wait_for_server() has returned. */
 void verbena_stop_server(verbena_server* server);
 /* Until all workers have left: VERBENA_OK; or the job has failed: why; or the server was stopped. `server` is
  * gone then. */
@@ -99,12 +102,12 @@ typedef struct verbena_session_options {
   size_t server_count;
   uint32_t rank; /* this worker, below `workers` */
   uint32_t workers;
-  uint32_t timeout_ms;       /* of every wait for a server */
-  uint32_t clock_timeout_ms; /* of every wait for other workers */
-  verbena_network network;
+  uint32_t timeout_ms;            /* of every wait for a server */
+  uint32_t clock_timeout_ms;      /* of every wait for other workers */
+  const verbena_network* network; /* NULL: VERBENA_NETWORK */
 } verbena_session_options;
 #define VERBENA_SESSION_OPTIONS \
-  { sizeof(verbena_session_options), NULL, 0, 0, 1, 30000, 3600000, VERBENA_NETWORK }
+  { sizeof(verbena_session_options), NULL, 0, 0, 1, 30000, 3600000, NULL }
 
 /* Session::from_environment(): as whoever has started this process wants it; of `options`, which may be NULL,
  * servers, rank and workers are set from that. End with verbena_close(). */
@@ -140,11 +143,11 @@ typedef struct verbena_table_options {
   size_t struct_bytes;
   const char* name;
   uint64_t rows;
-  uint32_t width; /* values a row */
-  verbena_type type;
+  uint32_t width;          /* values a row */
+  uint32_t type;           /* a verbena_type */
   const char* consistency; /* as on the command line: "bsp", "essp:2", "asp" */
   int dynamic;             /* not 0: rows move to where they are used */
-  const char* rule;        /* what a push does: "add", or one that all processes have registered */
+  const char* rule;        /* what a push does: "add", or one that C++ code of all processes has registered */
   uint64_t cache_rows;
 } verbena_table_options;
 #define VERBENA_TABLE_OPTIONS \

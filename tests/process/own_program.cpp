@@ -6,10 +6,14 @@
 //   twice      joins a second time, too
 //   silent     worker 1 ends with status 3 after the first iteration
 //   gives-up   worker 1 gives up then
+//   only-one-gives-up   likewise, and the others end without a word of theirs
+//   signals    says whether it ignores SIGPIPE, too
+//   secret FILE   asks for a secret, where a network needs one
 //   sleeps     all sleep then
 //   stays-out  ends at once, without joining
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -42,18 +46,21 @@ absl::Status count(verbena::Session& session, const std::string& mode) {
     std::cout << "worker " << session.rank() << " of " << session.workers() << " sees " << value[0]
               << std::endl;
     if (mode == "silent" && session.rank() == 1) std::_Exit(3);
-    if (mode == "gives-up" && session.rank() == 1) return absl::AbortedError("no more coffee");
+    if (mode.ends_with("gives-up") && session.rank() == 1) return absl::AbortedError("no more coffee");
     if (mode == "sleeps") ::sleep(600);
   }
   return absl::OkStatus();
 }
 
-absl::Status run(const std::string& mode) {
-  const auto session = verbena::Session::from_environment();
+absl::Status run(const std::string& mode, const std::string& argument) {
+  verbena::SessionOptions options;
+  if (mode == "secret") options.network.secret_file = argument;
+  const auto session = verbena::Session::from_environment(options);
   if (!session.ok()) return session.status();
   if (mode == "twice") std::cout << verbena::Session::from_environment().status() << std::endl;
   const absl::Status status = count(**session, mode);
-  if (!status.ok()) (*session)->give_up(status).IgnoreError();
+  const bool is_silent = mode == "only-one-gives-up" && (*session)->rank() != 1;
+  if (!status.ok() && !is_silent) (*session)->give_up(status).IgnoreError();
   return status;
 }
 
@@ -67,7 +74,9 @@ int main(int argc, char** argv) {
     std::cout << " input: " << std::string(std::istreambuf_iterator<char>(std::cin), {}).size() << " bytes"
               << std::endl;
   }
-  const absl::Status status = run(mode);
+  if (mode == "signals" && std::signal(SIGPIPE, SIG_DFL) == SIG_DFL)
+    std::cout << "SIGPIPE is not ignored" << std::endl;
+  const absl::Status status = run(mode, argc > 2 ? argv[2] : "");
   if (!status.ok()) std::cerr << "own_program: " << status << std::endl;
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

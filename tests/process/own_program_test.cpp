@@ -87,8 +87,9 @@ TEST_F(OwnProgramTest, HasItsArgumentsAndNoInput) {
 TEST_F(OwnProgramTest, JoinsOnce) {
   const Ended ended = run_workers(1, {"twice"});
   EXPECT_EQ(ended.status, 0) << ended.err;
-  EXPECT_THAT(ended.out, AllOf(HasSubstr("FAILED_PRECONDITION: this process has its place in a job already"),
-                               HasSubstr("worker 0 of 1 sees 3")));
+  EXPECT_THAT(ended.out,
+              AllOf(HasSubstr("FAILED_PRECONDITION: this process has asked for its place in a job already"),
+                    HasSubstr("worker 0 of 1 sees 3")));
 }
 
 TEST_F(OwnProgramTest, FailsByName) {
@@ -187,9 +188,53 @@ TEST_F(OwnProgramTest, IsNoJobOfManyByMistake) {
   EXPECT_THAT(ended.err, AllOf(HasSubstr("srun has started 4 processes"), HasSubstr("--mpi=pmix")));
 }
 
-TEST_F(OwnProgramTest, TakesNoLetterForItsOwnThatIsNone) {
-  for (const char* descriptor : {"0", "1", "99", "x", "-1"})
-    EXPECT_EQ(run_with({{"VERBENA_LETTER", descriptor}}).status, 0) << descriptor;
+/// Or each of many processes would be a job of its own, all of which write the same files.
+TEST_F(OwnProgramTest, IsNotAloneWhereItsLetterIsLost) {
+  for (const char* descriptor : {"0", "1", "99", "x", "-1"}) {
+    const Ended ended = run_with({{"VERBENA_LETTER", descriptor}});
+    EXPECT_EQ(ended.status, 1) << descriptor;
+    EXPECT_THAT(ended.err, HasSubstr("has closed the descriptor that it needs")) << descriptor;
+  }
+}
+
+TEST_F(OwnProgramTest, MayStandBehindAScript) {
+  const std::string program = OWN_PROGRAM;
+  const auto run_script = [&](const std::string& script) {
+    return run(VERBENA_PROGRAM, {"run", "--workers", "2", "--", "sh", "-c", script}, scratch_.path());
+  };
+  const Ended script = run_script("exec " + program + " count");
+  EXPECT_EQ(script.status, 0) << script.err;
+  EXPECT_THAT(script.out, HasSubstr("worker 1 of 2 sees 6"));
+  // A run within a run is another job.
+  const Ended nested =
+      run_script(std::string(VERBENA_PROGRAM) + " run --workers 3 -- " + program + " count >" +
+                 scratch_.path("inner.out") + " 2>&1 && exec " + program + " count");
+  EXPECT_EQ(nested.status, 0) << nested.err;
+  EXPECT_THAT(nested.out, HasSubstr("worker 1 of 2 sees 6"));
+}
+
+/// The first who gives up is the cause, also where others end at once with what followed from it.
+TEST_F(OwnProgramTest, TheCauseIsNamedAndNotWhatFollowed) {
+  for (int i = 0; i < 5; ++i) {
+    const Ended ended = run_workers(4, {"only-one-gives-up"});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.err, HasSubstr("verbena: error: worker 1 (pid ")) << i;
+    EXPECT_THAT(ended.err, HasSubstr("no more coffee")) << i;
+  }
+}
+
+TEST_F(OwnProgramTest, BeginsAsFromAShell) {
+  const Ended ended = run_workers(1, {"signals"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("SIGPIPE is not ignored"));
+}
+
+TEST_F(OwnProgramTest, MayHaveASecretWhereverItRuns) {
+  const std::string file = scratch_.path("secret");
+  verbena::testing::write_file(file, "not to be guessed by anybody");
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  const Ended ended = run(OWN_PROGRAM, {"secret", file}, scratch_.path());
+  EXPECT_EQ(ended.status, 0) << ended.err;
 }
 
 TEST_F(OwnProgramTest, IsAWorkerUnderMpirun) {

@@ -17,6 +17,7 @@
 #include "consistency/model.hpp"
 #include "consistency/weight_of_means.hpp"
 #include "protocol/partition.hpp"
+#include "server/shard_memory.hpp"
 #include "transport/shm/host_memory.hpp"
 #include "transport/shm/shm_transport.hpp"
 
@@ -40,15 +41,14 @@ class LaneTest : public ::testing::Test {
   void start(ConsistencyModel model, std::uint32_t workers, std::size_t buffer_records = 100,
              std::size_t buffers = Lane::kPushBuffers, std::optional<std::int64_t> budget_bytes = {}) {
     rows_.assign(kRows * kStride, std::byte{0});
-    shard_.table = {
-        .table = 0, .value_type = ValueType::kFloat, .rows = kRows, .width = kWidth, .name = "rows"};
     shard_.rules = consistency::rules_of(model);
     shard_.rule = protocol::UpdateRule(ValueType::kFloat, kWidth);
     shard_.stride_bytes = kStride;
     shard_.range = {kFirst, kFirst + kRows};
     shard_.lanes = protocol::RangePartition(kRows, 1);
     shard_.rows = rows_;
-    books_.assign(Shard::books_bytes(kRows, workers, budget_bytes.has_value()) / sizeof(std::uint64_t), 0);
+    books_.assign(FixedShard::books_bytes(kRows, workers, budget_bytes.has_value()) / sizeof(std::uint64_t),
+                  0);
     shard_.keep_books_in(std::as_writable_bytes(std::span(books_)), workers, budget_bytes.has_value());
     std::vector<transport::TokenBucket*> budgets;
     for (std::uint32_t worker = 0; budget_bytes && worker < workers; ++worker)
@@ -140,7 +140,8 @@ class LaneTest : public ::testing::Test {
   static constexpr std::uint64_t kRows = 20;
   std::vector<std::byte> rows_;
   std::vector<std::uint64_t> books_;
-  Shard shard_;
+  FixedShard shard_{protocol::OpenTable{
+      .table = 0, .value_type = ValueType::kFloat, .rows = kRows, .width = kWidth, .name = "rows"}};
   std::deque<transport::TokenBucket> budgets_;
   std::optional<Lane> lane_;
   std::list<std::vector<std::byte>> memory_;
@@ -534,17 +535,19 @@ TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
   protocol::OpenTable open{
       .value_type = ValueType::kFloat, .rows = 1000, .width = 1, .name = "rows", .consistency = "essp:1"};
   for (const bool has_budget : {false, true}) {
-    auto shard = memory.create(open, 0, 1, /*lanes=*/2, /*workers=*/65, has_budget);
-    ASSERT_TRUE(shard.ok()) << shard.status();
-    ASSERT_NE((*shard)->books, nullptr);
-    EXPECT_EQ((*shard)->books->access(), transport::Access::kLocal) << "no worker's to read";
-    EXPECT_GE((*shard)->books->bytes().size(), 1000U * 8 * (has_budget ? 5 : 4));
-    EXPECT_EQ((*shard)->changes != nullptr, has_budget);
+    const auto made = memory.create(open, {.lanes = 2, .workers = 65, .has_push_budget = has_budget});
+    ASSERT_TRUE(made.ok()) << made.status();
+    const FixedShard& shard = *(*made)->for_lanes();
+    ASSERT_NE(shard.books, nullptr);
+    EXPECT_EQ(shard.books->access(), transport::Access::kLocal) << "no worker's to read";
+    EXPECT_GE(shard.books->bytes().size(), 1000U * 8 * (has_budget ? 5 : 4));
+    EXPECT_EQ(shard.changes != nullptr, has_budget);
   }
   // As many workers as there can be need more for each row than the row.
   const std::uint64_t free = transport::shm::free_memory().bytes;
   open.rows = free / 256;
-  const absl::Status status = memory.create(open, 0, 1, 1, protocol::kMaxWorkers, true).status();
+  const absl::Status status =
+      memory.create(open, {.workers = protocol::kMaxWorkers, .has_push_budget = true}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("to know who has which row"));
 }

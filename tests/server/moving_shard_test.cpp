@@ -79,7 +79,7 @@ TEST(MovingShardTest, WhatADeadWorkerIntendedIsForgottenSomeKeysAtATime) {
   };
 
   Homes::Answers answers;
-  MovingShard::MessageAnswers message_answers;
+  MessageAnswers message_answers;
   (*shard)->on_lost({.rank = 1, .node = 1}, answers);
   EXPECT_FALSE((*shard)->has_put_off());
   EXPECT_EQ(forgotten(), 0) << "what workers of another node intended is counted there";

@@ -50,5 +50,18 @@ TEST(RunMonitorTest, DivergenceOfAWorkerIsTheModelsAndNotTheProcesss) {
   EXPECT_EQ(monitor.failure(), diverged("training has diverged in iteration 2"));
 }
 
+/// Whatever the code of its error: a program says ABORTED of what it finds wrong itself, too.
+TEST(RunMonitorTest, WhatAProcessCallsTheCauseIs) {
+  RunSettings settings;
+  RunRecord record(2, [](const auto&) { return std::map<std::string, double>(); });
+  Display display(settings, Display::Mode::kNone, stdout, stderr);
+  RunMonitor monitor(record, display, nullptr);
+  monitor.hear("worker 0", encode(job::FailedMessage{absl::AbortedError("another gave up")}));
+  monitor.fail(RunMonitor::Cause::kSilentEnd, absl::AbortedError("worker 0 ended with status 1"));
+  EXPECT_EQ(monitor.failure().message(), "worker 0 ended with status 1") << "nearer to the cause";
+  monitor.hear("worker 1", encode(job::FailedMessage{absl::AbortedError("no coffee"), /*is_cause=*/true}));
+  EXPECT_EQ(monitor.failure().message(), "worker 1: no coffee");
+}
+
 }  // namespace
 }  // namespace verbena::apps

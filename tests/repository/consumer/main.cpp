@@ -1,13 +1,15 @@
-// Links every function of the public headers, and sees a whole job at work: its server in a thread, one
+// Links the functions of the public headers, and sees a whole job at work: its server in a thread, one
 // worker.
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,8 +59,23 @@ void require_ok(const absl::Status& status) {
   require(status.ok(), "a call succeeds");
 }
 
+/// For bindings.
+void untyped(verbena::Session& session) {
+  const auto table = value_of(session.untyped_table(
+      {.name = "untyped", .rows = 4, .width = 1, .consistency = verbena::Asp{}}, verbena::ValueType::kInt32));
+  const std::int32_t two = 2;
+  require_ok(table.push(verbena::KeyRange{1, 2}, std::as_bytes(std::span(&two, 1))));
+  require_ok(table.push_async(verbena::KeyRange{1, 2}, std::as_bytes(std::span(&two, 1))).wait());
+  std::int32_t value = 0;
+  require_ok(table.pull(verbena::KeyRange{1, 2}, std::as_writable_bytes(std::span(&value, 1))));
+  require_ok(table.pull_async(verbena::KeyRange{1, 2}, std::as_writable_bytes(std::span(&value, 1))).wait());
+  require(value == 4 && table.rows() == 4 && table.width() == 1, "bytes are values");
+  require(table.value_type() == verbena::ValueType::kInt32, "of their type");
+}
+
 void work(const std::string& server) {
-  const auto session = value_of(verbena::Session::connect({.servers = {server}}));
+  setenv("VERBENA_SERVERS", server.c_str(), 1);
+  const auto session = value_of(verbena::Session::from_environment());
   session->take_over();
   const auto rows =
       value_of(session->table<float>({.name = "rows",
@@ -76,6 +93,7 @@ void work(const std::string& server) {
   std::vector<float> values(4);
   for (auto batch = value_of(cursor.next()); !batch.empty(); batch = value_of(cursor.next()))
     require_ok(rows.push(std::vector<verbena::Key>{3, 4}, std::vector<float>{1, 2, 3, 4}));
+  session->report({.iteration = 1, .items = 4, .seconds = 1, .sums = {{"nothing", 0}}});
   require_ok(session->clock());
   require_ok(rows.pull_async(verbena::KeyRange{3, 5}, values).wait());
   require(values == std::vector<float>{2, 4, 6, 8}, "pushes are added");
@@ -103,6 +121,7 @@ void work(const std::string& server) {
   std::vector<double> sampled(8);
   require_ok(moving.pull_sample(sample, sampled));
   require(even.draw(random) != 1, "weights weigh");
+  untyped(*session);
   require(session->rank() == 0 && session->workers() == 1 && session->current_clock() == 2,
           "a session knows");
   const verbena::SessionStatistics statistics = session->statistics();
@@ -110,6 +129,8 @@ void work(const std::string& server) {
   staleness.merge(statistics.staleness);
   verbena::DurationHistogram moves = statistics.move_times;
   moves.merge(statistics.move_times);
+  moves.add(0.001);
+  require(verbena::AliasTable(std::vector<double>{0, 1}).draw(random) == 1, "an alias table draws by weight");
   std::cout << "mean clock differential " << staleness.mean_clock_differential()
             << ", half of all moves within " << moves.quantile_seconds(0.5).value_or(0) << " s, under "
             << to_string(verbena::Essp{1}) << '\n';
@@ -127,4 +148,8 @@ int main() {
   work(address);
   server.join();
   require_ok(served);
+  const auto nobody = verbena::Session::connect({.servers = {address}, .timeout_ms = 50});
+  require(!nobody.ok(), "nobody listens any more");
+  const auto unused = &verbena::Session::give_up;
+  require(unused != nullptr, "it is linked");
 }

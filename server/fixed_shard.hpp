@@ -1,4 +1,4 @@
-// This server's part of one table: rows in registered memory that workers may read and only this server
+// This server's part of a static table: rows in registered memory that workers may read and only this server
 // writes.
 #pragma once
 
@@ -12,29 +12,34 @@
 #include "protocol/messages.hpp"
 #include "protocol/partition.hpp"
 #include "protocol/update_rule.hpp"
-#include "transport/registered_arena.hpp"
+#include "server/table_shard.hpp"
+#include "transport/transport.hpp"
 
 namespace verbena::server {
 
-class MovingShard;
+/// Constant once it is made, but for the rows, each of which is written by its lane only.
+class FixedShard : public TableShard {
+ public:
+  using TableShard::TableShard;
 
-/// Constant after construction, but for the rows, each of which is written by its lane only, and `moving`.
-struct Shard {
-  Shard();
-  ~Shard();
-  Shard(const Shard&) = delete;
-  Shard& operator=(const Shard&) = delete;
+  [[nodiscard]] std::size_t row_message_bytes() const override {
+    return protocol::record_bytes(stride_bytes);
+  }
+  [[nodiscard]] absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& connection,
+                                                                  bool is_own_node) const override;
+  [[nodiscard]] const FixedShard* for_lanes() const override { return this; }
+  absl::Status on_bulk(const Sender& sender, const protocol::BulkMessage& message, InboxMessage& inbox,
+                       ShardHost& host) override;
+  absl::Status on_key_requests(const Sender& sender, const protocol::KeyRequests& requests,
+                               ShardHost& host) override;
 
-  protocol::OpenTable table;
   consistency::Rules rules;
   protocol::UpdateRule rule{ValueType::kFloat, 0};
   std::size_t stride_bytes = 0;
   KeyRange range;                  ///< the keys of this server
   protocol::RangePartition lanes;  ///< of [0, range.size())
-  std::span<std::byte> rows;       ///< in key order, stride_bytes apart; empty where they move
+  std::span<std::byte> rows;       ///< in key order, stride_bytes apart
   const transport::MemoryRegion* region = nullptr;
-  /// Of a dynamic table, whose rows no lane touches; else nullptr.
-  std::unique_ptr<MovingShard> moving;
 
   /// Of an eager table: for each row a bit a worker, in whole words of 64; and, under a push budget, how much
   /// it has changed (lane.hpp). Over shared memory, pages that nobody writes cost nothing. Each lane reads
@@ -64,24 +69,6 @@ struct Shard {
     const KeyRange local = lanes.range(lane);
     return {range.first + local.first, range.first + local.last};
   }
-};
-
-/// Owns the shards' memory: registered arenas, so that a peer is granted few large regions and not one for
-/// each table. Thread safety: belongs to the transport's thread.
-class ShardMemory {
- public:
-  explicit ShardMemory(transport::Transport& transport) : transport_(transport) {}
-
-  /// A zeroed shard. INVALID_ARGUMENT for an unknown model, RESOURCE_EXHAUSTED where memory is short.
-  absl::StatusOr<std::unique_ptr<Shard>> create(const protocol::OpenTable& table, std::uint32_t server,
-                                                std::uint32_t servers, std::uint32_t lanes,
-                                                std::uint32_t workers, bool has_push_budget);
-
- private:
-  absl::Status allocate(std::size_t bytes, Shard& shard);
-
-  transport::Transport& transport_;
-  std::vector<std::unique_ptr<transport::RegisteredArena>> arenas_;
 };
 
 }  // namespace verbena::server

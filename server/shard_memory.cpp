@@ -1,14 +1,17 @@
-#include "server/shard.hpp"
+#include "server/shard_memory.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
 #include "protocol/partition.hpp"
 #include "protocol/row_stride.hpp"
 #include "server/moving_shard.hpp"
+#include <verbena/consistency.hpp>
 
 namespace verbena::server {
 
@@ -20,13 +23,8 @@ constexpr std::size_t kCacheLineBytes = 64;
 
 }  // namespace
 
-Shard::Shard() = default;
-Shard::~Shard() = default;
-
-absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenTable& table,
-                                                           std::uint32_t server, std::uint32_t servers,
-                                                           std::uint32_t lanes, std::uint32_t workers,
-                                                           bool has_push_budget) {
+absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::OpenTable& table,
+                                                                const Place& place) {
   absl::StatusOr<ConsistencyModel> model = parse_consistency(table.consistency);
   if (!model.ok()) {
     return absl::InvalidArgumentError(
@@ -38,23 +36,26 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
                                        .fractions = rules.weighs_means,
                                        .rows_stay = !consistency::allows_moving_rows(*model)});
   if (!rule.ok()) return rule.status();
-  auto shard = std::make_unique<Shard>();
-  shard->table = table;
+  if (table.allocation == Allocation::kDynamic)
+    return MovingShard::create(transport_, table, *rule, place.server, place.servers);
+  return create_fixed(table, rules, *rule, place);
+}
+
+absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_fixed(const protocol::OpenTable& table,
+                                                                      const consistency::Rules& rules,
+                                                                      const protocol::UpdateRule& rule,
+                                                                      const Place& place) {
+  auto shard = std::make_unique<FixedShard>(table);
   shard->rules = rules;
-  shard->rule = *rule;
+  shard->rule = rule;
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
-  shard->range = protocol::RangePartition(table.rows, servers).range(server);
-  shard->lanes = protocol::RangePartition(shard->range.size(), lanes);
-  if (table.allocation == Allocation::kDynamic) {
-    auto moving = MovingShard::create(transport_, table, *rule, server, servers);
-    if (!moving.ok()) return moving.status();
-    shard->moving = std::move(*moving);
-    return shard;
-  }
+  shard->range = protocol::RangePartition(table.rows, place.servers).range(place.server);
+  shard->lanes = protocol::RangePartition(shard->range.size(), place.lanes);
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   RETURN_IF_ERROR(allocate(bytes, *shard));
   if (shard->rules.pushes_eagerly) {
-    const std::size_t needed = Shard::books_bytes(shard->range.size(), workers, has_push_budget);
+    const std::size_t needed =
+        FixedShard::books_bytes(shard->range.size(), place.workers, place.has_push_budget);
     auto books = transport_.allocate_region(needed, transport::Access::kLocal);
     if (!books.ok()) {
       return absl::Status(books.status().code(),
@@ -62,10 +63,10 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
                                       table.name, needed, std::string(books.status().message())));
     }
     shard->books = std::move(*books);
-    shard->keep_books_in(shard->books->bytes(), workers, has_push_budget);
+    shard->keep_books_in(shard->books->bytes(), place.workers, place.has_push_budget);
   }
-  if (rule->state_bytes() > 0) {
-    const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * rule->state_bytes();
+  if (rule.state_bytes() > 0) {
+    const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * rule.state_bytes();
     auto states = transport_.allocate_region(needed, transport::Access::kLocal);
     if (!states.ok()) {
       return absl::Status(
@@ -78,20 +79,7 @@ absl::StatusOr<std::unique_ptr<Shard>> ShardMemory::create(const protocol::OpenT
   return shard;
 }
 
-std::size_t Shard::books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget) {
-  const std::size_t words = 2 * ((std::size_t{workers} + 63) / 64) + (has_budget ? 1 : 0);
-  static_assert(sizeof(double) == sizeof(std::uint64_t));
-  return std::max<std::size_t>(rows, 1) * words * sizeof(std::uint64_t);
-}
-
-void Shard::keep_books_in(std::span<std::byte> memory, std::uint32_t workers, bool has_budget) {
-  const std::size_t words = range.size() * ((std::size_t{workers} + 63) / 64);
-  subscribed = reinterpret_cast<std::uint64_t*>(memory.data());
-  dirty = subscribed + words;
-  if (has_budget) changes = reinterpret_cast<double*>(dirty + words);
-}
-
-absl::Status ShardMemory::allocate(std::size_t bytes, Shard& shard) {
+absl::Status ShardMemory::allocate(std::size_t bytes, FixedShard& shard) {
   // A shard of its own arena's size would not fit once jemalloc has rounded it up to a size class.
   const bool large = bytes > kArenaBytes / 4;
   if (large || arenas_.empty() || (shard.rows = arenas_.back()->allocate(bytes, kCacheLineBytes)).empty()) {

@@ -1,0 +1,81 @@
+// A server's part of one table, as the server sees it, of whatever kind: fixed_shard.hpp has those whose rows
+// stay, moving_shard.hpp those whose rows move.
+//
+// Thread safety: belongs to the transport's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "protocol/messages.hpp"
+#include "protocol/open_table.hpp"
+#include "server/homes.hpp"
+#include "server/lane.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::server {
+
+/// To a message of a worker's.
+struct MessageAnswer {
+  std::uint32_t worker = 0;
+  std::variant<protocol::PushAnswer, protocol::InstallAnswer> answer;
+};
+using MessageAnswers = std::vector<MessageAnswer>;
+
+/// A worker that has opened the table.
+struct Sender {
+  Homes::Worker worker;
+  consistency::Clock clock = 0;  ///< that it has told
+};
+
+/// What a shard may ask of its server.
+class ShardHost {
+ public:
+  virtual ~ShardHost() = default;
+  virtual void enqueue(std::uint32_t lane, const LaneTask& task) = 0;
+  /// The worker is to get so many answers. INVALID_ARGUMENT: it waits for too many already.
+  virtual absl::Status expect_answers(std::uint32_t worker, std::size_t more) = 0;
+  // Answers for workers, about this table: sent when the shard returns.
+  virtual Homes::Answers& key_answers() = 0;
+  virtual MessageAnswers& message_answers() = 0;
+};
+
+class TableShard {
+ public:
+  explicit TableShard(protocol::OpenTable open) : table(std::move(open)) {}
+  virtual ~TableShard() = default;
+  TableShard(const TableShard&) = delete;
+  TableShard& operator=(const TableShard&) = delete;
+
+  /// The part of a bulk message behind its header that one row takes.
+  [[nodiscard]] virtual std::size_t row_message_bytes() const = 0;
+  /// Names the rows to a worker. `is_own_node`: it is of this server's node.
+  [[nodiscard]] virtual absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& connection,
+                                                                          bool is_own_node) const = 0;
+  /// Lanes apply its updates, and clocks of workers are waited for. nullptr: neither.
+  [[nodiscard]] virtual const FixedShard* for_lanes() const { return nullptr; }
+
+  /// `inbox` counts who uses the message. Errors here and below: INVALID_ARGUMENT for what breaks the rules.
+  virtual absl::Status on_bulk(const Sender& sender, const protocol::BulkMessage& message,
+                               InboxMessage& inbox, ShardHost& host) = 0;
+  virtual absl::Status on_key_requests(const Sender& sender, const protocol::KeyRequests& requests,
+                                       ShardHost& host) = 0;
+  virtual void on_goodbye(const Homes::Worker& /*worker*/, ShardHost& /*host*/) {}
+  /// The worker has died, and the job goes on.
+  virtual void on_lost(const Homes::Worker& /*worker*/, ShardHost& /*host*/) {}
+
+  /// What could not be done at once: tried again; true if something of it is done.
+  virtual bool try_again(ShardHost& /*host*/) { return false; }
+  [[nodiscard]] virtual bool has_put_off() const { return false; }
+  /// The job has failed.
+  virtual void forget_put_off() {}
+
+  const protocol::OpenTable table;
+};
+
+}  // namespace verbena::server
