@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> EmbeddedRendezvous::join(int
   absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = take_over_secret(descriptor);
   if (!secret.ok()) {
     ::close(descriptor);
-    return launcher_gone();
+    return secret.status();
   }
   LineStream lines;
   std::optional<json> welcome;

@@ -55,7 +55,8 @@ class Launched : public worker::Surroundings {
   void on_iteration(const IterationReport& report) override { send(IterationMessage{rank_, report}); }
   void on_given_up(const absl::Status& why, bool is_cause) override { send(FailedMessage{why, is_cause}); }
   void on_end(const absl::Status& status, const SessionStatistics& statistics) override {
-    if (!status.ok()) return;  // it has not trained to the end
+    // Also where its user says nothing of it.
+    if (!status.ok()) return send(FailedMessage{status});
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
     send(FinishedMessage{rank_, passed.count(), statistics});
   }
@@ -183,9 +184,23 @@ absl::StatusOr<std::uint32_t> number_of(const Environment& variable, const char*
   return absl::InvalidArgumentError(fmt::format("{}={}: a number is expected", name, written));
 }
 
+absl::StatusOr<std::vector<std::string>> addresses_of(std::string_view servers) {
+  std::vector<std::string> addresses = absl::StrSplit(absl::string_view(servers.data(), servers.size()), ',');
+  for (auto one = addresses.begin(); one != addresses.end(); ++one) {
+    const bool is_address = !one->empty() && one->find(' ') == std::string::npos;
+    if (is_address && std::find(addresses.begin(), one, *one) == one) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "VERBENA_SERVERS={}: an address for each server is expected, with commas between them; \"{}\" is {}",
+        servers, *one, is_address ? "there twice" : "none"));
+  }
+  return addresses;
+}
+
 absl::Status place_by_variables(std::string_view servers, const Environment& variable, Place& place) {
   SessionOptions& options = place.options;
-  options.servers = absl::StrSplit(absl::string_view(servers.data(), servers.size()), ',');
+  absl::StatusOr<std::vector<std::string>> addresses = addresses_of(servers);
+  if (!addresses.ok()) return addresses.status();
+  options.servers = *std::move(addresses);
   const absl::StatusOr<std::uint32_t> rank = number_of(variable, "VERBENA_RANK", 0);
   if (!rank.ok()) return rank.status();
   const absl::StatusOr<std::uint32_t> workers = number_of(variable, "VERBENA_WORKERS", 1);
@@ -193,8 +208,21 @@ absl::Status place_by_variables(std::string_view servers, const Environment& var
   options.rank = *rank;
   options.workers = *workers;
   if (const char* const file = variable("VERBENA_SECRET_FILE")) options.network.secret_file = file;
-  if (const char* const none = variable("VERBENA_NO_SECRET"))
-    options.network.no_secret = std::string_view(none) == "1";
+  if (const char* const none = variable("VERBENA_NO_SECRET")) {
+    if (std::string_view(none) != "1")
+      return absl::InvalidArgumentError(fmt::format("VERBENA_NO_SECRET={}: 1 is expected, or nothing", none));
+    options.network.no_secret = true;
+  }
+  return absl::OkStatus();
+}
+
+/// Who says which worker this is means a job.
+absl::Status check_servers_named(const Environment& variable) {
+  for (const char* const name : {"VERBENA_RANK", "VERBENA_WORKERS"}) {
+    if (variable(name) == nullptr) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} is set, and VERBENA_SERVERS, where the servers are, is not", name));
+  }
   return absl::OkStatus();
 }
 
@@ -339,6 +367,7 @@ absl::Status find_place(Place& place, const Environment& variable) {
   if (letter->has_value()) return place_by_letter(**letter, place);
   if (const char* const servers = variable("VERBENA_SERVERS"))
     return place_by_variables(servers, variable, place);
+  RETURN_IF_ERROR(check_servers_named(variable));
   RETURN_IF_ERROR(check_started_apart(variable));
   if (variable("PMIX_RANK") == nullptr) return place_alone(place);
   const base::SignalsBlocked blocked;  // for PMIx's threads

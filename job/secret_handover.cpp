@@ -17,6 +17,8 @@ namespace {
 
 /// In the job's own key-value space, nobody else's.
 constexpr const char* kSecret = "verbena.secret";
+/// It is there before the process is.
+constexpr int kHandOverPatienceMs = 2000;
 
 }  // namespace
 
@@ -36,7 +38,8 @@ absl::StatusOr<std::shared_ptr<const transport::Secret>> take_over_secret(int de
       rest = rest.subspan(static_cast<std::size_t>(got));
     } else if (got < 0 && errno == EAGAIN) {
       pollfd readable = {.fd = descriptor, .events = POLLIN, .revents = 0};
-      ::poll(&readable, 1, -1);
+      if (::poll(&readable, 1, kHandOverPatienceMs) == 0)
+        return absl::UnavailableError("another program has taken this place in the job before");
     } else if (got == 0 || errno != EINTR) {
       return absl::UnavailableError("who has started this process is gone");
     }

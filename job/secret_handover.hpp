@@ -15,7 +15,7 @@ namespace verbena::job {
 /// To an empty socket, which has room for it: does not wait.
 absl::Status hand_over(const transport::Secret& secret, int descriptor);
 
-/// Waits for it; UNAVAILABLE when the other end closes before.
+/// UNAVAILABLE when the other end closes before it, and where it does not come: another has taken it.
 absl::StatusOr<std::shared_ptr<const transport::Secret>> take_over_secret(int descriptor);
 
 /// Of one process, for all; before a fence.

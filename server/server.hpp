@@ -38,7 +38,7 @@ class Server : private ShardHost {
   /// INVALID_ARGUMENT for impossible options.
   static absl::StatusOr<std::unique_ptr<Server>> create(transport::Transport& transport,
                                                         const ServerOptions& options);
-  ~Server();
+  ~Server() override;
 
   [[nodiscard]] const ServerOptions& options() const { return options_; }
   /// Everything but the lanes. False if there was nothing to do.

@@ -75,6 +75,12 @@ std::optional<double> DurationHistogram::quantile_seconds(double quantile) const
 
 Session::Session(std::unique_ptr<worker::SessionCore> core) : core_(std::move(core)) {}
 Session::~Session() {
+  if (!core_->is_of_this_process()) {
+    // Its threads are not here, and its connections are the parent's.
+    static_cast<void>(core_.release());
+    static_cast<void>(surroundings_.release());
+    return;
+  }
   core_->take_over();  // whoever ends it has it alone
   if (surroundings_ != nullptr) surroundings_->on_end(core_->status(), core_->statistics());
 }

@@ -44,6 +44,7 @@ class SessionCore {
   /// What such a call returns where it is not.
   [[nodiscard]] absl::Status elsewhere() const;
   void take_over() { owner_.take_over(); }
+  [[nodiscard]] bool is_of_this_process() const { return owner_.is_this_process(); }
 
   absl::StatusOr<TableCore*> open_table(const TableOptions& options, ValueType type);
   absl::Status clock();

@@ -42,7 +42,8 @@ class AliasTable {
   [[nodiscard]] std::uint32_t draw(Generator& random) const {
     static_assert(Generator::min() == 0 && Generator::max() == std::numeric_limits<std::uint64_t>::max());
     // The upper half of the product is the column, what follows is even within it.
-    const auto scaled = static_cast<unsigned __int128>(random()) * columns_.size();
+    __extension__ using Wide = unsigned __int128;
+    const auto scaled = static_cast<Wide>(random()) * columns_.size();
     const auto drawn = static_cast<std::uint32_t>(scaled >> 64U);
     const Column& column = columns_[drawn];
     return static_cast<std::uint32_t>(scaled >> 32U) < column.limit ? drawn : column.other;

@@ -33,7 +33,7 @@ struct ServerOptions {
   /// given meanwhile. At least 2000; 0: never. Shorter: noticed sooner. Longer: survives longer pauses of a
   /// host, as of a virtual machine that moves. Computing is no silence.
   std::uint32_t silence_timeout_ms = 5000;
-  NetworkOptions network;
+  NetworkOptions network = {};
   // --- performance
   /// 1: one thread does everything, best where workers need the cores. n: one receives and sends, n − 1 apply
   /// updates.

@@ -11,7 +11,8 @@
 // thread, the one that has connected it. A process may hold many; each is a worker. A call by another thread
 // does nothing and returns FAILED_PRECONDITION with both threads' names; Session::take_over() hands a session
 // over. Only what tells a constant (rank(), workers(), Table::rows(), Table::width()) may be asked by any
-// thread.
+// thread. A child that fork() makes has none of its parent's sessions: its calls are refused likewise, and
+// ~Session() does nothing there.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +68,7 @@ struct SessionOptions {
   /// survives longer pauses of a host, as of a virtual machine that moves. The worker's own process beats by
   /// a thread that does nothing else, so that it may compute for as long as it likes.
   std::uint32_t silence_timeout_ms = 5000;
-  NetworkOptions network;
+  NetworkOptions network = {};
   /// For this project's own tests and tools, instead of `network`. The session drives it alone. nullptr: the
   /// one that the servers' addresses name.
   std::shared_ptr<transport::Transport> transport = nullptr;

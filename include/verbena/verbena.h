@@ -177,11 +177,14 @@ verbena_code verbena_push(const verbena_table* table, verbena_keys keys, const v
 int verbena_is_here(const verbena_table* table, uint64_t key);
 typedef struct verbena_held verbena_held;
 /* Of a dynamic table: takes rows that lie on this node, to be changed in place. rows[i]: the values of the
- * i-th key, or NULL where they are not to be had; as many as keys. End with verbena_release(). */
+ * i-th key, or NULL where the row is elsewhere, in another's hands, or has updates of this worker under way;
+ * as many as keys. Never waits. Until verbena_release(), which ends it, push none of them, and call nothing
+ * that waits. */
 verbena_code verbena_hold(const verbena_table* table, verbena_keys keys, void** rows, verbena_held** held);
 verbena_code verbena_release(verbena_held* held);
 
-/* An operation under way. End with verbena_wait() or verbena_forget(). */
+/* An operation under way. What is wrong with a call that begins one, verbena_wait() says. End with
+ * verbena_wait() or verbena_forget(). */
 typedef struct verbena_pending verbena_pending;
 /* `keys` are copied; `values` must live until the operation has ended. */
 verbena_code verbena_pull_async(const verbena_table* table, verbena_keys keys, void* values, size_t bytes,

@@ -7,10 +7,12 @@
 //   silent     worker 1 ends with status 3 after the first iteration
 //   gives-up   worker 1 gives up then
 //   only-one-gives-up   likewise, and the others end without a word of theirs
+//   forks      has a child that uses the session and returns, after the first iteration
 //   signals    says whether it ignores SIGPIPE, too
 //   secret FILE   asks for a secret, where a network needs one
 //   sleeps     all sleep then
 //   stays-out  ends at once, without joining
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -48,6 +50,16 @@ absl::Status count(verbena::Session& session, const std::string& mode) {
     if (mode == "silent" && session.rank() == 1) std::_Exit(3);
     if (mode.ends_with("gives-up") && session.rank() == 1) return absl::AbortedError("no more coffee");
     if (mode == "sleeps") ::sleep(600);
+    if (mode == "forks" && iteration == 1) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        std::cout << table->pull(key, value) << std::endl;
+        return absl::OkStatus();
+      }
+      int ended = -1;
+      ::waitpid(child, &ended, 0);
+      std::cout << "the child ended with " << ended << std::endl;
+    }
   }
   return absl::OkStatus();
 }

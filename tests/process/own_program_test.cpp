@@ -106,7 +106,7 @@ TEST_F(OwnProgramTest, FailsByName) {
 
   const Ended stayed_out = run_workers(1, {"stays-out"});
   EXPECT_EQ(stayed_out.status, 1);
-  EXPECT_THAT(stayed_out.err, HasSubstr("ended without having been a worker: it has to call "));
+  EXPECT_THAT(stayed_out.err, HasSubstr("ended before a session of it had: a program calls "));
 }
 
 TEST_F(OwnProgramTest, LeavesNothingBehind) {
@@ -178,6 +178,14 @@ TEST_F(OwnProgramTest, IsAWorkerByVariables) {
 
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:x"}, {"VERBENA_RANK", "one"}}).err,
               HasSubstr("VERBENA_RANK=one: a number is expected"));
+  EXPECT_THAT(run_with({{"VERBENA_WORKERS", "2"}}).err,
+              HasSubstr("and VERBENA_SERVERS, where the servers are"));
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", ""}}).err, HasSubstr("an address for each server is expected"));
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:a,shm:b,shm:a"}}).err,
+              HasSubstr("\"shm:a\" is there twice"));
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:a, shm:b"}}).err, HasSubstr("\" shm:b\" is none"));
+  EXPECT_THAT(run_with({{"VERBENA_SERVERS", "shm:a"}, {"VERBENA_NO_SECRET", "yes"}}).err,
+              HasSubstr("VERBENA_NO_SECRET=yes: 1 is expected"));
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "pigeon:x"}}).err, HasSubstr("there is no transport \"pigeon\""));
   EXPECT_THAT(run_with({{"VERBENA_SERVERS", "verbs:127.0.0.1:1"}}).err, HasSubstr("a job needs a secret"));
 }
@@ -221,6 +229,23 @@ TEST_F(OwnProgramTest, TheCauseIsNamedAndNotWhatFollowed) {
     EXPECT_THAT(ended.err, HasSubstr("verbena: error: worker 1 (pid ")) << i;
     EXPECT_THAT(ended.err, HasSubstr("no more coffee")) << i;
   }
+}
+
+TEST_F(OwnProgramTest, ItsChildrenHaveNoSession) {
+  const Ended ended = run_workers(2, {"forks"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("a child that it has forked"));
+  EXPECT_EQ(count_of(ended.out, "the child ended with 0"), 2);
+  EXPECT_THAT(ended.out, HasSubstr("worker 1 of 2 sees 6"));
+}
+
+TEST_F(OwnProgramTest, HasItsPlaceAlone) {
+  const std::string program = OWN_PROGRAM;
+  const Ended ended =
+      run(VERBENA_PROGRAM, {"run", "--", "sh", "-c", program + " count; exec " + program + " count"},
+          scratch_.path());
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, HasSubstr("another program has taken this place in the job before"));
 }
 
 TEST_F(OwnProgramTest, BeginsAsFromAShell) {
