@@ -22,7 +22,7 @@ struct ServerOptions {
   std::uint32_t rank = 0;     ///< this server, 0 ≤ rank < servers
   std::uint32_t servers = 1;  ///< of the job
   std::uint32_t workers = 1;  ///< of the job
-  /// What befalls the job when a worker dies. False: it fails, on all sides. True: where all tables are
+  /// What happens to the job when a worker dies. False: it fails, on all sides. True: where all tables are
   /// dynamic, so that no clock waits for it, it is let go as if it had said goodbye, and the others go on
   /// without it, barriers included; rows that it was moving, or was changing in place, may be lost: whoever
   /// wants one of them is told DATA_LOSS, and all other rows stay usable. To be set alike on all servers. For

@@ -54,10 +54,10 @@ struct SessionOptions {
   /// go there. nullopt: its rank modulo the number of servers.
   std::optional<std::uint32_t> node = std::nullopt;
   ReadPath read_path = ReadPath::kAuto;
-  /// What befalls this session when a server dies. False: it fails. True: where all tables are dynamic, and
-  /// it is not this worker's own server, operations on rows that lay there, or whose home it was, fail, and
-  /// all others go on. A worker whose own server is gone counts as dead, too. For jobs whose servers outlive
-  /// workers (ServerOptions::outlives_workers).
+  /// What happens to this session when a server dies. False: it fails. True: where all tables are dynamic,
+  /// and it is not this worker's own server, operations on rows that lay there, or whose home it was, fail,
+  /// and all others go on. A worker whose own server is gone counts as dead, too. For jobs whose servers
+  /// outlive workers (ServerOptions::outlives_workers).
   bool outlives_servers = false;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
@@ -174,27 +174,23 @@ class Session {
   /// Connects to all servers, waiting for them to appear for at most timeout_ms.
   /// INVALID_ARGUMENT for impossible options, DEADLINE_EXCEEDED or UNAVAILABLE with the server's name.
   static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
-  /// As a worker of the job that whoever has started this process makes of it: `options` say the rest. The
-  /// first of these that is so decides:
+  /// Joins the job that this process was started for; `options` say the rest. The first that applies:
   ///
-  /// - `verbena run -- PROGRAM` has started it: a worker beside servers and workers that were started
-  /// together.
-  /// - VERBENA_SERVERS is set, to addresses by rank with commas between them. VERBENA_RANK and
-  ///   VERBENA_WORKERS say the rest (worker 0 of 1, if they are not set), and VERBENA_SECRET_FILE or
-  ///   VERBENA_NO_SECRET=1 who may connect.
-  /// - mpirun or srun --mpi=pmix has started it: each process is a worker, and the first one on each host
-  /// also
-  ///   has a server, in threads of its own.
-  /// - Nobody has: the only worker, with a server of its own.
+  /// 1. `verbena run -- PROGRAM` has started it: one of the job's workers.
+  /// 2. VERBENA_SERVERS is set, to the servers' addresses by rank, separated by commas. VERBENA_RANK and
+  ///    VERBENA_WORKERS name the worker (unset: worker 0 of 1). VERBENA_SECRET_FILE or VERBENA_NO_SECRET=1
+  ///    says who may connect.
+  /// 3. mpirun or srun --mpi=pmix has started it: each process is a worker. The first process on each host
+  ///    also runs a server, in threads of its own.
+  /// 4. None of these: the only worker of a job, with a server in threads of this process.
   ///
-  /// Once in a process, before there are threads that look at the environment, and within a minute of the
-  /// job's other processes. A server in this process lives until all workers have left, for which ~Session()
-  /// waits: so end the session, rather than call exit(). Where mpirun itself dies, this process gets a
-  /// SIGTERM.
+  /// Call it once in a process, before other threads read the environment, and within a minute of the job's
+  /// other processes. A server in this process ends when all workers have left, and ~Session() waits for
+  /// that: end the session, do not call exit() before. If mpirun itself dies, this process gets SIGTERM.
   ///
-  /// Errors as connect(); FAILED_PRECONDITION the second time, and where this process cannot take the place
-  /// that it has; INVALID_ARGUMENT, with what to do, where several processes were started that cannot find
-  /// each other; CANCELLED where another process cannot take part.
+  /// Errors: those of connect(). FAILED_PRECONDITION: called before, or the place in the job cannot be
+  /// taken. INVALID_ARGUMENT: wrong variables, or several processes that cannot find each other were
+  /// started; the message says what to do. CANCELLED: another process of the job cannot take part.
   static absl::StatusOr<std::unique_ptr<Session>> from_environment(SessionOptions options = {});
 
   /// Says goodbye to the servers; from then on this worker holds nobody back. Waits for a server in this

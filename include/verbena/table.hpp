@@ -205,19 +205,21 @@ class Table {
     return untyped_.intent(keys, from, to);
   }
 
-  /// hold() would take the row now, were it in nobody's hands. REQUIRES: key < rows().
+  /// Whether the row lies on this node, so that hold() takes it if no other worker has it. REQUIRES: key <
+  /// rows().
   [[nodiscard]] bool is_here(Key key) const { return untyped_.is_here(key); }
   /// is_here() will be asked soon: fetches what it needs into the processor's cache. REQUIRES: key < rows().
   void prefetch(Key key) const { untyped_.prefetch(key); }
   /// Of a dynamic table: takes rows that lie on this node, to be changed in place as long as what is returned
   /// lives, without a copy and without a push. rows[i] is where the values of keys[i] are (of a row of 256
   /// bytes or more: aligned to 64), or nullptr where the row is elsewhere, in another's hands, or has updates
-  /// of this worker under way: pull and push those. Never waits. Meanwhile others read what they find, number
-  /// by number, and their pushes and moves of these rows wait; so hold them for a mini-batch, not longer,
-  /// make no call in between that waits (it breaks the session, with FAILED_PRECONDITION), and push none of
-  /// them. Readers need each number whole: write them as relaxed atomics, or as vectors do. A change counts
-  /// as a pull and a push. Keep what is returned: the status of a temporary gives all back at once.
-  /// FAILED_PRECONDITION where rows of the table are held already, and for a static table.
+  /// of this worker under way; also where a key comes a second time. Pull and push those. Never waits.
+  /// Meanwhile others read what they find, number by number, and their pushes and moves of these rows wait;
+  /// so hold them for a mini-batch, not longer, make no call in between that waits (it breaks the session,
+  /// with FAILED_PRECONDITION), and push none of them. Readers need each number whole: write them as relaxed
+  /// atomics, or as vectors do. A change counts as a pull and a push. Keep what is returned: the status of a
+  /// temporary gives all back at once. FAILED_PRECONDITION where rows of the table are held already, and for
+  /// a static table.
   absl::StatusOr<HeldRows> hold(Keys keys, std::span<Value*> rows) const {
     return untyped_.hold(keys, rows.size(), [&](std::size_t i, std::byte* values) {
       rows[i] = reinterpret_cast<Value*>(values);

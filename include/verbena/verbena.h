@@ -13,9 +13,12 @@
  *
  * Ownership: what a call gives out by its last argument is the caller's, to be ended by the call that is
  * named beside it. Tables and operations belong to their session and must not be used after it. Texts and
- * arrays are copied, except where it is said that they must live on. Thread safety: a session and all that
- * comes of it belong to the thread that has connected it. Options grow at their end: begin with the VERBENA_…
- * initializer of the header that you compile with. Pointers must not be NULL, but where that is said. */
+ * arrays are copied, except where it is said that they must live on. Pointers must not be NULL, except where
+ * that is said.
+ *
+ * Thread safety: a session and all that comes of it belong to the thread that has connected it.
+ *
+ * Options grow at their end: begin with the VERBENA_… initializer of the header that you compile with. */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H
 
@@ -172,8 +175,8 @@ typedef struct verbena_keys {
 verbena_code verbena_pull(const verbena_table* table, verbena_keys keys, void* values, size_t bytes);
 verbena_code verbena_push(const verbena_table* table, verbena_keys keys, const void* updates, size_t bytes);
 
-/* 1 where verbena_hold() would take the row now, were it in nobody's hands. REQUIRES: key < verbena_rows().
- */
+/* 1: the row lies on this node, and verbena_hold() takes it if no other worker has it.
+ * REQUIRES: key < verbena_rows(). */
 int verbena_is_here(const verbena_table* table, uint64_t key);
 typedef struct verbena_held verbena_held;
 /* Of a dynamic table: takes rows that lie on this node, to be changed in place. rows[i]: the values of the
