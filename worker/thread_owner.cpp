@@ -33,8 +33,8 @@ bool ThreadOwner::is_this_process() const {
 }
 
 void ThreadOwner::take_over() {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, &ThreadOwner::become_child);
-  static_cast<void>(registered);  // without memory for it forks are not told apart
+  static const int kRegistered = ::pthread_atfork(nullptr, nullptr, &ThreadOwner::become_child);
+  static_cast<void>(kRegistered);  // without memory for it forks are not told apart
   if (here == 0) here = next_number();
   owner_ = here;
   process_ = ::getpid();
