@@ -25,7 +25,7 @@ class App;
 
 namespace verbena::apps {
 
-/// Where a worker's (or the plain loop's) words go. Provided by the launcher.
+/// Where a worker (or the plain loop) reports to. Provided by the launcher.
 class Reporter {
  public:
   virtual ~Reporter() = default;
@@ -64,27 +64,27 @@ class Application {
   /// Adds the application's own options (whole words: --data, --iterations, --seed, --output, --rank, …).
   virtual void add_options(CLI::App& command) = 0;
 
-  /// The model for its tables, as --consistency reads it, where none is given. By the options parsed, which
-  /// may be wrong.
+  /// The consistency model of its tables if --consistency is not given, in the form that --consistency takes.
+  /// May depend on the parsed options, which may be wrong.
   [[nodiscard]] virtual std::string default_consistency() const { return "bsp"; }
 
-  /// What it would read and write with the options parsed, all that is derived from a prefix or folder
-  /// included. The options may be wrong.
+  /// The files that it would read and write with the parsed options, including those with a name derived from
+  /// a prefix or folder. The options may be wrong.
   [[nodiscard]] virtual Files files() const = 0;
 
-  /// Runs once in the launcher before any process is started: options that fit together, input that can be
-  /// read, output that can be written, memory that suffices. `workers` counts all, 1 for the plain loop.
-  /// Errors are INVALID_ARGUMENT or NOT_FOUND with one clear line.
+  /// Runs once in the launcher before any process is started. Checks that the options fit together, the input
+  /// can be read, the output can be written, and the memory suffices. `workers` counts all workers; 1 for the
+  /// plain loop. Errors are INVALID_ARGUMENT or NOT_FOUND with one clear line.
   virtual absl::Status check(std::uint32_t workers) = 0;
-  /// Likewise, and before that, but not for the plain loop: whether the application's tables can have this
-  /// model with the options that were given.
+  /// Also runs once in the launcher, before check(), but not for the plain loop. Checks whether the
+  /// application's tables can have this consistency model with the given options.
   [[nodiscard]] virtual absl::Status check_consistency(const ConsistencyModel& /*consistency*/) const {
     return absl::OkStatus();
   }
 
   [[nodiscard]] virtual std::int64_t iterations() const = 0;
 
-  /// Objectives by name from the sums over all workers.
+  /// Computes the objectives, by name, from the sums over all workers.
   [[nodiscard]] virtual std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const = 0;
 
@@ -95,7 +95,7 @@ class Application {
   virtual absl::Status run_baseline(BaselineContext& context) const = 0;
 };
 
-/// Makes each application the binary knows, in the order of --help.
+/// Makes each application that the binary knows, in the order of --help.
 std::vector<std::unique_ptr<Application>> make_applications();
 
 }  // namespace verbena::apps

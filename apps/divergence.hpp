@@ -1,5 +1,5 @@
-// Training that has come to numbers that are none is a failure of its own kind, with an exit status of its
-// own.
+// Training that reaches numbers that are NaN or infinite is a separate kind of failure, with its own exit
+// status.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline bool is_diverged(const absl::Status& status) {
   return absl::IsOutOfRange(status);
 }
 
-/// Of a model that is not saved for it.
+/// The error for a model that is not saved because it has diverged.
 inline constexpr const char* kNoNumbers =
     "the model has diverged, some of its numbers are infinite or none; a lower learning rate may help";
 

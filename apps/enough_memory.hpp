@@ -1,4 +1,4 @@
-// What applications say where memory does not suffice.
+// The errors of applications if there is not enough memory.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 namespace verbena::apps {
 
-/// INVALID_ARGUMENT where so many bytes are more than this machine has; `what` needs them, `fewer` is
-/// expected instead.
+/// INVALID_ARGUMENT if this machine has less memory than so many bytes. `what` names what needs them, `fewer`
+/// what the user should do instead.
 inline absl::Status check_memory(double bytes, std::string_view what, std::string_view fewer) {
   const double available =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
@@ -23,8 +23,8 @@ inline absl::Status check_memory(double bytes, std::string_view what, std::strin
                   available / kGiB, fewer));
 }
 
-/// What `run` returns; RESOURCE_EXHAUSTED where memory has run out, which is the only exception to be
-/// expected of it. `fewer` as in check_memory().
+/// Returns what `run` returns; RESOURCE_EXHAUSTED if memory has run out, which is the only exception expected
+/// from `run`. `fewer` as in check_memory().
 template <class Run>
 absl::Status with_enough_memory(std::string_view fewer, const Run& run) {
   try {

@@ -1,4 +1,4 @@
-// The files that a command reads and writes, to be compared before the first is written.
+// The files that a command reads and writes. They are compared before the first one is written.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace verbena::apps {
 
 struct NamedFile {
-  std::string option;  ///< that it was named by: "--output"
+  std::string option;  ///< the option that named it: "--output"
   std::string path;
 };
 
@@ -17,7 +17,7 @@ struct Files {
   std::vector<NamedFile> inputs;
   std::vector<NamedFile> outputs;
 
-  /// What was not given, an empty path, is no file.
+  /// An empty path means that the option was not given; it is ignored.
   void reads(const std::string& option, const std::string& path) { add(inputs, option, path); }
   void writes(const std::string& option, const std::string& path) { add(outputs, option, path); }
 

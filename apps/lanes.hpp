@@ -5,13 +5,13 @@
 
 namespace verbena::apps {
 
-/// Numbers of 4 bytes that are worked on at once: as many as any instruction set has, so that all of them
-/// form their sums in one order.
+/// How many numbers of 4 bytes a kernel processes at once: as many as the widest instruction set does, so
+/// that with every instruction set sums are formed in the same order.
 inline constexpr std::size_t kLanes = 16;
 inline constexpr std::size_t kRowAlignment = 64;
 
-/// A row is padded with zeros to a multiple of kLanes, so that kernels know no remainder; the zeros stay
-/// zeros.
+/// A row is padded with zeros to a multiple of kLanes, so that kernels need not handle a remainder; the zeros
+/// stay zeros.
 constexpr std::size_t padded(std::size_t size) {
   return (size + kLanes - 1) / kLanes * kLanes;
 }

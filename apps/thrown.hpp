@@ -1,5 +1,5 @@
-// What is thrown becomes a status. Functions of ours throw nothing across their borders; libraries do, and
-// memory and threads run out.
+// Turns exceptions into a status. Our own functions throw nothing to their callers; libraries do, and memory
+// and threads can run out.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 
 namespace verbena::apps {
 
-/// What `run` returns, a status, or what it throws as one: RESOURCE_EXHAUSTED where there is no more memory,
-/// or no more of what the system gives, such as threads. For main() and the beginning of each thread.
+/// Returns the status that `run` returns, or a status for what it throws: RESOURCE_EXHAUSTED if memory has
+/// run out, or another resource of the system, such as threads. For main() and the beginning of each thread.
 template <class Run>
 absl::Status run_caught(const Run& run) {
   try {

@@ -1,4 +1,4 @@
-// How every number is read that a user writes.
+// How every number that a user writes is read.
 #pragma once
 
 #include <charconv>
@@ -10,9 +10,9 @@
 
 namespace verbena::base {
 
-/// The number that the whole of `text` is, in decimal whatever it begins with: "010" is ten. Real numbers are
-/// finite and may be written as 1.5e-3. Nothing where it is anything else ("+1", " 1", "0x10", "1,5"), or no
-/// Number holds it.
+/// Reads the whole of `text` as a decimal number, whatever it begins with: "010" is ten. Real numbers are
+/// finite and may be written as 1.5e-3. nullopt if `text` is anything else ("+1", " 1", "0x10", "1,5"), or if
+/// Number cannot hold it.
 template <class Number>
 requires(std::integral<Number> ||
          std::floating_point<Number>) std::optional<Number> parse_decimal(std::string_view text) {

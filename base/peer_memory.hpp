@@ -1,9 +1,8 @@
 // Reading memory that a peer may write at the same time: a ring in which its messages lie, until they are
 // released.
 //
-// What is there is loaded once, into a variable, and the variable is both checked and used: of what is loaded
-// twice the second may be another (docs/decisions/0017-memory-that-a-peer-can-write.md lists all such
-// memory).
+// Each value is loaded once, into a variable, and the variable is both checked and used: a second load might
+// return another value (docs/decisions/0017-memory-that-a-peer-can-write.md lists all such memory).
 #pragma once
 
 #include <array>
@@ -14,8 +13,8 @@
 
 namespace verbena::base {
 
-/// A copy, each 8-byte word of which is loaded exactly once, whatever the compiler knows. REQUIRES: `from` is
-/// aligned to 8 bytes.
+/// Returns a copy. Each of its 8-byte words is loaded exactly once, whatever the compiler knows. REQUIRES:
+/// `from` is aligned to 8 bytes.
 template <class Value>
 [[nodiscard]] inline Value load_once(const std::byte* from) {
   constexpr std::size_t kWordBytes = 8;

@@ -1,24 +1,24 @@
-// Rows, and arrays of what is known of each key, are used in an order that no processor foresees: one by one
-// each would be waited for. Where several are used, the next ones are fetched into its cache while one is at
-// work.
+// Rows, and arrays with an entry for each key, are used in an order that no processor predicts, so that it
+// would wait for each of them. Code that uses several of them fetches the next ones into the processor's
+// cache while it works on one.
 #pragma once
 
 #include <cstddef>
 
 namespace verbena::base {
 
-/// So many keys ahead.
+/// How many keys ahead to prefetch.
 inline constexpr std::size_t kKeysAhead = 8;
 
-// gcc takes a function that does nothing but __builtin_prefetch() for one without effect, and drops its calls
-// where it has not inlined them before it looks. The empty statement is an effect that costs nothing.
+// gcc considers a function that does nothing but __builtin_prefetch() to have no effect, and drops calls of
+// it that it has not inlined before. The empty asm statement is an effect that costs nothing.
 
-/// `address`, any at all, will be read soon.
+/// `address` will be read soon. Any address is allowed.
 [[gnu::always_inline]] inline void prefetch_to_read(const void* address) {
   __builtin_prefetch(address);
   asm volatile("");  // NOLINT(hicpp-no-assembler)
 }
-/// `address`, any at all, will be written soon.
+/// `address` will be written soon. Any address is allowed.
 [[gnu::always_inline]] inline void prefetch_to_write(const void* address) {
   __builtin_prefetch(address, 1);
   asm volatile("");  // NOLINT(hicpp-no-assembler)

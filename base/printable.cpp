@@ -18,7 +18,7 @@ struct CodePoints {
   std::uint32_t last;
 };
 
-/// Controls, ends of lines, marks of direction, what is invisible and tags: ascending.
+/// Control characters, line ends, direction marks, invisible characters and tags, in ascending order.
 constexpr std::array<CodePoints, 11> kHidden = {{{0x00, 0x1F},
                                                  {0x7F, 0x9F},
                                                  {0xAD, 0xAD},
@@ -41,7 +41,7 @@ struct Decoded {
   std::size_t bytes;
 };
 
-/// The first code point of `text`, which is not empty; nothing where that is no UTF-8.
+/// The first code point of `text`, which is not empty; nullopt if it is not UTF-8.
 std::optional<Decoded> first_of(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
   if (byte(0) < 0x80) return Decoded{byte(0), 1};
@@ -52,7 +52,7 @@ std::optional<Decoded> first_of(std::string_view text) {
     if ((byte(i) & 0xC0U) != 0x80U) return std::nullopt;
     point = point << 6U | (byte(i) & 0x3FU);
   }
-  // Longer than it need be, half of a UTF-16 pair, or beyond the last.
+  // An overlong encoding, half of a UTF-16 surrogate pair, or beyond the last code point.
   const bool none = (bytes == 3 && point < 0x800) || (bytes == 4 && (point < 0x10000 || point > 0x10FFFF)) ||
                     (point >= 0xD800 && point <= 0xDFFF);
   return none ? std::nullopt : std::optional(Decoded{point, bytes});

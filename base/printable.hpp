@@ -1,4 +1,4 @@
-// Text that others have written, as it may be shown.
+// Text that others have written, in a form that is safe to show.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace verbena::base {
 
-/// One line of text for a terminal, a log, a page or an error. What could end the line, drive a terminal or
-/// turn the direction of writing comes as JSON writes it, "\n" or "\u001b"; bytes that are no UTF-8 as
-/// "\xff". All else, letters of every script, stays. JSON text keeps its meaning. Done twice, it changes
-/// nothing more.
+/// One line of text for a terminal, a log, a page or an error. Characters that could end the line, control a
+/// terminal or change the direction of writing appear as JSON writes them, "\n" or "\u001b"; bytes that are
+/// not UTF-8 appear as "\xff". Everything else stays, including letters of every script. JSON text keeps its
+/// meaning. A second call changes nothing more.
 [[nodiscard]] std::string printable(std::string_view text);
-/// Its code, and its message so.
+/// The same code, with a printable message.
 [[nodiscard]] absl::Status printable(const absl::Status& status);
-/// Likewise of text of several lines, which stay lines.
+/// The same for text of several lines, which stay lines.
 [[nodiscard]] std::string printable_lines(std::string_view text);
 
 }  // namespace verbena::base

@@ -3,8 +3,8 @@
 
 #include "absl/status/status.h"
 
-/// Returns the status of an expression from the function that it stands in, unless it is OK. Variadic, since
-/// an expression may have commas that no parentheses enclose.
+/// Returns the status of an expression from the enclosing function, unless it is OK. Variadic, because an
+/// expression may have commas that no parentheses enclose.
 #define RETURN_IF_ERROR(...)                                                              \
   do {                                                                                    \
     if (absl::Status error_to_return = (__VA_ARGS__); !error_to_return.ok()) [[unlikely]] \

@@ -1,11 +1,12 @@
-// Signals are for the threads of the program that wait for them, and not for those that a library starts.
+// Signals are for the threads of the program that wait for them, and not for threads that a library starts.
 #pragma once
 
 #include <csignal>
 
 namespace verbena::base {
 
-/// As long as it lives this thread takes no signals; threads that it starts meanwhile never do.
+/// As long as the object lives, its thread takes no signals; threads that this thread starts meanwhile never
+/// take any.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

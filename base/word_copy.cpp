@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base/word_copy.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.
+// Must come after foreach_target.
 #include <hwy/highway.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace verbena::base::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// As many as whole vectors hold; returns how many.
+/// Adds as many values as whole vectors hold; returns how many.
 template <class Tag, class Value>
 HWY_INLINE std::size_t add_vectors(Tag tag, Value* HWY_RESTRICT to, const Value* HWY_RESTRICT update,
                                    std::size_t begin, std::size_t count) {

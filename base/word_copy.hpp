@@ -1,7 +1,7 @@
 // Copying and adding to memory that another thread or process reads or writes at the same time.
 //
-// Every element is copied whole, in no promised order (relaxed). Under the thread sanitizer each is a relaxed
-// atomic; otherwise vector loads and stores, which on the supported processors (x86-64, AArch64) keep
+// Every element is copied whole; the order is not promised (relaxed). Under the thread sanitizer each is a
+// relaxed atomic; otherwise vector loads and stores, which on the supported processors (x86-64, AArch64) keep
 // each naturally aligned element whole, so that the speed is that of memcpy.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace verbena::base {
 #define VERBENA_WORDS_ARE_ATOMIC 0
 #endif
 
-/// Calls memcpy(): where the compiler knew the most that `bytes` can be, it would write a string instruction
+/// Calls memcpy(). If the compiler knew an upper limit of `bytes`, it would emit a string instruction
 /// instead.
 inline void copy_piece(void* __restrict to, const void* __restrict from, std::size_t bytes) {
   asm("" : "+r"(bytes));  // NOLINT(hicpp-no-assembler): nothing, but anything could have happened to it
@@ -41,8 +41,8 @@ inline void copy_words(Value* __restrict to, const Value* __restrict from, std::
     __atomic_store(to + i, &value, __ATOMIC_RELAXED);
   }
 #else
-  // By pieces that memcpy() copies with vector instructions: for long ones it may take the processor's string
-  // instructions, which promise nothing for a word.
+  // In pieces that memcpy() copies with vector instructions: for long ones it may use the processor's string
+  // instructions, which do not promise to keep a word whole.
   constexpr std::size_t kPiece = 1024 / sizeof(Value);
   for (; count > kPiece; count -= kPiece, to += kPiece, from += kPiece) {
     copy_piece(to, from, kPiece * sizeof(Value));
@@ -72,7 +72,7 @@ void add_many_words(std::int64_t* to, const std::int64_t* update, std::size_t co
 template <class Value>
 inline void add_words(Value* __restrict to, const Value* __restrict update, std::size_t count) {
 #if !VERBENA_WORDS_ARE_ATOMIC
-  constexpr std::size_t kFew = 128 / sizeof(Value);  // which take less than the call
+  constexpr std::size_t kFew = 128 / sizeof(Value);  // these take less time than the call
   if (count > kFew) {
     add_many_words(to, update, count);
     return;

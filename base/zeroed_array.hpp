@@ -1,4 +1,4 @@
-// Large arrays of zeros: of what a server or a worker knows of each key.
+// Large arrays of zeros, for what a server or a worker knows of each key.
 #pragma once
 
 #include <algorithm>

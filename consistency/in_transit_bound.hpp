@@ -8,7 +8,7 @@
 
 namespace verbena::consistency {
 
-/// What one of `workers` may have in transit at `clock`.
+/// How much one of `workers` may have in transit at `clock`.
 inline double in_transit_bound(double value_bound, std::uint32_t workers, Clock clock) {
   return value_bound / workers / std::sqrt(static_cast<double>(clock + 1));
 }

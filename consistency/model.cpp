@@ -20,7 +20,7 @@ absl::Status bad_model(std::string_view text) {
       text, kMaxStaleness));
 }
 
-/// A model whose number may be written behind its name, in the spelling of `Number`.
+/// A model with a number that may be written behind its name, in the format of `Number`.
 template <class Model, class Number>
 std::optional<ConsistencyModel> with_number(Number Model::*number, std::optional<std::string_view> written) {
   Model model;
@@ -47,7 +47,7 @@ std::optional<ConsistencyModel> model_of(std::string_view name, std::optional<st
   return std::nullopt;
 }
 
-/// A model's name and its number, of which it has one or none.
+/// A model's name, with its number if it has one.
 struct Name {
   std::string operator()(const Bsp&) const { return "bsp"; }
   std::string operator()(const ABsp& a_bsp) const {

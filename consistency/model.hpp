@@ -45,11 +45,12 @@ inline Rules rules_of(const ConsistencyModel& model) {
 /// INVALID_ARGUMENT for numbers that parse_consistency() would refuse.
 absl::Status check(const ConsistencyModel& model);
 
-/// What a table whose rows move can promise: nothing that hangs on a lane's min clock, which a row leaves.
+/// Whether a table with moving rows can promise this model: none that depends on a lane's min clock, because
+/// a row that moves leaves its lane.
 inline bool allows_moving_rows(const ConsistencyModel& model) {
   return std::holds_alternative<Sequential>(model) || std::holds_alternative<Asp>(model);
 }
-/// How many clocks a reader's copy may be behind; 0 where nothing bounds that, or nothing needs to.
+/// How many clocks a reader's copy may be behind; 0 if nothing bounds that, or nothing needs to.
 std::uint32_t staleness(const ConsistencyModel& model);
 
 }  // namespace verbena::consistency

@@ -1,5 +1,5 @@
-// What servers and workers ask of a model, never its name: model.hpp has the Rules of each. The notation is
-// that of <verbena/consistency.hpp>; the min clock is of a lane.
+// What servers and workers ask of a model; they never ask for its name. model.hpp has the Rules of each
+// model. The notation is that of <verbena/consistency.hpp>; the min clock is that of a lane.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace verbena::consistency {
 
 using Clock = std::int64_t;
 
-/// As a bound on clocks: none.
+/// As a bound on clocks: no bound.
 inline constexpr Clock kNoBound = std::numeric_limits<Clock>::max();
 
 /// How long a row that a worker has read may answer its later reads.
 enum class CacheRule : std::uint8_t {
   kUntilTooStale,  ///< as long as the bound on reads allows
   kForOneClock,    ///< until the worker's own clock advances
-  kNever,          ///< each read is of the server's row
+  kNever,          ///< each read reads the server's row
 };
 
 struct Rules {
@@ -29,19 +29,19 @@ struct Rules {
   bool holds_updates_back = false;
   /// The first worker to finish its examples of a clock ends the iteration for all.
   bool ends_early = false;
-  /// Held-back updates are means over examples, and weigh what these do (a_bsp.hpp).
+  /// Held-back updates are means over examples, and are weighted by their examples (weight_of_means.hpp).
   bool weighs_means = false;
   /// The server pushes dirty subscribed rows each time m advances.
   bool pushes_eagerly = false;
   CacheRule cache = CacheRule::kUntilTooStale;
   /// A push travels at once and returns when it is applied; otherwise it travels at clock().
   bool pushes_at_once = false;
-  /// v₀ where the sum of a worker's updates that others may not see is bounded by v₀ / √t; 0: no bound.
+  /// v₀ of Vap: the sum of all updates that not every worker sees yet is at most v₀ / √t; 0: no bound.
   double value_bound = 0;
 
   /// The server tells a worker of applied updates as soon as they are, not at the next clock.
   [[nodiscard]] constexpr bool acknowledges_at_once() const { return pushes_at_once || value_bound > 0; }
-  /// What is pushed must be added up: it is weighted, or the sums are bounded.
+  /// The update rule must be addition, because updates are weighted, or their sums are bounded.
   [[nodiscard]] constexpr bool needs_sums() const { return weighs_means || value_bound > 0; }
   /// Workers may be any number of clocks apart.
   [[nodiscard]] constexpr bool lets_workers_drift() const {
@@ -55,8 +55,8 @@ constexpr Clock min_clock_needed(Clock bound, Clock clock) {
   return bound >= clock ? 0 : clock - bound;
 }
 
-/// The newest clock a read surely includes, minus the reader's: −1 under BSP, −1 … −s−1 under SSP(s) and
-/// ESSP(s).
+/// The newest clock that a read surely includes, minus the reader's clock: −1 under BSP, −1 … −s−1 under
+/// SSP(s) and ESSP(s).
 constexpr Clock clock_differential(Clock min_clock, Clock reader_clock) {
   return min_clock - 1 - reader_clock;
 }

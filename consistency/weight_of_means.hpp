@@ -1,14 +1,15 @@
-// How a worker's means weigh under A-BSP (Wang et al., Middleware'18): see ABsp in <verbena/consistency.hpp>.
+// How a worker's means are weighted under A-BSP (Wang et al., Middleware'18): see ABsp in
+// <verbena/consistency.hpp>.
 #pragma once
 
 #include <cstdint>
 
 namespace verbena::consistency {
 
-/// Of one worker, or of several together, in one clock.
+/// The counts of one worker, or of several together, in one clock.
 struct ExampleCounts {
   std::uint64_t processed = 0;
-  std::uint64_t planned = 0;  ///< what it has in all; 0: it took no examples in this clock
+  std::uint64_t planned = 0;  ///< all that it has; 0: it took no examples in this clock
   ExampleCounts& operator+=(const ExampleCounts& other) {
     processed += other.processed;
     planned += other.planned;
@@ -16,11 +17,12 @@ struct ExampleCounts {
   }
 };
 
-/// A worker with more examples than this is a slip of the hand; the products below fit into 128 bits.
+/// A worker with more examples than this is surely a mistake; up to this number, the products below fit into
+/// 128 bits.
 inline constexpr std::uint64_t kMaxExamples = std::uint64_t{1} << 48;
 
-/// The weight of a worker's means, `all` being the sums over the workers. 1 for one that took no examples:
-/// what it pushed is no mean of any.
+/// The weight of a worker's means; `all` has the sums over the workers. 1 for a worker that took no examples:
+/// what it pushed is not a mean of examples.
 inline double weight_of_means(const ExampleCounts& own, const ExampleCounts& all) {
   using Wide = unsigned __int128;
   if (own.planned == 0 || Wide{own.processed} * all.planned == Wide{own.planned} * all.processed) return 1;

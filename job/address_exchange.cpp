@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kAddress = "verbena.address";
 constexpr const char* kGivenUp = "none";
-constexpr auto kFarewellPatience = std::chrono::milliseconds(500);  // less than a job has to end
+constexpr auto kFarewellPatience = std::chrono::milliseconds(500);  // less than a job has time to end
 
 }  // namespace
 

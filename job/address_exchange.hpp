@@ -21,7 +21,7 @@ namespace verbena::job {
 /// Processes of a job do not all start at once, and a device may be slow to open.
 constexpr auto kMeetingPatience = std::chrono::seconds(60);
 
-/// FAILED_PRECONDITION where other hosts are to find a server at `address` and cannot.
+/// FAILED_PRECONDITION if other hosts must find a server at `address` and cannot.
 absl::Status check_can_be_found(std::string_view address);
 
 /// The servers' addresses, which all processes learn from each other at one fence. Thread safety: any thread.
@@ -31,12 +31,12 @@ class AddressExchange {
       : rendezvous_(rendezvous), servers_(servers) {}
 
   /// Collective: a server tells where it listens; a process that is no server gives an empty `own`. Returns
-  /// the servers' addresses, by rank; later calls return what the first has. CANCELLED when a server has
-  /// given up.
+  /// the servers' addresses, by rank; later calls return what the first call returned. CANCELLED when a
+  /// server has given up.
   absl::StatusOr<std::vector<std::string>> addresses(const std::string& own, const std::atomic<bool>& stop);
 
-  /// Of a process that fails: comes to the fence with nothing if it has not been there, so that the others do
-  /// not wait for it.
+  /// For a process that fails: comes to the fence without an address if it has not been there yet, so that
+  /// the others do not wait for it.
   void give_up();
 
  private:

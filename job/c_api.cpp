@@ -1,4 +1,4 @@
-// <verbena/verbena.h>: each call is one of the C++ interface. Nothing may leave as an exception.
+// Implements <verbena/verbena.h>: each call is one of the C++ interface. No exception may leave a call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ verbena_code code_of(const absl::Status& status) {
   return static_cast<verbena_code>(status.code());
 }
 
-/// What is being thrown. Throws only where there is no memory.
+/// The code of the exception that is being handled. Throws only if there is no memory.
 verbena_code code_of_thrown() {
   try {
     throw;

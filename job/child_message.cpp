@@ -56,7 +56,7 @@ double number(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-/// The library would cut off what does not fit.
+/// The library itself would truncate a number that does not fit.
 template <class Number>
 Number exact_number(const json& value) {
   if (value.is_number_unsigned() && std::in_range<Number>(value.get<std::uint64_t>()))
@@ -75,7 +75,7 @@ IterationMessage iteration(const json& object) {
   message.report.iteration = exact_number<std::int64_t>(object.at("iteration"));
   message.report.items = number(object.at("items"));
   message.report.seconds = number(object.at("seconds"));
-  // Of this type and no other: the library walks through lists and objects alike.
+  // Accepts an object only: the library iterates over lists in the same way as over objects.
   for (const auto& [name, value] : object.at("sums").get_ref<const json::object_t&>())
     message.report.sums[name] = number(value);
   return message;
@@ -109,8 +109,8 @@ FailedMessage failed(const json& object) {
           object.at("is_cause").get<bool>()};
 }
 
-/// Throws what nlohmann throws, and for what is nested deeper than any message of ours: the library walks
-/// through what it has read by calling itself, and nobody's line is to use up the stack.
+/// Throws what nlohmann throws, also for text that is nested deeper than any message of ours: the library
+/// walks through parsed text recursively, and a line must not use up the stack.
 json parse_text(std::string_view line) {
   static constexpr int kMostDepth = 64;
   return json::parse(line, [](int depth, json::parse_event_t /*event*/, json& /*parsed*/) {

@@ -1,4 +1,4 @@
-// What a worker or server process says to whoever started it: one JSON object a line.
+// What a worker or server process says to the process that started it: one JSON object per line.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ inline constexpr std::array<SessionCount, 5> kSessionCounts = {
      {"rows_eagerly_received", &SessionStatistics::rows_eagerly_received},
      {"rows_shipped_ahead", &SessionStatistics::rows_shipped_ahead},
      {"value_bound_waits", &SessionStatistics::value_bound_waits}}};
-/// Likewise, of its dynamic tables.
+/// The same for its dynamic tables.
 inline constexpr std::array<SessionCount, 11> kDynamicRowCounts = {
     {{"rows_pulled_locally", &SessionStatistics::rows_pulled_locally},
      {"rows_pulled_remotely", &SessionStatistics::rows_pulled_remotely},
@@ -59,17 +59,17 @@ inline constexpr std::array<SessionCount, 11> kDynamicRowCounts = {
 /// A worker has trained to the end.
 struct FinishedMessage {
   std::uint32_t worker = 0;
-  double seconds = 0;  ///< from its start of run_worker() to its end
+  double seconds = 0;  ///< from the start of run_worker() to its end
   SessionStatistics statistics;
 };
 /// The process cannot go on and is about to exit.
 struct FailedMessage {
   absl::Status status;
-  /// Whatever its code is: it followed from nothing that another process did.
+  /// The failure does not follow from anything that another process did, whatever its code is.
   bool is_cause = false;
 };
 
-/// The process ends on purpose; its last words. Said on a cluster, where nobody gets its wait status.
+/// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.
 struct EndedMessage {
   int status = 0;  ///< its exit status
 };
@@ -77,18 +77,19 @@ struct EndedMessage {
 using ChildMessage = std::variant<IterationMessage, ProgressMessage, PrintMessage, SummaryMessage,
                                   FinishedMessage, FailedMessage, EndedMessage>;
 
-/// One line, with its newline. Numbers that JSON has not (NaN, infinity) are null and come back as NaN.
+/// One line, with its newline. Numbers that JSON does not have (NaN, infinity) are written as null and come
+/// back as NaN.
 std::string encode(const ChildMessage& message);
-/// INVALID_ARGUMENT for anything that encode() does not make.
+/// INVALID_ARGUMENT for anything that encode() does not write.
 absl::StatusOr<ChildMessage> decode(std::string_view line);
 
-/// What a worker's last message and the metrics alike say of its session.
+/// What both a worker's last message and the metrics say about its session.
 nlohmann::json statistics_json(const SessionStatistics& statistics);
 
-/// JSON as it leaves this program: bytes that are no UTF-8 are replaced, and what printable() escapes is
-/// escaped. `indent`: of each level, in blanks; −1: all in one line.
+/// JSON as it leaves this program: bytes that are not UTF-8 are replaced, and what printable() escapes is
+/// escaped. `indent`: spaces per level; −1: all in one line.
 std::string to_text(const nlohmann::json& json, int indent = -1);
-/// Likewise, with a newline at the end.
+/// As to_text(), with a newline at the end.
 std::string to_line(const nlohmann::json& json, int indent = -1);
 
 }  // namespace verbena::job

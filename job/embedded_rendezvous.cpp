@@ -23,15 +23,15 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPollSlice = std::chrono::milliseconds(50);  // how often a wait looks whether it is to end
+constexpr auto kPollSlice = std::chrono::milliseconds(50);  // how often a wait checks whether it must end
 constexpr std::size_t kShownBytes = 200;                    // of a line in an error
 
 std::string line_of(const json& object) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-// What the other end has written is looked at before it is taken: the library throws where it is of another
-// kind.
+// What the other end has written is checked before it is used: the library throws if a value is of another
+// type.
 // ------------------------------------------------------------------------------------------------------------
 
 std::optional<std::uint32_t> number_in(const json& object, const char* name) {
@@ -225,7 +225,7 @@ void RendezvousHost::send(Seat& seat) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
     if (written < 0) {
-      seat.unsent.clear();  // it has gone; its end is noticed elsewhere
+      seat.unsent.clear();  // the process has gone; that is noticed elsewhere
       return;
     }
     seat.unsent.erase(0, static_cast<std::size_t>(written));

@@ -1,7 +1,7 @@
-// The rendezvous of processes that one launcher has started: each has a socket to it. First comes the job's
-// secret (secret_handover.hpp). Then they say, a JSON object a line, {"put": key, "value": value} and
-// {"fence": true}; when all have come to a fence, each gets what was put since the last one, {"rank": r,
-// "key": key, "value": value} a line, and {"go": true}.
+// The rendezvous of processes that one launcher has started: each process has a socket to the launcher. First
+// the launcher sends the job's secret (secret_handover.hpp). Then the processes send one JSON object per
+// line, {"put": key, "value": value} and {"fence": true}. When all have come to a fence, each gets what was
+// put since the last fence, in lines {"rank": r, "key": key, "value": value}, and then {"go": true}.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ namespace verbena::job {
 /// A process's end.
 class EmbeddedRendezvous : public Rendezvous {
  public:
-  /// Takes the descriptor over; waits for the launcher's first words. UNAVAILABLE where it is gone,
-  /// INVALID_ARGUMENT for words that are no launcher's.
+  /// Takes ownership of the descriptor and waits for the launcher's first words. UNAVAILABLE if the launcher
+  /// is gone, INVALID_ARGUMENT for words that no launcher says.
   static absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> join(int descriptor);
   ~EmbeddedRendezvous() override;
 
   absl::Status put(const std::string& key, const std::string& value) override;
-  /// INVALID_ARGUMENT, too, for what no launcher says.
+  /// Also INVALID_ARGUMENT, for messages that no launcher sends.
   absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
 
-  /// The job's.
+  /// The job's secret.
   [[nodiscard]] const std::shared_ptr<const transport::Secret>& secret() const { return secret_; }
 
  private:
@@ -55,15 +55,17 @@ class RendezvousHost {
   RendezvousHost(const RendezvousHost&) = delete;
   RendezvousHost& operator=(const RendezvousHost&) = delete;
 
-  /// The next process's end, to be inherited by it and closed here.
+  /// Returns the socket end of the next process. That process inherits it; the caller must close its own
+  /// copy.
   absl::StatusOr<int> add();
 
-  /// Of all processes: to poll for POLLIN, and for POLLOUT where wants_to_write(); −1 for one that has gone.
+  /// The descriptor of a process, to be polled for POLLIN, and for POLLOUT if wants_to_write(); −1 if the
+  /// process has gone.
   [[nodiscard]] int descriptor(std::size_t rank) const { return seats_[rank].descriptor; }
   [[nodiscard]] bool wants_to_write(std::size_t rank) const { return !seats_[rank].unsent.empty(); }
   [[nodiscard]] std::size_t size() const { return seats_.size(); }
 
-  /// Does what can be done without waiting. INVALID_ARGUMENT where a process broke the rules.
+  /// Does what can be done without waiting. INVALID_ARGUMENT if a process broke the rules.
   absl::Status serve();
 
  private:

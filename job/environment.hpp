@@ -1,4 +1,4 @@
-// Environment variables, so that tests can give others.
+// Access to environment variables, so that tests can supply others.
 #pragma once
 
 #include <cstdlib>
@@ -6,10 +6,10 @@
 
 namespace verbena::job {
 
-/// The value of an environment variable; null where it is not set.
+/// The value of an environment variable; nullptr if it is not set.
 using Environment = std::function<const char*(const char* variable)>;
 
-/// That of this process.
+/// The environment of this process.
 inline const char* own_environment(const char* variable) {
   return std::getenv(variable);
 }

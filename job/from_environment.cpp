@@ -1,4 +1,4 @@
-// Session::from_environment(): which job a process is of, found out from who has started it.
+// Session::from_environment(): finds out from what has started a process to which job it belongs.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -43,11 +43,12 @@ namespace {
 struct Place {
   SessionOptions options;
   std::unique_ptr<worker::Surroundings> surroundings;
-  /// Of those with whom all connect, or none; owned by the surroundings. nullptr: there is nobody to ask.
+  /// Where all processes agree that all of them connect, or none; owned by the surroundings. nullptr: there
+  /// is nobody to ask.
   Rendezvous* rendezvous = nullptr;
 };
 
-/// `verbena run` listens.
+/// `verbena run` listens to this process.
 class Launched : public worker::Surroundings {
  public:
   Launched(int report_to, std::uint32_t rank) : report_to_(report_to), rank_(rank) {}
@@ -55,14 +56,14 @@ class Launched : public worker::Surroundings {
   void on_iteration(const IterationReport& report) override { send(IterationMessage{rank_, report}); }
   void on_given_up(const absl::Status& why, bool is_cause) override { send(FailedMessage{why, is_cause}); }
   void on_end(const absl::Status& status, const SessionStatistics& statistics) override {
-    // Also where its user says nothing of it.
+    // Also if the user's program does not report the failure.
     if (!status.ok()) return send(FailedMessage{status});
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
     send(FinishedMessage{rank_, passed.count(), statistics});
   }
 
  private:
-  /// When the launcher is gone this process is about to be, too.
+  /// If the launcher is gone, this process is about to end, too.
   void send(const ChildMessage& message) const { write_all(report_to_, encode(message)).IgnoreError(); }
 
   const int report_to_;
@@ -73,7 +74,7 @@ class Launched : public worker::Surroundings {
 /// A server in threads of this process, until all workers have left.
 class OwnServer {
  public:
-  /// Listens. `options`: all but the address.
+  /// Starts to listen. `options`: all but the address.
   static absl::StatusOr<std::unique_ptr<OwnServer>> start(const transport::Backend& backend,
                                                           const transport::BackendOptions& how,
                                                           ServerOptions options) {
@@ -92,7 +93,7 @@ class OwnServer {
   OwnServer& operator=(const OwnServer&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// There is no session here: in a moment.
+  /// For a process without a session: the server ends in a moment.
   void stop() { stop_ = true; }
 
  private:
@@ -102,12 +103,12 @@ class OwnServer {
     const base::SignalsBlocked blocked;
     thread_ = std::thread([this, transport = std::move(transport), server = std::move(server)]() mutable {
       serve(*server, *transport);
-      // Whoever still waits for it is to see its connections close.
+      // Workers that still wait for the server must see its connections close.
       server.reset();
       transport.reset();
     });
   }
-  /// How it ends the workers hear from it, or see.
+  /// The workers hear from the server how it ends, or see it.
   void serve(server::Server& server, transport::Transport& transport) const {
     try {
       server::drive(server, transport, stop_).IgnoreError();
@@ -121,7 +122,7 @@ class OwnServer {
   std::thread thread_;
 };
 
-/// Nobody listens; there may be a server of this process, and who has started it.
+/// Nobody listens. There may be a server in this process, and a program that has started the process.
 class Hosting : public worker::Surroundings {
  public:
   explicit Hosting(std::unique_ptr<PmixRendezvous> rendezvous) : rendezvous_(std::move(rendezvous)) {}
@@ -216,7 +217,7 @@ absl::Status place_by_variables(std::string_view servers, const Environment& var
   return absl::OkStatus();
 }
 
-/// Who says which worker this is means a job.
+/// A user who says which worker this is means a job.
 absl::Status check_servers_named(const Environment& variable) {
   for (const char* const name : {"VERBENA_RANK", "VERBENA_WORKERS"}) {
     if (variable(name) == nullptr) continue;
@@ -239,8 +240,8 @@ constexpr const char* kHost = "verbena.host";
 constexpr const char* kServer = "verbena.server";
 constexpr const char* kVerdict = "verbena.verdict";
 
-/// Each as one of many: all meet before they find out what they need, when each has it, and when each is
-/// connected, so that nobody waits for one that has failed.
+/// One process of many. All meet three times: before they find out what they need, when each has it, and when
+/// each is connected, so that nobody waits for a process that has failed.
 class Member {
  public:
   Member(Hosting& hosting, SessionOptions& options)
@@ -260,7 +261,7 @@ class Member {
     return absl::OkStatus();
   }
 
-  /// `own`: how it went here. Where that is well, CANCELLED if it is not with another.
+  /// `own`: how it went here. If it went well here and not in another process: CANCELLED.
   static absl::Status meet(Rendezvous& rendezvous, const absl::Status& own, std::string_view what) {
     const std::string key = fmt::format("{}.{}", kVerdict, what);
     const absl::Status told = rendezvous.put(key, own.ok() ? "well" : "failed");
@@ -280,7 +281,7 @@ class Member {
  private:
   absl::Status meet(const absl::Status& own, std::string_view what) { return meet(rendezvous_, own, what); }
 
-  /// Who is where, what one needs, and, on the first of each host, a server.
+  /// Finds out who is where and what this process needs; starts a server in the first process of each host.
   absl::Status prepare() {
     RETURN_IF_ERROR(learn_hosts());
     const absl::StatusOr<std::shared_ptr<const transport::Secret>> secret = get_secret(rendezvous_);

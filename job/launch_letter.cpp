@@ -25,7 +25,7 @@ constexpr const char* kLetterName = "verbena-launch-letter";
 constexpr std::size_t kMostLetterBytes = 4096;
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
 
-/// A sealed file of ours: no pipe or file of a user can pass for it by chance.
+/// Whether it is a sealed file of ours: no pipe or file of a user can pass for one by chance.
 bool is_letter(int descriptor) {
   std::array<char, 128> name{};
   const std::string link = fmt::format("/proc/self/fd/{}", descriptor);
@@ -36,7 +36,7 @@ bool is_letter(int descriptor) {
          (::fcntl(descriptor, F_GET_SEALS) & kSeals) == kSeals;
 }
 
-/// Processes that this one starts get letters of their own.
+/// Processes that this one starts must not inherit the descriptor: they get letters of their own.
 void keep_to_myself(int descriptor) {
   if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }

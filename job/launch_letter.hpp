@@ -1,6 +1,6 @@
-// What a process that the launcher starts is told beside its command line. That is made of what the user has
-// written, so nothing of ours stands on it: no argument can be taken for one of ours, and nobody reads ours
-// in a list of processes.
+// What the launcher tells a process that it starts, in addition to the command line. The command line holds
+// only what the user has written, and no argument of ours: so no argument can be taken for one of ours, and
+// nobody can read ours in a list of processes.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace verbena::job {
 
-/// What a program of a user's own has to be told, which has none of our options.
+/// What a user's own program must be told, because it has none of our options.
 struct ProgramRole {
   std::uint32_t rank = 0;  ///< of this worker
   std::uint32_t workers = 1;
@@ -29,29 +29,29 @@ struct ProgramRole {
 
 struct LaunchLetter {
   // Descriptors that the process inherits, −1 where there is none.
-  int report_to = -1;   ///< a pipe to who has started it
+  int report_to = -1;   ///< a pipe to the process that has started it
   int rendezvous = -1;  ///< a socket
   std::optional<ProgramRole> program = std::nullopt;
 
-  /// Whether this process was started by another of ours, and not by hand.
+  /// Whether another process of ours started this one, and not a user by hand.
   [[nodiscard]] bool launched() const { return report_to >= 0; }
 };
 
-/// The environment variable that has the letter's descriptor in a program of a user's own, whose standard
-/// input is no business of ours.
+/// The environment variable that holds the letter's descriptor in a user's own program. The standard input of
+/// that program belongs to the user.
 inline constexpr const char* kLetterVariable = "VERBENA_LETTER";
 
-/// A descriptor to become the standard input of a new process, or to be inherited by it; it is the caller's
-/// to close.
+/// Returns a descriptor that is to become the standard input of a new process, or to be inherited by it. The
+/// caller must close it.
 absl::StatusOr<int> write_letter(const LaunchLetter& letter);
 
-/// The letter that is this process's standard input, if it is one, which is empty afterwards; else a letter
-/// that says nothing. To be called once, at the beginning.
+/// Returns the letter that is this process's standard input, if it is a letter; standard input is empty
+/// afterwards. Otherwise returns a letter that says nothing. Call it once, at the beginning.
 absl::StatusOr<LaunchLetter> take_letter();
 
-/// Likewise the letter that kLetterVariable names, and forgets the variable; nothing where that is not set.
-/// FAILED_PRECONDITION where it is, and there is no letter: this process is part of a job, and cannot take
-/// its place. Not beside threads that look at the environment.
+/// Returns the letter that kLetterVariable names, and unsets the variable; nullopt if the variable is not
+/// set. FAILED_PRECONDITION if it is set and there is no letter: this process is part of a job, and cannot
+/// take its place. Must not run at the same time as threads that read the environment.
 absl::StatusOr<std::optional<LaunchLetter>> take_letter_by_environment();
 
 }  // namespace verbena::job

@@ -9,7 +9,7 @@
 
 namespace verbena::job {
 
-/// Takes a stream apart.
+/// Splits a stream into lines.
 class LineStream {
  public:
   /// Hands over the whole lines that can be read from `descriptor`, which is non-blocking; false when the
@@ -20,7 +20,7 @@ class LineStream {
   std::string unread_;  ///< the beginning of a line
 };
 
-/// All of `text`, waiting for the other end to take it; a descriptor that is gone is UNAVAILABLE.
+/// Writes all of `text` and waits for the other end to take it. UNAVAILABLE if the descriptor is gone.
 absl::Status write_all(int descriptor, std::string_view text);
 
 }  // namespace verbena::job

@@ -19,8 +19,8 @@
 
 namespace verbena::job {
 
-/// The functions, which the library has under these names with PMIx_ before them. Values are made and
-/// released here, because how the library does it is macros in some versions and functions in others.
+/// The library's functions; their names there begin with PMIx_. Values are made and released here, because
+/// the library does it with macros in some versions and with functions in others.
 struct PmixRendezvous::Library {
   decltype(&PMIx_Init) init;
   decltype(&PMIx_Finalize) finalize;
@@ -43,9 +43,9 @@ struct PmixRendezvous::Library {
 namespace {
 
 constexpr const char* kFile = "libpmix.so.2";
-constexpr auto kSlice = std::chrono::milliseconds(50);  // how often a wait looks whether it is to end
+constexpr auto kSlice = std::chrono::milliseconds(50);  // how often a wait checks whether it must end
 constexpr auto kStoppedPatience = std::chrono::milliseconds(500);
-constexpr pmix_status_t kLostConnectionToServer = -101;  // as older versions of the library say it
+constexpr pmix_status_t kLostConnectionToServer = -101;  // the code of older versions of the library
 constexpr int kGetSeconds = 30;                          // what a fence has brought is here already
 
 struct FreeValue {
@@ -97,7 +97,7 @@ std::optional<std::uint32_t> unsigned_of(const pmix_value_t& value) {
   }
 }
 
-/// Shared with the library's thread, which may come back after nobody waits any more.
+/// Shared with the library's thread, which may call back when nobody waits any more.
 struct FenceState {
   std::mutex mutex;
   std::condition_variable changed;
@@ -198,7 +198,7 @@ absl::Status PmixRendezvous::fence(std::chrono::milliseconds patience, const Sto
   absl::Status committed = library_->status(library_->commit(), "cannot tell the others");
   if (!committed.ok()) return committed;
   const auto state = std::make_shared<FenceState>();
-  // The library may go on reading these after the call.
+  // Static, because the library may go on reading it after the call.
   static const pmix_info_t kCollect = flag(PMIX_COLLECT_DATA);
   auto owner = std::make_unique<std::shared_ptr<FenceState>>(state);
   const pmix_status_t asked = library_->fence_nb(nullptr, 0, &kCollect, 1, fence_done, owner.get());
@@ -211,8 +211,8 @@ absl::Status PmixRendezvous::fence(std::chrono::milliseconds patience, const Sto
   std::unique_lock lock(state->mutex);
   while (!state->result) {
     if (stopped()) {
-      // Who leaves while the others are still to come can make the server of PMIx 4.2, in mpirun, lock a
-      // mutex that it has freed, and hang for ever. Those who fail come soon.
+      // A process that leaves before the others have come can make the server of PMIx 4.2, in mpirun, lock a
+      // mutex that it has freed, and hang for ever. So wait a moment: processes that fail come soon.
       state->changed.wait_for(lock, kStoppedPatience, [&] { return state->result.has_value(); });
       return absl::CancelledError("stopped");
     }

@@ -1,5 +1,5 @@
 // The rendezvous of processes that mpirun or srun has started: PMIx, which Open MPI and Slurm both speak. The
-// library is loaded when it is wanted, so that the program starts on a host without it.
+// library is loaded only when it is needed, so that the program starts on a host without it.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,21 @@
 
 namespace verbena::job {
 
-/// One in a process. It starts threads: signals that the process handles must be blocked before.
+/// At most one per process. It starts threads, so signals that the process handles must be blocked before.
 class PmixRendezvous : public Rendezvous {
  public:
-  /// UNAVAILABLE, with what to do about it, where the library or who started this process is missing. When
-  /// the latter goes (mpirun was killed), nobody is left to end the job: this process gets a SIGTERM.
+  /// UNAVAILABLE, with what to do about it, if the library or the program that started this process is
+  /// missing. If that program goes later (mpirun was killed), nobody is left to end the job: this process
+  /// gets a SIGTERM.
   static absl::StatusOr<std::unique_ptr<PmixRendezvous>> join();
-  /// Says that this process ends on purpose: one that does not is taken for one that died.
+  /// Says that this process ends on purpose: a process that does not say so is taken for dead.
   ~PmixRendezvous() override;
 
   absl::Status put(const std::string& key, const std::string& value) override;
   absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) override;
   absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) override;
 
-  /// Has all processes of the job ended by who started them, this one included.
+  /// Makes the program that started the job's processes end all of them, this one included.
   void abort(int exit_status, const std::string& why);
 
  private:

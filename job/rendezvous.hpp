@@ -16,7 +16,7 @@ namespace verbena::job {
 
 class Rendezvous {
  public:
-  /// Asked now and then while waiting; true ends the wait.
+  /// Called now and then while waiting; true ends the wait.
   using Stopped = std::function<bool()>;
 
   virtual ~Rendezvous() = default;
@@ -25,17 +25,17 @@ class Rendezvous {
 
   [[nodiscard]] std::uint32_t rank() const { return rank_; }  ///< of this process, 0 ≤ rank() < size()
   [[nodiscard]] std::uint32_t size() const { return size_; }
-  /// Among the processes that were started on this host.
+  /// The rank among the processes that were started on this host.
   [[nodiscard]] std::uint32_t local_rank() const { return local_rank_; }
 
   /// Tells the others `value` at the next fence().
   virtual absl::Status put(const std::string& key, const std::string& value) = 0;
 
-  /// Collective: returns when all processes are here and what they had put before can be got.
+  /// Collective: returns when all processes are here and get() can return what they had put before.
   /// DEADLINE_EXCEEDED, CANCELLED when stopped, UNAVAILABLE when the others cannot be reached any more.
   virtual absl::Status fence(std::chrono::milliseconds patience, const Stopped& stopped) = 0;
 
-  /// What `rank` had put; NOT_FOUND names it.
+  /// What `rank` had put. NOT_FOUND names the rank.
   virtual absl::StatusOr<std::string> get(std::uint32_t rank, const std::string& key) = 0;
 
  protected:
@@ -52,7 +52,7 @@ class Rendezvous {
 /// where the shared-memory transport's sockets live).
 std::string host_identity();
 
-/// Of 64 random bits, so that two jobs of one host do not meet.
+/// A name of 64 random bits, so that two jobs of one host do not meet.
 std::string random_job_name();
 
 }  // namespace verbena::job

@@ -15,9 +15,9 @@
 namespace verbena::job {
 namespace {
 
-/// In the job's own key-value space, nobody else's.
+/// A key in the job's own key-value space, which is nobody else's.
 constexpr const char* kSecret = "verbena.secret";
-/// It is there before the process is.
+/// The secret is there before the process is.
 constexpr int kHandOverPatienceMs = 2000;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A job's secret on its way to the processes of the job: the first bytes on a socket that a process inherits,
-// or a value of the rendezvous, and nowhere else, not on a command line or in the environment, which others
-// can read.
+// How a job's secret gets to the processes of the job: as the first bytes on a socket that a process
+// inherits, or as a value of the rendezvous. It is nowhere else, not on a command line or in the environment,
+// because others can read these.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@
 
 namespace verbena::job {
 
-/// To an empty socket, which has room for it: does not wait.
+/// Writes the secret to an empty socket. The socket has room for it, so this does not wait.
 absl::Status hand_over(const transport::Secret& secret, int descriptor);
 
-/// UNAVAILABLE when the other end closes before it, and where it does not come: another has taken it.
+/// UNAVAILABLE if the other end closes before the secret comes, or if it does not come because another
+/// process has taken it.
 absl::StatusOr<std::shared_ptr<const transport::Secret>> take_over_secret(int descriptor);
 
-/// Of one process, for all; before a fence.
+/// One process calls it, for all; before a fence.
 absl::Status put_secret(Rendezvous& rendezvous);
 /// What rank 0 had put.
 absl::StatusOr<std::shared_ptr<const transport::Secret>> get_secret(Rendezvous& rendezvous);

@@ -10,8 +10,8 @@
 namespace verbena::job {
 namespace {
 
-/// Who starts many processes, and tells each how many there are. Those who speak other protocols than PMIx
-/// would have as many whole jobs of them, which all write the same files.
+/// A program that starts many processes and tells each how many there are. If it speaks another protocol than
+/// PMIx, each process would be a whole job, and all would write the same files.
 struct Starter {
   const char* size;  ///< the environment variable
   const char* name;
@@ -20,13 +20,13 @@ struct Starter {
 constexpr const char* kElse =
     "it does not speak PMIx; mpirun of Open MPI and srun --mpi=pmix do (docs/cluster.md)";
 constexpr const char* kPals = "it needs --pmi=pmix";
-/// Slurm, Flux and PALS first: they set what the others do, too.
+/// Slurm, Flux and PALS come first: they also set variables of the others.
 constexpr Starter kStarters[] = {
     {"SLURM_STEP_NUM_TASKS", "srun", "it needs --mpi=pmix"},
     {"FLUX_JOB_SIZE", "flux run",
      "it needs -o pmi=pmix (the plugin flux-pmix), or mpirun inside of flux alloc"},
     {"PALS_SIZE", "mpiexec of Cray PALS", kPals},
-    {"PALS_LOCAL_SIZE", "mpiexec of Cray PALS", kPals},  // all that older ones tell
+    {"PALS_LOCAL_SIZE", "mpiexec of Cray PALS", kPals},  // the only one that older versions set
     {"JSM_NAMESPACE_SIZE", "jsrun", "it needs its own PMIx, which --smpiargs=\"off\" takes away"},
     {"OMPI_COMM_WORLD_SIZE", "mpirun", "this Open MPI was built without PMIx"},
     {"MV2_COMM_WORLD_SIZE", "MVAPICH's mpirun", kElse},

@@ -13,8 +13,8 @@
 namespace verbena::protocol {
 
 /// By how much an update changes a row, 0 … 1: |u| / (|x| + |u|), the sums of absolute values. 1 for a row of
-/// zeros; 0 where either is not a number. `row` and `update` hold `width` values. A row that holds the update
-/// already gives at most twice as much and at least half of it.
+/// zeros; 0 where either is not a number. `row` and `update` hold `width` values. If the row holds the update
+/// already, the result is at most twice as much and at least half as much.
 inline double relative_change(ValueType type, std::uint32_t width, const std::byte* row,
                               const std::byte* update) {
   return visit_value_type(type, [&]<class Value>() {
@@ -31,14 +31,14 @@ inline double relative_change(ValueType type, std::uint32_t width, const std::by
   });
 }
 
-/// What to sort by, in descending order: the importance's order of magnitude only, so that among equals an
-/// order that is good for other reasons remains.
+/// The sort key, in descending order: only the importance's order of magnitude, so that items of equal
+/// importance keep an order that is good for other reasons.
 inline int importance_class(double importance) {
   return importance > 0 ? std::ilogb(importance) : FP_ILOGB0;
 }
 
-/// Within a clock the most important of so many times those that can be sent are chosen, the oldest: so each
-/// has its turn, and choosing costs no more than sending.
+/// Within a clock, the candidates are the oldest items, this many times as many as can be sent; the most
+/// important of them are chosen. So each item has its turn, and choosing costs no more than sending.
 inline constexpr std::size_t kImportanceCandidates = 5;
 
 template <class Item>
@@ -47,7 +47,8 @@ struct Ranked {
   Item item;
 };
 
-/// Puts the `first` most important to the front in that order, equals in the order of their items.
+/// Puts the `first` most important to the front in that order, those of equal importance in the order of
+/// their items.
 template <class Item>
 void put_most_important_first(std::vector<Ranked<Item>>& all, std::size_t first) {
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size())),

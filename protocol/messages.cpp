@@ -44,7 +44,7 @@ class Writer {
     u64(value.length_bytes);
     u64(value.key);
   }
-  /// How many runs, then of each the first item as it lies in memory and how many there are.
+  /// Writes how many runs there are, then for each run its first item, as it lies in memory, and its length.
   template <class Item>
   void runs(const std::vector<Item>& items) {
     const std::size_t at = bytes_.size();
@@ -58,8 +58,8 @@ class Writer {
     }
     std::memcpy(bytes_.data() + at, &runs, sizeof runs);
   }
-  /// How many words, and the words; of `numbers` that rise, all below `limit`, the bits are 1. None where
-  /// there are no numbers.
+  /// Writes how many words there are, then the words; the bits at `numbers` are 1. `numbers` are ascending
+  /// and below `limit`. There are no words if there are no numbers.
   void set(const std::vector<std::uint32_t>& numbers, std::uint32_t limit) {
     std::vector<std::uint64_t> words(numbers.empty() ? 0 : words_of(limit));
     for (const std::uint32_t number : numbers) words[number / 64] |= std::uint64_t{1} << (number % 64);
@@ -87,7 +87,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads past the end give zeros and are remembered: one check at the end suffices.
+/// Reads past the end give zeros and are remembered, so one check at the end suffices.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -120,7 +120,7 @@ class Reader {
       value = number<Value>();
     }
   }
-  /// As Writer would have written them.
+  /// Reads runs as Writer writes them.
   template <class Item>
   std::vector<Item> runs() {
     constexpr std::size_t kMostItems = MessageRoom<Item>::kMaxItems;
@@ -136,7 +136,7 @@ class Reader {
     }
     return items;
   }
-  /// As Writer would have written it.
+  /// Reads a set as Writer writes it.
   std::vector<std::uint32_t> set(std::uint32_t limit) {
     const std::size_t words = u32();
     std::vector<std::uint32_t> numbers;
@@ -381,7 +381,7 @@ absl::Status check(const OpenTable& open) {
   return absl::InvalidArgumentError(fmt::format("table \"{}\" cannot have{}", open.name, wrong));
 }
 
-/// What no honest peer sends, whatever the job.
+/// Rejects what no honest peer sends, whatever the job.
 absl::Status check(const ControlMessage& message) {
   if (const auto* hello = std::get_if<Hello>(&message)) {
     if (hello->workers == 0 || hello->workers > kMaxWorkers || hello->worker >= hello->workers ||

@@ -53,43 +53,43 @@ struct Hello {
   std::uint32_t worker = 0;
   std::uint32_t workers = 0;
   std::uint32_t pid = 0;
-  std::uint32_t server = 0;  ///< the rank that the worker believes to talk to
+  std::uint32_t server = 0;  ///< the rank of the server that the worker believes it talks to
   std::uint32_t servers = 0;
   std::uint32_t node = 0;         ///< the rank of the server that is the worker's own
   std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
   Descriptor push_ring;           ///< in the worker's memory
   Descriptor inbox_credit;        ///< in the worker's memory
-  Descriptor heartbeat;           ///< likewise
+  Descriptor heartbeat;           ///< in the worker's memory
 };
 
-/// Server → worker, the answer.
+/// Server → worker, the answer to Hello.
 struct Welcome {
   std::uint32_t pid = 0;
   std::uint32_t lanes = 0;
   Descriptor inbox;        ///< in the server's memory
   Descriptor push_credit;  ///< in the server's memory
-  Descriptor heartbeat;    ///< likewise
+  Descriptor heartbeat;    ///< in the server's memory
 };
 
-/// Server → worker, the answer.
+/// Server → worker, the answer to OpenTable.
 struct TableOpened {
   std::uint32_t table = 0;
-  /// The server's rows, in key order, row_stride_bytes() apart; of a dynamic table all slots, slot_bytes()
+  /// The server's rows, in key order, row_stride_bytes() apart; for a dynamic table all slots, slot_bytes()
   /// apart.
   Descriptor shard;
 };
 
-/// Worker → server: leaves for good, having shipped everything.
+/// Worker → server: the worker leaves for good and has sent everything.
 struct Goodbye {};
 
-/// Either way: the job cannot go on.
+/// In either direction: the job cannot go on.
 struct Failed {
   std::uint32_t code = 0;  ///< an absl::StatusCode; not 0, which is OK
   std::string reason;
 };
 
-/// Worker → server: it has finished its examples in its clock `clock`. Server → the other workers: one of
-/// them has, which ends the iteration of that clock under A-BSP.
+/// Worker → server: it has finished its examples in its clock `clock`. Server → the other workers: one worker
+/// has finished, which ends the iteration of that clock under A-BSP.
 struct EndIteration {
   std::int64_t clock = 0;
 };
@@ -103,10 +103,10 @@ struct KeyRequests {
     kArrived = 4,   ///< to the home, without an answer: this worker's node owns the row, at `epoch`
     kIntend = 5,    ///< to the home: this worker will use it, until it says kDone or kSettled
     kDone = 6,      ///< to the home, without an answer: what it said with kIntend has ended
-    /// To the home: the row is not where the home has told, at that epoch; where is it to be had, for a
+    /// To the home: the row is not where the home has said, at that epoch; where can it be taken from, for a
     /// localize?
     kMissing = 7,
-    /// To the owner at `epoch`: as kHandOver, unless workers of its node intend to use the row.
+    /// To the owner at `epoch`: as kHandOver, unless workers of the owner's node intend to use the row.
     kYield = 8,
     /// To the home, without an answer: the owner has kept the row at `epoch`, so that this worker's move of
     /// it is over.
@@ -114,8 +114,8 @@ struct KeyRequests {
     /// To the home, without an answer: kArrived, and kDone, since this worker's intent is counted where the
     /// row is now.
     kSettled = 10,
-    /// To the home, without an answer: nobody of this worker's node, which has kept the row from others,
-    /// intends to use it any more.
+    /// To the home, without an answer: this worker's node has kept the row from others, and none of its
+    /// workers intends to use the row any more.
     kReleased = 11,
   };
   [[nodiscard]] static constexpr bool is_answered(Kind kind) {
@@ -123,9 +123,9 @@ struct KeyRequests {
   }
   struct Row {
     Key key = 0;
-    std::uint64_t epoch = 0;  ///< 0 where none is meant
+    std::uint64_t epoch = 0;  ///< 0 if none is meant
     friend bool operator==(const Row&, const Row&) = default;
-    /// Of the next key, and like `before` in all else: both travel as one.
+    /// It has the next key and is like `before` in all else: both travel as one.
     [[nodiscard]] bool goes_on_from(const Row& before) const {
       return key == before.key + 1 && epoch == before.epoch;
     }
@@ -133,11 +133,11 @@ struct KeyRequests {
 
   Kind kind = Kind::kLocate;
   std::uint32_t table = 0;
-  std::vector<Row> rows;  ///< at least one; those that MessageRoom takes
+  std::vector<Row> rows;  ///< at least one; as many as MessageRoom takes
 };
 static_assert(sizeof(KeyRequests::Row) == 16 && std::is_trivially_copyable_v<KeyRequests::Row>);
 
-/// Server → worker: one answer to each row of KeyRequests that has one, when it is known.
+/// Server → worker: one answer to each row of KeyRequests that is answered, when the answer is known.
 struct KeyAnswers {
   enum class Kind : std::uint32_t {
     kOwned = 1,  ///< to a locate: server `node` owns it at `epoch`
@@ -145,14 +145,14 @@ struct KeyAnswers {
     /// To a localize or intend: the move is this worker's; it now asks server `node` to hand over.
     kTake = 3,
     /// To a hand-over, and in place of kTake where the home is the owner: the slot on server `node` has
-    /// ceased to own at `epoch`, for this worker to take.
+    /// ceased to own the row at `epoch`, so that this worker can take it.
     kTaken = 4,
     /// To a hand-over: the server does not own the row at that epoch, which happens only after a worker has
     /// died.
     kRefused = 5,
     kShared = 6,  ///< to an intend: other nodes will use it, too; it stays on server `node`, at `epoch`
-    /// To nothing: of all nodes, only this worker's will use it, and it lies on server `node`, at `epoch`.
-    /// Said once after each intend, and after what may have changed it.
+    /// Not an answer: of all nodes, only this worker's will use the row, and it lies on server `node`, at
+    /// `epoch`. Sent once after each intend, and after events that may have changed this.
     kAlone = 7,
     kLost = 8,  ///< to a locate, localize, intend or missing: the row was lost with a worker of `node`
     /// To a yield: the row stays on server `node`, at `epoch`, since workers of that node intend to use it.
@@ -170,19 +170,19 @@ struct KeyAnswers {
   };
 
   std::uint32_t table = 0;
-  std::vector<Answer> answers;  ///< at least one; those that MessageRoom takes
+  std::vector<Answer> answers;  ///< at least one; as many as MessageRoom takes
 };
 static_assert(sizeof(KeyAnswers::Answer) == 24 && std::is_trivially_copyable_v<KeyAnswers::Answer>);
 
-/// What one message has room for, of rows or answers in their order. Those that go on from one another are a
-/// run, which takes the place of one: a block of a matrix is one message.
+/// How many rows or answers, in their order, one message has room for. Those that go on from one another are
+/// a run, which takes the space of one: so a block of a matrix is one message.
 template <class Item>
 class MessageRoom {
  public:
   static constexpr std::size_t kMaxItems = 1024;
   static constexpr std::size_t kMaxRuns = 120;
 
-  /// False: it is for the next message.
+  /// False: the item is for the next message.
   bool take(const Item& item) {
     const bool begins = items_ == 0 || !item.goes_on_from(last_);
     if (items_ == kMaxItems || (begins && runs_ == kMaxRuns)) return false;
@@ -198,29 +198,29 @@ class MessageRoom {
   Item last_;
 };
 
-/// Chosen by a worker for a message that is answered, and told in the answer.
+/// A worker chooses it for a message that is answered; the answer repeats it.
 using Tag = std::uint64_t;
 
 constexpr std::uint32_t kMaxPushRecords = 1024;
 
-/// Server → worker, to kPush. The server has applied all of its records but those in `moved`, whose rows it
-/// does not own.
+/// Server → worker, the answer to kPush. The server has applied all records of the push except those in
+/// `moved`, because it does not own their rows.
 struct PushAnswer {
   std::uint32_t table = 0;
   Tag tag = 0;
   std::uint32_t records = 0;         ///< of the push: 1 to kMaxPushRecords
-  std::vector<std::uint32_t> moved;  ///< which, rising
+  std::vector<std::uint32_t> moved;  ///< indices of records, ascending
   friend bool operator==(const PushAnswer&, const PushAnswer&) = default;
 };
 
-/// Server → worker, to kInstall: the slots own.
+/// Server → worker, the answer to kInstall: the slots own their rows now.
 struct InstallAnswer {
   std::uint32_t table = 0;
   Tag tag = 0;
   friend bool operator==(const InstallAnswer&, const InstallAnswer&) = default;
 };
 
-/// A worker that waits for more answers than this of one server breaks the rules. A push counts for its
+/// A worker that waits for more answers than this from one server breaks the rules. A push counts for its
 /// records and one more, an install for one.
 constexpr std::size_t kMaxOpenRequests = 65536;
 
@@ -234,21 +234,21 @@ absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
 
 enum class BulkKind : std::uint32_t {
   kUpdates = 1,  ///< worker → server: `count` records of `table` in `lane`, made at clock `clock`
-  /// worker → server: has finished all clocks below `clock`. `count` is 1 where ExampleCounts of the last of
-  /// them follow, 0 where nothing does.
+  /// worker → server: the worker has finished all clocks below `clock`. `count` is 1 if ExampleCounts of the
+  /// last of these clocks follow, 0 if nothing does.
   kClock = 2,
   kSubscribe = 3,  ///< worker → server: `count` rows of `table` in `lane`, each a Key
-  /// server → worker: `count` records of `table` in `lane`; 0 where there is only a clock to tell. After them
-  /// the min clock of the lane is `clock`, and each row last received from it holds all updates of clocks <
-  /// `clock`.
+  /// server → worker: `count` records of `table` in `lane`; 0 if there is only a clock to tell. After them
+  /// the min clock of the lane is `clock`, and each row last received from the lane holds all updates of
+  /// clocks < `clock`.
   kRows = 4,
   kUnsubscribe = 5,   ///< worker → server: as kSubscribe; these rows are no longer to be pushed
-  kUpdatesAhead = 6,  ///< as kUpdates; the worker is to hear of them as soon as they are applied
+  kUpdatesAhead = 6,  ///< as kUpdates; the server tells the worker as soon as they are applied
   /// worker → server: a tag, and `count` records of dynamic `table`, at most kMaxPushRecords, to be added to
   /// the rows that this server owns.
   kPush = 7,
-  /// worker → server, its own: a tag, and as many slots as `count`, each with its key before it, that the
-  /// worker has taken; they own from now on.
+  /// worker → its own server: a tag, and `count` slots that the worker has taken, each with its key before
+  /// it; these slots own their rows from now on.
   kInstall = 8,
 };
 
@@ -258,18 +258,18 @@ struct BulkHeader {
   std::uint32_t lane = 0;
   std::uint32_t count = 0;
   std::int64_t clock = 0;
-  /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied, and these rows hold,
-  /// exactly.
+  /// kRows: how many of this worker's kUpdates messages for `lane` the lane had applied. These rows hold
+  /// exactly those.
   std::uint64_t applied = 0;
-  /// kRows: how many of this worker's kSubscribe and kUnsubscribe messages the lane had heeded.
+  /// kRows: how many of this worker's kSubscribe and kUnsubscribe messages the lane had processed.
   std::uint64_t subscriptions = 0;
 };
 static_assert(sizeof(BulkHeader) == 40 && std::is_trivially_copyable_v<BulkHeader>);
 
-/// Of a kPush or kInstall: after the header and the tag.
+/// Where the records of a kPush or kInstall begin: after the header and the tag.
 constexpr std::size_t kTaggedRecordsBegin = sizeof(BulkHeader) + sizeof(Tag);
 
-/// With kClock: what the worker has done of its examples in the clock that it has finished.
+/// With kClock: how many of its examples the worker has processed in the clock that it has finished.
 struct ExampleCounts {
   std::uint64_t processed = 0;
   std::uint64_t planned = 0;
@@ -298,8 +298,9 @@ struct BulkMessage {
 /// functions below, once the table is known.
 absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
 
-// The payload may lie where the peer can still write. So what these find of keys is so at this moment only:
-// it tells whoever made a mistake, and who reads a key later checks what he has read.
+// The payload may lie where the peer can still write. So what these functions find out about keys is true at
+// this moment only. It reports a peer that made a mistake; code that reads a key later must check the key
+// that it has read.
 
 /// Takes the tag of a kPush or kInstall off its payload.
 absl::StatusOr<Tag> take_tag(BulkMessage& message);
@@ -307,16 +308,16 @@ absl::StatusOr<Tag> take_tag(BulkMessage& message);
 /// `count` records. REQUIRES: stride_bytes is a multiple of 8.
 absl::Status check_record_count(const BulkMessage& message, std::size_t stride_bytes);
 
-/// `count` records whose keys lie all in `range`. REQUIRES: as above.
+/// `count` records with keys that all lie in `range`. REQUIRES: as above.
 absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range);
 
-/// `count` keys that lie all in `range`.
+/// `count` keys that all lie in `range`.
 absl::Status check_keys(const BulkMessage& message, KeyRange range);
 
-/// Of the record of a key that is not in `range`.
+/// The error for a record with a key that is not in `range`.
 [[nodiscard]] absl::Status wrong_record(Key key, KeyRange range);
 
-/// The counts that go with a kClock; zeros where none do.
+/// The counts that go with a kClock; zeros if there are none.
 absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message);
 
 /// Loaded once: what is checked is what is used.

@@ -1,7 +1,7 @@
 // What workers and servers agree on about a table when it is opened.
 //
-// Another attribute of a table is a member of OpenTable and a line in visit_attributes(): it is then sent,
-// checked, compared and named in errors. (kVersion counts up, and docs/protocol.md says it.)
+// To add an attribute of a table, add a member to OpenTable and a line to visit_attributes(): it is then
+// sent, checked, compared and named in errors. (Also raise kVersion and update docs/protocol.md.)
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ constexpr std::size_t kMaxNameBytes = 256;  ///< of each text
 constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxWidth = 1 << 20;
 
-/// Worker → server. Tables are numbered in the order in which they are opened; each has a name of its own.
+/// Worker → server. Tables are numbered in the order in which they are opened; each has a unique name.
 struct OpenTable {
   std::uint32_t table = 0;
   ValueType value_type = ValueType::kFloat;
@@ -34,8 +34,8 @@ struct OpenTable {
 };
 
 /// Calls visit(member, is_valid, shown) for each attribute, in the order in which they travel: a pointer to
-/// the member, what a value must be, and a value as errors show it. Enumerations, std::uint32_t and
-/// std::uint64_t, and texts.
+/// the member, what a value must be, and a value as errors show it. Attributes are enumerations,
+/// std::uint32_t, std::uint64_t or strings.
 template <class Visitor>
 void visit_attributes(Visitor&& visit) {
   const auto is_text = [](const std::string& text) { return !text.empty() && text.size() <= kMaxNameBytes; };
@@ -56,18 +56,19 @@ void visit_attributes(Visitor&& visit) {
   visit(&OpenTable::rule, is_text, [](const std::string& rule) { return "rule " + rule; });
 }
 
-/// What a consistency model asks of a table that has it.
+/// What a consistency model requires of its table.
 struct ModelNeeds {
-  bool sums = false;       ///< a rule that adds: updates are weighted, or their sums bounded
-  bool fractions = false;  ///< no whole numbers: updates are weighted
-  bool rows_stay = false;  ///< no dynamic table: clocks do not follow a row that moves
+  bool sums = false;       ///< a rule that adds, because updates are weighted, or their sums bounded
+  bool fractions = false;  ///< no whole numbers, because updates are weighted
+  bool rows_stay = false;  ///< no dynamic table, because clocks do not follow a row that moves
 };
 
-/// The table's update rule, where model, rule, value type and allocation go together. INVALID_ARGUMENT says
-/// which of them do not; also for a rule that is not registered in this process.
+/// Returns the table's update rule if model, rule, value type and allocation go together. INVALID_ARGUMENT
+/// says which of them do not; it is also returned for a rule that is not registered in this process.
 absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs);
 
-/// In what they differ, their numbers aside, for a message: "10 rows, then 20 rows; float, then double".
+/// How two tables differ, apart from their numbers, for a message: "10 rows, then 20 rows; float, then
+/// double".
 [[nodiscard]] std::string differences(const OpenTable& first, const OpenTable& then);
 
 }  // namespace verbena::protocol

@@ -1,4 +1,4 @@
-// Which part of the keys is whose.
+// Which keys belong to which part.
 #pragma once
 
 #include <cassert>

@@ -1,19 +1,20 @@
-// Which rows of a dynamic table lie on a node, and which of them its workers intend to use: a word for each
-// key, behind the server's slots, for the server and all workers of its node. What a worker does for each key
-// that it will use is done here: the words of a hundred thousand keys fit into a processor's cache, slots do
-// not.
+// Which rows of a dynamic table lie on a node, and which of them its workers intend to use: one word per key,
+// behind the server's slots, for the server and all workers of its node. What a worker must do for each key
+// that it will use is done on these words: the words of a hundred thousand keys fit into a processor's cache,
+// the slots do not.
 //
-//   bit  0      the slot owns the row; what counts is its header (in memory inverted where it owned at first)
+//   bit  0      the slot owns the row; its header is what counts (in memory, inverted if it owned at first)
 //   bits 1–6    how many workers of the node have said here that they intend to use the row
-//   bit  7      a worker of another node, which intends to, too, is to be told when there are none left
+//   bit  7      a worker of another node intends to use it, too, and must be told when none are left here
 //   bits 8–31   the lower bits of the epoch at which the slot came to own the row
 //
-// Who changes what: whoever has made the slot own the row writes "here" next, and the server that has made it
-// own no longer writes "elsewhere" next, before anybody else can bring the row back; in between all count and
-// mark. So the word is right but for moments; a worker that counts its intent in the moment in which the row
-// leaves has it elsewhere, as if it had left a moment later.
+// Who changes what: whoever has made the slot own the row writes "here" next. The server that has made the
+// slot no longer own the row writes "elsewhere" next, before anybody else can bring the row back. In between,
+// all may count intents and set the mark. So the word is right except for moments. If a worker counts its
+// intent at the moment in which the row leaves, the row is elsewhere for that intent, as if it had left a
+// moment later.
 //
-// Thread safety: all of it, in memory that processes share.
+// Thread safety: everything is thread-safe, in memory that processes share.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ class Presence {
   [[nodiscard]] constexpr bool is_here() const { return (bits_ & kHere) != 0; }
   [[nodiscard]] constexpr std::uint32_t intents() const { return (bits_ & kIntents) / kOneIntent; }
   [[nodiscard]] constexpr bool is_wanted() const { return (bits_ & kWanted) != 0; }
-  /// Tells one stay of the row here from the next 2²⁴ − 1.
+  /// Distinguishes one stay of the row here from the next 2²⁴ − 1 stays.
   [[nodiscard]] constexpr std::uint32_t since() const { return bits_ >> 8; }
   [[nodiscard]] constexpr Presence with_intents(std::uint32_t count) const {
     return Presence((bits_ & ~kIntents) | count * kOneIntent);
@@ -61,7 +62,7 @@ class Presence {
 constexpr std::size_t presence_offset(std::uint64_t rows, std::size_t slot_bytes) {
   return (all_slots_bytes(rows, slot_bytes) + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
-/// Of the slots and the words.
+/// The size of the slots and the words.
 constexpr std::size_t slot_region_bytes(std::uint64_t rows, std::size_t slot_bytes) {
   return presence_offset(rows, slot_bytes) + rows * sizeof(Presence);
 }
@@ -70,7 +71,7 @@ constexpr std::size_t slot_region_bytes(std::uint64_t rows, std::size_t slot_byt
 class PresenceMap {
  public:
   PresenceMap() = default;
-  /// Zeros are how it is at first: `home_keys`, of the server, are here.
+  /// Zeros are the initial state: the server's `home_keys` are here.
   PresenceMap(std::byte* words, KeyRange home_keys)
       : words_(reinterpret_cast<std::uint32_t*>(words)), home_keys_(home_keys) {}
 
@@ -81,7 +82,7 @@ class PresenceMap {
   void store(std::uint64_t key, Presence presence) const {
     __atomic_store_n(&words_[key], presence.bits() ^ first_bits(key), __ATOMIC_RELEASE);
   }
-  /// From `from` to `to`, unless somebody has changed it meanwhile.
+  /// Changes the word from `from` to `to`, unless somebody has changed it meanwhile.
   [[nodiscard]] bool change(std::uint64_t key, Presence from, Presence to) const {
     std::uint32_t expected = from.bits() ^ first_bits(key);
     return __atomic_compare_exchange_n(&words_[key], &expected, to.bits() ^ first_bits(key), /*weak=*/false,
@@ -89,8 +90,8 @@ class PresenceMap {
   }
   void prefetch(std::uint64_t key) const { base::prefetch_to_read(&words_[key]); }
 
-  /// One more worker of the node intends to use the row; since when it is here. Nothing if it is not, or no
-  /// more are counted.
+  /// Counts one more worker of the node that intends to use the row; returns since when the row is here.
+  /// nullopt if it is not here, or if no more can be counted.
   [[nodiscard]] std::optional<std::uint32_t> begin_intent(std::uint64_t key) const {
     for (;;) {
       const Presence now = load(key);
@@ -98,8 +99,9 @@ class PresenceMap {
       if (change(key, now, now.with_intents(now.intents() + 1))) return now.since();
     }
   }
-  /// What has begun `since`; nothing is left of it if the row has left meanwhile. True if nobody of the node
-  /// intends to use the row any more, and somebody else wants it: its home is to be told.
+  /// Ends an intent that begin_intent() has counted, with the `since` that it returned; there is nothing to
+  /// end if the row has left meanwhile. True if no worker of the node intends to use the row any more and
+  /// somebody else wants it: then the row's home must be told.
   [[nodiscard]] bool end_intent(std::uint64_t key, std::uint32_t since) const {
     for (;;) {
       const Presence now = load(key);
@@ -109,8 +111,8 @@ class PresenceMap {
       if (change(key, now, is_last ? left.without_intents() : left)) return is_last && now.is_wanted();
     }
   }
-  /// Somebody else intends to use the row. True if workers of the node do: the last of them will find that it
-  /// is wanted.
+  /// Somebody else intends to use the row. True if workers of the node intend to use it: the last of them
+  /// will find that it is wanted.
   [[nodiscard]] bool want(std::uint64_t key) const {
     for (;;) {
       const Presence now = load(key);

@@ -1,19 +1,20 @@
 // A row of a dynamic table where it lies. Each server has a slot for every key of the table, at a place
 // computed from the key; one of them owns the row at a time.
 //
-//   slot = header, 8 bytes, and the values, one stride; then, of long rows, nothing up to a whole number of
+//   slot = header, 8 bytes, and the values, one stride; then, for long rows, padding to a whole number of
 //   cache lines
 //
 //   bits 0–15   who holds the row's lock: 0 nobody, a worker's rank + 1, or kServer
-//   bit  16     this server owns the row; in memory 1 stands for the contrary of what it was at first
+//   bit  16     this server owns the row; in memory, 1 means the opposite of what it was at first
 //   bits 24–63  the epoch: how often the row had moved when this server came to own it
 //
 // At first the home owns each of its keys, at epoch 0, and other servers' slots have never owned theirs. Both
-// are zeros, so that a table costs the pages that are used, and no time where it is opened. Who changes what:
-// values change only under the lock; the lock is taken only in a slot that owns; a slot ceases to own only
-// when its own server says so, while nobody holds the lock; it comes to own by the one worker to which the
-// home has given the move (or by its server on that worker's behalf), which has written the values before. So
-// the values of a slot that has ceased to own stay as they were until it owns again.
+// states are zeros in memory, so that a table costs only the pages that are used, and no time when it is
+// opened. Who changes what: values change only under the lock; the lock is taken only in a slot that owns its
+// row; a slot ceases to own only when its own server says so, while nobody holds the lock; only the one
+// worker to which the home has given the move (or its server on that worker's behalf) makes a slot own the
+// row, and it has written the values before. So the values of a slot that has ceased to own stay as they were
+// until it owns again.
 //
 // The server and all workers of its node do this at the same time, in memory that they share.
 #pragma once
@@ -56,29 +57,29 @@ class SlotHeader {
 static_assert(sizeof(SlotHeader) == 8);
 
 constexpr std::size_t kCacheLineBytes = 64;
-/// Rows of so many bytes begin on a cache line of their own: vectors are then loaded from one line each.
-/// Shorter ones are close together.
+/// Rows of this many bytes or more begin on a cache line of their own, so that each vector is loaded from one
+/// line. Shorter rows are packed closely.
 constexpr std::size_t kLongRowBytes = 256;
 
-/// From one slot to the next.
+/// The distance from one slot to the next.
 constexpr std::size_t slot_bytes(std::size_t stride_bytes) {
   const std::size_t bytes = sizeof(SlotHeader) + stride_bytes;
   if (stride_bytes < kLongRowBytes) return bytes;
   return (bytes + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
 }
 
-/// Where the slot of a key is among all slots, which begin with as much as lets the first one's values be
-/// aligned.
+/// The offset of a key's slot among all slots. The slots begin with padding that aligns the first slot's
+/// values.
 constexpr std::size_t slot_offset(std::uint64_t key, std::size_t slot_bytes) {
   return kCacheLineBytes - sizeof(SlotHeader) + key * slot_bytes;
 }
-/// Of the slots of so many keys.
+/// The size of the slots of `rows` keys.
 constexpr std::size_t all_slots_bytes(std::uint64_t rows, std::size_t slot_bytes) {
   return slot_offset(rows, slot_bytes);
 }
 
-/// What a slot's header in memory is exclusive-or'ed with: of a key of those whose home the slot's server is,
-/// or of another.
+/// What a slot's header in memory is exclusive-or'ed with: it depends on whether the slot's server is the
+/// home of the key.
 constexpr std::uint64_t first_header_bits(Key key, KeyRange home_keys) {
   return key - home_keys.first < home_keys.size() ? SlotHeader::kOwned : 0;
 }
@@ -91,7 +92,7 @@ struct SlotAt {
 };
 using Slot = SlotAt<std::byte>;
 
-/// The slot of a key among all of the server whose home keys are `home_keys`.
+/// The slot of a key among all slots of the server with the home keys `home_keys`.
 template <class Byte>
 constexpr SlotAt<Byte> slot_at(Byte* slots, std::size_t slot_bytes, Key key, KeyRange home_keys) {
   return {slots + slot_offset(key, slot_bytes), first_header_bits(key, home_keys)};
@@ -101,7 +102,7 @@ template <class Byte>
 Byte* slot_values(SlotAt<Byte> slot) {
   return slot.bytes + sizeof(SlotHeader);
 }
-/// Of one that was copied.
+/// The values of a slot that was copied.
 inline const std::byte* slot_values(const std::byte* slot) {
   return slot + sizeof(SlotHeader);
 }
@@ -112,12 +113,12 @@ SlotHeader load_header(SlotAt<Byte> slot) {
   return SlotHeader(__atomic_load_n(reinterpret_cast<const std::uint64_t*>(slot.bytes), __ATOMIC_ACQUIRE) ^
                     slot.first_bits);
 }
-/// Release: who sees it sees the values as written before. Also gives the lock back.
+/// Release: whoever sees the header sees the values that were written before. Also gives the lock back.
 inline void store_header(Slot slot, SlotHeader header) {
   __atomic_store_n(reinterpret_cast<std::uint64_t*>(slot.bytes), header.bits() ^ slot.first_bits,
                    __ATOMIC_RELEASE);
 }
-/// From `from` to `to`, unless somebody has changed it meanwhile.
+/// Changes the header from `from` to `to`, unless somebody has changed it meanwhile.
 inline bool change_header(Slot slot, SlotHeader from, SlotHeader to) {
   std::uint64_t expected = from.bits() ^ slot.first_bits;
   return __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(slot.bytes), &expected,
@@ -127,7 +128,7 @@ inline bool change_header(Slot slot, SlotHeader from, SlotHeader to) {
 
 enum class LockResult : std::uint8_t { kLocked, kBusy, kNotOwned };
 
-/// Tries once. kLocked: `header` is what store_header() gives back.
+/// Tries once. kLocked: storing `header` with store_header() gives the lock back.
 inline LockResult try_lock(Slot slot, std::uint32_t holder, SlotHeader& header) {
   header = load_header(slot);
   if (!header.is_owned()) return LockResult::kNotOwned;
@@ -135,7 +136,7 @@ inline LockResult try_lock(Slot slot, std::uint32_t holder, SlotHeader& header) 
   return LockResult::kLocked;
 }
 
-/// The slot ceases to own its row, if it does at this epoch. Tries once.
+/// The slot ceases to own its row, if it owns the row at this epoch. Tries once.
 inline LockResult try_hand_over(Slot slot, std::uint64_t epoch) {
   const SlotHeader header = load_header(slot);
   if (!header.is_owned_at(epoch)) return LockResult::kNotOwned;

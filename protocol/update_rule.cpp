@@ -10,14 +10,14 @@ namespace verbena {
 namespace protocol {
 namespace {
 
-/// Those beside addition, by name.
+/// All rules except addition, by name.
 struct Registry {
   std::mutex mutex;
   std::map<std::string_view, UpdateRuleKind> kinds;
 };
 
 Registry& registry() {
-  static Registry& the_registry = *new Registry;  // others' threads may outlive main()
+  static Registry& the_registry = *new Registry;  // never destroyed: threads of others may outlive main()
   return the_registry;
 }
 

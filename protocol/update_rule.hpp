@@ -1,12 +1,13 @@
-// What a push means: the update rule of a table. It alone knows; all else carries updates and rows.
+// What a push means: the update rule of a table. Only the rule knows; all other code just carries updates and
+// rows.
 //
 //   combine   a worker adds up its updates of a row until they travel
-//   apply     whoever may write the row takes what has come: a lane of the server, or who has the row's lock
+//   apply     the writer of a row applies the update: a lane of the server, or the holder of the row's lock
 //   predict   a worker that reads a row puts in those of its own updates that the row does not have yet
 //
-// Addition is the first rule, "add", and compiled into its callers: for it there is a branch that the
-// processor foresees. Others are a program's own, registered by name (<verbena/update_rule.hpp>), and called
-// by a pointer.
+// Addition is the first rule, "add", and is compiled into its callers, behind a branch that the processor
+// predicts. Other rules belong to a program, which registers them by name (<verbena/update_rule.hpp>); they
+// are called through a pointer.
 //
 // Thread safety: bound rules are constant, and may be bound in several threads.
 #pragma once
@@ -27,12 +28,13 @@ inline constexpr std::string_view kAddition = "add";
 /// A rule bound to rows of one type and width. A small value, to be copied.
 class UpdateRule {
  public:
-  /// INVALID_ARGUMENT: nobody has registered such a rule in this process. The message lists those there are.
+  /// INVALID_ARGUMENT: nobody has registered such a rule in this process. The message lists the rules that
+  /// exist.
   static absl::StatusOr<UpdateRule> find(std::string_view name, ValueType type, std::uint32_t width);
   /// Addition.
   UpdateRule(ValueType type, std::uint32_t width) : type_(type), width_(width) {}
 
-  /// Sums of updates are what the table is about: what weights them or bounds them needs this.
+  /// Whether pushes are added to rows. Models that weight updates or bound their sums need this.
   [[nodiscard]] bool is_addition() const { return functions_.apply == nullptr; }
   [[nodiscard]] std::size_t state_bytes() const { return state_bytes_; }
   [[nodiscard]] ValueType type() const { return type_; }

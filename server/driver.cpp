@@ -50,7 +50,7 @@ class LaneThread {
   bool poll() {
     bool worked = false;
     for (Lane* lane : lanes_) worked |= lane->poll();
-    // What a lane has done is the receiver's to send on and to release.
+    // The receiver's thread must send on and release what a lane has done.
     if (worked) transport_.interrupt();
     return worked;
   }

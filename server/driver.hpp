@@ -1,4 +1,4 @@
-// Threads for a server, of which its parts do not know.
+// Threads for a server. The server's parts do not know about them.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 namespace verbena::server {
 
 /// Drives the server in this thread and threads of its own (ServerOptions::threads) until all workers have
-/// left, the job has failed and they have heard of it, or `stop`. Whoever sets that calls
+/// left, the job has failed and they have heard of it, or `stop` is true. The thread that sets `stop` calls
 /// transport.interrupt(), or has to wait for a moment. Returns Server::status(), CANCELLED after a stop.
 absl::Status drive(Server& server, transport::Transport& transport, const std::atomic<bool>& stop);
 

@@ -17,7 +17,7 @@
 
 namespace verbena::server {
 
-/// Constant once it is made, but for the rows, each of which is written by its lane only.
+/// Constant once it is made, except for the rows. Each row is written only by its lane.
 class FixedShard : public TableShard {
  public:
   using TableShard::TableShard;
@@ -41,26 +41,27 @@ class FixedShard : public TableShard {
   std::span<std::byte> rows;       ///< in key order, stride_bytes apart
   const transport::MemoryRegion* region = nullptr;
 
-  /// Of an eager table: for each row a bit a worker, in whole words of 64; and, under a push budget, how much
-  /// it has changed (lane.hpp). Over shared memory, pages that nobody writes cost nothing. Each lane reads
-  /// and writes those of its own rows.
+  /// For an eager table: for each row one bit per worker, in whole words of 64 bits, and, under a push
+  /// budget, how much the row has changed (lane.hpp). Over shared memory, pages that nobody writes cost
+  /// nothing. Each lane reads and writes the entries of its own rows.
   std::uint64_t* subscribed = nullptr;
   std::uint64_t* dirty = nullptr;
   double* changes = nullptr;
-  /// Memory of this server alone, for these.
+  /// The memory of these arrays; only this server uses it.
   std::unique_ptr<transport::MemoryRegion> books;
-  /// Likewise, for what the rule keeps of each row; nullptr where that is nothing.
+  /// The same for the state that the rule keeps for each row; nullptr if it keeps none.
   std::unique_ptr<transport::MemoryRegion> states;
-  /// Of all of them, for `rows` rows.
+  /// The size of all these arrays, for `rows` rows.
   static std::size_t books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget);
-  /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and has as many bytes, for range.size() rows.
+  /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and as large as books_bytes() says for range.size()
+  /// rows.
   void keep_books_in(std::span<std::byte> memory, std::uint32_t workers, bool has_budget);
 
   [[nodiscard]] std::byte* row(Key key) const { return rows.data() + (key - range.first) * stride_bytes; }
   [[nodiscard]] std::byte* state(Key key) const {
     return states == nullptr ? nullptr : states->bytes().data() + (key - range.first) * rule.state_bytes();
   }
-  /// The row will be written. Any key will do.
+  /// The row will be written soon. Any key is allowed.
   void prefetch(Key key) const {
     const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
     base::prefetch_to_write(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes));

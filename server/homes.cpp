@@ -45,7 +45,7 @@ Homes::Answer Homes::answer(Key key, std::uint32_t worker, KeyAnswers::Kind kind
 KeyAnswers::Kind Homes::kind_of_answer(Key key, const Waiting& to) const {
   if (lost_.contains(key)) return KeyAnswers::Kind::kLost;
   if (to.what == Waiting::For::kLocate) return KeyAnswers::Kind::kOwned;
-  if (in_doubt_.contains(key)) return KeyAnswers::Kind::kTake;  // who moves it finds out
+  if (in_doubt_.contains(key)) return KeyAnswers::Kind::kTake;  // the worker that moves it finds out
   if (place(key).node == to.worker.node) return KeyAnswers::Kind::kHere;
   const bool stays = to.what == Waiting::For::kIntend && intents_.others_than(key, to.worker.node);
   return stays ? KeyAnswers::Kind::kShared : KeyAnswers::Kind::kTake;
@@ -112,14 +112,14 @@ absl::Status Homes::arrived(Key key, std::uint32_t worker, std::uint64_t epoch, 
   RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/1));
   set_place(key, {nodes_[worker], epoch});
   in_doubt_.erase(key);
-  intents_.forget_told(key);  // that it is kept where it was
+  intents_.forget_told(key);  // workers were told that it is kept where it was
   answer_line(key, answers);
   return absl::OkStatus();
 }
 
 absl::Status Homes::settled(Key key, std::uint32_t worker, std::uint64_t epoch, Answers& answers) {
   RETURN_IF_ERROR(check_mover(key, worker, epoch, /*moved=*/1));
-  // First: those in line are to find out where the row is that it is kept.
+  // This comes first, so that those in line find out at the row's new place that it is kept.
   if (!intents_.remove(key, worker)) return has_no_intent(key);
   return arrived(key, worker, epoch, answers);
 }
@@ -160,7 +160,7 @@ void Homes::answer_line(Key key, Answers& answers) {
 
 void Homes::lose(const Worker& worker, Answers& answers) {
   leave(worker.rank, answers);
-  // What it has kept is so no longer.
+  // Rows that it has kept are no longer kept.
   for (const Key key : intents_.keys()) {
     if (place(key).node == worker.node) released(key, worker.node, answers);
   }
@@ -190,7 +190,7 @@ absl::Status Homes::missing(Key key, const Worker& worker, std::uint64_t epoch, 
     return absl::InvalidArgumentError(
         fmt::format("misses key {} at epoch {}, was told {}", key, epoch, place(key).epoch));
   }
-  // Who does not move it knows of its own node only; and the row may have moved since.
+  // A worker that does not move the row knows about its own node only; and the row may have moved since.
   const bool is_told = place(key).node == worker.node && place(key).epoch == epoch;
   if (!moves_it && (is_moving(key) || !is_told || lost_.contains(key))) {
     localize(key, worker, answers);

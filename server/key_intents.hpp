@@ -1,7 +1,7 @@
 // Which workers have said that they will use which keys: what a home knows of intents.
 //
 // Nearly always one worker has an intent on a key: then it is four bytes in an array, whose pages cost
-// nothing until they are written. Only of keys that several want there is a list.
+// nothing until they are written. Only keys that several workers want have a list.
 //
 // Pure rules: no I/O. Thread safety: none; one owner.
 #pragma once
@@ -35,7 +35,8 @@ class KeyIntents {
   // REQUIRES: the key is one of `keys`.
 
   void prefetch(Key key) const { base::prefetch_to_write(&lone_[key - keys_.first]); }
-  /// A worker has at most one on a key; a second is the same, not told to be alone.
+  /// A worker has at most one intent on a key. A second one replaces it; then the worker counts as not told
+  /// to be alone.
   void add(Key key, const Worker& worker) {
     if (worker.rank >= nodes_.size()) nodes_.resize(worker.rank + 1);
     nodes_[worker.rank] = worker.node;
@@ -82,20 +83,20 @@ class KeyIntents {
     return std::any_of(list.begin(), list.end(), [&](std::uint32_t one) { return node_of(one) != node; });
   }
 
-  /// What the worker would be told by tell_alone() it knows, or it does not matter. Nothing if it has no
+  /// The worker knows what tell_alone() would tell it, or it does not matter. Does nothing if it has no
   /// intent.
   void mark_told(Key key, std::uint32_t rank) {
     for (std::uint32_t& one : all_of(key)) {
       if (rank_of(one) == rank) one |= kTold;
     }
   }
-  /// What was told is so no longer.
+  /// What the workers were told is no longer true.
   void forget_told(Key key) {
     for (std::uint32_t& one : all_of(key)) one &= ~kTold;
   }
 
-  /// Where all who have intents on the key are of one node, and that is not `node`: the first who has not
-  /// been told so. From now on it has.
+  /// If all workers with intents on the key are of one node, and that is not `node`: returns the first worker
+  /// that has not been told so, and counts it as told from now on.
   std::optional<std::uint32_t> tell_alone(Key key, std::uint32_t node) {
     const std::span<std::uint32_t> all = all_of(key);
     if (all.empty() || node_of(all.front()) == node || others_than(key, node_of(all.front())))
@@ -107,7 +108,7 @@ class KeyIntents {
     return rank_of(*next);
   }
 
-  /// That somebody has an intent on, in their order.
+  /// The keys that somebody has an intent on, in their order.
   [[nodiscard]] std::vector<Key> keys() const {
     std::vector<Key> keys;
     for (Key key = keys_.first; keys.size() < keys_with_any_; ++key) {
@@ -131,7 +132,7 @@ class KeyIntents {
  private:
   static constexpr std::uint32_t kNone = 0;
   static constexpr std::uint32_t kSeveral = 1;
-  static constexpr std::uint32_t kTold = 1;  ///< of one worker, beside its rank
+  static constexpr std::uint32_t kTold = 1;  ///< a flag of one worker, beside its rank
   static constexpr std::uint32_t lone_of(std::uint32_t rank) { return (rank + 1) * 2; }
   static constexpr std::uint32_t rank_of(std::uint32_t lone) { return lone / 2 - 1; }
   using List = absl::InlinedVector<std::uint32_t, 4>;
@@ -149,7 +150,7 @@ class KeyIntents {
   [[nodiscard]] std::uint32_t node_of(std::uint32_t lone) const { return nodes_[rank_of(lone)]; }
 
   KeyRange keys_;
-  base::ZeroedArray<std::uint32_t> lone_;  ///< by key: kNone, kSeveral, or of the only worker
+  base::ZeroedArray<std::uint32_t> lone_;  ///< by key: kNone, kSeveral, or lone_of() the only worker
   absl::flat_hash_map<Key, List> several_;
   std::uint64_t keys_with_any_ = 0;
   std::vector<std::uint32_t> nodes_;  ///< by worker

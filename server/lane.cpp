@@ -17,7 +17,7 @@ namespace verbena::server {
 
 namespace {
 
-/// A row that a worker has never had: whatever it holds is new.
+/// For a row that a worker has never had: all that the row holds is new.
 constexpr double kNothingYet = -std::numeric_limits<double>::infinity();
 
 constexpr int kTasksPerPoll = 16;
@@ -41,7 +41,7 @@ bool Lane::poll() {
   }
 }
 
-/// Whose messages the receiver waits for.
+/// The receiver waits for these tasks' messages.
 bool Lane::drop_tasks() {
   LaneTask task;
   bool dropped = false;
@@ -109,7 +109,8 @@ void Lane::open(const FixedShard& shard) {
 
 void Lane::updates(const LaneTask& task) {
   Worker& worker = workers_[task.worker];
-  // Behind a held-back update of the same worker every other waits, too, so that `applied` counts a prefix.
+  // Every other update of the same worker waits behind a held-back one, too, so that `applied` counts a
+  // prefix.
   if (!tables_[task.message.header.table].held_back && worker.held.empty()) {
     apply(task.message.header, task.message.payload, worker);
     return;
@@ -126,7 +127,8 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
     if (i + kPrefetchRecords < header.count)
       shard.prefetch(protocol::record_key(payload, stride, i + kPrefetchRecords));
     const Key key = protocol::record_key(payload, stride, i);
-    // Checked when it came, but the worker can still write there: what is used is what is checked here.
+    // The key was checked when it came, but the worker can still write there: the key that is used must be
+    // the one that is checked here.
     if (key - table.range.first >= table.range.size()) [[unlikely]]
       continue;
     const std::byte* const update = protocol::record_values(payload, stride, i);
@@ -144,8 +146,8 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
 void Lane::tell_applied(Worker& worker) {
   if (worker.news) return;  // the next message says it anyhow
-  // Not the min clock: while held-back updates are applied it has advanced, and their rows are still to be
-  // sent.
+  // Does not tell the min clock: while held-back updates are applied, it has advanced, and their rows are
+  // still to be sent.
   worker.latest = {worker.told, worker.dirty_sent};
   worker.next = worker.latest;
   worker.news = true;
@@ -202,7 +204,7 @@ void Lane::finish_clock(std::uint32_t worker, consistency::Clock clock,
                         const consistency::ExampleCounts& examples) {
   if (examples.planned > 0) workers_[worker].examples.push_back({clock - 1, examples});
   if (!clocks_.advance(worker, clock)) {
-    tell_applied(workers_[worker]);  // which of its updates it need not keep any more
+    tell_applied(workers_[worker]);  // tells which of its updates the worker need not keep any more
     return;
   }
   apply_held();
@@ -237,7 +239,7 @@ void Lane::apply_held() {
   }
 }
 
-/// Those of older clocks are forgotten.
+/// Counts of older clocks are forgotten.
 consistency::ExampleCounts Lane::examples_of(Worker& worker, consistency::Clock clock) {
   while (!worker.examples.empty() && worker.examples.front().clock < clock) worker.examples.pop_front();
   const bool has = !worker.examples.empty() && worker.examples.front().clock == clock;
@@ -247,7 +249,7 @@ consistency::ExampleCounts Lane::examples_of(Worker& worker, consistency::Clock 
 void Lane::weigh(HeldUpdates& held, double weight) const {
   if (weight == 1) return;  // bit for bit as under BSP
   if (weight == 0) {
-    held.header.count = 0;  // a mean of nothing, which may be no number
+    held.header.count = 0;  // a mean of nothing, which may not be a number
     return;
   }
   const FixedShard& shard = *tables_[held.header.table].shard;
@@ -273,7 +275,7 @@ bool Lane::tell_all() {
 bool Lane::tell(Worker& worker) {
   bool told = false;
   PushBuffer* buffer = nullptr;
-  // Without a buffer the worker is slow: its rows stay dirty and take up later updates, too.
+  // If there is no buffer, the worker is slow: its rows stay dirty and take in later updates, too.
   for (Allowance now = allowance(worker); now.bytes > 0 && worker.free.try_pop(buffer);
        now = allowance(worker)) {
     fill(worker, *buffer, now);
@@ -299,7 +301,7 @@ Lane::Allowance Lane::allowance(const Worker& worker) const {
     return {worker.next.position,
             static_cast<std::size_t>(std::max<std::int64_t>(budget.level(), 1))};  // a row at least
   }
-  // Its updates that are applied it need not keep, whatever becomes of the rows.
+  // The worker need not keep its updates that are applied, whatever becomes of the rows.
   if (worker.news && worker.applied > worker.applied_told) return {worker.dirty_sent, SIZE_MAX};
   if (!worker.news && !worker.dirty.empty() && budget.is_full()) {
     return {worker.dirty_sent + worker.dirty.size(), static_cast<std::size_t>(budget.burst_bytes())};
@@ -307,8 +309,8 @@ Lane::Allowance Lane::allowance(const Worker& worker) const {
   return {};
 }
 
-/// Puts the most important of the dirty rows before `position` first: of those that a clock waits for, which
-/// will all be sent, all; otherwise as many as fill so many bytes.
+/// Puts the most important of the dirty rows before `position` first. If a clock waits for these rows, they
+/// will all be sent, so it sorts all of them; otherwise as many as fill `bytes` bytes.
 void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_t bytes) {
   if (worker.sorted >= position) return;
   const bool whole = worker.news;

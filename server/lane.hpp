@@ -7,16 +7,16 @@
 //  1. Tasks of one worker arrive in the order in which the worker made them.
 //  2. A message to worker w says in `applied` how many of w's updates the lane has applied, and the rows in
 //     it hold exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
-//  3. The clock m goes to w only behind all rows that were dirty for w when m was reached.
+//  3. The clock m is sent to w only after all rows that were dirty for w when m was reached.
 //  4. Under BSP and A-BSP a row changes only when the min clock advances, in the order (clock, worker, order
 //     of pushing). Means are weighted at that moment: then all workers' counts of examples are known.
 //  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
-//     spent, unless its bound on staleness needs them; they go the most important first. Whenever the budget
-//     is full, dirty rows go before their clock is reached, too.
-//  6. Memory: what is there for each row is the shard's, there since it was opened. Else at most one dirty
-//     entry for each row and worker; kPushBuffers buffers for each worker; held-back updates of at most one
-//     clock for each worker ahead. Where the system refuses memory for these the lane stops, and says so:
-//     has_no_memory().
+//     spent, unless its bound on staleness needs them; the most important rows go first. Whenever the budget
+//     is full, dirty rows are sent before their clock is reached, too.
+//  6. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
+//     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
+//     of one clock for each worker ahead. If the system refuses memory for these, the lane stops and says
+//     so: has_no_memory().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -39,7 +39,7 @@ class FixedShard;
 
 /// A message from a worker that lies in its inbox until the lanes have used it.
 struct InboxMessage {
-  std::atomic<std::uint32_t> users = 0;  ///< lanes that have not yet
+  std::atomic<std::uint32_t> users = 0;  ///< lanes that have not used it yet
 };
 
 /// A buffer of registered memory on its way to a worker. It belongs to the lane until it is outgoing, then to
@@ -52,7 +52,7 @@ struct PushBuffer {
 };
 
 struct LaneTask {
-  /// kSubscribe: also its contrary, as the message says.
+  /// kSubscribe: also stands for unsubscribe; the message says which.
   enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
@@ -60,20 +60,20 @@ struct LaneTask {
   protocol::BulkMessage message = {};        ///< kUpdates, kSubscribe: checked against the shard
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;              ///< kClock
-  consistency::ExampleCounts examples = {};  ///< kClock: of the clock before
+  consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
 };
 
 class Lane {
  public:
-  static constexpr std::size_t kPushBuffers = 3;  ///< for each worker: one filling, one flying, one to spare
+  static constexpr std::size_t kPushBuffers = 3;  ///< per worker: one being filled, one in flight, one spare
 
-  /// `budgets`: what may be pushed to each worker, shared with other lanes, refilled by their owner, who
-  /// outlives the lane; empty: anything.
+  /// `budgets`: how much may be pushed to each worker. They are shared with other lanes and refilled by their
+  /// owner, which outlives the lane. Empty: no limit.
   Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::TokenBucket* const> budgets = {});
 
   void enqueue(const LaneTask& task) { tasks_.push(task); }
 
-  /// Before the worker's first task. The memory must outlive the lane's last poll().
+  /// Call it before the worker's first task. The memory must outlive the lane's last poll().
   void add_push_buffer(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
   [[nodiscard]] bool take_outgoing(PushBuffer*& buffer) { return outgoing_.try_pop(buffer); }
   void give_back(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
@@ -82,7 +82,8 @@ class Lane {
   bool poll();
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
-  /// It had none for what it had to do, applies nothing more, and the job cannot go on. From any thread.
+  /// The lane had no memory for what it had to do. It applies nothing more, and the job cannot go on. May be
+  /// called from any thread.
   [[nodiscard]] bool has_no_memory() const { return has_no_memory_.load(std::memory_order_acquire); }
 
  private:
@@ -93,24 +94,25 @@ class Lane {
     bool weighted = false;
     bool eager = false;
     bool acknowledged_at_once = false;
-    /// words_ words a row, a bit a worker; the shard's; nullptr unless eager.
+    /// words_ words per row, one bit per worker. The shard owns them. nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
-    /// By row, under a push budget, else nullptr: the sum of the relative changes by all updates so far; the
-    /// shard's.
+    /// By row: the sum of the relative changes by all updates so far. The shard owns it. nullptr without a
+    /// push budget.
     double* changes = nullptr;
   };
   struct DirtyRow {
     std::uint32_t table = 0;
     Key key = 0;
-    double changes_before = 0;  ///< of the row, when it was last the worker's
+    double changes_before = 0;  ///< `changes` of the row when the worker last got it
 
-    /// By table: of one table are the rows of a message. Then by key: neighbours are quickly read.
+    /// By table, because the rows of a message are of one table. Then by key, because neighbours are read
+    /// fast.
     friend bool operator<(const DirtyRow& a, const DirtyRow& b) {
       return a.table != b.table ? a.table < b.table : a.key < b.key;
     }
   };
-  /// Tell the worker `clock` when its first `position` dirty rows ever have been sent.
+  /// The worker is to be told `clock` when its first `position` dirty rows ever have been sent.
   struct ClockNews {
     consistency::Clock clock = 0;
     std::uint64_t position = 0;
@@ -180,7 +182,7 @@ class Lane {
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::deque<Worker> workers_;    // a deque: a TBB queue cannot move
-  std::vector<Worker*> to_tell_;  ///< all those to whom something may be sent: of thousands few at a time
+  std::vector<Worker*> to_tell_;  ///< all to whom something may be sent: few at a time, of thousands
 };
 
 }  // namespace verbena::server

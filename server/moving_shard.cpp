@@ -170,7 +170,7 @@ void MovingShard::on_goodbye(std::uint32_t worker, Homes::Answers& answers) {
 
 void MovingShard::on_lost(const Homes::Worker& worker, Homes::Answers& answers) {
   dead_.insert(worker.rank + 1);
-  // Nobody would come for such a row. What it has pushed is applied.
+  // Nobody would come for a row that was handed over to the dead worker. Its pushes are still applied.
   std::erase_if(put_off_, [&](const PutOff& request) {
     const auto* const hand_over = std::get_if<HandOver>(&request);
     return hand_over != nullptr && hand_over->worker == worker.rank;
@@ -204,7 +204,7 @@ bool MovingShard::forget_some_intents() {
 }
 
 MovingShard::Handed MovingShard::try_hand_over(Key key, std::uint64_t epoch, bool yields) const {
-  // Nobody else ends that a slot owns.
+  // Only this server makes a slot cease to own, so the check stays true.
   if (!protocol::load_header(slot(key)).is_owned_at(epoch)) return Handed::kNotOwned;
   if (yields && presence_.want(key)) return Handed::kKept;
   if (protocol::try_hand_over(slot(key), epoch) != LockResult::kLocked) return Handed::kBusy;
@@ -221,7 +221,7 @@ void MovingShard::take_here(Homes::Answers& answers, std::size_t first) {
       answers[i].answer.kind = KeyAnswers::Kind::kTaken;
     } else if (result == Handed::kKept) {
       answers[i].answer.kind = KeyAnswers::Kind::kShared;
-      // It is this worker's to move, so this cannot fail. Adds answers of those in line.
+      // This worker moves the key, so this cannot fail. Adds answers for those in line.
       static_cast<void>(homes_.kept(asked.key, worker, asked.epoch, answers));
     }
   }
@@ -265,7 +265,8 @@ absl::Status MovingShard::on_push(const Homes::Worker& worker, const protocol::B
 bool MovingShard::push(Push& request, MessageAnswers& answers) const {
   for (std::uint32_t& i = request.next; i < request.answer.records; ++i) {
     const Key key = protocol::record_key(request.records, stride_bytes_, i);
-    // Checked when it came, but the worker can still write there: what is used is what is checked here.
+    // The key was checked when it came, but the worker can still write there: the key that is used must be
+    // the one that is checked here.
     if (key >= table.rows) [[unlikely]]
       continue;
     SlotHeader owned;

@@ -1,8 +1,9 @@
-// This server's part of a dynamic table: a slot for every key (protocol/slot.hpp), and what its home knows of
-// the keys that the partition gives to this server.
+// This server's part of a dynamic table: a slot for every key (protocol/slot.hpp), and what this server, as
+// the home, knows of the keys that the partition gives to it.
 //
-// Other processes change the slots at the same time: the workers of this server's node, in place. So what
-// this server does to a row it does under the row's lock, tries once, and puts off what it finds locked.
+// Other processes change the slots at the same time: the workers of this server's node, in place. So whatever
+// this server does to a row, it does under the row's lock. It tries once, and puts off the work if the row is
+// locked.
 //
 // Thread safety: belongs to the transport's thread; the slots as above.
 #pragma once
@@ -30,16 +31,16 @@ namespace verbena::server {
 
 class MovingShard : public TableShard {
  public:
-  /// All rows zero, those of this server's keys owned here; takes no time and no pages for that.
+  /// All rows are zero, and those of this server's keys are owned here; that takes no time and no pages.
   /// `rule`: the table's, from protocol::check_together(). INVALID_ARGUMENT for too many servers,
-  /// RESOURCE_EXHAUSTED where memory is short.
+  /// RESOURCE_EXHAUSTED if memory is short.
   static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
                                                              const protocol::OpenTable& table,
                                                              const protocol::UpdateRule& rule,
                                                              std::uint32_t server, std::uint32_t servers);
 
-  /// All slots, and what is known of each key's presence, kRemoteReadHostWrite: for this server's own node to
-  /// change in place, for others to read.
+  /// All slots, and each key's presence word. Access is kRemoteReadHostWrite: this server's own node changes
+  /// them in place, others read them.
   [[nodiscard]] const transport::MemoryRegion& region() const { return *region_; }
   [[nodiscard]] std::size_t size_bytes() const { return region_->bytes().size(); }
   [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
@@ -73,8 +74,8 @@ class MovingShard : public TableShard {
 
   /// What the worker has intended is over.
   void on_goodbye(std::uint32_t worker, Homes::Answers& answers);
-  /// The worker has died. Rows that it held may hold half an update: they are lost, as who wants to change or
-  /// move one finds out.
+  /// The worker has died. Rows that it held may contain half an update, so they are lost; whoever wants to
+  /// change or move one finds that out.
   void on_lost(const Homes::Worker& worker, Homes::Answers& answers);
 
   /// Tries again what was put off; true if something of it is done.
@@ -84,9 +85,9 @@ class MovingShard : public TableShard {
   struct HandOver {
     std::uint32_t worker = 0;
     protocol::KeyRequests::Row row;
-    bool yields = false;  ///< only of what is not kept
+    bool yields = false;  ///< only if the row is not kept
   };
-  /// From its record `next` on.
+  /// A push that goes on from its record `next`.
   struct Push {
     std::uint32_t worker = 0;
     std::span<const std::byte> records;
@@ -101,19 +102,19 @@ class MovingShard : public TableShard {
   [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
   }
-  /// The row lies here now, its values written.
+  /// The row lies here now; its values have been written.
   void own(Key key, std::uint64_t epoch);
-  /// The row was in the hands of a worker that has died: from now on it is nobody's.
+  /// Whether a worker that has died held the row; if so, this slot no longer owns the row from now on.
   [[nodiscard]] bool is_given_up(Key key) const;
-  /// Does what it can; true if that is all.
+  /// Does what can be done now; true if the request is done.
   bool hand_over(const HandOver& request, Homes::Answers& answers) const;
   enum class Handed : std::uint8_t { kTaken, kKept, kBusy, kNotOwned };
   [[nodiscard]] Handed try_hand_over(Key key, std::uint64_t epoch, bool yields) const;
   bool push(Push& request, MessageAnswers& answers) const;
-  /// Where this server is the one to hand over, it need not be asked.
+  /// If this server is the one that must hand over, it does so at once and need not be asked.
   void take_here(Homes::Answers& answers, std::size_t first);
-  /// Of a worker that has died nobody knows what it intended: those of this server's node begin to count
-  /// anew. Some keys at a time; false if none were left.
+  /// Nobody knows what a dead worker intended, so the intents of this server's node are counted anew. Does
+  /// some keys at a time; false if none were left.
   bool forget_some_intents();
 
   const protocol::UpdateRule rule_;
@@ -125,8 +126,8 @@ class MovingShard : public TableShard {
   std::unique_ptr<transport::MemoryRegion> region_;
   const protocol::PresenceMap presence_;
   std::deque<PutOff> put_off_;
-  absl::flat_hash_set<std::uint32_t> dead_;  ///< workers, as holders of locks
-  Key forgotten_;                            ///< intents on keys below it are, since the last of these died
+  absl::flat_hash_set<std::uint32_t> dead_;  ///< dead workers, as holders of locks
+  Key forgotten_;                            ///< intents on keys below it are, since the last of dead_ died
 };
 
 }  // namespace verbena::server

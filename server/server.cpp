@@ -19,16 +19,16 @@ namespace verbena::server {
 
 namespace {
 
-/// Until a row's lock is looked at again: whoever holds it needs less, if he has a processor.
+/// The time until a row's lock is tried again: its holder needs less, if it has a processor.
 constexpr auto kLockPatience = std::chrono::microseconds(20);
-/// With events, until the clock is looked at for the workers' heartbeats.
+/// How many polls with events come before the clock is read for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
-/// With one that has connected and is no worker: a worker says hello at once, and who was refused has read
-/// why.
+/// Patience with a peer that has connected and is not a worker: a worker says hello at once, and a peer that
+/// was refused has read why.
 constexpr auto kHelloPatience = std::chrono::seconds(30);
 constexpr auto kFarewellPatience = std::chrono::seconds(2);
 constexpr std::size_t kMostStrangers = 64;  // beyond the workers of the job
-// What the protocol lets through, the weights can take.
+// The weights can take all counts that the protocol lets through.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
@@ -57,11 +57,11 @@ struct Server::Peer {
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< of a worker; outlives the connection
   std::unique_ptr<transport::Connection> connection;
   std::uint32_t worker = kNoWorker;  ///< rank, once it is admitted
-  transport::TimePoint due;          ///< until then: when it is closed
+  transport::TimePoint due;          ///< before it is a worker: when it is closed
   std::uint32_t node = 0;            ///< the server that is its own
   bool left = false;                 ///< said goodbye, or was let go
   bool closed = false;               ///< to be dropped
-  bool refused = false;              ///< broke the rules: nothing more that it says or writes is looked at
+  bool refused = false;              ///< broke the rules: what it says or writes from now on is ignored
   transport::MessageOutbox control;
   consistency::Clock clock = 0;
   consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
@@ -77,13 +77,13 @@ struct Server::Peer {
     std::uint32_t table = 0;
     protocol::KeyAnswers::Answer answer;
   };
-  /// About dynamic tables: what it does not know yet, and how many answers it waits for in all.
+  /// About dynamic tables: the answers that are not sent yet, and how many answers the peer waits for in all.
   std::deque<std::variant<KeyAnswer, protocol::PushAnswer, protocol::InstallAnswer>> answers;
   std::size_t open_requests = 0;
   bool owes_credit = false;
   bool listed = false;  ///< in to_do_
 
-  /// There is something to do that no event will tell of.
+  /// There is something to do that no event will announce.
   [[nodiscard]] bool is_busy() const {
     const bool waits =
         !control.empty() || !answers.empty() || !in_inbox.empty() || !outgoing.empty() || !in_flight.empty();
@@ -176,7 +176,7 @@ bool Server::poll() {
   return worked;
 }
 
-/// Closes those whose time is over, and the oldest of too many.
+/// Closes strangers that are past their time and, if there are too many, the oldest ones.
 void Server::part_from_strangers() {
   const auto is_stranger = [](const Peer* peer) { return !peer->is_worker() && !peer->closed; };
   const transport::TimePoint now = transport_.now();
@@ -325,7 +325,7 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
   RETURN_IF_ERROR(watch->watch(*peer.connection, from_wire(hello.heartbeat)));
-  // It has all that it needs, and is a worker of the job from here on. Before, it was nothing: it left no
+  // The peer has all that it needs, and is a worker of the job from here on. Before this point, it leaves no
   // trace.
   peer.inbox = std::move(*inbox);
   peer.push_ring = std::move(*push_ring);
@@ -452,9 +452,9 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
   return status;
 }
 
-/// Whoever has waited for others' clocks and now intends to use rows comes after them, who have said before
-/// that they have done with these rows: that is here by now, too, but may be on a connection that was looked
-/// at earlier in the same poll(). So intents are heeded one poll() later.
+/// A worker that has waited for others' clocks and now intends to use rows comes after those others: they
+/// have said before that they have done with these rows. Their messages are here by now, too, but may be on a
+/// connection that was looked at earlier in the same poll(). So intents are processed one poll() later.
 void Server::take_intents() {
   for (const auto& [worker, requests] : heeding_) {
     Peer* const peer = workers_[worker];
@@ -472,7 +472,7 @@ absl::Status Server::expect_answers(std::uint32_t worker, std::size_t more) {
                                                 peer.open_requests, protocol::kMaxOpenRequests));
 }
 
-/// To those to whom they are to go.
+/// Gives each answer to the peer that waits for it.
 void Server::give_answers(std::uint32_t table) {
   for (const Homes::Answer& each : answers_) {
     Peer* const peer = workers_[each.worker];
@@ -490,7 +490,7 @@ void Server::give_answers(std::uint32_t table) {
   message_answers_.clear();
 }
 
-/// As many as go: those that gather while the connection takes none go together.
+/// Sends as many answers as the connection takes. Answers that gather while it takes none are sent together.
 void Server::send_answers(Peer& peer) {
   while (!peer.answers.empty() && peer.control.empty() && !peer.closed && !peer.left) {
     if (const auto* const pushed = std::get_if<protocol::PushAnswer>(&peer.answers.front())) {
@@ -552,14 +552,15 @@ absl::Status Server::on_clock(Peer& peer, const protocol::BulkMessage& message, 
 }
 
 absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
-  // It may have finished the clock since.
+  // The worker may have finished the clock since.
   if (clock > peer.clock || clock <= peer.ended) {
     return absl::InvalidArgumentError(fmt::format(
         "ends the iteration of clock {} at clock {}, after that of {}", clock, peer.clock, peer.ended));
   }
   peer.ended = clock;
-  // The first to say so ends it. One that has run ahead of the others, as no worker under A-BSP can, ends
-  // nothing, so that no more than one message for each clock that all have reached waits for a worker.
+  // The first worker to say so ends the iteration. A worker that has run ahead of the others, as no worker
+  // under A-BSP can, ends nothing. So at most one message for each clock that all have reached waits for a
+  // worker.
   const bool all_reached = std::all_of(workers_.begin(), workers_.end(), [&](const Peer* other) {
     return clock <= (other == nullptr ? 0 : other->left ? clock : other->clock);
   });
@@ -577,9 +578,9 @@ void Server::tell_end_of_iteration(Peer& peer) {
 
 void Server::on_goodbye(Peer& peer) {
   if (peer.left) return;
-  // Nothing is written into its memory after this, which it waits for.
+  // The worker waits for this message: nothing is written into its memory afterwards.
   reply(peer, protocol::Goodbye{});
-  if (peer.left) return;  // it took none, and was let go
+  if (peer.left) return;  // it took no message, and was let go
   part_from(peer);
   for (const std::unique_ptr<TableShard>& shard : shards_) {
     shard->on_goodbye({peer.worker, peer.node}, *this);
@@ -632,7 +633,7 @@ void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
 }
 
 void Server::reject(Peer& peer, const absl::Status& because) {
-  const absl::Status why = base::printable(because);  // it may tell what the peer has said
+  const absl::Status why = base::printable(because);  // it may quote what the peer has said
   peer.refused = true;
   if (peer.is_worker() && workers_[peer.worker] == &peer) {
     fail(with_name(peer.connection->peer_name(), why));
@@ -646,7 +647,7 @@ void Server::reject(Peer& peer, const absl::Status& because) {
 
 void Server::fail(const absl::Status& because) {
   if (!status_.ok()) return;
-  const absl::Status why = base::printable(because);  // it may tell what a peer has said
+  const absl::Status why = base::printable(because);  // it may quote what a peer has said
   status_ = why;
   for (const std::unique_ptr<Peer>& peer : peers_) {
     if (!peer->closed && peer->connection)
@@ -664,8 +665,8 @@ transport::TimePoint Server::next_poll() const {
   return next;
 }
 
-/// One that is stopped holds back those who wait for its clocks, or for a row that it has locked: it is to be
-/// named, and not they.
+/// A stopped worker holds back those who wait for its clocks, or for a row that it has locked. The error must
+/// name the stopped worker, not the waiting ones.
 void Server::watch_workers() {
   polls_before_watch_ = kPollsBeforeWatch;
   if (options_.silence_timeout_ms == 0 || !status_.ok()) return;
@@ -748,8 +749,8 @@ bool Server::send_outgoing(Peer& peer) {
 
 bool Server::drop_if_closed(Peer& peer) {
   if (!peer.closed) return false;
-  // Its inbox is in the lanes' hands until they have used it up. Its push buffers stay theirs for good: a
-  // lane may hold them.
+  // The lanes use its inbox until they have used up all messages. Its push buffers belong to the lanes for
+  // good: a lane may hold them.
   const auto used = [](const InboxMessage& message) {
     return message.users.load(std::memory_order_acquire) == 0;
   };

@@ -51,8 +51,8 @@ class Server : private ShardHost {
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
-  /// All workers have said goodbye, or the job has failed and all of them are gone. Who is no worker is not
-  /// waited for.
+  /// All workers have said goodbye, or the job has failed and all of them are gone. Peers that are not
+  /// workers are not waited for.
   [[nodiscard]] bool finished() const;
 
  private:
@@ -112,26 +112,26 @@ class Server : private ShardHost {
   ShardMemory memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   transport::TimePoint next_watch_;                  ///< when workers' heartbeats are looked at
-  std::uint32_t polls_before_watch_ = 1;             ///< so many with events, before the clock is looked at
+  std::uint32_t polls_before_watch_ = 1;             ///< polls with events, before the clock is read
   std::vector<std::unique_ptr<TableShard>> shards_;  ///< by table
-  bool waits_for_clocks_ = false;                    ///< some table does
-  // Of one message; here, so that their memory stays.
+  bool waits_for_clocks_ = false;                    ///< true if some table waits for them
+  // The answers to one message. They are members so that their memory stays.
   Homes::Answers answers_;
   MessageAnswers message_answers_;
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> workers_;    ///< by rank; nullptr before hello
-  std::deque<Peer*> strangers_;   ///< of peers_ those that are no workers, in the order in which they came
-  std::vector<Peer*> to_do_;      ///< those for whom there is something to do: of thousands few at a time
+  std::deque<Peer*> strangers_;   ///< those of peers_ that are not workers, in the order in which they came
+  std::vector<Peer*> to_do_;      ///< peers for which there is something to do: few at a time, of thousands
   std::vector<Peer*> doing_;      ///< what to_do_ was when a poll() began
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
   std::array<transport::Event, 64>
-      events_;              ///< of one poll(): to make them anew would cost more than the poll
-  bool dropped_ = false;    ///< a peer, in this poll()
+      events_;              ///< of one poll(): making them anew would cost more than the poll
+  bool dropped_ = false;    ///< a peer was dropped, in this poll()
   std::uint32_t left_ = 0;  ///< workers that said goodbye, or were let go
-  absl::Status lost_;       ///< why the first of those was let go that said none
+  absl::Status lost_;       ///< why the first worker without a goodbye was let go
   transport::Refusals refusals_;
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
   std::function<void(std::uint32_t)> wake_lane_;

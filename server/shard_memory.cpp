@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_fixed(const prot
 }
 
 absl::Status ShardMemory::allocate(std::size_t bytes, FixedShard& shard) {
-  // A shard of its own arena's size would not fit once jemalloc has rounded it up to a size class.
+  // A shard as large as its arena would not fit after jemalloc has rounded it up to a size class.
   const bool large = bytes > kArenaBytes / 4;
   if (large || arenas_.empty() || (shard.rows = arenas_.back()->allocate(bytes, kCacheLineBytes)).empty()) {
     auto arena = transport::RegisteredArena::create(transport_, transport::Access::kRemoteRead,

@@ -1,4 +1,4 @@
-// Where a server's shards, of whatever kind, come from.
+// Where a server's shards of all kinds come from.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace verbena::server {
 /// not one for each table. Thread safety: belongs to the transport's thread.
 class ShardMemory {
  public:
-  /// Of a server in its job.
+  /// The place of a server in its job.
   struct Place {
     std::uint32_t server = 0;
     std::uint32_t servers = 1;
@@ -31,8 +31,8 @@ class ShardMemory {
 
   explicit ShardMemory(transport::Transport& transport) : transport_(transport) {}
 
-  /// A zeroed shard of the kind that the table wants. INVALID_ARGUMENT for an unknown model, and for what
-  /// does not go together; RESOURCE_EXHAUSTED where memory is short.
+  /// Creates a zeroed shard of the kind that the table wants. INVALID_ARGUMENT for an unknown model, and for
+  /// attributes that do not go together; RESOURCE_EXHAUSTED if memory is short.
   absl::StatusOr<std::unique_ptr<TableShard>> create(const protocol::OpenTable& table, const Place& place);
 
  private:

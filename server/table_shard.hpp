@@ -1,5 +1,5 @@
-// A server's part of one table, as the server sees it, of whatever kind: fixed_shard.hpp has those whose rows
-// stay, moving_shard.hpp those whose rows move.
+// A server's part of one table, of any kind, as the server sees it: fixed_shard.hpp has shards with rows that
+// stay, moving_shard.hpp has shards with rows that move.
 //
 // Thread safety: belongs to the transport's thread.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace verbena::server {
 
-/// To a message of a worker's.
+/// The answer to a worker's message.
 struct MessageAnswer {
   std::uint32_t worker = 0;
   std::variant<protocol::PushAnswer, protocol::InstallAnswer> answer;
@@ -30,7 +30,7 @@ using MessageAnswers = std::vector<MessageAnswer>;
 /// A worker that has opened the table.
 struct Sender {
   Homes::Worker worker;
-  consistency::Clock clock = 0;  ///< that it has told
+  consistency::Clock clock = 0;  ///< the worker's clock, as it has told it
 };
 
 /// What a shard may ask of its server.
@@ -38,9 +38,9 @@ class ShardHost {
  public:
   virtual ~ShardHost() = default;
   virtual void enqueue(std::uint32_t lane, const LaneTask& task) = 0;
-  /// The worker is to get so many answers. INVALID_ARGUMENT: it waits for too many already.
+  /// The worker will get `more` answers. INVALID_ARGUMENT if it waits for too many already.
   virtual absl::Status expect_answers(std::uint32_t worker, std::size_t more) = 0;
-  // Answers for workers, about this table: sent when the shard returns.
+  // Answers for workers about this table. They are sent when the shard returns.
   virtual Homes::Answers& key_answers() = 0;
   virtual MessageAnswers& message_answers() = 0;
 };
@@ -54,13 +54,14 @@ class TableShard {
 
   /// The part of a bulk message behind its header that one row takes.
   [[nodiscard]] virtual std::size_t row_message_bytes() const = 0;
-  /// Names the rows to a worker. `is_own_node`: it is of this server's node.
+  /// Grants the rows to a worker. `is_own_node`: the worker is of this server's node.
   [[nodiscard]] virtual absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& connection,
                                                                           bool is_own_node) const = 0;
-  /// Lanes apply its updates, and clocks of workers are waited for. nullptr: neither.
+  /// The shard, if lanes apply its updates and it waits for clocks of workers. nullptr: neither.
   [[nodiscard]] virtual const FixedShard* for_lanes() const { return nullptr; }
 
-  /// `inbox` counts who uses the message. Errors here and below: INVALID_ARGUMENT for what breaks the rules.
+  /// `inbox` counts the users of the message. Errors here and below: INVALID_ARGUMENT for messages that break
+  /// the rules.
   virtual absl::Status on_bulk(const Sender& sender, const protocol::BulkMessage& message,
                                InboxMessage& inbox, ShardHost& host) = 0;
   virtual absl::Status on_key_requests(const Sender& sender, const protocol::KeyRequests& requests,
@@ -69,7 +70,7 @@ class TableShard {
   /// The worker has died, and the job goes on.
   virtual void on_lost(const Homes::Worker& /*worker*/, ShardHost& /*host*/) {}
 
-  /// What could not be done at once: tried again; true if something of it is done.
+  /// Tries again what could not be done at once; true if some of it is done.
   virtual bool try_again(ShardHost& /*host*/) { return false; }
   [[nodiscard]] virtual bool has_put_off() const { return false; }
   /// The job has failed.

@@ -14,20 +14,20 @@ namespace verbena::transport {
 
 namespace {
 
-/// A table rather than objects that register themselves before main(): of a static library the linker takes
-/// only what somebody names.
+/// A table, and not objects that register themselves before main(): the linker takes from a static library
+/// only what the program refers to.
 std::deque<Backend> built_in_backends() {
   return {shm::backend(), verbs::backend()};
 }
 
-/// A deque, so that what was registered stays at its place.
+/// A deque, so that registered backends stay at their place in memory.
 struct Registry {
   std::mutex mutex;
   std::deque<Backend> backends = built_in_backends();
 };
 
 Registry& registry() {
-  static Registry& the_registry = *new Registry;  // others' threads may outlive main()
+  static Registry& the_registry = *new Registry;  // threads of other code may outlive main()
   return the_registry;
 }
 
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Transport>> open(std::string_view address, const 
 }
 
 const Backend& default_backend(Reach reach) {
-  // Of the built-in ones there is one for each.
+  // Each reach has a built-in backend.
   const std::vector<const Backend*> all = backends();
   return **std::ranges::find(all, reach, [](const Backend* backend) { return backend->reach; });
 }

@@ -1,12 +1,12 @@
-// The transports that there are, by the scheme that their addresses begin with, and what a program has to
-// know of each: whoever chooses one by name, makes one or names a place for it asks here and compares no
-// names.
+// The available transports, by the scheme that their addresses begin with, and what a program must know about
+// each. Code that chooses a transport by name, makes one, or names a place for one asks here and does not
+// compare names itself.
 //
-// A backend is a source of its own that fills in a Backend, and a line in the table of backends.cpp; whoever
-// brings one along, a test for instance, calls register_backend().
+// A backend is a source file that fills in a Backend, and a line in the table in backends.cpp. Code that
+// brings a backend of its own, for instance a test, calls register_backend().
 //
-// Thread safety: all functions may be called from any thread. A backend that is registered stays as it is, at
-// its place, until the program ends.
+// Thread safety: all functions may be called from any thread. A registered backend stays unchanged, at the
+// same place in memory, until the program ends.
 #pragma once
 
 #include <chrono>
@@ -26,34 +26,34 @@
 
 namespace verbena::transport {
 
-/// How far a backend's connections go, and so what an address, SCHEME:PLACE, is made of.
+/// How far a backend's connections reach. This decides what PLACE is in an address SCHEME:PLACE.
 enum class Reach : std::uint8_t {
-  /// PLACE is a NAME. Both ends are on one host and of one user, as the kernel vouches, so that a secret is
-  /// not needed; regions may be mapped by the peers; there is no device to be missing.
+  /// PLACE is a NAME. Both ends are on one host and belong to one user. The kernel guarantees that, so no
+  /// secret is needed. Peers may map regions. No device is needed.
   kHost,
-  /// PLACE is HOST:PORT, to listen also :PORT and HOST:0 (any that is free). Whoever reaches HOST can
+  /// PLACE is HOST:PORT; to listen, also :PORT and HOST:0 (any free port). Anyone who can reach HOST can
   /// connect.
   kHosts,
 };
 
-/// What all backends understand; what one has no use for it ignores.
+/// Options that all backends accept. A backend ignores the options that it does not need.
 struct BackendOptions {
   /// What a peer must prove to have. nullptr: nothing.
   std::shared_ptr<const Secret> secret = nullptr;
   std::string device = {};       ///< as RdmaDevice has it; empty: the first that can be used
   std::uint8_t device_port = 0;  ///< 0: the first that can be used
-  /// There are more threads than cores: a wait() that looks for work before it blocks takes one from those
-  /// who have some.
+  /// There are more threads than cores: a wait() that looks for work before it blocks takes a core from
+  /// threads that have work.
   bool shares_cores = false;
-  /// Requests of a connection that shall find room before it has polled, where the backend lets that be
-  /// chosen.
+  /// How many requests of a connection must find room before it has polled, if the backend lets the caller
+  /// choose that.
   std::uint32_t send_depth = 0;
-  /// How long connect() waits for a listener that is there but has not answered. Nothing: the backend's
-  /// choice.
+  /// How long connect() waits for a listener that is there but has not answered. nullopt: the backend
+  /// chooses.
   std::optional<std::chrono::milliseconds> answer_patience = std::nullopt;
 };
 
-/// The port of an RDMA device that a transport uses, as other programs want it named.
+/// The port of an RDMA device that a transport uses, in the form that other programs expect.
 struct RdmaDevice {
   std::string name;
   std::uint8_t port = 1;
@@ -65,40 +65,41 @@ struct Backend {
   std::string scheme;
   std::string summary;  ///< for people, after "SCHEME is"
   Reach reach = Reach::kHost;
-  /// INVALID_ARGUMENT for impossible options; UNAVAILABLE, RESOURCE_EXHAUSTED: what the host lacks.
+  /// INVALID_ARGUMENT for impossible options; UNAVAILABLE or RESOURCE_EXHAUSTED say what the host lacks.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(const BackendOptions&)> make;
-  /// The device that a transport of these options uses. NOT_FOUND: there is none, and make() says why;
-  /// UNAVAILABLE: none can be looked for. Empty where the backend uses none.
+  /// The device that a transport with these options uses. NOT_FOUND: there is none, and make() says why;
+  /// UNAVAILABLE: it is not possible to look for one. An empty function if the backend uses no device.
   std::function<absl::StatusOr<RdmaDevice>(const BackendOptions&)> find_device = nullptr;
 
   [[nodiscard]] std::string address(std::string_view place) const;
-  /// Where one can listen without meeting anybody: at `name`, which is to be nobody else's, or at any port.
+  /// An address to listen at that nobody else uses: at `name`, which the caller must choose so that it is
+  /// unique, or at any free port.
   [[nodiscard]] std::string fresh_address(std::string_view name) const;
 };
 
-/// ALREADY_EXISTS if there is one of that scheme; INVALID_ARGUMENT for one that can be no scheme (lower-case
-/// letters, digits, underscores), or whose backend cannot be made.
+/// ALREADY_EXISTS if a backend has that scheme already. INVALID_ARGUMENT if the scheme is not made of
+/// lower-case letters, digits and underscores, or if `make` is empty.
 absl::Status register_backend(Backend backend);
 
 /// The built-in ones first, then in the order of their registration.
 std::vector<const Backend*> backends();
 
-/// INVALID_ARGUMENT names those that there are.
+/// INVALID_ARGUMENT if there is none; the message names the known schemes.
 absl::StatusOr<const Backend*> find_backend(std::string_view scheme);
-/// A transport for what is at `address`, by its scheme. INVALID_ARGUMENT for a scheme that nobody has, for
-/// impossible options, and where other hosts can connect and there is neither a secret nor no_secret; else as
+/// A transport for `address`, chosen by its scheme. INVALID_ARGUMENT for an unknown scheme, for impossible
+/// options, and if other hosts can connect and there is neither a secret nor no_secret. Other errors as for
 /// Backend::make.
 absl::StatusOr<std::unique_ptr<Transport>> open(std::string_view address, const NetworkOptions& options);
 
-/// As find_backend(), of an address.
+/// Like find_backend(), for the scheme of `address`.
 absl::StatusOr<const Backend*> backend_of(std::string_view address);
-/// The one to take where nobody has chosen: the first of that reach. There is always one.
+/// The backend to use if nobody has chosen one: the first with that reach. There is always one.
 const Backend& default_backend(Reach reach);
 
 /// PLACE of SCHEME:PLACE; empty if there is none.
 std::string_view place_of(std::string_view address);
-/// HOST, as it is written, of an address of a backend between hosts; empty if there is none, as where it
-/// listens at any.
+/// HOST, as it is written, in an address of a backend between hosts; empty if the address has none, for
+/// instance to listen on any.
 std::string_view host_of(std::string_view address);
 
 }  // namespace verbena::transport

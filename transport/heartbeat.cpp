@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Heartbeat>> Heartbeat::create(Transport& transpor
   auto region = transport.allocate_region(kBytes, Access::kRemoteRead);
   if (!region.ok()) return region.status();
   std::unique_ptr<Heartbeat> heartbeat(new Heartbeat(std::move(*region)));
-  // Relaxed, as all here: each count is a number of its own, and orders nothing else.
+  // Relaxed, like all accesses here: each count is a separate number, and orders nothing else.
   const auto beat = [&beats = word(*heartbeat->region_, 0)] {
     std::atomic_ref(beats).fetch_add(1, std::memory_order_relaxed);
   };
@@ -66,7 +66,7 @@ absl::Status HeartbeatWatch::watch(Connection& connection, const RemoteDescripto
   }
   counts_ = counts.slice(0, Heartbeat::kBytes);
   mapped_ = connection.mapped(counts_);
-  // A peer's address may be of no memory of its.
+  // The address that a peer sends may be invalid.
   if (reinterpret_cast<std::uintptr_t>(mapped_) % sizeof(std::uint64_t) != 0) mapped_ = nullptr;
   return absl::OkStatus();
 }
@@ -107,7 +107,7 @@ absl::Status HeartbeatWatch::see(Connection& connection, TimePoint now) {
                             .local = landing_->bytes().first(Heartbeat::kBytes),
                             .region = landing_.get(),
                             .remote = counts_};
-  // What takes nothing now is full of other requests, or has failed, which an event tells.
+  // A connection that takes nothing now is full of other requests, or has failed, which an event reports.
   if (connection.post({&request, 1}) == 0) return absl::OkStatus();
   is_reading_ = true;
   posted_at_ = now;

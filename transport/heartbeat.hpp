@@ -1,15 +1,16 @@
-// Whether a peer's process still runs: it counts in memory of its own, and its peers read that one-sidedly.
+// Tells whether a peer's process still runs: the process counts in its own memory, and its peers read the
+// counts one-sidedly.
 //
 // A stopped process (SIGSTOP, a debugger, a host that hangs) keeps its connections, and its adapter goes on
-// answering for it; only what its own processor does tells. Each process therefore counts beats, by a thread
-// that does nothing else: a worker that computes for hours between two calls of its session beats, a stopped
-// one does not. Whoever drives connections all the time, as a server does, also counts its turns: that tells
-// of a thread that hangs in a process that runs.
+// answering for it; only what its own processor does shows that it runs. Each process therefore counts beats,
+// in a thread that does nothing else: a worker that computes for hours between two calls of its session
+// beats, a stopped one does not. A process that polls its connections all the time, as a server does, also
+// counts its turns: that shows a thread that hangs in a process that runs.
 //
-// A watch looks at the counts of one peer now and then: through the mapping where the peer's memory is
-// mapped, by a one-sided read where not. It counts as silence only time in which it has looked itself. So a
-// process that was stopped together with its peers, or has computed for long, does not take its own absence
-// for theirs.
+// A watch looks at the counts of one peer at intervals: through the mapping if the peer's memory is mapped,
+// else by a one-sided read. It counts as silence only time in which it has looked itself. So a process that
+// was stopped together with its peers, or has computed for a long time, does not mistake its own absence for
+// theirs.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +25,13 @@ namespace verbena::transport {
 
 /// How often a process beats, and how often its peers look.
 constexpr auto kBeatInterval = std::chrono::milliseconds(500);
-/// No bound on silence may be below: some beats late are not silence.
+/// No bound on silence may be smaller: a few late beats are not silence.
 constexpr std::uint32_t kMinSilenceTimeoutMs = 2000;
 
 /// INVALID_ARGUMENT unless it is 0, which is no bound, or at least kMinSilenceTimeoutMs.
 absl::Status check_silence_timeout(std::uint32_t timeout_ms);
 
-/// A process's own. REQUIRES: the transport outlives it.
+/// The heartbeat of this process. REQUIRES: the transport outlives it.
 class Heartbeat {
  public:
   static constexpr std::size_t kBytes = 16;  ///< two words: beats, turns
@@ -46,10 +47,10 @@ class Heartbeat {
 
   std::unique_ptr<MemoryRegion> region_;
   std::uint64_t turns_ = 0;
-  std::unique_ptr<Ticker> ticker_;  ///< goes before the memory in which it counts
+  std::unique_ptr<Ticker> ticker_;  ///< destroyed before the memory in which it counts
 };
 
-/// One peer's, watched. REQUIRES: it outlives the connection.
+/// Watches the heartbeat of one peer. REQUIRES: it outlives the connection.
 class HeartbeatWatch {
  public:
   struct Bounds {
@@ -61,13 +62,13 @@ class HeartbeatWatch {
   HeartbeatWatch(const HeartbeatWatch&) = delete;
   HeartbeatWatch& operator=(const HeartbeatWatch&) = delete;
 
-  /// `counts` is what the peer has named. INVALID_ARGUMENT if that can be no heartbeat.
+  /// `counts` is the descriptor that the peer has sent. INVALID_ARGUMENT if it cannot be a heartbeat.
   absl::Status watch(Connection& connection, const RemoteDescriptor& counts);
 
-  /// To be called again and again; does something every kBeatInterval. UNAVAILABLE, with the peer's name,
-  /// once it has been silent, or has hung, for too long; another error where there is no memory to watch it.
+  /// Call it again and again; it does something every kBeatInterval. UNAVAILABLE, with the peer's name, once
+  /// the peer has been silent, or has hung, for too long; another error if there is no memory to watch it.
   absl::Status look(Connection& connection, TimePoint now);
-  /// Any completion of the connection; true if it is the watch's own.
+  /// Takes any completion of the connection; returns true if it is the watch's own.
   bool on_completion(const Event& event);
 
  private:
@@ -78,7 +79,7 @@ class HeartbeatWatch {
   const Bounds bounds_;
   RemoteDescriptor counts_;
   const std::byte* mapped_ = nullptr;
-  std::unique_ptr<MemoryRegion> landing_;  ///< where the counts are not mapped
+  std::unique_ptr<MemoryRegion> landing_;  ///< used if the counts are not mapped
   bool is_reading_ = false;
   TimePoint posted_at_;
   TimePoint next_look_;

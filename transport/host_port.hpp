@@ -14,7 +14,7 @@ struct HostPort {
   std::uint16_t port = 0;
 };
 
-/// An IPv6 address is in brackets. INVALID_ARGUMENT.
+/// An IPv6 address must be in brackets. INVALID_ARGUMENT if `text` is not of that form.
 absl::StatusOr<HostPort> parse_host_port(std::string_view text);
 
 }  // namespace verbena::transport

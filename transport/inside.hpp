@@ -7,7 +7,7 @@
 
 namespace verbena::transport {
 
-/// As numbers: addresses of different memory cannot be compared otherwise.
+/// Compares the addresses as numbers: C++ does not define a comparison of pointers into different objects.
 inline bool is_inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
   const auto part_begin = reinterpret_cast<std::uintptr_t>(part.data());
   const auto whole_begin = reinterpret_cast<std::uintptr_t>(whole.data());

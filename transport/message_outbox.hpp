@@ -15,7 +15,7 @@ namespace verbena::transport {
 /// granted. Thread safety: none; one owner.
 class MessageOutbox {
  public:
-  /// A peer that lets so many wait does not listen.
+  /// If so many messages wait, the peer does not listen.
   static constexpr std::size_t kMostWaiting = 256;
 
   /// Posts the message now or at a later flush(), in order. False: too many wait.
@@ -24,8 +24,7 @@ class MessageOutbox {
     flush(connection);
     return waiting_.size() <= kMostWaiting;
   }
-  /// To be called again and again. Of a failed connection nothing is sent any more; its end comes as an
-  /// event.
+  /// Call it again and again. After a connection has failed, nothing more is sent; an event reports its end.
   void flush(Connection& connection) {
     while (!waiting_.empty()) {
       const WorkRequest request{.opcode = Opcode::kSend,

@@ -18,7 +18,7 @@ constexpr std::uint64_t whole_words(std::uint64_t bytes) {
   return (bytes + kWordBytes - 1) / kWordBytes * kWordBytes;
 }
 
-/// How many bytes a message that takes `room_bytes` skips when the ring stands at `position`.
+/// How many bytes a message that takes `room_bytes` skips if it is sent when the ring is at `position`.
 constexpr std::uint64_t bytes_to_skip(std::uint64_t position, std::uint64_t room_bytes,
                                       std::uint64_t ring_bytes) {
   const std::uint64_t before_end = ring_bytes - position % ring_bytes;
@@ -92,7 +92,7 @@ bool RingReceiver::return_credit() {
       credit_words_->bytes().subspan(next_credit_word_ * kWordBytes, kWordBytes);
   *reinterpret_cast<std::uint64_t*>(word.data()) = released_;
   const WorkRequest request{.opcode = Opcode::kWriteNotify,
-                            .id = RequestId(RequestId::Of::kRingCredit, 0).bits(),  // if it fails
+                            .id = RequestId(RequestId::Of::kRingCredit, 0).bits(),  // used if it fails
                             .local = word,
                             .region = credit_words_.get(),
                             .remote = remote_credit_};
@@ -166,8 +166,8 @@ std::uint64_t RingSender::reusable_position() const {
   return reusable_;
 }
 
-/// Where the newest messages were not signaled and nothing signaled is under way, an empty write is: its
-/// completion covers them.
+/// If the newest messages were not signaled and no signaled request is under way, posts an empty signaled
+/// write: its completion covers them.
 void RingSender::signal_tail() const {
   if (reusable_ < signaled_ || signaled_ == sent_ || !connection_.status().ok()) return;
   const WorkRequest request{.opcode = Opcode::kWrite,
@@ -192,7 +192,7 @@ absl::Status RingSender::on_credit() {
 }
 
 void RingSender::read_credit() {
-  // Acquire: what the receiver read of the ring comes before what this side writes there next.
+  // Acquire: the receiver's reads of the ring come before the next writes of this side to the same place.
   auto& word = *reinterpret_cast<std::uint64_t*>(credit_word_->bytes().data());
   const std::uint64_t credit = std::atomic_ref<std::uint64_t>(word).load(std::memory_order_acquire);
   if (credit < credit_ || credit > sent_) {

@@ -2,12 +2,12 @@
 //
 // A message is one kWriteNotify; its notification is the message's length in bytes. Both sides count
 // positions in bytes from 0 on: a message starts at a multiple of 8 and never wraps, so one that does not fit
-// before the ring's end starts at the ring's start, and the bytes skipped count like the message's.
+// before the ring's end starts at the ring's start, and the skipped bytes count like the message's bytes.
 // Notification 0 is no message: it says that the peer has just written its credit, the position up to which
 // it has released everything, for the ring of the other direction.
 //
-// A pair of processes usually has a ring in each direction on one connection; any notification of the
-// connection then goes to its RingReceiver, any completion to its RingSender.
+// A pair of processes usually has a ring in each direction on one connection; every notification of the
+// connection then goes to its RingReceiver, every completion to its RingSender.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,9 @@ namespace verbena::transport {
 constexpr std::size_t kMinRingBytes = 64;
 constexpr std::size_t kMaxRingBytes = std::size_t{1} << 30;
 
-/// The largest message of a ring. Such a message and what it may have to skip are half of the ring at most,
-/// and the receiver holds back less than a quarter as credit: whatever was sent before, there will be room.
+/// The largest message of a ring. A message of this size and the bytes that it may have to skip are at most
+/// half of the ring, and the receiver holds back less than a quarter as credit. So there will be room,
+/// whatever was sent before.
 constexpr std::size_t max_ring_message_bytes(std::size_t ring_bytes) {
   return ring_bytes / 4 / 8 * 8;
 }
@@ -43,23 +44,23 @@ class RingReceiver {
   [[nodiscard]] const RemoteDescriptor& descriptor() const { return descriptor_; }
   [[nodiscard]] std::size_t capacity_bytes() const { return descriptor_.length_bytes; }
 
-  /// The sender's credit_descriptor(). To be called before the first message can arrive.
+  /// Takes the sender's credit_descriptor(). Call it before the first message can arrive.
   void set_credit(const RemoteDescriptor& credit) { remote_credit_ = credit; }
 
-  /// The message, valid until it is released; empty for notification 0: the peer has written its credit.
-  /// INVALID_ARGUMENT when the peer breaks the rules; nothing more can be received then.
+  /// Returns the message, valid until it is released; empty for notification 0, which means that the peer has
+  /// written its credit. INVALID_ARGUMENT if the peer breaks the rules; nothing more can be received then.
   absl::StatusOr<std::span<const std::byte>> on_notification(std::uint32_t notification);
 
   /// Releases the oldest message not released yet. REQUIRES: there is one.
   void release();
 
-  /// Tells the sender what has been released, if that is at least a quarter of the ring. release() does it;
-  /// to be called again after polling while it returns false: the connection takes nothing at the moment.
+  /// Tells the sender what has been released, if that is at least a quarter of the ring. release() calls it.
+  /// If it returns false, the connection takes nothing at the moment: call it again after polling.
   bool return_credit();
 
  private:
-  /// A credit's word stays untouched until the sender must have seen it: each credit is a quarter of the ring
-  /// after the one before, so four later the sender has used it.
+  /// The word of a credit stays untouched until the sender must have seen it: each credit is a quarter of the
+  /// ring after the one before, so four credits later the sender has used it.
   static constexpr std::size_t kCreditWords = 8;
 
   RingReceiver(Connection& connection, std::unique_ptr<MemoryRegion> ring,
@@ -73,14 +74,14 @@ class RingReceiver {
   RemoteDescriptor remote_credit_;
   std::uint64_t received_ = 0;      ///< position after the newest message
   std::uint64_t released_ = 0;      ///< everything before it is released
-  std::uint64_t credited_ = 0;      ///< what the sender was told
+  std::uint64_t credited_ = 0;      ///< the position that the sender was told
   std::deque<std::uint64_t> ends_;  ///< positions after the messages not released yet
 };
 
 enum class SendResult : std::uint8_t {
   kSent,
   kNoCredit,  ///< no room in the ring or in the connection's queue, or no ring yet: poll, then try again
-  kFailed,    ///< never: see status() and the connection's
+  kFailed,    ///< cannot be sent, now or later: see status() and the connection's status()
 };
 
 /// REQUIRES: the connection and the transport outlive it.
@@ -88,34 +89,36 @@ class RingSender {
  public:
   static absl::StatusOr<std::unique_ptr<RingSender>> create(Transport& transport, Connection& connection);
 
-  /// 8 bytes of this side, for the receiver's set_credit().
+  /// 8 bytes in this side's memory, for the receiver's set_credit().
   [[nodiscard]] const RemoteDescriptor& credit_descriptor() const { return credit_descriptor_; }
 
-  /// The receiver's descriptor(). One that cannot be a ring fails the sender.
+  /// Takes the receiver's descriptor(). A descriptor that cannot be a ring fails the sender.
   void set_ring(const RemoteDescriptor& ring);
   [[nodiscard]] std::size_t capacity_bytes() const { return ring_.length_bytes; }
 
-  /// Sends a message that lies in `region`; it must stay untouched until reusable_position() has reached what
-  /// sent_position() is right after. A message has 1 to max_ring_message_bytes(capacity_bytes()) bytes.
+  /// Sends a message that lies in `region`. The message must stay untouched until reusable_position() has
+  /// reached the value that sent_position() has right after this call. A message has 1 to
+  /// max_ring_message_bytes(capacity_bytes()) bytes.
   [[nodiscard]] SendResult try_send(std::span<const std::byte> message, const MemoryRegion& region);
 
   /// Position after the newest message.
   [[nodiscard]] std::uint64_t sent_position() const { return sent_; }
-  /// The memory of all messages up to it may be reused. Reaches sent_position() if the owner only polls.
+  /// The memory of all messages up to this position may be reused. Reaches sent_position() if the owner just
+  /// keeps polling.
   [[nodiscard]] std::uint64_t reusable_position() const;
-  /// All messages up to it are known to be released by the receiver.
+  /// All messages up to this position are known to be released by the receiver.
   [[nodiscard]] std::uint64_t delivered_position() const { return credit_; }
 
-  /// Any completion of the connection.
+  /// Takes any completion of the connection.
   void on_completion(const Event& event);
-  /// The connection's notification 0. INVALID_ARGUMENT if the credit cannot be.
+  /// Handles notification 0 of the connection. INVALID_ARGUMENT if the credit is impossible.
   absl::Status on_credit();
 
   /// OK unless the peer, or the caller, has broken the rules.
   [[nodiscard]] const absl::Status& status() const { return status_; }
 
  private:
-  /// A signaled request at least every so many messages, and every eighth of the ring.
+  /// At least one request in so many messages, and in every eighth of the ring, is signaled.
   static constexpr std::uint32_t kMessagesPerSignal = 16;
 
   RingSender(Connection& connection, std::unique_ptr<MemoryRegion> credit,

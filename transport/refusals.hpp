@@ -1,4 +1,4 @@
-// Connections that were refused: said in the log, but not more often than now and then, however many come.
+// Reports refused connections in the log, but at most one line per kQuiet, however many connections come.
 #pragma once
 
 #include <cstdint>

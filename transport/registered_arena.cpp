@@ -15,7 +15,8 @@ namespace verbena::transport {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-/// Beyond the size class: the offset at which jemalloc starts large allocations, or the slab of small ones.
+/// Room in addition to the size class: for the offset at which jemalloc starts large allocations, or for the
+/// slab of small ones.
 constexpr std::size_t kSlackBytes = 16 * kPageBytes;
 constexpr std::size_t kCacheLineBytes = 64;
 
@@ -35,7 +36,8 @@ absl::Status jemalloc_error(std::string_view what, int error) {
 
 }  // namespace
 
-/// What jemalloc calls for extents. It passes the table's address back: the table is the first member.
+/// The functions that jemalloc calls for extents. It passes them the table's address, so the table must be
+/// the first member.
 struct RegisteredArena::Hooks {
   extent_hooks_t table;
   std::span<std::byte> region;
@@ -44,8 +46,8 @@ struct RegisteredArena::Hooks {
   explicit Hooks(std::span<std::byte> memory) : table(make_table()), region(memory) {}
 
   static extent_hooks_t make_table() {
-    // jemalloc keeps every extent that dalloc refuses, and uses it again. Nothing is decommitted or purged:
-    // the pages of registered memory stay.
+    // jemalloc keeps every extent that dalloc refuses, and uses it again. Nothing is decommitted or purged,
+    // because the pages of registered memory must stay.
     return {.alloc = &alloc,
             .dalloc = [](extent_hooks_t*, void*, std::size_t, bool, unsigned) { return true; },
             .destroy = nullptr,
@@ -59,7 +61,8 @@ struct RegisteredArena::Hooks {
                         unsigned) { return false; }};
   }
 
-  /// Cuts the next piece off the region; what was cut never comes back here, so it is zeroed still.
+  /// Cuts the next piece off the region. Pieces never come back here, so the rest of the region is still
+  /// zeroed.
   static void* alloc(extent_hooks_t* table, void* at, std::size_t bytes, std::size_t alignment, bool* zero,
                      bool* commit, unsigned) {
     Hooks& hooks = *reinterpret_cast<Hooks*>(table);
@@ -82,7 +85,7 @@ struct RegisteredArena::Hooks {
 
 absl::StatusOr<std::unique_ptr<RegisteredArena>> RegisteredArena::create(Transport& transport, Access access,
                                                                          std::size_t capacity_bytes) {
-  // 0: beyond jemalloc's largest class.
+  // 0 means that the size is beyond jemalloc's largest class.
   const std::size_t class_bytes =
       capacity_bytes == 0 ? 0 : ::nallocx(capacity_bytes, static_cast<int>(MALLOCX_ALIGN(kCacheLineBytes)));
   if (class_bytes == 0) {
@@ -93,7 +96,7 @@ absl::StatusOr<std::unique_ptr<RegisteredArena>> RegisteredArena::create(Transpo
   if (!region.ok()) return region.status();
   std::unique_ptr<RegisteredArena> arena(new RegisteredArena(std::move(*region)));
   RETURN_IF_ERROR(arena->create_arena());
-  // jemalloc never merges what it got in different pieces: let it have the whole at once.
+  // jemalloc never merges extents that it got in different pieces: so make it take the whole region at once.
   const std::span<std::byte> whole = arena->allocate(capacity_bytes, kCacheLineBytes);
   if (whole.empty()) {
     return absl::ResourceExhaustedError(
@@ -113,7 +116,8 @@ absl::Status RegisteredArena::create_arena() {
   if (const int error = ::mallctl("arenas.create", &arena_, &size, nullptr, 0); error != 0)
     return jemalloc_error("create an arena", error);
   arena_exists_ = true;
-  // After the creation, not with it: an arena takes its metadata from the hooks that it was created with.
+  // Set the hooks after the creation, not with it: an arena allocates its metadata through the hooks that it
+  // was created with.
   extent_hooks_t* table = &hooks_->table;
   const std::string name = fmt::format("arena.{}.extent_hooks", arena_);
   if (const int error =
@@ -121,8 +125,8 @@ absl::Status RegisteredArena::create_arena() {
       error != 0) {
     return jemalloc_error("set an arena's hooks", error);
   }
-  // At once: jemalloc merges with its neighbours only what has decayed. Nothing is purged by it, see the
-  // hooks.
+  // Decay at once: jemalloc merges an extent with its neighbours only after the extent has decayed. The decay
+  // purges nothing, see the hooks.
   for (const std::string_view kind : {"dirty", "muzzy"}) {
     const std::string decay = fmt::format("arena.{}.{}_decay_ms", arena_, kind);
     ssize_t decay_ms = 0;

@@ -14,17 +14,17 @@ namespace verbena::transport {
 /// A jemalloc arena whose extents all lie in one registered region; jemalloc's own metadata does not, so that
 /// no peer can read or write it.
 ///
-/// allocate() and deallocate() may be called from any thread; everything else, and the destruction, belongs
-/// to the transport's thread.
+/// allocate() and deallocate() may be called from any thread; everything else, and the destructor, only from
+/// the transport's thread.
 class RegisteredArena {
  public:
   /// The region is as large as a single allocation of `capacity_bytes` needs in a fresh arena: up to a
-  /// quarter more, for jemalloc rounds sizes up to one of four classes a doubling, and 64 KiB. Many
-  /// small allocations fit less: each is rounded up to its class (at most a quarter more) and each class in
-  /// use keeps whole pages. REQUIRES: `transport` outlives the arena.
+  /// quarter more, because jemalloc rounds sizes up to one of four classes per doubling, and 64 KiB. With
+  /// many small allocations less fits in: each is rounded up to its class (at most a quarter more) and each
+  /// class in use keeps whole pages. REQUIRES: `transport` outlives the arena.
   static absl::StatusOr<std::unique_ptr<RegisteredArena>> create(Transport& transport, Access access,
                                                                  std::size_t capacity_bytes);
-  /// Whatever is still allocated ends with the arena.
+  /// Memory that is still allocated ends with the arena.
   ~RegisteredArena();
   RegisteredArena(const RegisteredArena&) = delete;
   RegisteredArena& operator=(const RegisteredArena&) = delete;
@@ -32,7 +32,7 @@ class RegisteredArena {
   /// Memory inside region(), not zeroed; empty if the arena is exhausted or `bytes` is 0. REQUIRES:
   /// `alignment` is a power of two.
   [[nodiscard]] std::span<std::byte> allocate(std::size_t bytes, std::size_t alignment);
-  /// REQUIRES: `memory` is what allocate() returned, and was not given back yet.
+  /// REQUIRES: `memory` is what allocate() returned, and was not deallocated yet.
   void deallocate(std::span<std::byte> memory);
 
   [[nodiscard]] const MemoryRegion& region() const { return *region_; }

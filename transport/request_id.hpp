@@ -1,5 +1,6 @@
-// What a completion is of, where several post on one connection: who posted the request, and which of his.
-// Travels as WorkRequest::id, which a transport gives back as it was.
+// Tells what a completion belongs to, if several components post on one connection: which component posted
+// the request, and which of its requests it was. Travels as WorkRequest::id, which a transport returns
+// unchanged.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@ namespace verbena::transport {
 class RequestId {
  public:
   enum class Of : std::uint8_t {
-    kNobody,      ///< a message, whose end nobody waits for
+    kNobody,      ///< a message; nobody waits for its completion
     kRing,        ///< `number`: a position of the ring
-    kRingCredit,  ///< of a ring's receiver
+    kRingCredit,  ///< a credit that a ring's receiver wrote
     kHeartbeat,
-    kRead,  ///< `number`: of the read
+    kRead,  ///< `number`: the number of the read
   };
   static constexpr std::uint64_t kMaxNumber = (std::uint64_t{1} << 56) - 1;
 

@@ -34,10 +34,10 @@ absl::Status fill_randomly(std::span<std::byte> bytes) {
   return absl::OkStatus();
 }
 
-/// Nothing where the library has no memory.
+/// nullopt if the library has no memory.
 std::optional<Proof> hmac(std::span<const std::byte> key, std::string_view role,
                           std::initializer_list<std::span<const std::byte>> parts) {
-  // Each part with its length before it, so that no two transcripts come to the same bytes.
+  // Each part has its length before it, so that no two transcripts give the same bytes.
   std::vector<unsigned char> text;
   const auto add = [&](const void* bytes, std::size_t count) {
     const std::uint64_t length = count;
@@ -107,7 +107,7 @@ absl::StatusOr<std::shared_ptr<const Secret>> Secret::random() {
 }
 
 absl::StatusOr<std::shared_ptr<const Secret>> Secret::read_file(const std::string& path) {
-  // Not blocking: a pipe in its place is refused below, not waited for.
+  // Non-blocking: if the path is a pipe, this must not wait for it; it is refused below.
   const shm::FileDescriptor file(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));  // NOLINT(*-vararg)
   if (!file.valid()) {

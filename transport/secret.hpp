@@ -1,8 +1,10 @@
-// What the processes of a job share and nobody else knows, and how one proves to another that it does.
+// The secret that the processes of a job share and nobody else knows, and how one process proves to another
+// that it has it.
 //
-// A proof is an HMAC-SHA256, under the secret, of who proves (a role of its own for each side of each
-// transport) and of the fresh nonces of both sides: it tells nothing of the secret, is good for one meeting,
-// and cannot be sent back to whom it came from. Both sides prove: neither gives the other memory before.
+// A proof is an HMAC-SHA256, under the secret, of the role of the side that proves (each side of each
+// transport has a role of its own) and of the fresh nonces of both sides. It reveals nothing about the
+// secret, is good for one meeting, and cannot be sent back to the side that made it. Both sides prove:
+// neither grants memory to the other before that.
 #pragma once
 
 #include <array>
@@ -31,14 +33,15 @@ class Secret {
   Secret& operator=(const Secret&) = delete;
 
   static absl::StatusOr<std::shared_ptr<const Secret>> random();
-  /// What a file says, the white space around it aside. PERMISSION_DENIED unless it is a file of this user's
-  /// that nobody else may read or write; INVALID_ARGUMENT where it is too short to be secret.
+  /// Made from the content of a file, without the white space around it. PERMISSION_DENIED unless the file
+  /// belongs to this user and nobody else may read or write it; INVALID_ARGUMENT if the content is too short
+  /// to be secret.
   static absl::StatusOr<std::shared_ptr<const Secret>> read_file(const std::string& path);
-  /// As to_hex() has it.
+  /// The secret from the text that to_hex() returned.
   static absl::StatusOr<std::shared_ptr<const Secret>> from_hex(std::string_view text);
 
-  /// For a channel that carries text and that only processes of the job can read. Whoever asks has to wipe()
-  /// it.
+  /// For a channel that carries text and that only processes of the job can read. The caller must wipe() the
+  /// text.
   [[nodiscard]] std::string to_hex() const;
   [[nodiscard]] std::span<const std::byte, kBytes> bytes() const { return bytes_; }
 
@@ -46,7 +49,7 @@ class Secret {
   std::array<std::byte, kBytes> bytes_{};
 };
 
-/// In a way that no compiler leaves out.
+/// Overwrites the bytes, in a way that the compiler cannot optimize away.
 void wipe(std::span<std::byte> bytes);
 void wipe(std::string& text);
 
@@ -54,11 +57,11 @@ using Nonce = std::array<std::byte, 16>;
 absl::StatusOr<Nonce> fresh_nonce();
 
 using Proof = std::array<std::byte, 32>;
-/// That its maker has `secret`, and said and heard `transcript`. All zero where there is no secret.
+/// Proves that its maker has `secret`, and sent and received `transcript`. All zero if there is no secret.
 Proof prove(const Secret* secret, std::string_view role,
             std::initializer_list<std::span<const std::byte>> transcript);
-/// Whether `proof`, or the beginning of one, is that; where there is no secret all are. Takes a time that
-/// does not tell how much was right.
+/// Whether `proof`, which may be just the beginning of one, is what prove() returns; if there is no secret,
+/// any proof is right. The time that it takes does not tell how much of the proof was right.
 bool is_proof(std::span<const std::byte> proof, const Secret* secret, std::string_view role,
               std::initializer_list<std::span<const std::byte>> transcript);
 

@@ -16,7 +16,7 @@ namespace {
 
 class TickerThread final : public Ticker {
  public:
-  /// Throws where the system gives no thread.
+  /// Throws if the system cannot create a thread.
   TickerThread(Duration interval, std::function<void()> tick) : interval_(interval), tick_(std::move(tick)) {
     const base::SignalsBlocked blocked;
     thread_ = std::thread([this] { run(); });

@@ -1,6 +1,6 @@
 // A bound on bytes per second: a bucket that fills at that rate up to a burst, and from which each transfer
-// takes its bytes. A transfer may take more than there is; the bucket then owes, at most another burst, and
-// is empty until it has filled again.
+// takes its bytes. A transfer may take more than the bucket holds; the bucket then has a debt, of at most one
+// burst, and is empty until it has filled again.
 //
 // Thread safety: refill() and due() from one thread at a time; everything else from any thread.
 #pragma once
@@ -20,7 +20,7 @@ class TokenBucket {
   /// Full. REQUIRES: bytes_per_second > 0, burst_bytes > 0.
   TokenBucket(double bytes_per_second, std::int64_t burst_bytes, TimePoint now)
       : bytes_per_ns_(bytes_per_second / 1e9), burst_bytes_(burst_bytes), level_(burst_bytes), filled_(now) {}
-  /// Its burst: what a hundredth of a second brings.
+  /// The burst is what a hundredth of a second brings.
   TokenBucket(double bytes_per_second, TimePoint now)
       : TokenBucket(bytes_per_second, static_cast<std::int64_t>(std::ceil(bytes_per_second / 100)), now) {}
 
@@ -41,7 +41,7 @@ class TokenBucket {
     const auto gained =
         static_cast<std::int64_t>(static_cast<double>((now - filled_).count()) * bytes_per_ns_);
     if (gained <= 0) return false;
-    // What is not a whole byte yet counts next time.
+    // A fraction of a byte counts next time.
     filled_ += Duration(static_cast<Duration::rep>(static_cast<double>(gained) / bytes_per_ns_));
     const auto [before, after] =
         change([&](std::int64_t level) { return std::min(level + gained, burst_bytes_); });
@@ -53,7 +53,7 @@ class TokenBucket {
     const std::int64_t now = level();
     if (now >= burst_bytes_) return TimePoint::max();
     const std::int64_t wanted = now <= 0 ? 1 - now : burst_bytes_ - now;
-    // Rounded up: a byte that is not whole would be waited for once more.
+    // Rounded up: else the caller would wait a second time for the rest of a byte.
     return filled_ +
            Duration(static_cast<Duration::rep>(std::ceil(static_cast<double>(wanted) / bytes_per_ns_)) + 1);
   }

@@ -1,5 +1,5 @@
 // Moving bytes between processes: registered memory, connections, one-sided reads and writes, messages,
-// notifications. Knows no keys, clocks or roles.
+// notifications. Does not know keys, clocks or roles.
 //
 // The interface is the intersection that InfiniBand, RoCE, iWARP (reliable-connected queue pairs) and one
 // host's shared memory can all keep. What it promises, for every backend:
@@ -46,10 +46,11 @@ enum class Access : std::uint8_t {
   kLocal = 0,
   kRemoteRead = 1,
   kRemoteWrite = 2,
-  /// kRemoteRead; and a peer on this host to whom grant_in_place() has given it may change it where it lies.
+  /// kRemoteRead; and a peer on this host that the region was granted to by grant_in_place() may change it in
+  /// place.
   kRemoteReadHostWrite = 5,
 };
-/// Its bits: what a peer may do.
+/// The bits of `access` are the rights of a peer.
 inline bool allows(Access access, Access right) {
   return (static_cast<unsigned>(access) & static_cast<unsigned>(right)) == static_cast<unsigned>(right);
 }
@@ -98,9 +99,9 @@ struct WorkRequest {
   bool signaled = false;
   std::uint32_t notification = 0;
   std::uint64_t id = 0;  ///< comes back in the completion (transport/request_id.hpp)
-  /// Inside `region`; for kSend any memory, copied before post() returns, and region null. For the others it
-  /// must stay untouched until this request, or a later signaled one of the same connection, has completed,
-  /// or the connection has failed, and an event has said so.
+  /// Inside `region`; for kSend any memory, which is copied before post() returns, and `region` is null. For
+  /// the other opcodes this memory must stay untouched until an event has reported that this request, or a
+  /// later signaled one of the same connection, has completed, or that the connection has failed.
   std::span<std::byte> local = {};
   const MemoryRegion* region = nullptr;
   /// remote.length_bytes ≥ local.size(); the transfer starts at remote.address.
@@ -110,7 +111,7 @@ struct WorkRequest {
 /// How an operation ended. Everything but kOk means that the connection has failed.
 enum class OperationResult : std::uint8_t {
   kOk,
-  kPeerGone,      ///< the peer closed, died, or the link is down
+  kPeerGone,      ///< the peer closed the connection or died, or the link is down
   kAccessDenied,  ///< no such region, not granted, wrong right, or out of its bounds
   kFlushed,       ///< never carried out, because an earlier operation failed or the connection was closed
   kDeviceError,
@@ -143,26 +144,26 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  /// Lets the peer use `region` from now on and names it for the peer. The descriptor may be sent in any
-  /// message or write of this connection that is posted after the call.
+  /// Lets the peer use `region` from now on, and returns the descriptor that the peer needs for that. The
+  /// descriptor may be sent in any message or write of this connection that is posted after the call.
   virtual absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) = 0;
-  /// As grant(), of a region that is kRemoteReadHostWrite; where the peer's processes can map it, the peer
+  /// Like grant(), for a region that is kRemoteReadHostWrite. If the peer's processes can map it, the peer
   /// may also change it in place.
   virtual absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) {
     return grant(region);
   }
 
-  /// Posts requests in order with one doorbell and returns how many were taken; fewer than all when the send
-  /// queue is full or the connection is not established yet (poll, then go on), or it has failed (see
-  /// status()). For messages that must not be lost then: message_outbox.hpp.
+  /// Posts requests in order with one doorbell and returns how many were taken. Takes fewer than all if the
+  /// send queue is full or the connection is not established yet (poll, then go on), or if it has failed (see
+  /// status()). For messages that must not be lost in these cases: message_outbox.hpp.
   [[nodiscard]] virtual std::size_t post(std::span<const WorkRequest> requests) = 0;
 
-  /// Where the peer's memory can be addressed directly (one host): its place, readable as long as this
-  /// connection lives. nullptr where it cannot, or where the descriptor is not readable by us. Other
-  /// processes write there: read with copy_words() (base/word_copy.hpp) or atomics only.
+  /// The address of the peer's memory in this process, if it can be addressed directly (one host); readable
+  /// as long as this connection lives. nullptr if it cannot, or if we may not read what the descriptor names.
+  /// Other processes write there: read with copy_words() (base/word_copy.hpp) or atomics only.
   virtual const std::byte* mapped(const RemoteDescriptor& remote) = 0;
-  /// As mapped(), to be changed, too: with atomics, as the owner of the memory and others do at the same
-  /// time. nullptr where it was not granted in place.
+  /// Like mapped(), but the memory may also be changed: with atomics, because the owner of the memory and
+  /// others change it at the same time. nullptr if it was not granted in place.
   virtual std::byte* mapped_in_place(const RemoteDescriptor& /*remote*/) { return nullptr; }
 
   /// OK while the connection works.
@@ -172,7 +173,7 @@ class Connection {
   [[nodiscard]] const std::string& peer_name() const { return peer_name_; }
   void set_peer_name(std::string name) { peer_name_ = std::move(name); }
 
-  /// Free for the owner of the connection: an index or a pointer into its own tables.
+  /// For the owner of the connection to use: an index or a pointer into its own tables.
   std::uint64_t user_data = 0;
 
  protected:
@@ -182,7 +183,7 @@ class Connection {
   std::string peer_name_ = "unnamed peer";
 };
 
-/// Calls something at intervals until it is destroyed, which waits for a call under way.
+/// Calls a function at intervals until it is destroyed. The destructor waits for a call that is running.
 class Ticker {
  public:
   virtual ~Ticker() = default;
@@ -200,27 +201,28 @@ class Transport {
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
-  /// Registers fresh memory. RESOURCE_EXHAUSTED if the host or the device cannot.
+  /// Allocates and registers memory. RESOURCE_EXHAUSTED if the host or the device cannot.
   virtual absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) = 0;
 
   /// Accepts connections at `address` from now on. ALREADY_EXISTS if someone else listens there.
   virtual absl::Status listen(const std::string& address) = 0;
 
-  /// What peers connect to after listen(), the last one if there were several: the address, with what it left
-  /// open (a port) filled in. Empty before.
+  /// The address that peers connect to after listen(), with what it left open (a port) filled in; that of the
+  /// last listen() if there were several. Empty before.
   [[nodiscard]] virtual std::string listening_address() const = 0;
 
   /// Connects, waiting for a listener to appear until `deadline`; DEADLINE_EXCEEDED names the address.
   virtual absl::StatusOr<std::unique_ptr<Connection>> connect(const std::string& address,
                                                               TimePoint deadline) = 0;
 
-  /// The oldest incoming connection that was announced by kAccepted and not taken yet; nullptr if none.
+  /// Returns the oldest incoming connection that was announced by kAccepted and not taken yet; nullptr if
+  /// there is none.
   virtual std::unique_ptr<Connection> take_accepted() = 0;
 
   /// Does a bounded piece of work and fills at most events.size() events; returns how many. Never blocks.
   [[nodiscard]] virtual std::size_t poll(std::span<Event> events) = 0;
 
-  /// Returns when poll() may have something, when interrupted, or at `deadline`; now and then for nothing.
+  /// Returns when poll() may have something, when interrupted, or at `deadline`; sometimes without a reason.
   /// Spins briefly, then blocks and uses no processor.
   virtual void wait(TimePoint deadline) = 0;
 
@@ -228,7 +230,7 @@ class Transport {
   virtual void interrupt() = 0;
 
   /// Calls `tick` every `interval` for as long as this process runs, whether or not the transport is polled:
-  /// from a thread of its own. RESOURCE_EXHAUSTED if there can be none.
+  /// from a thread of its own. RESOURCE_EXHAUSTED if no thread can be created.
   virtual absl::StatusOr<std::unique_ptr<Ticker>> start_ticker(Duration interval, std::function<void()> tick);
 
   [[nodiscard]] virtual TimePoint now() const = 0;

@@ -19,7 +19,7 @@ absl::StatusOr<ExampleRange> DataCursor::next() {
                     "mini-batches of 1 or more",
                     options_.examples, options_.mini_batch, consistency::kMaxExamples));
   }
-  session_->poll();  // for news
+  session_->poll();  // takes in the servers' messages
   if (!session_->status().ok()) return session_->status();
   if (session_->current_clock() != clock_) {
     RETURN_IF_ERROR(session_->iteration().begin(session_->current_clock(), options_.examples));
@@ -27,7 +27,7 @@ absl::StatusOr<ExampleRange> DataCursor::next() {
     left_ = options_.examples;
   }
   if (left_ == 0) {
-    // Without examples it has not finished first, but has nothing to do.
+    // A worker without examples has not finished first; it has nothing to do.
     if (options_.examples > 0) session_->end_iteration();
     return ExampleRange{};
   }

@@ -1,5 +1,6 @@
-// The iteration of a worker's clock: how many of its examples have been processed, and whether it is over.
-// Under A-BSP the first worker to finish its own ends it for all.
+// The iteration of a worker's clock: how many of the worker's examples have been processed, and whether the
+// iteration is over. Under A-BSP the first worker that finishes its examples ends the iteration for all
+// workers.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +17,8 @@ namespace verbena::worker {
 /// Thread safety: none; belongs to its session.
 class Iteration {
  public:
-  /// A data cursor over so many examples begins in this clock. FAILED_PRECONDITION: it is not the first to do
-  /// so.
+  /// A data cursor over `examples` examples begins in `clock`. FAILED_PRECONDITION: another one has begun in
+  /// this clock.
   absl::Status begin(consistency::Clock clock, std::uint64_t examples) {
     if (has_begun(clock)) {
       return absl::FailedPreconditionError(
@@ -29,7 +30,7 @@ class Iteration {
   }
   [[nodiscard]] bool has_begun(consistency::Clock clock) const { return begun_ == clock; }
   void count_processed(std::uint64_t examples) { examples_.processed += examples; }
-  /// What this worker's updates of `clock` are made of. None planned: it took no examples.
+  /// The examples that this worker's updates of `clock` are made of. None planned: it took no examples.
   [[nodiscard]] consistency::ExampleCounts examples_of(consistency::Clock clock) const {
     return has_begun(clock) ? examples_ : consistency::ExampleCounts{};
   }
@@ -39,9 +40,9 @@ class Iteration {
   [[nodiscard]] bool has_ended(consistency::Clock clock) const { return ended_ >= clock; }
 
  private:
-  consistency::Clock ended_ = -1;        ///< the newest that a worker has ended
-  consistency::Clock begun_ = -1;        ///< the newest in which a data cursor has begun
-  consistency::ExampleCounts examples_;  ///< in that clock
+  consistency::Clock ended_ = -1;        ///< the newest clock that a worker has ended
+  consistency::Clock begun_ = -1;        ///< the newest clock in which a data cursor has begun
+  consistency::ExampleCounts examples_;  ///< in clock `begun_`
 };
 
 }  // namespace verbena::worker

@@ -13,7 +13,7 @@ namespace verbena::worker {
 namespace {
 
 absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat, const Ground& ground) {
-  // A server looks at its connections all the time; where it does not, it hangs.
+  // A live server looks at its connections all the time; if it does not, it hangs.
   const transport::HeartbeatWatch::Bounds bounds{
       .silence = std::chrono::milliseconds(ground.options.silence_timeout_ms),
       .hanging = std::chrono::milliseconds(ground.options.timeout_ms)};

@@ -15,20 +15,20 @@
 
 namespace verbena::worker {
 
-/// What a session has that all its links use.
+/// The parts of a session that all its links use.
 struct Ground {
   transport::Transport& transport;
   LocalMemory& memory;
   transport::Heartbeat& heartbeat;
   const SessionOptions& options;
-  std::uint32_t node = 0;  ///< the worker's
+  std::uint32_t node = 0;  ///< of this worker
 };
 
-/// Gives a connected link its rings and the rest of what it needs here. RESOURCE_EXHAUSTED where memory is
+/// Gives a connected link its rings and the rest of what it needs on this side. RESOURCE_EXHAUSTED: memory is
 /// short.
 absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& ground);
 
-/// INVALID_ARGUMENT for a welcome that breaks the rules.
+/// INVALID_ARGUMENT: the welcome breaks the rules.
 absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, const Ground& ground);
 
 protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor);

@@ -1,4 +1,4 @@
-// Keys of one kind each, a list or a range: for loops that do little for each row.
+// Two views of keys, one for a list and one for a range: for loops that do little work for each row.
 #pragma once
 
 #include <algorithm>

@@ -21,7 +21,7 @@ class LocalMemory {
  public:
   explicit LocalMemory(transport::Transport& transport) : transport_(transport) {}
 
-  /// 64-byte aligned. RESOURCE_EXHAUSTED where memory is short.
+  /// Returns memory that is 64-byte aligned. RESOURCE_EXHAUSTED: memory is short.
   absl::StatusOr<LocalSpan> allocate(std::size_t bytes);
 
  private:
@@ -29,14 +29,14 @@ class LocalMemory {
   std::vector<std::unique_ptr<transport::RegisteredArena>> arenas_;
 };
 
-/// Scratch of operations, used again when they have ended. Thread safety: none; one owner.
+/// Scratch memory of operations, reused after they have ended. Thread safety: none; one owner.
 class StagingPool {
  public:
   explicit StagingPool(LocalMemory& memory) : memory_(memory) {}
 
-  /// At least so large. Errors: as LocalMemory::allocate().
+  /// Returns at least `bytes` bytes. Errors: as LocalMemory::allocate().
   absl::StatusOr<LocalSpan> take(std::size_t bytes);
-  /// What was taken; no transfer is under way in it.
+  /// Gives back what take() returned. REQUIRES: no transfer is under way in it.
   void give(LocalSpan staging) { free_.push_back(staging); }
 
  private:

@@ -34,8 +34,7 @@ bool RemoteReads::post() {
   while (!unposted_.empty()) {
     ServerLink& link = *unposted_.front().link;
     if (link.is_dead) {
-      // What was posted to it and not signaled needs no end: a connection that has failed brings nothing any
-      // more.
+      // Unsignaled reads that were posted to it need no end: a failed connection brings nothing any more.
       unposted_.pop_front();
       continue;
     }
@@ -44,7 +43,8 @@ bool RemoteReads::post() {
       if (requests.size() == kMostAtOnce || read.link != &link) break;
       requests.push_back(read.request);
     }
-    // A connection's reads end in order. Where it takes fewer, those come with the rest.
+    // A connection's reads end in order. If it takes only some of these requests, their end is seen with that
+    // of the rest.
     requests.back().signaled = true;
     requests.back().id = RequestId(RequestId::Of::kRead, link.reads.next_number()).bits();
     const std::size_t taken = link.connection->post(requests);

@@ -1,4 +1,5 @@
-// What is under way in a session: a pull, a push, a move of rows. Each kind of table has its own.
+// An operation that is under way in a session: a pull, a push, or a move of rows. Each kind of table has its
+// own kinds of operations.
 //
 // Step-driven like all of a session: step() does what can be done now and never waits.
 // Thread safety: none; they belong to their session.
@@ -20,18 +21,19 @@ namespace verbena::worker {
 
 struct ServerLink;
 
-/// One-sided reads of an operation, posted as their connections take them.
+/// One-sided reads of an operation. They are posted as soon as their connections can take them.
 class RemoteReads {
  public:
   RemoteReads() = default;
   RemoteReads(const RemoteReads&) = delete;
   RemoteReads& operator=(const RemoteReads&) = delete;
 
-  /// To be posted: a read into `to`, part of `memory`; with the last one where it goes on at both ends.
+  /// Adds a read into `to`, a part of `memory`, to be posted. If it continues the last one at both ends, the
+  /// two become one read.
   void add(ServerLink& link, const transport::RemoteDescriptor& from, std::span<std::byte> to,
            const LocalSpan& memory);
-  /// As far as the connections take them; a dead server is asked for nothing. True when all are posted and
-  /// have ended.
+  /// Posts as many reads as the connections take, but none to a dead server. Returns true when all have been
+  /// posted and have ended.
   bool post();
 
  private:
@@ -41,21 +43,21 @@ class RemoteReads {
   };
   std::deque<Read> unposted_;
   /// Signaled requests that have not ended. Shared with their connections' ReadsUnderWay: a completion may
-  /// come when these reads are no more.
+  /// come after this object has been destroyed.
   std::shared_ptr<std::size_t> signaled_;
 };
 
-/// What an operation may have to end before.
+/// What an operation may have to end before: the milestones of a session.
 enum class Milestone : std::uint8_t {
   kClock,    ///< the end of the worker's clock
-  kBarrier,  ///< a barrier, whose clock comes after
+  kBarrier,  ///< a barrier; the end of the barrier's clock comes after this
   kLeaving,  ///< the session's end
 };
 
-/// Lives in the session until it has ended; whoever waits for it shares it.
+/// The session keeps it until it has ended; a caller that waits for it shares the ownership.
 class Operation {
  public:
-  /// `name`: for messages, such as "pull". A literal.
+  /// `name`: a string literal for messages, for example "pull".
   explicit Operation(const char* name) : what(name) {}
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
@@ -68,26 +70,26 @@ class Operation {
   bool step();
 
   [[nodiscard]] virtual bool must_end_before(Milestone milestone) const = 0;
-  /// It may go on for some clocks, and `clock`, which has begun, is beyond them.
+  /// The operation may go on for some clocks, and `clock`, which has begun, is beyond these.
   [[nodiscard]] virtual bool is_overdue(consistency::Clock /*clock*/) const { return false; }
   /// The session goes on without that server.
   virtual void on_dead_server(std::uint32_t /*server*/) {}
-  /// For messages: what it waits for where no server's answer is `awaited`.
+  /// For messages: what the operation waits for if it does not wait for a server's answer (`awaited`).
   [[nodiscard]] virtual std::string other_wait() const = 0;
 
   const char* const what;
   Keys keys{KeyRange{}};
-  /// Must have ended before this one begins.
+  /// Operations that must have ended before this one begins.
   std::vector<std::shared_ptr<Operation>> after;
   RemoteReads reads;
-  /// The server whose answer it waits for; nullptr where it waits for other workers.
+  /// The server whose answer the operation waits for; nullptr if it waits for other workers.
   const ServerLink* awaited = nullptr;
-  bool step_again = false;  ///< it waits for what no event tells of: to be stepped at once
+  bool step_again = false;  ///< it waits for something that no event reports: step it again at once
   bool ended = false;
   absl::Status status;  ///< how it has ended
 
  protected:
-  /// step(), once it may begin.
+  /// The work of step(), once the operation may begin.
   virtual bool advance() = 0;
 
  private:

@@ -1,4 +1,4 @@
-// Copying a row out of memory, inlined into the loops of pulls: a few instructions for a short one.
+// Copying a row out of memory, inlined into the loops of pulls: a few instructions for a short row.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ constexpr bool is_short_row(std::size_t bytes) {
   return bytes <= 128 && bytes % kBlockBytes == 0;
 }
 
-/// Of private memory.
+/// Copies from private memory.
 inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from, std::size_t bytes) {
   if (is_short_row(bytes)) {
     for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
@@ -29,7 +29,7 @@ inline void copy_row(std::byte* __restrict to, const std::byte* __restrict from,
   }
 }
 
-/// From memory that others write at the same time: each number whole.
+/// Copies from memory that others write at the same time: each number is copied as a whole.
 inline void copy_shared_row(ValueType type, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!VERBENA_WORDS_ARE_ATOMIC && is_short_row(bytes)) {
     copy_row(to, from, bytes);

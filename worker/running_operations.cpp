@@ -13,7 +13,7 @@ void end_with_session(Operation& operation, const absl::Status& session) {
 }  // namespace
 
 void RunningOperations::start(std::shared_ptr<Operation> operation, const absl::Status& session) {
-  // Tables still name operations that have ended with the session; no other may look at them.
+  // Tables still refer to operations that have ended with the session; no other operation may look at those.
   if (!session.ok()) return end_with_session(*operation, session);
   if (operation->step()) return;
   running_.push_back(std::move(operation));

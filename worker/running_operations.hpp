@@ -14,14 +14,15 @@ namespace verbena::worker {
 /// Thread safety: none; belongs to its session.
 class RunningOperations {
  public:
-  /// Takes the first step; keeps it if it has not ended. `session`: its status; a session that has failed is
-  /// the operation's end, too.
+  /// Steps the operation once, and keeps it if it has not ended. `session`: the session's status. If the
+  /// session has failed, the operation ends, too.
   void start(std::shared_ptr<Operation> operation, const absl::Status& session);
-  /// A step of each, in the order of their start. True if there may be more to do at once.
+  /// Steps each operation, in the order in which they were started. Returns true if there may be more to do
+  /// at once.
   bool step(const absl::Status& session);
   void on_dead_server(std::uint32_t server);
 
-  /// The oldest of which `concerned` says so; nullptr: none.
+  /// The oldest operation for which `concerned` returns true; nullptr if there is none.
   template <class Concerned>
   [[nodiscard]] std::shared_ptr<Operation> oldest(const Concerned& concerned) const {
     const auto found = std::find_if(running_.begin(), running_.end(),

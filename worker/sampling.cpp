@@ -14,14 +14,14 @@ constexpr std::size_t kMostWeights = std::size_t{1} << 32U;
 AliasTable::AliasTable(std::span<const double> weights) : columns_(weights.size()) {
   assert(!weights.empty() && weights.size() <= kMostWeights);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  // Each column is as high as the mean: what a small weight leaves of it a large one fills.
+  // Each column is as high as the mean: a large weight fills what a small weight leaves of the column.
   std::vector<double> left(weights.size());
   std::vector<std::uint32_t> small;
   std::vector<std::uint32_t> large;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(i);
     left[i] = weights[i] / sum * static_cast<double>(weights.size());
-    columns_[i].other = number;  // those that nothing fills up are full but for rounding
+    columns_[i].other = number;  // columns that nothing fills are full except for rounding
     (left[i] < 1 ? small : large).push_back(number);
   }
   while (!small.empty() && !large.empty()) {

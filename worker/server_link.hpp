@@ -1,5 +1,5 @@
-// What a session knows of one server: its connection, the rings between them, and what the server's lanes
-// have told.
+// What a session knows about one server: its connection, the rings between them, and what the server's lanes
+// have told this worker.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ namespace verbena::worker {
 /// What a lane has told this worker, and what this worker has told the lane.
 struct LaneView {
   consistency::Clock min_clock = 0;           ///< all updates of clocks < min_clock are applied there
-  consistency::Clock min_clock_at_start = 0;  ///< of this worker's clock
-  std::uint64_t applied = 0;                  ///< of this worker's update messages
-  std::uint64_t shipped = 0;                  ///< of this worker's update messages
-  std::uint64_t subscriptions = 0;            ///< messages of subscription that this worker has sent
+  consistency::Clock min_clock_at_start = 0;  ///< min_clock when this worker's clock began
+  std::uint64_t applied = 0;                  ///< how many of this worker's update messages are applied there
+  std::uint64_t shipped = 0;                  ///< how many update messages this worker has sent
+  std::uint64_t subscriptions = 0;            ///< how many messages about subscriptions it has sent
 };
 
 /// Registered scratch for small messages to one server, reused when the transport has read it.
@@ -39,7 +39,7 @@ class SmallMessages {
   absl::Status allocate(LocalMemory& memory);
   /// A free slot; empty if all are under way.
   [[nodiscard]] std::span<std::byte> slot(const transport::RingSender& ring);
-  /// The slot just filled was sent and ended at this position of the ring.
+  /// The slot that was just filled has been sent; its message ended at this position of the ring.
   void sent(std::uint64_t position);
   [[nodiscard]] const transport::MemoryRegion& region() const { return *memory_.region; }
 
@@ -50,15 +50,15 @@ class SmallMessages {
 };
 
 /// The signaled reads of a connection that have not ended. They end in the order in which they were posted,
-/// and the end of one is that of the unsignaled ones before it.
+/// and when one ends, the unsignaled ones before it have ended, too.
 class ReadsUnderWay {
  public:
-  /// As a request's number: of one that is not signaled.
+  /// The number of a request that is not signaled.
   static constexpr std::uint64_t kUnsignaled = 0;
 
-  /// Of the next add().
+  /// The number that the next add() gives to its read.
   [[nodiscard]] std::uint64_t next_number() const { return last_ + 1; }
-  /// One has been posted. When it ends, `*left` is one less.
+  /// A read has been posted. When it ends, `*left` is decremented.
   void add(std::shared_ptr<std::size_t> left) {
     left_.push_back(std::move(left));
     ++last_;
@@ -70,7 +70,7 @@ class ReadsUnderWay {
   }
 
  private:
-  std::deque<std::shared_ptr<std::size_t>> left_;  ///< those up to `last_`
+  std::deque<std::shared_ptr<std::size_t>> left_;  ///< of the reads with the last numbers, up to `last_`
   std::uint64_t last_ = 0;
 };
 
@@ -88,13 +88,13 @@ struct ServerLink {
   transport::MessageOutbox control;
   std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come
   bool said_failed = false;       ///< the job has failed there
-  bool said_goodbye = false;      ///< or is gone: writes nothing into this worker's memory any more
-  bool is_dead = false;           ///< and the session goes on without it
-  /// It broke the rules, or was not told hello: nothing that it says or writes is looked at.
+  bool said_goodbye = false;      ///< or is gone: it writes nothing into this worker's memory any more
+  bool is_dead = false;           ///< it is gone, and the session goes on without it
+  /// It broke the rules, or was not sent a hello: its messages and writes are ignored.
   bool is_refused = false;
-  /// Has rows whose readers wait for clocks; or there is no table yet.
+  /// It has rows whose readers wait for clocks, or there is no table yet.
   bool counts_clocks = true;
-  consistency::Clock told_clock = 0;  ///< what the server knows of this worker's
+  consistency::Clock told_clock = 0;  ///< this worker's clock, as far as the server was told
 };
 
 }  // namespace verbena::worker

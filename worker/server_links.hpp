@@ -1,4 +1,4 @@
-// All servers of a session, and what is to be known of them together: how far their lanes' clocks are.
+// All servers of a session, and what is asked about all of them together: how far their lanes' clocks are.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace verbena::worker {
 
-/// Which of the servers a question is about; never those that are dead.
+/// Which servers a question is about. Dead servers are never included.
 enum class Servers : std::uint8_t {
-  kCounting,  ///< that have rows whose readers wait for clocks
+  kCounting,  ///< servers that have rows whose readers wait for clocks
   kAll,
 };
 
@@ -26,12 +26,12 @@ class ServerLinks {
   [[nodiscard]] std::size_t size() const { return links_.size(); }
   [[nodiscard]] ServerLink& front() const { return *links_.front(); }
 
-  /// Between barriers. Where a server has rows of dynamic tables only nobody asks it for clocks, and a
-  /// message for each mini-batch would cost more than the mini-batch.
+  /// The difference matters between barriers: nobody asks a server that has only rows of dynamic tables for
+  /// clocks, and a message for each mini-batch would cost more than the mini-batch.
   [[nodiscard]] static bool is_among(const ServerLink& link, Servers which) {
     return !link.is_dead && (which == Servers::kAll || link.counts_clocks);
   }
-  /// Also of dead ones.
+  /// Includes dead servers.
   [[nodiscard]] bool any_counts_clocks() const;
   [[nodiscard]] bool all_lanes_at(consistency::Clock clock, Servers which) const;
   /// For messages.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kPartsOfATwo = 4;
 
-/// Of 0 … 3 ns one each, then four for each power of two.
+/// One bucket for each of 0 … 3 ns, then four for each power of two.
 std::size_t bucket_of(std::uint64_t ns) {
   if (ns < kPartsOfATwo) return ns;
   const auto log = static_cast<std::size_t>(std::bit_width(ns)) - 1;
@@ -76,12 +76,12 @@ std::optional<double> DurationHistogram::quantile_seconds(double quantile) const
 Session::Session(std::unique_ptr<worker::SessionCore> core) : core_(std::move(core)) {}
 Session::~Session() {
   if (!core_->is_of_this_process()) {
-    // Its threads are not here, and its connections are the parent's.
+    // The session's threads are not in this process, and its connections are the parent's.
     static_cast<void>(core_.release());
     static_cast<void>(surroundings_.release());
     return;
   }
-  core_->take_over();  // whoever ends it has it alone
+  core_->take_over();  // no other thread uses it any more
   if (surroundings_ != nullptr) surroundings_->on_end(core_->status(), core_->statistics());
 }
 

@@ -23,13 +23,15 @@ namespace {
 constexpr std::uint64_t kRowsUntilPoll = 128;
 constexpr std::uint64_t kRowsUntilRefill = 128;
 constexpr auto kWaitSlice = std::chrono::milliseconds(100);
-/// Of a wait, what a turn of its loop counts at most: one that took longer is this process's own absence,
-/// which nobody else is to blame for. A job that was stopped as a whole goes on.
+/// The most that one turn of a waiting loop counts toward the timeout. If a turn took longer, this process
+/// itself was not running, which is not the fault of anyone else. So a job that was stopped as a whole goes
+/// on.
 constexpr auto kLongestTurn = 10 * kWaitSlice;
-/// Until the servers have taken the reason why this worker gives up.
+/// How long to wait until the servers have taken the reason why this worker gives up.
 constexpr auto kPartingPatience = std::chrono::milliseconds(500);
-/// Clocks whose updates the servers may not have applied yet, beyond the staleness bound: only a slow server
-/// causes more, and they are memory. However large the bound, no more than so many count.
+/// How many clocks' updates the servers may not have applied yet, beyond the staleness bound: only a slow
+/// server causes more, and they take memory. However large the staleness bound is, at most
+/// kMostStaleOutstanding clocks of it count.
 constexpr std::size_t kSpareOutstanding = 2;
 constexpr std::size_t kMostStaleOutstanding = 16;
 
@@ -44,7 +46,7 @@ protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, V
           .rule = options.rule};
 }
 
-/// A table that is open, and what is asked for by its name.
+/// Compares an open table with a request for a table of the same name.
 absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {
   std::string differences = protocol::differences(
       to_wire(table.number(), table.options(), table.value_type()), to_wire(table.number(), options, type));
@@ -122,7 +124,7 @@ absl::StatusOr<std::unique_ptr<SessionCore>> SessionCore::connect(const SessionO
   const transport::TimePoint deadline =
       session->transport_->now() + std::chrono::milliseconds(options.timeout_ms);
   if (absl::Status status = session->join(deadline); !status.ok()) {
-    // Those that know this worker already must not wait for it.
+    // Servers that know this worker already must not wait for it.
     session->give_up(status);
     return status;
   }
@@ -154,9 +156,9 @@ SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transpor
     : options_(options), transport_(std::move(transport)), memory_(*transport_) {}
 
 SessionCore::~SessionCore() {
-  const bool was_well = status_.ok();  // else its owner knows
+  const bool was_well = status_.ok();  // otherwise its owner knows already
   if (absl::Status status = leave(); !status.ok()) {
-    // The others are to hear of the reason, not only of this worker's end.
+    // The others must learn the reason, not only that this worker has ended.
     give_up(status);
     if (was_well) spdlog::warn("leaving: {}", std::string(status.message()));
   }
@@ -177,12 +179,12 @@ absl::Status SessionCore::connect_to(std::uint32_t server, transport::TimePoint 
   const absl::StatusOr<protocol::Hello> hello = prepare_hello(added, ground());
   if (hello.ok()) control(added, *hello);
   absl::Status status = hello.ok() ? status_ : hello.status();
-  // It may have no rings: whatever the server says is not for this side.
+  // The link may have no rings, so what the server says must be ignored.
   if (!status.ok()) added.is_refused = true;
   return status;
 }
 
-/// Whoever a server holds back is to learn of the server, and not of those who wait, too.
+/// A worker that a server holds back must learn that it is the server, and not others that wait, too.
 void SessionCore::look_at_servers(transport::TimePoint now) {
   if (options_.silence_timeout_ms == 0 || now < next_look_) return;
   next_look_ = now + transport::kBeatInterval;
@@ -195,7 +197,7 @@ void SessionCore::look_at_servers(transport::TimePoint now) {
 
 void SessionCore::control(ServerLink& link, const protocol::ControlMessage& message) {
   if (link.is_dead || link.control.send(*link.connection, protocol::encode(message))) return;
-  if (!link.connection->status().ok() && can_do_without(link)) return;  // an event will tell
+  if (!link.connection->status().ok() && can_do_without(link)) return;  // an event will report it
   fail(absl::UnavailableError(fmt::format("{} takes no messages", link.connection->peer_name())));
 }
 
@@ -236,7 +238,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   }
   tables_.push_back(std::move(table));
   is_opening_ = false;
-  // Its updates will name this clock.
+  // The table's updates will name this clock.
   if (status = tell_clock(clock_, Servers::kCounting); !status.ok()) return status;
   return tables_.back().get();
 }
@@ -248,7 +250,7 @@ bool SessionCore::poll() {
   for (const std::unique_ptr<ServerLink>& link : links_) {
     if (link->is_dead) continue;
     link->control.flush(*link->connection);
-    if (link->push_ring) link->push_ring->return_credit();  // not yet where the hello has failed
+    if (link->push_ring) link->push_ring->return_credit();  // none if the hello has failed
   }
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (!left_) table->send_put_off();
@@ -261,7 +263,7 @@ void SessionCore::on_event(const transport::Event& event) {
   ServerLink& link = *reinterpret_cast<ServerLink*>(static_cast<std::uintptr_t>(event.connection->user_data));
   const bool is_said =
       event.kind == transport::Event::Kind::kMessage || event.kind == transport::Event::Kind::kNotification;
-  // The last words of the dead nobody waits for, and those of one that was refused nobody may heed.
+  // Nobody waits for the last messages of a dead server, and those of a refused server must be ignored.
   if ((link.is_dead || link.is_refused) && is_said) return;
   absl::Status status;
   switch (event.kind) {
@@ -275,7 +277,8 @@ void SessionCore::on_event(const transport::Event& event) {
       on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
-      // Before its goodbye a server may not have taken the last updates. The message has its name already.
+      // A server that has not said goodbye may not have taken the last updates. The message has its name
+      // already.
       if (!link.said_goodbye && !lose(link))
         fail(absl::UnavailableError(std::string(link.connection->status().message())));
       link.said_goodbye = true;
@@ -305,7 +308,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
     link.said_failed = true;
     const std::string reason = base::printable(failed->reason);
-    // A job that fails at its start, for a wrong option say, keeps its kind of error.
+    // If a job fails at its start, for example because of a wrong option, it keeps its kind of error.
     const auto code = static_cast<absl::StatusCode>(failed->code);
     if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kAborted) {
       fail(absl::AbortedError(reason));
@@ -387,7 +390,7 @@ bool SessionCore::can_do_without(const ServerLink& link) const {
   return options_.outlives_servers && link.server != node() && !is_opening_ && !links_.any_counts_clocks();
 }
 
-/// A server is gone without a goodbye. False if that is the session's end.
+/// A server is gone without a goodbye. Returns false if that ends the session.
 bool SessionCore::lose(ServerLink& link) {
   if (link.is_dead) return true;
   if (!can_do_without(link)) {
@@ -411,13 +414,13 @@ void SessionCore::on_completion(const transport::Event& event) {
   if (link.watch && link.watch->on_completion(event)) return;
   const transport::RequestId id(event.id);
   if (id.of() == transport::RequestId::Of::kRead) {
-    // A failed read is followed by the end of its connection. Where that fails the session, nobody needs to
-    // know.
+    // A failed read is followed by the end of its connection. If that fails the session, nobody needs to know
+    // that the read has ended.
     const bool is_ok = event.result == transport::OperationResult::kOk;
     if (is_ok || link.is_dead || lose(link)) link.reads.end(id.number());
     return;
   }
-  if (link.inbox) link.inbox->on_completion(event);  // not yet where the hello has failed
+  if (link.inbox) link.inbox->on_completion(event);  // none if the hello has failed
 }
 
 void SessionCore::start(std::shared_ptr<Operation> operation) {
@@ -429,7 +432,7 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   if (!status_.ok()) return status_;
   if (ready()) return absl::OkStatus();
   if (rows_held_ > 0) {
-    // Others may wait for these rows, and this worker for them: for ever.
+    // Others may wait for these rows while this worker waits for those others: forever.
     fail(absl::FailedPreconditionError(
         fmt::format("worker {} holds {} rows and would have to wait for {}: release() them before",
                     options_.rank, rows_held_, what())));
@@ -457,7 +460,7 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
 
 absl::Status SessionCore::wait_for(Operation& operation) {
   while (!operation.ended) {
-    // A server's answer comes soon or never; the other workers take their time.
+    // A server's answer comes soon or never; other workers may take long.
     const ServerLink* const server = operation.awaited;
     const auto changed = [&] { return operation.ended || operation.awaited != server; };
     const auto of_server = [&] {
@@ -511,8 +514,8 @@ absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> mess
 bool SessionCore::ask(ServerLink& link, const protocol::KeyRequests& requests) {
   using Kind = protocol::KeyRequests::Kind;
   const std::size_t answers = protocol::KeyRequests::is_answered(requests.kind) ? requests.rows.size() : 0;
-  // What waits for other workers leaves room for what does not: for them to get on, this worker must be able
-  // to end the moves that it has begun.
+  // Requests that wait for other workers leave room for requests that do not: so that the other workers can
+  // go on, this worker must be able to end the moves that it has begun.
   const bool ends_a_move =
       requests.kind == Kind::kHandOver || requests.kind == Kind::kYield || requests.kind == Kind::kMissing;
   const std::size_t most = ends_a_move ? protocol::kMaxOpenRequests : protocol::kMaxOpenRequests / 4;
@@ -577,7 +580,8 @@ absl::Status SessionCore::tell_clock(consistency::Clock clock, Servers which) {
 void SessionCore::end_iteration() {
   if (iteration_.has_ended(clock_) || !any_table(&consistency::Rules::ends_early)) return;
   iteration_.end(clock_);
-  // Before the updates, so that the others need not wait for them to hear of it. One server tells all.
+  // Sent before the updates, so that the others need not wait for the updates to hear of it. One server tells
+  // all.
   control(links_.front(), protocol::EndIteration{clock_});
 }
 
@@ -586,13 +590,14 @@ absl::Status SessionCore::wait_for_operations(const Concerned& concerned) {
   for (;;) {
     const std::shared_ptr<Operation> operation = running_.oldest(concerned);
     if (operation == nullptr) return status_;
-    // How it ends is for those to know who have begun it.
+    // The status of the operation is for the caller that began it.
     static_cast<void>(wait_for(*operation));
     if (!status_.ok()) return status_;
   }
 }
 
-/// All updates that tables hold back are sent, and all operations that must have ended have.
+/// Waits until all updates that tables hold back are sent, and all operations that must have ended have
+/// ended.
 absl::Status SessionCore::settle_tables(Milestone milestone) {
   bool all = false;
   while (!all) {
@@ -605,7 +610,7 @@ absl::Status SessionCore::settle_tables(Milestone milestone) {
   return absl::OkStatus();
 }
 
-/// Only then may a clock be told, which goes to other servers.
+/// Only after this may this worker tell its clock, which goes to other servers.
 absl::Status SessionCore::send_put_off() {
   const auto all_sent = [&] {
     return std::all_of(tables_.begin(), tables_.end(),
@@ -687,7 +692,7 @@ absl::Status SessionCore::leave() {
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_settled();
   RETURN_IF_ERROR(send_put_off());
   RETURN_IF_ERROR(ship_all());
-  // Its last updates weigh what its examples do, though the clock was not finished.
+  // This worker's last updates are weighted by its examples, although the clock was not finished.
   if (iteration_.has_begun(clock_) && any_table(&consistency::Rules::weighs_means)) {
     RETURN_IF_ERROR(tell_clock(clock_ + 1, Servers::kCounting));
   }
@@ -702,7 +707,7 @@ absl::Status SessionCore::leave() {
 void SessionCore::give_up(const absl::Status& why) {
   if (left_) return;
   if (has_no_node_) {
-    // It is as dead as its node. The servers will find that out, and the others go on.
+    // This worker is as dead as its node. The servers will find that out, and the other workers go on.
     left_ = true;
     return;
   }
@@ -711,8 +716,8 @@ void SessionCore::give_up(const absl::Status& why) {
       control(*link, protocol::Failed{static_cast<std::uint32_t>(absl::StatusCode::kAborted),
                                       std::string(why.message())});
   }
-  // A server that knows answers in kind. Until then it may write here, and would take the end of this
-  // worker's memory for the reason.
+  // A server that knows the reason answers with Failed, too. Until then it may write into this worker's
+  // memory, and would take the end of that memory for the reason.
   const auto told = [&] {
     return std::all_of(links_.begin(), links_.end(), [](const auto& link) {
       const bool known = link->lanes.empty() || link->said_failed || link->is_refused;

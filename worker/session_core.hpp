@@ -2,9 +2,10 @@
 //
 // Step-driven: poll() does a bounded piece of work. The blocking calls drive poll() and wait in between.
 //
-// It is all that tables and operations know of the world, and so has many functions, of which a third tell or
-// hand out one thing. What has a state of its own is a class: ServerLinks, RunningOperations, Iteration,
-// StagingPool. What is left is what binds them: events, waiting, sending, the end of a clock, and failing.
+// Tables and operations know nothing of the world but this class. So it has many functions; a third of them
+// return one thing. Each part with a state of its own is a class: ServerLinks, RunningOperations, Iteration,
+// StagingPool. What remains here is what connects them: events, waiting, sending, the end of a clock, and
+// failing.
 #pragma once
 
 #include <array>
@@ -39,9 +40,10 @@ class SessionCore {
   SessionCore(const SessionCore&) = delete;
   SessionCore& operator=(const SessionCore&) = delete;
 
-  /// Every call of a user asks first: any other thread would meet this one in the middle of its work.
+  /// Every call of a user checks this first: a call from another thread would run in the middle of this
+  /// thread's work.
   [[nodiscard]] bool is_here() const { return owner_.is_this_thread(); }
-  /// What such a call returns where it is not.
+  /// What a user's call returns if not is_here().
   [[nodiscard]] absl::Status elsewhere() const;
   void take_over() { owner_.take_over(); }
   [[nodiscard]] bool is_of_this_process() const { return owner_.is_this_process(); }
@@ -55,8 +57,8 @@ class SessionCore {
   void give_up(const absl::Status& why);
 
   bool poll();
-  /// Called on hot paths: polls every so many rows. A call for many polls at once: what has been pushed here
-  /// since the last one is as fresh as it gets.
+  /// Called on hot paths: polls once in so many rows. A call for many more rows still polls only once: after
+  /// that, what has been pushed here since the last poll is as fresh as it can be.
   void poll_sometimes(std::uint64_t rows) {
     if (rows_until_poll_ <= rows) {
       poll();
@@ -72,43 +74,47 @@ class SessionCore {
 
   /// For data cursors.
   Iteration& iteration() { return iteration_; }
-  /// This worker has finished its examples. Says it, under A-BSP, if nobody has before.
+  /// This worker has finished its examples. Under A-BSP it tells the others, if nobody has ended the
+  /// iteration before.
   void end_iteration();
 
-  /// Called for each push: now and then, whether a link's update budget is full. REQUIRES: there are budgets.
+  /// Called for each push. Checks only now and then, and returns whether a link's update budget is full.
+  /// REQUIRES: there are budgets.
   bool may_ship_ahead(std::uint64_t rows);
   absl::Status send(ServerLink& link, std::span<const std::byte> message,
                     const transport::MemoryRegion& region);
-  /// Asks about rows of a dynamic table; false where that cannot be now: again later.
+  /// Asks about rows of a dynamic table. Returns false if that is not possible now; the caller tries again
+  /// later.
   bool ask(ServerLink& link, const protocol::KeyRequests& requests);
-  /// As send(), without waiting: false where there is no room now.
+  /// Like send(), but does not wait: returns false if there is no room now.
   bool try_send(ServerLink& link, std::span<const std::byte> message, const transport::MemoryRegion& region);
   absl::Status send_small(ServerLink& link, const protocol::BulkHeader& header,
                           std::span<const std::uint64_t> words);
 
   [[nodiscard]] const SessionOptions& options() const { return options_; }
-  /// The rank of the server that is this worker's own.
+  /// The rank of this worker's own server.
   [[nodiscard]] std::uint32_t node() const {
     return options_.node.value_or(options_.rank % static_cast<std::uint32_t>(options_.servers.size()));
   }
   [[nodiscard]] consistency::Clock current_clock() const { return clock_; }
-  /// Reads see all updates of clocks below this, whatever their table's model: the clock of the last barrier.
+  /// The clock of the last barrier. Reads see all updates of clocks below it, whatever the model of their
+  /// table.
   [[nodiscard]] consistency::Clock barrier_clock() const { return barrier_clock_; }
-  /// Changes with everything that what a read may see depends on: the clock, the lanes' min clocks, which
-  /// updates are outstanding.
+  /// Changes whenever anything changes that determines what a read may see: the clock, the lanes' min clocks,
+  /// which updates are outstanding.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   void start_epoch() { ++epoch_; }
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
-  /// For messages: what a pull waits for that no server has to answer.
+  /// For messages: what a pull waits for if it does not wait for a server's answer.
   [[nodiscard]] std::string clocks_awaited() const;
   void fail(absl::Status status);
-  /// Updates that nobody waits for were for a row that is lost: the next clock says so.
+  /// Updates that no caller waits for were for a row that is lost: the next clock reports it.
   void note_lost(const absl::Status& why);
   [[nodiscard]] LocalMemory& memory() { return memory_; }
   [[nodiscard]] SessionStatistics statistics() const;
   SessionStatistics& counters() { return counters_; }
-  /// By Table::hold(), of all tables: until there are none, no call may wait.
+  /// How many rows of all tables Table::hold() has taken. While there are any, no call may wait.
   std::size_t& rows_held() { return rows_held_; }
   StagingPool& staging() { return staging_; }
 
@@ -128,7 +134,7 @@ class SessionCore {
                          absl::Status (TableCore::*heed)(ServerLink&, const Answer&));
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
-  /// Until all operations under way of which `concerned` says so have ended.
+  /// Waits until all operations under way for which `concerned` returns true have ended.
   template <class Concerned>
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_tables(Milestone milestone);
@@ -139,8 +145,9 @@ class SessionCore {
   bool lose(ServerLink& link);
   absl::Status wait_for_min_clock(consistency::Clock clock, Servers which);
   absl::Status ship_all();
-  /// Tells those servers that do not know it that this worker has finished all clocks below `clock`; and,
-  /// where that is the one that ends now and it matters, of what examples its updates are.
+  /// Tells those servers that do not know it yet that this worker has finished all clocks below `clock`. If
+  /// this ends the current clock and a table weighs means, it also tells how many examples the updates are
+  /// made of.
   absl::Status tell_clock(consistency::Clock clock, Servers which);
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
@@ -149,7 +156,7 @@ class SessionCore {
   std::shared_ptr<transport::Transport> transport_;
   LocalMemory memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
-  transport::TimePoint next_look_;  ///< at the servers' heartbeats
+  transport::TimePoint next_look_;  ///< when to look at the servers' heartbeats next
   ServerLinks links_;
   std::vector<std::unique_ptr<TableCore>> tables_;
   RunningOperations running_;
@@ -160,13 +167,14 @@ class SessionCore {
   std::uint64_t epoch_ = 1;
   std::uint64_t rows_until_poll_ = 1;
   std::uint64_t rows_until_refill_ = 1;
-  /// Of one poll(); here, since making them takes longer than most polls. Nothing that an event causes polls.
+  /// The events of one poll(). A member, since constructing them takes longer than most polls. The handling
+  /// of an event never calls poll().
   std::array<transport::Event, 64> events_;
   bool left_ = false;
-  bool is_opening_ = false;   ///< a table
+  bool is_opening_ = false;   ///< a table is being opened
   bool has_no_node_ = false;  ///< this worker's own server is gone
   absl::Status status_;
-  absl::Status lost_updates_;  ///< what the last clocks have not told of
+  absl::Status lost_updates_;  ///< a loss that no clock has reported yet
   SessionStatistics counters_;
   std::size_t rows_held_ = 0;
 };

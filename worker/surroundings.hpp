@@ -1,5 +1,5 @@
-// What a session has around it that is not the session's: whoever has started the process and listens, and
-// maybe a server of its own.
+// What surrounds a session and is not part of it: the process that started this one and listens to its
+// reports, and possibly a server of the worker's own.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,7 +7,7 @@
 
 namespace verbena::worker {
 
-/// Ends after the session. Thread safety: as the session.
+/// Outlives the session. Thread safety: as the session.
 class Surroundings {
  public:
   virtual ~Surroundings() = default;

@@ -102,7 +102,7 @@ Pending UntypedTable::push_async(const Keys& keys, const std::byte* updates, std
                                  const OperationOptions& options) const {
   if (!session_->is_here()) return Pending(session_->elsewhere());
   for (const std::shared_ptr<worker::Operation>& operation : worker::Dependencies::of(options)) {
-    static_cast<void>(session_->wait_for(*operation));  // how it ends is its own affair
+    static_cast<void>(session_->wait_for(*operation));  // its status is not for this call
     if (!session_->status().ok()) return Pending(session_->status());
   }
   return Pending(keys.is_range() ? core_->push(keys.range(), updates, count, /*wait=*/false)

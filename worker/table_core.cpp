@@ -35,7 +35,7 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
 }
 
 absl::Status TableCore::check(const Keys& keys, std::size_t values) const {
-  // A range that ends before it begins has any size.
+  // If a range ends before it begins, its size may be any number.
   if (keys.is_range() && (keys.size() > options_.rows || (keys.size() > 0 && keys[0] >= options_.rows))) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" has {} rows: no range starts at {} and ends at {}", options_.name,
@@ -47,7 +47,7 @@ absl::Status TableCore::check(const Keys& keys, std::size_t values) const {
                                                   keys.size() * options_.width, values));
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (keys.is_range()) i = keys.size() - 1;  // the last key of a range speaks for all
+    if (keys.is_range()) i = keys.size() - 1;  // of a range, the last key decides
     if (keys[i] >= options_.rows) {
       return absl::InvalidArgumentError(
           fmt::format("table \"{}\" has keys below {}, not {}", options_.name, options_.rows, keys[i]));
@@ -84,7 +84,7 @@ absl::Status TableCore::pull_rest(const Keys& keys, std::byte* out, std::size_t 
   return session_.wait_for(*pull);
 }
 
-// ---- of a table whose rows do not move
+// ---- for static tables
 
 /// `distinction`: what only rows of a dynamic table can do.
 absl::Status TableCore::refuse_as_static(const Keys& keys, std::size_t values, std::string_view distinction) {

@@ -1,5 +1,5 @@
-// A table as a session sees it, of whatever kind: worker/fixed has those whose rows stay where they are,
-// worker/moving those whose rows move.
+// A table of either kind, as a session sees it: worker/fixed has the static tables, worker/moving the dynamic
+// ones.
 //
 // Thread safety: none; it belongs to its session.
 #pragma once
@@ -41,53 +41,55 @@ class TableCore {
   [[nodiscard]] ValueType value_type() const { return type_; }
   [[nodiscard]] const StalenessHistogram& staleness() const { return staleness_; }
 
-  // ---- what users call (worker/table.hpp). `values`: how many they gave.
+  // ---- what users call (<verbena/table.hpp>). `values`: how many they gave.
 
   virtual absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) = 0;
   virtual absl::Status pull(KeyRange range, std::byte* out, std::size_t values) = 0;
-  /// Where the model makes a push wait for its updates to be applied, `wait` says whether it does.
+  /// `wait`: whether the push waits until its updates are applied, if the model makes pushes wait for that.
   virtual absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
                             bool wait) = 0;
   virtual absl::Status push(KeyRange range, const std::byte* updates, std::size_t values, bool wait) = 0;
   absl::StatusOr<std::shared_ptr<Operation>> start_pull(const Keys& keys, std::byte* out, std::size_t values,
                                                         Operations after);
 
-  // Of a table whose rows move; FAILED_PRECONDITION of any other.
+  // For dynamic tables; a static table returns FAILED_PRECONDITION.
 
   [[nodiscard]] virtual bool rows_move() const { return false; }
   virtual absl::StatusOr<std::shared_ptr<Operation>> start_localize(const Keys& keys,
                                                                     const Operations& after);
   /// The worker will use `keys` in its clocks from … to − 1.
   virtual absl::Status intend(const Keys& keys, consistency::Clock from, consistency::Clock to);
-  /// Takes the locks of rows of this node that are free: use(i, where the values of keys[i] are, or nullptr).
-  /// `rows`: how many places there are for them. Returns how many it took. FAILED_PRECONDITION where some are
-  /// held already.
+  /// Takes the locks of those rows that are on this node and free. Calls use(i, p): p is where the values of
+  /// keys[i] are, or nullptr. `rows`: how many places there are for these addresses. Returns how many rows it
+  /// took. FAILED_PRECONDITION: some rows are held already.
   virtual absl::StatusOr<std::size_t> hold(const Keys& keys, std::size_t rows,
                                            absl::FunctionRef<void(std::size_t, std::byte*)> use);
   /// Gives back what hold() took.
   virtual void release() {}
-  /// hold() would take it, were it in nobody's hands.
+  /// hold() would take the row if nobody held its lock.
   [[nodiscard]] virtual bool is_free_here(Key /*key*/) const { return false; }
-  /// is_free_here() will be asked soon.
+  /// is_free_here() will be called soon.
   virtual void prefetch(Key /*key*/) const {}
-  /// Others that are near in place of those of `keys` that are not, each with probability `preference`, as
-  /// far as any are found. Returns how many. REQUIRES: rows_move()
+  /// Replaces those of `keys` that are not near by others that are, each with probability `preference`, as
+  /// far as near ones are found. Returns how many were replaced. REQUIRES: rows_move()
   virtual std::size_t redraw(std::span<Key> keys, double preference, const KeyDistribution& distribution,
                              std::mt19937_64& random) const;
 
   // ---- what the session calls
 
-  /// Once every server has opened its shard: server by server, in the order of ranks.
+  /// Called when every server has opened its shard: for one server after the other, in the order of ranks.
   virtual absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) = 0;
-  /// Its reads wait for the servers' clocks, so that servers with rows of it are told of this worker's.
+  /// Reads of the table wait for the servers' clocks, so servers that have rows of it are told this worker's
+  /// clock.
   [[nodiscard]] virtual bool follows_clocks() const = 0;
 
-  /// In each poll: sends what could not be sent before. True if nothing is left that others must hear before
-  /// this worker's clock.
+  /// Called in each poll: sends what could not be sent before. Returns true if nothing is left that others
+  /// must be told before this worker's clock.
   virtual bool send_put_off() { return true; }
 
-  // A clock: the session ships; ends it; waits until send_put_off(); tells the servers; begins the next; and
-  // waits for other workers, and for what is below. Whatever of these fails is the session's end.
+  // How a clock ends: the session calls ship(), then on_clock_ends(); waits until send_put_off() returns
+  // true; tells the servers; begins the next clock; and waits for other workers and for what is described
+  // below. If any of these fails, the session ends.
 
   /// Sends this clock's updates.
   virtual absl::Status ship() { return absl::OkStatus(); }
@@ -96,14 +98,16 @@ class TableCore {
   virtual void on_clock_begins(bool /*is_barrier*/) {}
   /// Waits until what this worker has in transit is allowed at its clock.
   virtual absl::Status bound_in_transit() { return absl::OkStatus(); }
-  /// Batches of updates that the servers are not known to have applied, where there are the most.
+  /// How many batches of updates the servers are not known to have applied, in the part of the table that has
+  /// the most.
   [[nodiscard]] virtual std::size_t most_outstanding() const { return 0; }
 
-  /// Before a barrier, and before leaving, until it is true: begins to send all updates that are held back.
+  /// Called before a barrier and before leaving, until it returns true: begins to send all updates that are
+  /// held back.
   virtual bool settle() { return true; }
-  /// The session is about to leave, and will settle() once more.
+  /// The session is about to leave, and will call settle() once more.
   virtual void on_leaving() {}
-  /// All is settled, and the servers hear of the goodbye next.
+  /// All is settled; the servers will be told goodbye next.
   virtual void on_settled() {}
 
   /// Rows that a server pushed.
@@ -119,19 +123,19 @@ class TableCore {
  protected:
   /// A pull of `keys` from the index `next` on, to be started.
   virtual std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) = 0;
-  /// The rest of a pull, from the index `next` on, which has to wait for something. Not inlined, so that
+  /// The rest of a pull, from the index `next` on, if it has to wait for something. Not inlined, so that
   /// pulls that find all rows at hand do not pay for what it needs.
   [[gnu::noinline]] absl::Status pull_rest(const Keys& keys, std::byte* out, std::size_t next);
 
-  /// A call can go ahead: in a few instructions.
+  /// Whether a call can go ahead. Takes a few instructions.
   template <class Keys>
   [[nodiscard]] bool is_ready(const Keys& keys, std::size_t values) const {
     return session_.status().ok() && values == keys.size() * options_.width && keys.all_below(options_.rows);
   }
-  /// Why it cannot, if so.
+  /// Why a call cannot go ahead; OK if it can.
   [[nodiscard]] absl::Status check_ready(const Keys& keys, std::size_t values) const;
-  /// Before a call that is not of the fast ones: FAILED_PRECONDITION in a thread that is not the session's,
-  /// and check_ready().
+  /// Called first by each call that is not a fast one. FAILED_PRECONDITION in a thread that is not the
+  /// session's; otherwise check_ready().
   absl::Status enter(const Keys& keys, std::size_t values);
 
   SessionCore& session_;
@@ -149,7 +153,7 @@ class TableCore {
   absl::Status refuse_as_static(const Keys& keys, std::size_t values, std::string_view distinction);
 };
 
-/// Of the kind that the options ask for.
+/// Makes a table of the kind that the options ask for.
 std::unique_ptr<TableCore> make_table_core(SessionCore& session, std::uint32_t number,
                                            const TableOptions& options, ValueType type);
 

@@ -23,7 +23,7 @@ std::uint64_t ThreadOwner::next_number() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-/// Runs in the only thread that a child has: it is no owner of what its parent had.
+/// Runs in the only thread of a child process: that thread does not own what its parent had.
 void ThreadOwner::become_child() {
   if (here != 0) here = next_number();
 }
@@ -34,7 +34,7 @@ bool ThreadOwner::is_this_process() const {
 
 void ThreadOwner::take_over() {
   static const int kRegistered = ::pthread_atfork(nullptr, nullptr, &ThreadOwner::become_child);
-  static_cast<void>(kRegistered);  // without memory for it forks are not told apart
+  static_cast<void>(kRegistered);  // if memory for it is short, forks are not detected
   if (here == 0) here = next_number();
   owner_ = here;
   process_ = ::getpid();

@@ -1,5 +1,5 @@
-// To which thread a session belongs. Asked by every call, so it costs a comparison of two numbers, not a
-// system call. A child that fork() makes of the thread is another.
+// The thread to which a session belongs. Every call checks it, so a check compares two numbers and makes no
+// system call. A child process made by fork() counts as another thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,29 +14,30 @@ namespace verbena::worker {
 
 class ThreadOwner {
  public:
-  /// The calling thread.
+  /// The calling thread becomes the owner.
   ThreadOwner() { take_over(); }
 
   [[nodiscard]] bool is_this_thread() const { return owner_ == here; }
-  /// False in a child that fork() has made of it: what threads, connections and shared memory the session has
-  /// are the parent's.
+  /// False in a child process that fork() has made: the session's threads, connections and shared memory are
+  /// the parent's.
   [[nodiscard]] bool is_this_process() const;
-  /// From now on it is the calling thread. REQUIRES: what the one before has done happens before this call.
+  /// From now on the calling thread is the owner. REQUIRES: what the previous owner has done happens before
+  /// this call.
   void take_over();
-  /// FAILED_PRECONDITION that names both threads, of a call by one that is not the owner. `whose` begins the
-  /// message.
+  /// For a call by a thread that is not the owner: FAILED_PRECONDITION that names both threads. `whose`
+  /// begins the message.
   [[nodiscard]] absl::Status refuse(std::string_view whose) const;
 
  private:
-  /// Another in each thread that lives and has asked for it; 0: it has not. Small, so that the little room
-  /// that a library loaded late has of this fastest kind suffices.
+  /// A different number in each live thread that has asked for one; 0: this thread has not. Small, since a
+  /// library that is loaded late has little room for thread-local variables of this fastest kind.
   [[gnu::tls_model("initial-exec")]] static constinit inline thread_local std::uint64_t here = 0;
   static std::uint64_t next_number();
   static void become_child();
 
   std::uint64_t owner_ = 0;
   pid_t process_ = 0;
-  pid_t number_ = 0;  ///< the owner's, as the system shows it
+  pid_t number_ = 0;  ///< the owner's thread number, as the system shows it
   std::string name_;
 };
 

@@ -10,7 +10,7 @@
 namespace verbena::apps::bench {
 
 namespace {
-constexpr std::uint32_t kSpareSends = 8;  // of a send queue, for what a connection says itself
+constexpr std::uint32_t kSpareSends = 8;  // of a send queue, for what a connection itself sends
 }  // namespace
 
 absl::StatusOr<Backend> measured_backend(const transport::Backend& backend,
@@ -19,7 +19,7 @@ absl::StatusOr<Backend> measured_backend(const transport::Backend& backend,
   if (backend.find_device) {
     absl::StatusOr<transport::RdmaDevice> device = backend.find_device(options);
     if (absl::IsNotFound(device.status())) {
-      // The transport says best what is in the way.
+      // The transport's own error says best what prevents its use.
       const absl::Status made =
           make_transport(
               {.transport = backend.scheme, .device = options.device, .device_port = options.device_port})

@@ -19,18 +19,18 @@ struct Backend {
   std::string device_text = {};  ///< for people; empty if it has no device
   transport::RdmaDevice device = {};
   std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>()> make_transport;
-  /// Where one can listen without meeting anybody else.
+  /// Returns an address on which nobody else listens.
   std::function<std::string()> fresh_address;
 };
 
 using SharedSecret = std::shared_ptr<const transport::Secret>;
 
-/// `options`: of this side; send_depth are the requests that shall find room beside what a connection says
-/// itself. An error says why there is no such device.
+/// `options` are those of this side. Its send_depth is the number of requests that must find room beside what
+/// a connection itself sends. An error says why there is no such device.
 absl::StatusOr<Backend> measured_backend(const transport::Backend& backend,
                                          transport::BackendOptions options);
 
-/// `address` with that host, where it is one of a transport between hosts and has none.
+/// Adds `host` to `address` if the address belongs to a transport between hosts and names no host.
 std::string with_host(const std::string& address, const std::string& host);
 
 }  // namespace verbena::apps::bench

@@ -19,7 +19,7 @@ using bench::Yardstick;
 constexpr std::array<std::pair<const char*, double>, 5> kPercentiles{
     {{"min", 0}, {"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}}};
 
-using Operation = std::vector<const Result*>;  ///< one's results, by size
+using Operation = std::vector<const Result*>;  ///< the results of one operation, by size
 
 std::vector<Operation> by_operation(const std::vector<Result>& results) {
   std::vector<Operation> operations;
@@ -40,7 +40,7 @@ std::string rate_of(double megabytes_per_second) {
   return fmt::format("{:g} MB/s", megabytes_per_second);
 }
 
-/// perftest's figures of one kind, by size; without points where there are none.
+/// perftest's figures of one kind, by size; without points if there are none.
 LogChart::Series yardstick_series(const Operation& operation, Yardstick::Figure figure, double unit) {
   LogChart::Series series{.label = "", .points = {}, .dashed = true};
   for (const Result* result : operation) {
@@ -153,7 +153,7 @@ std::string bench_report(const bench::Circumstances& circumstances, const Proven
   const std::vector<Operation> operations = by_operation(results);
   std::string cards = "<div class=\"cards\">\n";
   for (const Operation& operation : operations) {
-    if (operation.size() < 2) continue;  // a figure, no curve: the table has it
+    if (operation.size() < 2) continue;  // one figure is no curve: the table shows it
     cards += latency_card(operation);
     if (operation.front()->stream) cards += bandwidth_card(operation);
   }

@@ -1,5 +1,5 @@
-// A benchmark's results as one page: latencies and bandwidth by size, and the table. Nothing is loaded from
-// anywhere.
+// A benchmark's results as one page: latencies and bandwidth by size, and the table. The page loads nothing
+// from elsewhere.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ absl::StatusOr<Memory> Memory::allocate(transport::Transport& transport, std::si
     auto made = transport.allocate_region(bytes, access);
     if (!made.ok()) return made.status();
     *region = std::move(*made);
-    // No page of it is to be found missing while something is timed.
+    // No page fault must occur in it while something is timed.
     std::fill((*region)->bytes().begin(), (*region)->bytes().end(), std::byte{0});
   }
   return memory;
@@ -41,7 +41,7 @@ struct Client::Link {
 Client::Client(std::string address) : address_(std::move(address)) {}
 
 Client::~Client() {
-  // Connections before regions and the transport.
+  // Connections must go before regions and the transport.
   links_.clear();
 }
 
@@ -282,7 +282,7 @@ absl::StatusOr<Stream> Client::stream(Opcode opcode, std::size_t bytes, std::siz
         for (std::size_t i = 0; i < links_.size(); ++i) {
           std::uint64_t& posted = progress[i].posted;
           const std::size_t begun = posted % batch;
-          // What was begun is ended: the last one of a batch tells of the others.
+          // A batch that was begun is finished: the completion of its last request covers the others.
           const std::size_t wanted = stopping && begun == 0 ? 0 : batch - begun;
           const std::size_t room = depth - static_cast<std::size_t>(posted - completed(i));
           const std::size_t count = std::min(wanted, room);

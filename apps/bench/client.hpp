@@ -17,14 +17,15 @@
 
 namespace verbena::apps::bench {
 
-/// Every wait ends: with an error that names the other side when that is gone, or silent for kPatience.
+/// Every wait ends. If the other side is gone, or silent for kPatience, it ends with an error that names the
+/// other side.
 class Client {
  public:
   static constexpr std::chrono::seconds kPatience{10};
-  /// How long the other side is waited for that does not listen yet.
+  /// How long to wait for the other side to listen.
   static constexpr std::chrono::seconds kConnectPatience{5};
 
-  /// `bytes`: of the memory that each side opens to the other.
+  /// `bytes`: the size of the memory that each side opens to the other.
   static absl::StatusOr<std::unique_ptr<Client>> connect(const Backend& backend, const std::string& address,
                                                          std::size_t connections, std::size_t bytes);
   ~Client();
@@ -33,25 +34,25 @@ class Client {
 
   // ---- what the other side does meanwhile
   absl::Status set_echo(Echo echo, std::size_t bytes);
-  /// Of a job's servers the one with that rank. Its address, as a session wants it.
+  /// Starts the job's server with that rank. Returns its address, as a session expects it.
   absl::StatusOr<std::string> start_server(std::uint32_t workers, std::uint32_t rank = 0,
                                            std::uint32_t servers = 1);
   absl::Status stop_servers();
   absl::StatusOr<double> processor_nanoseconds();
-  /// Its answer, or the error that it tells.
+  /// Returns the other side's answer, or the error that it reports.
   absl::StatusOr<Message> request(const Message& message, std::chrono::seconds patience = kPatience);
 
   // ---- one operation, from posting to its end
-  /// kRead or kWrite, until completed.
+  /// A kRead or kWrite. Returns when it has completed.
   absl::Status complete(transport::Opcode opcode, std::size_t bytes);
-  /// Until the answer has arrived: a round trip. REQUIRES: set_echo() of that kind and size.
+  /// Returns when the answer has arrived: a round trip. REQUIRES: set_echo() of that kind and size.
   absl::Status notify_and_back(std::size_t bytes);
   absl::Status write_and_back(std::size_t bytes);
-  /// One-sided reads of parts of the other side's memory, posted together, until all have completed.
+  /// Posts one-sided reads of parts of the other side's memory together. Returns when all have completed.
   absl::Status read_rows(std::span<const std::uint64_t> keys, std::size_t row_bytes);
 
-  /// For about `seconds`: `depth` requests under way on each connection, posted by up to `batch`, all on the
-  /// same memory as perftest's are.
+  /// Keeps `depth` requests under way on each connection for about `seconds`. They are posted up to `batch`
+  /// at a time and all use the same memory, as perftest's requests do.
   absl::StatusOr<Stream> stream(transport::Opcode opcode, std::size_t bytes, std::size_t depth,
                                 std::size_t batch, double seconds);
 

@@ -16,9 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kMostKeptWaiting =
-    0.05;  // parts of the time; a core of one's own costs less than a hundredth
+    0.05;  // part of the time; with its own core a thread waits less than a hundredth
 
-/// This process's control group of version 2.
+/// The control group (version 2) of this process.
 fs::path group_of(const fs::path& root) {
   std::ifstream file(root / "proc/self/cgroup");
   constexpr std::string_view kPrefix = "0::/";
@@ -34,14 +34,14 @@ std::uint32_t cores_to_run_on() {
                                                            : 0;
 }
 
-/// The tightest of the group's and those around it.
+/// The smallest quota of the group and of the groups around it.
 std::optional<double> quota_of(const fs::path& root) {
   std::optional<double> least;
   const fs::path top = root / "sys/fs/cgroup";
   for (fs::path group = group_of(root);; group = group.parent_path()) {
     double quota_us = 0;
     double period_us = 0;
-    // "max 100000" is none.
+    // "max 100000" means no quota.
     if (std::ifstream file(group / "cpu.max"); file >> quota_us >> period_us && period_us > 0) {
       least = std::min(least.value_or(INFINITY), quota_us / period_us);
     }

@@ -1,5 +1,5 @@
-// Whether the processor was there for a measurement alone: on cores that are shared, times are the
-// scheduler's.
+// Whether a measurement had the processor for itself. On shared cores, the measured times are those of the
+// scheduler.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace verbena::apps::bench {
 struct CoreUse {
   std::uint32_t needed = 2;           ///< threads that poll at once on this host: both sides', or one
   std::uint32_t usable = 0;           ///< cores that this process may run on; 0: unknown
-  std::optional<double> quota_cores;  ///< that its control group may use
-  bool throttled = false;             ///< the group came to its quota meanwhile
+  std::optional<double> quota_cores;  ///< cores that its control group may use
+  bool throttled = false;             ///< the group reached its quota during the measurement
   double seconds = 0;                 ///< measured
   std::optional<double>
       kept_waiting;  ///< seconds of them in which the measuring thread could have run, and did not
@@ -26,7 +26,7 @@ std::string shared_cores(const CoreUse& use);
 /// Watches the thread that makes it.
 class CoreWatch {
  public:
-  /// `root`: of the file system, another one in tests.
+  /// `root` is the root of the file system; tests give another folder.
   explicit CoreWatch(std::uint32_t needed, std::filesystem::path root = "/");
   [[nodiscard]] CoreUse so_far() const;
 

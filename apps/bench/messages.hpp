@@ -1,5 +1,5 @@
-// What the measuring side orders from the other side, by messages over the transport that is measured. Both
-// are this program, of one version.
+// The messages with which the measuring side gives orders to the other side. They go over the transport that
+// is measured. Both sides are this program, in the same version.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@
 
 namespace verbena::apps::bench {
 
-/// How the other side answers what reaches its memory, each time with as many bytes.
+/// How the other side answers what reaches its memory. Each answer has as many bytes as what arrived.
 enum class Echo : std::uint32_t {
   kNone,          ///< not at all; it sleeps between events
-  kTake,          ///< not at all, but stays awake and takes what is announced
-  kNotification,  ///< a notification with a write and a notification
-  kMemory,        ///< a write whose last 8 bytes count up, by the like
+  kTake,          ///< not at all, but stays awake and takes the notifications
+  kNotification,  ///< answers a notification with a write and a notification
+  kMemory,        ///< answers a write whose last 8 bytes count up with one of the same kind
 };
 
-/// What counts up.
+/// The size of the word that counts up.
 inline constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 inline std::uint64_t& last_word(std::span<std::byte> memory, std::size_t bytes) {
   return *reinterpret_cast<std::uint64_t*>(memory.data() + bytes - kWordBytes);
@@ -62,7 +62,7 @@ struct Message {
 };
 static_assert(std::is_trivially_copyable_v<Message>);
 
-/// nullopt if it is none of this version's.
+/// nullopt if the bytes are not a message of this version.
 inline std::optional<Message> read_message(std::span<const std::byte> bytes) {
   Message message;
   if (bytes.size() != sizeof(message)) return std::nullopt;
@@ -70,7 +70,8 @@ inline std::optional<Message> read_message(std::span<const std::byte> bytes) {
   return message.version == Message::kVersion ? std::optional(message) : std::nullopt;
 }
 
-/// What a side opens to the other one, and has for its own requests. The same for all its connections.
+/// The memory that a side opens to the other one, and the memory for its own requests. All its connections
+/// use the same.
 struct Memory {
   std::unique_ptr<transport::MemoryRegion> readable;
   std::unique_ptr<transport::MemoryRegion> writable;

@@ -21,9 +21,9 @@ struct BenchOptions {
   std::size_t batch =
       64;  ///< requests posted together there (a quarter of the depth at most), and in read-batch
   std::size_t connections = 1;  ///< where bandwidth is measured
-  std::size_t rounds = 1;       ///< each figure and perftest's, by turns; of perftest's the median is taken
+  std::size_t rounds = 1;       ///< of each figure and perftest's, in turns; perftest's median counts
   bool perftest = false;
-  /// Told before each measurement.
+  /// Called before each measurement.
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
 
   [[nodiscard]] bool wants(std::string_view operation) const;
@@ -32,7 +32,7 @@ struct BenchOptions {
 /// Every name that BenchOptions::operations may hold.
 [[nodiscard]] const std::vector<std::string>& operation_names();
 
-/// Of the memory that the two sides open to each other.
+/// The size of the memory that the two sides open to each other.
 [[nodiscard]] std::size_t memory_bytes(const BenchOptions& options);
 
 struct Report {
@@ -40,19 +40,19 @@ struct Report {
   std::vector<std::string> notes;  ///< what did not go as it should, and what that means for the figures
 };
 
-/// All that the options want, over connections of its own to the responder at `address`.
+/// Makes all measurements that the options ask for, over its own connections to the responder at `address`.
 absl::StatusOr<Report> measure(const BenchOptions& options, const Backend& backend,
                                const std::string& address);
 
 /// read, read-batch, write, write-complete, write-notify: the transport alone.
 absl::Status measure_transport(const BenchOptions& options, const Backend& backend, Client& client,
                                Report& report);
-/// The rest: tables over it.
+/// The other operations: tables over that transport.
 absl::Status measure_tables(const BenchOptions& options, const Backend& backend, Client& client,
                             Report& report);
 
-/// A request that the other side answers at once: over shared memory a cache line handed to another core and
-/// back, else a write of 8 bytes with notification and its like back.
+/// Times a request that the other side answers at once. Over shared memory this is a cache line that goes to
+/// another core and back; otherwise it is a write of 8 bytes with a notification, answered by the same.
 absl::StatusOr<Yardstick> time_round_trip(const BenchOptions& options, const Backend& backend,
                                           Client& client);
 

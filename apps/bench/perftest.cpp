@@ -30,7 +30,7 @@ bool measures_latency(std::string_view tool) {
 std::vector<std::string> arguments_of(const PerftestRun& run, const transport::RdmaDevice& device,
                                       std::uint16_t port) {
   std::vector<std::string> arguments{run.tool,
-                                     "-F",  // a processor whose rate changes is no reason to stop
+                                     "-F",  // do not stop if the processor's rate changes
                                      "-d",     device.name,
                                      "-i",     std::to_string(device.port),
                                      "-s",     std::to_string(run.bytes),
@@ -44,7 +44,7 @@ std::vector<std::string> arguments_of(const PerftestRun& run, const transport::R
   if (!measures_latency(run.tool)) {
     if (run.depth > 0) add("-t", std::to_string(run.depth));
     if (run.connections > 1) add("-q", std::to_string(run.connections));
-    arguments.emplace_back("--report_gbits");  // what its MB are depends on its version
+    arguments.emplace_back("--report_gbits");  // the size of its MB depends on its version
   }
   return arguments;
 }
@@ -69,7 +69,7 @@ bool listens_on(std::uint16_t port) {
   return false;
 }
 
-/// One that was free just now; 0 if there is none.
+/// A port that was free just now; 0 if there is none.
 std::uint16_t free_port() {
   const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in place{};

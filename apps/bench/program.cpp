@@ -20,7 +20,7 @@ namespace verbena::apps::bench {
 
 namespace {
 
-constexpr int kCannotRun = 127;  // as shells say it
+constexpr int kCannotRun = 127;  // the status that shells use for it
 using Clock = std::chrono::steady_clock;
 
 std::string last_line(const std::string& text) {
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::start(const std::vector<std::s
   for (std::string& copy : copies) pointers.push_back(copy.data());
   pointers.push_back(nullptr);
   const pid_t parent = ::getpid();
-  // Not fork(): of memory that a device writes to, this process would be left with the copy.
+  // Not fork(): this process would be left with the copy of memory that a device writes to.
   const pid_t pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -73,7 +73,7 @@ Program::~Program() {
 
 void Program::kill() {
   if (pid_ <= 0) return;
-  ::kill(-pid_, SIGKILL);  // it is not reaped: the number is still its own
+  ::kill(-pid_, SIGKILL);  // it is not reaped yet, so the pid is still its own
   ::kill(pid_, SIGKILL);
   ::waitpid(std::exchange(pid_, -1), nullptr, 0);
 }
@@ -99,7 +99,7 @@ absl::Status Program::wait(std::chrono::milliseconds patience) {
     return absl::DeadlineExceededError(fmt::format(
         "{} did not end within {} s", name_, std::chrono::ceil<std::chrono::seconds>(patience).count()));
   }
-  // Its output has ended, and so has it, or is about to.
+  // Its output has ended, so the program has ended or is about to end.
   int status = 0;
   ::waitpid(std::exchange(pid_, -1), &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Another program that runs beside ours: its output read, its time bounded.
+// Runs another program beside ours, reads its output and limits its time.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,8 @@
 
 namespace verbena::apps::bench {
 
-/// Found by PATH. Killed when it goes, and when the thread that started it ends.
+/// A program that PATH finds. It is killed when this object is destroyed, and when the thread that started it
+/// ends.
 class Program {
  public:
   static absl::StatusOr<std::unique_ptr<Program>> start(const std::vector<std::string>& arguments);
@@ -21,12 +22,12 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Waits for its end; what it printed is output(). DEADLINE_EXCEEDED, and it is killed, when that takes
-  /// longer; UNKNOWN if it does not end with status 0.
+  /// Waits for the program to end; output() is then what it printed. If it takes longer than `patience`, it
+  /// is killed and the result is DEADLINE_EXCEEDED. UNKNOWN if it does not end with status 0.
   absl::Status wait(std::chrono::milliseconds patience);
-  /// Reads for so long at most; whether it still runs.
+  /// Reads output for at most `patience`. Returns whether the program still runs.
   bool read(std::chrono::milliseconds patience);
-  /// Standard output and error so far.
+  /// The program's standard output and standard error so far.
   [[nodiscard]] const std::string& output() const { return output_; }
 
  private:

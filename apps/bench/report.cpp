@@ -37,7 +37,7 @@ std::string yardsticks_table(const Circumstances& circumstances, const std::vect
                                   "figure", "ours", "yardstick", "ratio", "budget", "the yardstick");
   for (const Result& result : results) {
     for (const Yardstick& yardstick : result.yardsticks) {
-      // The sign in a budget is of three bytes and one column: fmt counts columns.
+      // The sign in a budget has three bytes but takes one column: fmt counts columns.
       table += fmt::format("{:<16}{:>8} {:<10}{:>14}{:>14}{:>9.3g}  {:<15} {}\n", result.operation,
                            size_text(result.bytes), figure_name(yardstick),
                            figure_text(yardstick, result.figure(yardstick)),

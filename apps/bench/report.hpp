@@ -10,17 +10,18 @@
 
 namespace verbena::apps::bench {
 
-/// What an operation stands beside, measured in the same run, and how near the design wants it to be.
+/// What an operation is compared with, measured in the same run, and how near to it the design wants the
+/// operation to be.
 struct Yardstick {
   enum class Figure : std::uint8_t { kMedian, kBandwidth };
 
   std::string name;
   Figure figure = Figure::kMedian;
   double value = 0;  ///< median in nanoseconds, or bytes a second; for the same bytes
-  /// Operation ÷ yardstick shall not be more; for a bandwidth, not less.
+  /// The upper limit of operation ÷ yardstick; for a bandwidth, the lower limit.
   std::optional<double> budget = {};
-  /// What stands beside it, where the two were measured by turns: like `value` the median of the rounds. Else
-  /// that of the whole result.
+  /// The operation's own figure, if the two were measured in turns: the median of the rounds, like `value`.
+  /// Without it, the figure of the whole result counts.
   std::optional<double> ours = {};
 };
 
@@ -28,7 +29,7 @@ struct Yardstick {
 struct Stream {
   double operations_per_second = 0;
   std::size_t connections = 1;
-  std::size_t depth = 1;  ///< requests under way on each
+  std::size_t depth = 1;  ///< requests under way on each connection
   std::size_t batch = 1;  ///< requests posted together
 };
 
@@ -41,27 +42,27 @@ struct Result {
   std::optional<Stream> stream = {};
   std::vector<Yardstick> yardsticks = {};
 
-  /// Of the stream where there is one, else one operation at a time.
+  /// The rate of the stream if there is one, otherwise of one operation at a time.
   [[nodiscard]] double per_second() const;
   [[nodiscard]] double bytes_per_second() const { return per_second() * static_cast<double>(bytes); }
-  /// The figure that stands beside the yardstick's, and how many times the yardstick's that is.
+  /// The figure that is compared with the yardstick's, and its ratio to the yardstick's figure.
   [[nodiscard]] double figure(const Yardstick& yardstick) const;
   [[nodiscard]] double ratio(const Yardstick& yardstick) const;
-  /// REQUIRES: it has a budget.
+  /// REQUIRES: the yardstick has a budget.
   [[nodiscard]] bool keeps(const Yardstick& yardstick) const;
 };
 
-/// Where and how it was measured.
+/// Where and how the results were measured.
 struct Circumstances {
   std::string transport;        ///< its scheme
-  std::string device = {};      ///< and its port, such as "rxe0 port 1"; empty for shared memory
-  std::uint32_t mtu_bytes = 0;  ///< of the path; 0 where there is no device
-  std::string other_side = {};  ///< where it ran
+  std::string device = {};      ///< device and port, such as "rxe0 port 1"; empty for shared memory
+  std::uint32_t mtu_bytes = 0;  ///< MTU of the path; 0 if there is no device
+  std::string other_side = {};  ///< where the other side ran
   std::vector<std::string> notes = {};
-  std::string shared_cores = {};  ///< why no budget is judged (cores.hpp); empty: they are
+  std::string shared_cores = {};  ///< why no budget is judged (cores.hpp); empty: budgets are judged
 };
 
-/// A time, a size, a rate, for people.
+/// A time, a size and a rate in readable form.
 [[nodiscard]] std::string time_text(double nanoseconds);
 [[nodiscard]] std::string size_text(std::size_t bytes);
 [[nodiscard]] std::string figure_text(const Yardstick& yardstick, double value);

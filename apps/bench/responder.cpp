@@ -87,8 +87,8 @@ struct Peer {
   Echo echo = Echo::kNone;
   std::size_t bytes = 0;
   std::uint64_t owed = 0;      ///< notifications to be answered
-  std::uint64_t sequence = 1;  ///< of the next write to be answered
-  bool unposted = false;       ///< a write to be answered that was not taken yet
+  std::uint64_t sequence = 1;  ///< of the next write to answer
+  bool unposted = false;       ///< the answer to a write was not taken yet
   std::vector<std::unique_ptr<ServerJob>> servers;
   std::unique_ptr<PerftestServer> perftest;
 };
@@ -135,7 +135,7 @@ class ResponderImpl final : public Responder {
     return count > 0;
   }
 
-  /// Whether there is anybody to be answered at once, and so no time to sleep.
+  /// Returns whether any peer must be answered at once, so that this thread must not sleep.
   bool answer_all() {
     bool awake = false;
     for (auto& [connection, peer] : peers_) {
@@ -151,7 +151,8 @@ class ResponderImpl final : public Responder {
   }
 
   void answer_writes(Peer& peer) {
-    // A look at the memory is far cheaper than one at the transport, and the measuring side waits for it.
+    // A look at the memory is far cheaper than a poll of the transport, and the measuring side waits for the
+    // answer.
     constexpr int kLooks = 64;
     const std::atomic_ref<std::uint64_t> arrived(last_word(memory_.writable->bytes(), peer.bytes));
     for (int look = 0; look < kLooks; ++look) {
@@ -218,16 +219,16 @@ class ResponderImpl final : public Responder {
     if (order.value < kWordBytes || order.value > kMostBytes) {
       return absl::InvalidArgumentError(fmt::format("it opens no {} bytes of memory", order.value));
     }
-    peer.echo = Echo::kNone;  // which was of what it had opened before
+    peer.echo = Echo::kNone;  // it referred to the memory that the peer had opened before
     if (memory_.bytes() < order.value) {
       if (peers_.size() == 1) {
         old_memory_.clear();
         memory_ = {};
       }
-      // Where this fails, others are answered in what there was.
+      // If this fails, other peers are still answered in the old memory.
       auto memory = Memory::allocate(*transport_, order.value);
       if (!memory.ok()) return memory.status();
-      // Regions that were granted to others before stay until those are gone.
+      // Regions that were granted to other peers before stay until those peers are gone.
       if (memory_.local != nullptr) old_memory_.push_back(std::move(memory_));
       memory_ = std::move(*memory);
     }
@@ -292,7 +293,7 @@ class ResponderImpl final : public Responder {
   void reply(Peer& peer, const Message& answer) {
     Message copy = answer;
     const WorkRequest send{.opcode = Opcode::kSend, .local = std::as_writable_bytes(std::span(&copy, 1))};
-    // Orders come one at a time: there is room for the answer, or the connection has failed.
+    // Orders come one at a time, so there is room for the answer unless the connection has failed.
     if (peer.connection->post({&send, 1}) == 0 && peer.connection->status().ok()) {
       spdlog::warn("{}: an answer found no room", peer.connection->peer_name());
     }

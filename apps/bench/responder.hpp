@@ -1,5 +1,6 @@
-// The other side of every measurement: opens memory to the measuring side (client.hpp), answers what arrives
-// there, runs servers and perftest's servers for it. One thread, and one for each server.
+// The other side of every measurement: it opens memory to the measuring side (client.hpp), answers what
+// arrives there, and runs servers and perftest's servers for it. It uses one thread, and one more for each
+// server.
 #pragma once
 
 #include <atomic>
@@ -18,13 +19,13 @@ class Responder {
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
-  /// Listens. ALREADY_EXISTS if someone else does so there.
+  /// Listens at `address`. ALREADY_EXISTS if someone else listens there.
   static absl::StatusOr<std::unique_ptr<Responder>> create(const Backend& backend,
                                                            const std::string& address);
 
-  /// Where the measuring side connects.
+  /// The address to which the measuring side connects.
   [[nodiscard]] virtual const std::string& address() const = 0;
-  /// Serves one measuring side after the other until *stop. Whoever sets *stop calls interrupt().
+  /// Serves one measuring side after the other until *stop is true. Whoever sets *stop calls interrupt().
   virtual absl::Status run(const std::atomic<bool>& stop) = 0;
   virtual void interrupt() = 0;
 

@@ -9,12 +9,13 @@ namespace verbena::apps::bench {
 
 namespace {
 
-constexpr double kUnitsEach = 1000;    // of a nanosecond: buckets count picoseconds
+constexpr double kUnitsEach = 1000;    // in a nanosecond: buckets count picoseconds
 constexpr unsigned kFineBits = 8;      // 256 buckets to each doubling
-constexpr unsigned kShownBits = 4;     // 16 of those that are shown
+constexpr unsigned kShownBits = 4;     // 16 shown buckets to each doubling
 constexpr double kMostUnits = 0x1p60;  // 13 days
 
-/// The bucket of a whole number of units: below 2^bits one each, above that 2^bits to each doubling.
+/// The bucket of a whole number of units: below 2^bits there is one bucket for each number, above that 2^bits
+/// buckets for each doubling.
 std::size_t bucket_of(std::uint64_t units, unsigned bits) {
   const auto width = static_cast<unsigned>(std::bit_width(units));
   if (width <= bits) return units;

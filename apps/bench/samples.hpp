@@ -1,4 +1,4 @@
-// Times of one operation, and how they are taken.
+// Times of one operation, and how they are measured.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class Samples {
   /// REQUIRES: not empty. fraction in [0, 1]: 0 the shortest, 0.5 the median, 1 the longest.
   [[nodiscard]] double percentile(double fraction) const;
   [[nodiscard]] double operations_per_second() const;
-  /// For people and files: what is not empty of 16 buckets to each doubling of the time.
+  /// The buckets that are not empty, for people and files. There are 16 buckets to each doubling of the time.
   [[nodiscard]] std::vector<Bucket> histogram() const;
 
  private:
@@ -43,17 +43,17 @@ class Samples {
 };
 
 struct TimingOptions {
-  double seconds = 0.3;             ///< of each measurement, after a warm-up of a tenth of it
+  double seconds = 0.3;             ///< length of each measurement, after a warm-up of a tenth of it
   double batch_nanoseconds = 2000;  ///< shorter operations are timed by batches of about this length
-  double reported_share = 1;        ///< of the time taken: 0.5 where half a round trip is meant
+  double reported_share = 1;        ///< part of the measured time: 0.5 if half a round trip is meant
 };
 
 /// Runs `operation` again and again and times it. Ends at its first error.
 absl::Status time_operation(const TimingOptions& options, const std::function<absl::Status()>& operation,
                             Samples& samples);
 
-/// The same for an operation that returns whether to go on; a template, so that nothing stands between the
-/// clock and the operation.
+/// The same for an operation that returns whether to go on. It is a template, so that there is no call
+/// between the clock and the operation.
 template <class Operation>
 Samples time_while(const TimingOptions& options, Operation&& operation) {
   Samples samples;
@@ -77,7 +77,7 @@ Samples time_while(const TimingOptions& options, Operation&& operation) {
   return samples;
 }
 
-/// The same for what cannot fail.
+/// The same for an operation that cannot fail.
 template <class Operation>
 Samples time_plain(const TimingOptions& options, Operation&& operation) {
   return time_while(options, [&] {

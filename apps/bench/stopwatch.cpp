@@ -11,7 +11,8 @@ struct Moment {
   std::uint64_t ticks = 0;
 };
 
-/// Both clocks read together: of some tries the one that nothing came between.
+/// Reads both clocks together. Of several tries it takes the one in which least passed between the counter's
+/// two readings.
 Moment read_both() {
   Moment best;
   std::uint64_t shortest = UINT64_MAX;

@@ -1,6 +1,6 @@
-// Time that has passed, cheaply: by the processor's own counter where it has one that runs evenly, as
-// perftest does. The system's clock costs a system call where the machine's clock cannot be read without one,
-// as in emulated machines; that would be most of a short operation's time.
+// Measures elapsed time cheaply: with the processor's own counter if it has one that runs evenly, as perftest
+// does. On some machines, such as emulated ones, reading the system's clock needs a system call; that would
+// be most of a short operation's time.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class Stopwatch {
   }
 
  private:
-  /// Measured once, for some 20 ms, against the system's clock.
+  /// Measured once, for about 20 ms, against the system's clock.
   static double nanoseconds_a_tick();
 
   std::uint64_t begin_;

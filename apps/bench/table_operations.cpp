@@ -17,14 +17,14 @@ namespace verbena::apps::bench {
 
 namespace {
 
-constexpr std::uint32_t kRowWidth = 100;  // the design's row
+constexpr std::uint32_t kRowWidth = 100;  // a row as in the design
 constexpr std::size_t kRowBytes = kRowWidth * sizeof(float);
 constexpr std::uint64_t kRows = 2048;
 constexpr std::uint64_t kManyRows = 1 << 16;  // 26 MB: more than a core's own caches
 constexpr std::size_t kBatchKeys = 1000;
 constexpr std::uint32_t kSmallWidth = 16;
 constexpr std::uint64_t kSmallRows = 1 << 14;
-constexpr std::uint32_t kTimeoutMs = 10'000;  // of a session's waits, for the server or for the other worker
+constexpr std::uint32_t kTimeoutMs = 10'000;  // of a session's waits, for the server or the other worker
 
 /// A server on the other side, and its workers here, all driven by this thread.
 class Job {
@@ -80,7 +80,7 @@ std::vector<Key> shuffled_keys(std::uint64_t rows, std::size_t count) {
   return keys;
 }
 
-/// Of accesses of one row each.
+/// Keys for accesses of one row each.
 std::vector<Key> one_row_keys() {
   return shuffled_keys(kRows, std::size_t{1} << 16);
 }
@@ -110,7 +110,7 @@ class TableMeasurements {
  public:
   TableMeasurements(const BenchOptions& options, const Backend& backend, Client& client, Report& report)
       : options_(options), backend_(backend), client_(client), report_(report) {
-    single_.batch_nanoseconds = 0;  // each by itself
+    single_.batch_nanoseconds = 0;  // each operation is timed by itself
   }
 
   absl::Status pull(const PullCase& pull);
@@ -136,7 +136,7 @@ class TableMeasurements {
   absl::StatusOr<Samples> time_cached_pulls();
   absl::Status measure_local(std::string_view name, std::string_view what,
                              const std::function<absl::StatusOr<Samples>(Table<float>&)>& time);
-  /// One of this transport's, measured once.
+  /// A round trip of this transport, measured once.
   absl::StatusOr<Yardstick> round_trip() {
     if (!round_trip_) {
       auto measured = time_round_trip(options_, backend_, client_);
@@ -159,7 +159,8 @@ class TableMeasurements {
 absl::Status TableMeasurements::finish(Result result, std::optional<double> round_trips_budget) {
   auto yardstick = round_trip();
   if (!yardstick.ok()) return yardstick.status();
-  // The budget is one of shared memory; the way over a device has its own, in the transport's lines.
+  // This budget is for shared memory; transfers over a device have their own budgets, in the transport's
+  // lines.
   if (backend_.on_one_host) yardstick->budget = round_trips_budget;
   result.yardsticks.push_back(*std::move(yardstick));
   report_.results.push_back(std::move(result));
@@ -174,7 +175,7 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
       session.table<float>({.name = "rows", .rows = pull.rows, .width = pull.width, .consistency = Essp{1}});
   if (!table.ok()) return table.status();
   std::vector<float> all(pull.rows * pull.width);
-  // Once from the server, then the pushes make every cached row live.
+  // The first pull reads from the server; then the pushes make every cached row live.
   for (int round = 0; round < 3; ++round) {
     RETURN_IF_ERROR(table->pull(KeyRange{0, pull.rows}, all));
     RETURN_IF_ERROR(session.barrier());
@@ -197,7 +198,7 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
   });
   if (!status.ok()) return status;
   const double copy_ns = time_row_copies(options_.timing, keys, pull.keys_each, row_bytes).percentile(0.5);
-  // Of a batch the design asks for 100 M keys a second, 10 ns each, where the machine copies that many.
+  // For a batch the design asks for 100 M keys a second, 10 ns each, if the machine can copy that many.
   const double budget = pull.keys_each == 1
                             ? pull.budget
                             : std::max(pull.budget, 10.0 * static_cast<double>(pull.keys_each) / copy_ns);
@@ -256,7 +257,7 @@ absl::Status TableMeasurements::push_batch() {
       },
       result.samples);
   if (!status.ok()) return status;
-  // Budgets of tables are those of shared memory.
+  // The budgets of tables are for shared memory.
   const auto budget = backend_.on_one_host ? std::optional(2.5) : std::nullopt;
   result.yardsticks.push_back(
       {.name = "memcpy of the same bytes through a ring as large as the inbox",
@@ -334,7 +335,7 @@ absl::Status TableMeasurements::push_visible() {
       .keys = 1,
       .samples = {}};
   const Stopwatch all;
-  // The first ones, which find everything cold, are no samples. A float counts to 2^24 exactly.
+  // The first ones find everything cold and are not counted as samples. A float counts to 2^24 exactly.
   const double warm_up_ns = options_.timing.seconds * 1e8;
   while (status.ok() && all.nanoseconds() < options_.timing.seconds * 1.1e9 && values[0] < 1e7F) {
     // The reader is one clock ahead, so that the other's clock() makes the min clock advance.
@@ -397,7 +398,7 @@ TableOptions moving_table(std::uint64_t rows) {
           .allocation = Allocation::kDynamic};
 }
 
-/// Of one row at a time, here and there.
+/// Times accesses of one row at a time, in random order.
 template <class Access>
 absl::StatusOr<Samples> TableMeasurements::time_accesses(const Access& access) {
   const std::vector<Key> keys = one_row_keys();
@@ -502,7 +503,7 @@ absl::Status TableMeasurements::localize() {
 absl::Status TableMeasurements::idle_server() {
   auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // whatever it was still spinning for
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for whatever the server still spins on
   constexpr int kSeconds = 2;
   const auto before = client_.processor_nanoseconds();
   if (!before.ok()) return before.status();
@@ -544,7 +545,7 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
       {"idle-server", &TableMeasurements::idle_server}};
   for (const auto& [name, measurement] : kOthers) {
     if (!options.wants(name)) continue;
-    if (name.ends_with("-local") && !backend.on_one_host) continue;  // else the server may be on another host
+    if (name.ends_with("-local") && !backend.on_one_host) continue;  // the server may be on another host
     options.progress(name);
     RETURN_IF_ERROR((measurements.*measurement)());
   }

@@ -16,19 +16,19 @@ namespace {
 
 using transport::Opcode;
 
-constexpr std::size_t kReadRowBytes = 400;  // the design's row, of 100 floats
+constexpr std::size_t kReadRowBytes = 400;  // a row as in the design: 100 floats
 constexpr std::uint64_t kReadRows = 1 << 16;
 constexpr std::size_t kBandwidthBytes = 65536;  // from here on the design has a budget for the bandwidth
 constexpr std::size_t kFewIterations = 25;      // for a median
 constexpr std::size_t kManyIterations = 100'000;
 
-/// One operation of a size: how it is timed, and perftest's tools for the like.
+/// One operation of a size: how it is timed, and perftest's tools for the same operation.
 struct Case {
   std::string_view name;
   std::string_view what;
   Opcode opcode;
   Echo echo;
-  double reported_share;  ///< 0.5 where the other side answers: half a round trip
+  double reported_share;  ///< 0.5 if the other side answers: half a round trip
   std::string_view latency_tool;
   std::optional<double> latency_budget;
   std::string_view bandwidth_tool;
@@ -70,7 +70,7 @@ class CaseMeasurement {
       RETURN_IF_ERROR(time_latency(each, bytes, result, latency));
       run_tool(latency, bytes, 1e9 / latency.ours.back());
       run_tool(other_latency, bytes, 1e9 / latency.ours.back());
-      if (each.name == "write-complete") continue;  // as many under way are as many writes under way
+      if (each.name == "write-complete") continue;  // a stream of these is the same as a stream of writes
       RETURN_IF_ERROR(time_stream(each, bytes, result, bandwidth));
       run_tool(bandwidth, bytes, bandwidth.ours.back() / static_cast<double>(bytes));
     }
@@ -93,9 +93,9 @@ class CaseMeasurement {
   }
 
  private:
-  /// One figure and a tool's of perftest for the like, measured by turns.
+  /// One of our figures and the figure of perftest's tool for the same operation, measured in turns.
   struct Rounds {
-    std::string_view tool;  ///< empty: there is none
+    std::string_view tool;  ///< empty: there is no tool
     std::vector<double> ours = {};
     std::vector<double> theirs = {};
     absl::Status failure = {};
@@ -106,7 +106,7 @@ class CaseMeasurement {
     RETURN_IF_ERROR(client_.set_echo(each.echo, bytes));
     TimingOptions timing = options_.timing;
     timing.reported_share = each.reported_share;
-    if (each.echo != Echo::kNone) timing.batch_nanoseconds = 0;  // each by itself
+    if (each.echo != Echo::kNone) timing.batch_nanoseconds = 0;  // each operation is timed by itself
     Samples samples;
     absl::Status status = time_operation(
         timing,
@@ -222,7 +222,7 @@ absl::Status measure_read_batch(const BenchOptions& options, const Backend& back
 
 std::size_t memory_bytes(const BenchOptions& options) {
   const std::size_t largest = *std::max_element(options.sizes_bytes.begin(), options.sizes_bytes.end());
-  // At least a row, which is read beside some of the tables' operations.
+  // At least a row, because some operations of tables are compared with reading one.
   return std::max(largest, options.wants("read-batch") ? kReadRows * kReadRowBytes : kReadRowBytes);
 }
 

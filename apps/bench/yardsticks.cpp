@@ -73,7 +73,7 @@ Samples time_core_round_trip(const TimingOptions& options) {
   const absl::Cleanup end_other = [&] { line.value.store(UINT64_MAX, std::memory_order_release); };
   std::uint64_t even = 0;
   TimingOptions single = options;
-  single.batch_nanoseconds = 0;  // each by itself: the clock costs little beside it
+  single.batch_nanoseconds = 0;  // each operation by itself: the clock costs little compared with it
   return time_plain(single, [&] {
     line.value.store(even + 1, std::memory_order_release);
     while (line.value.load(std::memory_order_acquire) != even + 2) {

@@ -12,7 +12,7 @@ namespace verbena::apps::bench {
 /// memcpy of `bytes` from one buffer to another, both warm.
 Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
 
-/// memcpy of `bytes` into one place after the other of a buffer of `ring_bytes`, as through a message ring.
+/// memcpy of `bytes` to successive places in a buffer of `ring_bytes`, as through a message ring.
 Samples time_ring_copy(const TimingOptions& options, std::size_t bytes, std::size_t ring_bytes);
 
 /// memcpy of rows of `row_bytes`, one after the other in the order of `keys`; an operation is `keys_each`
@@ -20,8 +20,8 @@ Samples time_ring_copy(const TimingOptions& options, std::size_t bytes, std::siz
 Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,
                         std::size_t keys_each, std::size_t row_bytes);
 
-/// A cache line handed to another core and back: two threads that spin on it. The bound below which no answer
-/// of another core can come.
+/// A cache line that goes to another core and back: two threads spin on it. No answer from another core can
+/// be faster.
 Samples time_core_round_trip(const TimingOptions& options);
 
 }  // namespace verbena::apps::bench

@@ -85,7 +85,7 @@ absl::Status Competitors::pin(const std::vector<SlowRule>& rules, std::uint32_t 
 absl::Status Competitors::run(std::uint32_t count) {
   try {
     for (std::uint32_t i = 0; i < count; ++i) {
-      threads_.emplace_back([this] {  // on the core of the thread that makes it
+      threads_.emplace_back([this] {  // runs on the core of the thread that starts it
         ::pthread_setname_np(::pthread_self(), "competitor");
         while (!stop_.load(std::memory_order_relaxed)) {
         }

@@ -1,9 +1,9 @@
-// Other programs on a worker's core, made on purpose: what a slow host does to a worker, and a factor does
-// not.
+// Other programs on a worker's core, added on purpose. They do to a worker what a slow host does and a factor
+// does not.
 //
-// A worker with competitors is pinned to one core, together with busy threads that take all they are given of
-// it. So it waits for its turn whenever it computes, for some milliseconds at a time, at moments that the
-// scheduler chooses: no two runs are alike. Whoever else is on that core waits, too.
+// A worker with competitors is pinned to one core, together with busy threads that use all the time they get
+// on it. So the worker waits for its turn whenever it computes, for some milliseconds at a time, at moments
+// that the scheduler chooses: no two runs are alike. All others on that core wait, too.
 #pragma once
 
 #include <sched.h>
@@ -19,16 +19,19 @@
 
 namespace verbena::apps {
 
-/// Of one worker. They are threads of its process, so that nothing ends it without ending them.
+/// The competitors of one worker. They are threads of its process, so that whatever ends the process ends
+/// them, too.
 class Competitors {
  public:
-  /// Those that the rules give to `worker`, which is the calling thread; often none, and then nothing is
-  /// pinned. The core is the rules', else the worker's turn of those that the thread may use, around and
-  /// around. INVALID_ARGUMENT: it may not use that core, or the rules name two; PERMISSION_DENIED and the
-  /// like where the host does not let it be pinned.
+  /// Starts the competitors that the rules give to `worker`, which is the calling thread. Often there are
+  /// none, and then nothing is pinned. The core is the one that the rules name; otherwise workers take the
+  /// cores that the thread may use in turn. INVALID_ARGUMENT if the thread may not use that core, or if the
+  /// rules name two cores; PERMISSION_DENIED and similar errors if the host does not let the thread be
+  /// pinned.
   static absl::StatusOr<std::unique_ptr<Competitors>> start(const std::vector<SlowRule>& rules,
                                                             std::uint32_t worker);
-  /// Ends them; the worker may use again what it could use before. To be called by its thread.
+  /// Ends the competitors; the worker may again use the cores that it could use before. The worker's thread
+  /// must call it.
   ~Competitors();
   Competitors(const Competitors&) = delete;
   Competitors& operator=(const Competitors&) = delete;
@@ -43,7 +46,7 @@ class Competitors {
   absl::Status run(std::uint32_t count);
 
   bool pinned_ = false;
-  cpu_set_t allowed_ = {};  ///< before
+  cpu_set_t allowed_ = {};  ///< the worker's cores before it was pinned
   std::uint32_t core_ = 0;
   std::atomic<bool> stop_ = false;
   std::vector<std::thread> threads_;

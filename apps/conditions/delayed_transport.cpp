@@ -26,9 +26,9 @@ using transport::WorkRequest;
 
 namespace {
 
-/// Of the packets around a transfer.
+/// The headers of the packets of a transfer.
 constexpr std::size_t kHeaderBytes = 64;
-/// So many requests may be under way without any of them asking for a completion.
+/// At most this many requests are under way of which none asks for a completion.
 constexpr std::size_t kMostUnsignaled = 32;
 constexpr std::string_view kHosts = "hosts";
 
@@ -96,8 +96,8 @@ absl::StatusOr<NetworkCost> parse_network(std::string_view text) {
   return network->cost;
 }
 
-/// A connection of a DelayedTransport. Requests are with the wrapped connection as soon as they are taken;
-/// events are kept until they are due.
+/// A connection of a DelayedTransport. A request that is taken goes to the wrapped connection at once; events
+/// are kept until they are due.
 class DelayedConnection final : public Connection {
  public:
   enum class Origin : std::uint8_t { kConnected, kConnectedNear, kAccepted };
@@ -125,26 +125,26 @@ class DelayedConnection final : public Connection {
   }
   void on_wrapped_event(const Event& event);
   [[nodiscard]] std::size_t take_events(std::span<Event> events, TimePoint now);
-  /// Of the next event; TimePoint::max() if there is none.
+  /// When the next event is due; TimePoint::max() if there is none.
   [[nodiscard]] TimePoint next_due() const;
 
  private:
-  /// What goes before each notification and message.
+  /// The message that goes before each notification and message.
   struct Stamp {
     static constexpr std::uint64_t kMagic = 0x796c6564'6e627276;
     static constexpr std::uint64_t kNearMagic =
-        0x7261656e'6e627276;  ///< alone, and first: this connection is near
+        0x7261656e'6e627276;  ///< sent alone, and first: this connection is near
 
     std::uint64_t magic = kMagic;
     std::int64_t due_ns = 0;  ///< when its last byte arrives if the receiver's link is free
     std::uint64_t bytes = 0;
   };
-  /// A request that is with the wrapped connection, whose ids count from first_posted_ on.
+  /// A request that the wrapped connection has. The ids that it sees count from first_posted_ on.
   struct Posted {
     std::uint64_t id = 0;
     bool signaled = false;
-    bool own = false;  ///< a stamp
-    TimePoint due;     ///< of its completion
+    bool own = false;  ///< a request of ours: a stamp
+    TimePoint due;     ///< when its completion is due
   };
   struct Late {
     Event event;
@@ -162,16 +162,16 @@ class DelayedConnection final : public Connection {
   std::unique_ptr<Connection> wrapped_;
   bool taken_;
   bool is_near_;
-  bool near_is_told_;     ///< where it is
+  bool near_is_told_;     ///< the peer knows it, or the connection is not near
   bool stamped_ = false;  ///< the next notification or message has its stamp already
   bool disconnected_ = false;
   bool disconnected_reported_ = false;
-  TimePoint last_due_;             ///< of what was sent
+  TimePoint last_due_;             ///< when the last thing that was sent is due
   TimePoint last_completion_due_;  ///< completions come in the order of posting
   std::deque<Posted> posted_;
   std::uint64_t first_posted_ = 0;
   std::size_t unsignaled_ = 0;
-  std::optional<Stamp> stamp_;  ///< of the next notification or message that comes in
+  std::optional<Stamp> stamp_;  ///< stamp of the next notification or message to come in
   std::deque<Late> completions_;
   std::deque<Late> incoming_;
 };
@@ -208,7 +208,7 @@ bool DelayedConnection::post_stamp(std::size_t bytes) {
 }
 
 bool DelayedConnection::post_own(Stamp stamp) {
-  // Signaled now and then, so that what was posted before is known to be over.
+  // Signaled from time to time, so that requests that were posted before are known to have ended.
   const WorkRequest request{.opcode = Opcode::kSend,
                             .signaled = unsignaled_ >= kMostUnsignaled,
                             .local = std::as_writable_bytes(std::span(&stamp, 1))};
@@ -249,7 +249,7 @@ std::size_t DelayedConnection::post(std::span<const WorkRequest> requests) {
 
 void DelayedConnection::on_completion(const Event& event) {
   TimePoint due;
-  // Those before it are over, too, and have not asked for a completion.
+  // The requests before it have ended, too, and have not asked for a completion.
   while (first_posted_ < event.id) {
     due = std::max(due, posted_.front().due);
     posted_.pop_front();
@@ -264,7 +264,7 @@ void DelayedConnection::on_completion(const Event& event) {
   late.event = event;
   late.event.id = posted.id;
   late.event.connection = this;
-  // Of a failure there is nothing to bring.
+  // A failure brings no data, so it is not delayed.
   late.due = event.result == OperationResult::kOk ? last_completion_due_ : TimePoint();
 }
 
@@ -280,7 +280,7 @@ void DelayedConnection::on_incoming(const Event& event) {
   late.event = event;
   late.event.connection = this;
   late.message.assign(reinterpret_cast<const char*>(event.message.data()), event.message.size());
-  if (!stamp_) return;  // of a near one, or of a peer that has no part in this
+  if (!stamp_) return;  // from a near peer, or from one that does not use this transport
   late.due = std::max(TimePoint(std::chrono::nanoseconds(stamp_->due_ns)),
                       transport_.receiving_until_ + transport_.on_the_link(stamp_->bytes));
   transport_.receiving_until_ = late.due;
@@ -339,7 +339,8 @@ DelayedTransport::DelayedTransport(std::unique_ptr<transport::Transport> wrapped
                                    std::vector<std::string> near)
     : wrapped_(std::move(wrapped)), cost_(cost), near_(std::move(near)) {
   // The kernel may wake a thread 50 µs late to save power, which would be most of a latency. Threads that
-  // this one starts inherit it. What it returns is of no use: the delays are just less exact.
+  // this one starts inherit the setting. The result is ignored: if the call fails, the delays are only less
+  // exact.
   (void)::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 

@@ -1,19 +1,19 @@
-// A network's cost on one host: a transport over shared memory through which bytes arrive when a network of a
-// given latency and bandwidth would have brought them.
+// The cost of a network on one host: a transport over shared memory in which bytes arrive when a network with
+// a given latency and bandwidth would have brought them.
 //
-// Bytes are moved at once; what is late is that the other side learns of them. Each notification and message
-// is preceded by one that says when it is to arrive, by the clock that the processes of a host share; the
-// receiver's transport keeps it until then. So a sender that computes, and does not poll, sends as an adapter
-// would. A one-sided read completes late. No memory of a peer is mapped. A process sends one thing after the
-// other at its link's rate, and receives so; what is in between is no bottleneck. Setting a connection up
-// costs nothing, nor do memory grants.
+// Bytes move at once, but the other side learns of them late. Before each notification and message goes
+// another message, the stamp. It says when the notification or message is to arrive, by the clock that the
+// processes of a host share; the receiver's transport keeps it until then. So a sender that computes, and
+// does not poll, sends as an adapter would. A one-sided read completes late. No memory of a peer is mapped. A
+// process sends one thing after the other at its link's rate, and receives in the same way; the network in
+// between is no bottleneck. Setting up a connection and granting memory cost nothing.
 //
-// Some processes may be on one host: connections to addresses that the transport is told to be near are as
-// they are over shared memory, their memory mapped where it can be, and take nothing of the links. Only the
-// side that connects knows the address; its first message tells the other side.
+// Some processes may be on one host: connections to addresses that the transport is told are near work as
+// over shared memory. Their memory is mapped where possible, and they use no time of the links. Only the side
+// that connects knows the address; its first message tells the other side.
 //
 // All processes of a job must use it. Waiting for what is to arrive blocks and uses no processor; a latency
-// below some 10 µs is lost in how late the host wakes a thread.
+// below about 10 µs is smaller than the delay with which the host wakes a thread.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 namespace verbena::apps {
 
 struct NetworkCost {
-  transport::Duration latency{0};  ///< of one direction
+  transport::Duration latency{0};  ///< in one direction
   double bits_per_second = 0;      ///< of each node's link, in each direction; 0: no bound
 };
 
@@ -38,14 +38,14 @@ absl::StatusOr<NetworkCost> parse_network(std::string_view text);
 
 /// Between which processes of a job the network lies.
 enum class Hosts : std::uint8_t {
-  kProcesses,  ///< each is a host
-  kNodes,      ///< a server and the workers whose node it is are one host
+  kProcesses,  ///< each process is a host
+  kNodes,      ///< a server and the workers of its node are one host
 };
 struct JobNetwork {
   NetworkCost cost;
   Hosts hosts = Hosts::kProcesses;
 };
-/// As parse_network(), and maybe hosts=nodes or hosts=processes.
+/// As parse_network(), optionally with hosts=nodes or hosts=processes.
 absl::StatusOr<JobNetwork> parse_job_network(std::string_view text);
 
 class DelayedConnection;
@@ -83,7 +83,7 @@ class DelayedTransport final : public transport::Transport {
     bool announced = false;
   };
 
-  /// How long a link is busy with so many bytes.
+  /// How long a link is busy with `bytes`.
   [[nodiscard]] transport::Duration on_the_link(std::size_t bytes) const;
   void poll_wrapped();
   std::size_t announce_accepted(std::span<transport::Event> events);
@@ -91,11 +91,11 @@ class DelayedTransport final : public transport::Transport {
   std::unique_ptr<transport::Transport> wrapped_;
   const NetworkCost cost_;
   const std::vector<std::string> near_;
-  transport::TimePoint sending_until_;    ///< the own link, outwards
-  transport::TimePoint receiving_until_;  ///< and inwards
+  transport::TimePoint sending_until_;    ///< until when our own link sends
+  transport::TimePoint receiving_until_;  ///< until when it receives
   std::vector<DelayedConnection*> connections_;
   std::deque<Accepted> accepted_;
-  std::vector<std::string> messages_;  ///< of the events that the last poll() returned
+  std::vector<std::string> messages_;  ///< messages of the events that the last poll() returned
 };
 
 }  // namespace verbena::apps

@@ -9,7 +9,7 @@
 
 namespace verbena::apps {
 
-/// Nothing where a part has no "=".
+/// nullopt if a part has no "=".
 std::optional<std::vector<std::pair<std::string_view, std::string_view>>> split_fields(std::string_view text);
 
 /// A number and one of ns, us, ms, s; 0 or more.

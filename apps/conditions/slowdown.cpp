@@ -149,7 +149,7 @@ void Slowdown::computing_ends(std::uint64_t items) {
   const auto wanted = std::chrono::duration_cast<Duration>(factor_ * computing);
   owed_ += std::max(Duration::zero(), wanted - (ended - began_));
   if (owed_ <= Duration::zero()) return;
-  // No sleep ends when it should; what it was too long the next one is shorter.
+  // No sleep ends exactly on time; if this one is too long, the next one is shorter by the difference.
   clock_.sleep(owed_);
   owed_ -= clock_.now() - ended;
 }

@@ -20,7 +20,7 @@
 namespace verbena::apps {
 namespace {
 
-/// Of one word in one document: guards the memory against a slip of the pen.
+/// The largest count of one word in one document. It protects the memory if the file has a typing error.
 constexpr std::uint64_t kMaxCount = (1U << 24U) - 1;
 
 /// Exactly `size` numbers and nothing else.
@@ -41,7 +41,7 @@ struct IdCount {
   std::uint64_t count = 0;
 };
 
-/// "id:count"; a count of 0 says that the word is not there.
+/// "id:count"; a count of 0 means that the word does not occur.
 std::optional<IdCount> parse_pair(std::string_view field) {
   const std::size_t colon = field.find(':');
   if (colon == std::string_view::npos) return std::nullopt;

@@ -1,4 +1,4 @@
-// Documents that are given as how often they have each word.
+// Documents that are given as counts: how often each word occurs.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@
 
 namespace verbena::apps {
 
-/// Words of a bag, one a line. Errors as LineReader's, and INVALID_ARGUMENT for a line that is not one word
-/// of UTF-8 or a file without any.
+/// Reads the words of a bag of words, one a line. Errors as LineReader's, and INVALID_ARGUMENT for a line
+/// that is not one word of UTF-8, or for a file without words.
 absl::StatusOr<std::vector<std::string>> read_vocabulary(const std::string& path);
 /// The vocabulary file that belongs to docword.NAME.txt[.gz], if it is there.
 std::string vocabulary_beside(const std::string& path);
 
-// Each reads to the end. `vocabulary` has the words' names, or nothing. INVALID_ARGUMENT "file:line: expected
-// …".
+// Each function reads to the end. `vocabulary` has the words' names, or is empty. INVALID_ARGUMENT
+// "file:line: expected …".
 // ------------------------------------------------------------------------------------------------------------
 
-/// Numbers of documents, words and entries, a line each; then lines "document word count", counted from 1.
+/// The numbers of documents, words and entries, one on each line; then lines "document word count", counted
+/// from 1.
 absl::Status read_uci(LineReader& lines, const std::vector<std::string>& vocabulary,
                       CorpusCollector& collector);
 /// A document a line: "pairs id:count …", ids from 0.
@@ -30,10 +31,10 @@ absl::Status read_lda_c(LineReader& lines, const std::vector<std::string>& vocab
 absl::Status read_matrix_market(LineReader& lines, const std::vector<std::string>& vocabulary,
                                 CorpusCollector& collector);
 /// A document a line: "label id:count …", with "# comment" and "qid:…"; labels are not used. Ids from 1, or
-/// from 0 where there is no vocabulary.
+/// from 0 if there is no vocabulary.
 absl::Status read_svm_light(LineReader& lines, const std::vector<std::string>& vocabulary,
                             CorpusCollector& collector);
-/// A document a line: "label |namespace word:count …"; a word without a count is there once. Labels and
+/// A document a line: "label |namespace word:count …"; a word without a count occurs once. Labels and
 /// namespaces are not used.
 absl::Status read_vowpal_wabbit(LineReader& lines, CorpusCollector& collector);
 

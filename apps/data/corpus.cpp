@@ -19,7 +19,7 @@
 namespace verbena::apps {
 namespace {
 
-/// What is between white space may look like anything; only a banner is none of it.
+/// What is between white space may look like any format; only a banner is certainly not text.
 absl::StatusOr<FoundFormat> detect_format(const CorpusOptions& options) {
   const absl::StatusOr<std::vector<std::string>> lines = first_lines(options.path);
   if (!lines.ok()) return lines.status();

@@ -35,7 +35,7 @@ struct CorpusOptions {
                            ///< there, else "word17"
   std::string stop_words = "none";  ///< see read_stop_words()
   std::uint64_t min_count = 1;      ///< drop words that are rarer in the whole corpus
-  bool needs_order = false;         ///< a bag of words, which has none, is refused
+  bool needs_order = false;         ///< a bag of words, which has no order, is refused
   std::uint32_t part = 0;  ///< this part: documents i with i mod parts == part; none if part == parts
   std::uint32_t parts = 1;
 };

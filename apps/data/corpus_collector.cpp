@@ -53,7 +53,7 @@ std::vector<std::uint32_t> CorpusCollector::rank_words(const std::unordered_set<
   std::vector<std::uint32_t> order(words_.size());
   std::iota(order.begin(), order.end(), 0U);
   Tokenizer tokenizer(options_.tokens);
-  // A vocabulary may spell a word otherwise than a list of stop words.
+  // A vocabulary may spell a word differently from a list of stop words.
   const auto is_stop_word = [&](const std::string& word) {
     return !stop_words.empty() &&
            (stop_words.contains(word) || stop_words.contains(tokenizer.vocabulary_form(word)));

@@ -42,7 +42,7 @@ class CorpusCollector {
   };
 
   std::uint32_t add_word(std::string text);
-  /// Final ids by provisional ones, and the vocabulary.
+  /// Returns the final ids by provisional ones, and makes the vocabulary.
   std::vector<std::uint32_t> rank_words(const std::unordered_set<std::string>& stop_words);
   void drop_and_renumber(const std::vector<std::uint32_t>& final_ids);
 

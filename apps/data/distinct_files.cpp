@@ -11,18 +11,18 @@
 namespace verbena::apps {
 namespace {
 
-constexpr int kMostLinks = 40;  // as Linux has it
+constexpr int kMostLinks = 40;  // the limit of Linux
 
-/// What two names of one file have in common.
+/// What is equal for two names of one file.
 struct Identity {
   std::uint64_t device = 0;
-  std::uint64_t inode = 0;  ///< of the file; of its folder, if it is not there yet
+  std::uint64_t inode = 0;  ///< of the file; of its folder, if the file does not exist yet
   std::string name;         ///< in that folder
 
   bool operator==(const Identity&) const = default;
 };
 
-/// Where a symbolic link leads that leads to nothing yet.
+/// The path to which a symbolic link leads if there is no file yet.
 std::filesystem::path target_of(std::filesystem::path path) {
   std::error_code error;
   for (int links = 0; links < kMostLinks; ++links) {
@@ -33,7 +33,7 @@ std::filesystem::path target_of(std::filesystem::path path) {
   return path;
 }
 
-/// Nothing for what takes any number of writers as they come, or will be found wrong anyway.
+/// nullopt for devices and sockets: they take any number of writers, or are refused elsewhere.
 std::optional<Identity> identity_of(const std::string& path) {
   struct stat file = {};
   if (::stat(path.c_str(), &file) == 0) {
@@ -43,7 +43,7 @@ std::optional<Identity> identity_of(const std::string& path) {
   const std::filesystem::path target = target_of(path);
   const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
   if (::stat(folder.c_str(), &file) != 0) {
-    // Folders that are still to be made.
+    // The folder does not exist yet.
     std::error_code error;
     return Identity{0, 0, std::filesystem::absolute(target, error).lexically_normal().string()};
   }

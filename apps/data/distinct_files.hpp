@@ -6,9 +6,9 @@
 
 namespace verbena::apps {
 
-/// INVALID_ARGUMENT with both names where an output and another file are one, whatever they are called: by
-/// symbolic and hard links, and also where the file is not there yet. Terminals and devices such as /dev/null
-/// may be named twice.
+/// INVALID_ARGUMENT with both names if an output and another file are the same file, even under different
+/// names: through symbolic or hard links, and also if the file does not exist yet. Terminals and devices such
+/// as /dev/null may be named twice.
 absl::Status check_distinct(const Files& files);
 
 }  // namespace verbena::apps

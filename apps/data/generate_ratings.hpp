@@ -22,7 +22,7 @@ struct GenerateRatingsOptions {
   double mean = 3.5;
   double signal = 1.0;
   double noise = 0.5;
-  double skew = 0.8;  ///< the n-th most popular item is rated ∝ n^−skew; users alike, half as skewed
+  double skew = 0.8;  ///< the n-th most popular item is rated ∝ n^−skew; the same for users, half as skewed
   std::uint64_t seed = 1;
 
   void add_options(CLI::App& command);

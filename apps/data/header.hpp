@@ -1,4 +1,4 @@
-// The first line of a table, where it names the columns.
+// The first line of a table, if it names the columns.
 #pragma once
 
 #include <array>
@@ -9,9 +9,9 @@
 
 namespace verbena::apps {
 
-/// Which column is what: `names` are the names that each thing goes by, in lower case, without "_", "-", "."
-/// and blanks. A type behind a colon ("user_id:token") is none of a column's name. Of several that fit, the
-/// first.
+/// Finds the column of each thing. `names`: the names that a column of each thing may have, in lower case,
+/// without "_", "-", "." and blanks. A type after a colon ("user_id:token") is not part of a column's name.
+/// If several columns fit, the first one is taken.
 template <std::size_t size>
 std::array<std::optional<std::size_t>, size> columns_by_name(
     std::span<const std::string_view> header,

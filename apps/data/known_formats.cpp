@@ -47,7 +47,7 @@ bool is_number(std::string_view field) {
   return parse_double(field).has_value();
 }
 
-/// "id:number", with more than digits as the id where `any_name`.
+/// "id:number". If `any_name`, the id need not be digits.
 bool is_pair(std::string_view field, bool any_name) {
   const std::size_t colon = field.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;
@@ -55,7 +55,7 @@ bool is_pair(std::string_view field, bool any_name) {
          is_number(field.substr(colon + 1));
 }
 
-/// What fields a line has behind its first one, if all of them are "id:number".
+/// How many fields a line has after its first one, if all of them are "id:number".
 std::optional<std::size_t> pairs_behind(std::string_view rest) {
   std::size_t pairs = 0;
   for (std::string_view field = next_field(rest); !field.empty(); field = next_field(rest)) {
@@ -70,7 +70,7 @@ bool is_lda_c(std::string_view line) {
   return size.has_value() && pairs_behind(line) == *size;
 }
 
-/// "label id:number …  # comment"; labels may be several, with commas.
+/// "label id:number …  # comment"; there may be several labels, separated by commas.
 bool is_svm_light(std::string_view line) {
   line = line.substr(0, line.find('#'));
   std::string_view labels = next_field(line);
@@ -84,8 +84,8 @@ bool is_svm_light(std::string_view line) {
   return pairs_behind(rest).has_value();
 }
 
-/// A line can be of LIBSVM, too: "1 7:1" is one pair, or the label 1, and "0" is none. Lines of several pairs
-/// decide where there are any: if most have as many as they say, the rest are slips.
+/// A line may also be of LIBSVM: "1 7:1" has one pair, or the label 1, and "0" has no pair. If there are
+/// lines of several pairs, they decide: if most have as many pairs as they say, the others are mistakes.
 bool looks_like_lda_c(std::span<const std::string_view> lines) {
   const auto has_pairs = [](std::string_view line) { return std::count(line.begin(), line.end(), ':') > 1; };
   std::vector<std::string_view> telling;
@@ -103,8 +103,8 @@ bool is_one_number(std::string_view line) {
   return base::parse_decimal<std::uint64_t>(next_field(line)) && next_field(line).empty();
 }
 
-/// "[label [weight [base]]] ['tag] |…".
-/// A tag may lack its quote where it touches the bar. Or "title |@class …", as BigARTM has it.
+/// "[label [weight [base]]] ['tag] |…". A tag that touches the bar needs no quote. Or "title |@class …", as
+/// BigARTM writes it.
 bool is_vowpal_wabbit(std::string_view line) {
   const std::size_t bar = line.find('|');
   if (bar == std::string_view::npos) return false;
@@ -122,7 +122,7 @@ bool is_vowpal_wabbit(std::string_view line) {
   return std::all_of(fields.begin(), fields.end(),
                      [](std::string_view field) { return is_number(field) || field.starts_with('\''); });
 }
-/// What no text with bars in it has: a label, or a feature with a value.
+/// Finds what a text with bars in it cannot have: a label, or a feature with a value.
 bool is_clearly_vowpal_wabbit(std::string_view line) {
   const std::size_t bar = line.find('|');
   if (!is_all_blank(line.substr(0, bar))) return true;
@@ -189,7 +189,7 @@ absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, st
     const absl::StatusOr<bool> more = reader->next(line);
     if (!more.ok()) {
       if (lines.empty()) return more.status();
-      break;  // said with its place by whoever reads that far
+      break;  // the reader that gets that far reports it with its place
     }
     if (!*more) break;
     lines.emplace_back(line);

@@ -1,4 +1,4 @@
-// Which format a file's first lines show, so that none is taken for another.
+// Finds a file's format by its first lines, so that no format is mistaken for another.
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,21 @@ enum class Format : std::uint8_t {
   kLdaC,
   kSvmLight,
   kVowpalWabbit,
-  kForeign,  ///< none that anything here reads
+  kForeign,  ///< a known format that nothing here reads
 };
 
 struct FoundFormat {
   Format format = Format::kUnknown;
-  std::string_view name;  ///< for people; empty where it is unknown
+  std::string_view name;  ///< for people; empty if the format is unknown
 };
 
-/// The first lines, empty ones too: at most so many, and fewer where they are very long. Errors as
+/// Reads the first lines, including empty ones: at most `most`, and fewer if they are very long. Errors as
 /// LineReader's.
 absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, std::size_t most = 30);
 
-/// By a banner or magic number: no doubt is left.
+/// Finds the format by a banner or magic number, which leaves no doubt.
 FoundFormat format_by_banner(std::span<const std::string> lines);
-/// Or by the shape that all these lines have.
+/// The same, or by the shape that all these lines have.
 FoundFormat format_by_shape(std::span<const std::string> lines);
 
 /// The file's name without its folder and ".gz".

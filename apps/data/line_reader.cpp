@@ -20,7 +20,7 @@ constexpr std::size_t kMaxLineBytes = std::size_t{1} << 28;
 constexpr std::size_t kShownBytes = 60;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// For a small file a small one: to make it would take longer than to read that.
+/// A small file gets a small buffer: making a large one would take longer than reading the file.
 std::size_t buffer_bytes(double file_bytes) {
   return static_cast<std::size_t>(std::clamp<double>(file_bytes + 1, kLeastBufferBytes, kMostBufferBytes));
 }
@@ -69,7 +69,7 @@ absl::StatusOr<bool> LineReader::fill() {
   int code = Z_OK;
   const char* reason = gzerror(file_.get(), &code);
   if (count < 0 || code == Z_BUF_ERROR) {
-    // A stream that ends too early shows as Z_BUF_ERROR after its last whole piece.
+    // If a stream ends too early, zlib reports Z_BUF_ERROR after its last whole piece.
     return absl::InvalidArgumentError(
         fmt::format("{}:{}: expected text or whole gzip data, found {}", path_, line_number_ + 1,
                     code == Z_ERRNO ? std::generic_category().message(errno) : std::string(reason)));

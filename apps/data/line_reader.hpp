@@ -17,21 +17,21 @@ namespace verbena::apps {
 
 class LineReader {
  public:
-  /// `progress` is called now and then from next(). NOT_FOUND for no such file; INVALID_ARGUMENT for one that
-  /// is no regular file or cannot be opened.
+  /// `progress` is called now and then from next(). NOT_FOUND if there is no such file; INVALID_ARGUMENT if
+  /// it is no regular file or cannot be opened.
   static absl::StatusOr<LineReader> open(const std::string& path, ReadProgress progress = {});
 
   /// The next line without its end (LF or CR LF), and without a byte order mark; false after the last one.
-  /// `line` is valid until the next call. INVALID_ARGUMENT where the file is damaged or a line is endless.
+  /// `line` is valid until the next call. INVALID_ARGUMENT if the file is damaged or a line is endless.
   absl::StatusOr<bool> next(std::string_view& line);
 
-  /// Of the line that next() gave last, from 1.
+  /// The number of the line that next() returned last, from 1.
   [[nodiscard]] std::uint64_t line_number() const { return line_number_; }
 
-  /// INVALID_ARGUMENT "path:line: expected …, found …", for the line that next() gave last, or 1 where there
+  /// INVALID_ARGUMENT "path:line: expected …, found …", for the line that next() returned last, or 1 if there
   /// is none. `found` is shown in quotes, shortened, and without what a terminal would not print.
   [[nodiscard]] absl::Status error(std::string_view expected, std::string_view found) const;
-  /// What error() shows of it.
+  /// What error() shows of `text`.
   static std::string printable(std::string_view text);
 
  private:
@@ -40,7 +40,7 @@ class LineReader {
   };
   LineReader(std::string path, std::unique_ptr<gzFile_s, Close> file, double total_bytes,
              ReadProgress progress);
-  /// Reads more behind the rest of an unfinished line; false at the end of the file.
+  /// Reads more bytes after the rest of an unfinished line; false at the end of the file.
   absl::StatusOr<bool> fill();
 
   std::string path_;

@@ -1,4 +1,5 @@
-// Matrix Market's coordinate format: a banner, comments, the size, then an entry a line, counted from 1.
+// Matrix Market's coordinate format: a banner, comments, the size, then one entry a line. Rows and columns
+// count from 1.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ struct MatrixMarketEntry {
   std::string_view value;  ///< a number; empty where the matrix is a pattern. Valid until the next call
 };
 
-/// Of general matrices of real numbers, whole numbers or a pattern. What else there is is refused by name.
+/// Reads general matrices of real numbers, whole numbers or a pattern. Other kinds are refused; the error
+/// names them.
 class MatrixMarketReader {
  public:
   /// Reads the banner and the size. `lines` must outlive it.
@@ -26,8 +28,8 @@ class MatrixMarketReader {
   [[nodiscard]] std::uint64_t columns() const { return columns_; }
   [[nodiscard]] bool is_pattern() const { return is_pattern_; }
 
-  /// False after the last one. Errors "file:line: expected …, found …", also where there are fewer or more
-  /// than the size said.
+  /// Returns false after the last entry. Errors "file:line: expected …, found …", also if there are fewer or
+  /// more entries than the size says.
   absl::StatusOr<bool> next(MatrixMarketEntry& entry);
 
  private:

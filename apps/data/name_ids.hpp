@@ -14,11 +14,11 @@ namespace verbena::apps {
 
 class NameIds {
  public:
-  /// `names` is appended to, name by name; must outlive the ids.
+  /// New names are appended to `names`, which must outlive this object.
   explicit NameIds(std::vector<std::string>& names) : names_(names) {}
   /// nullopt when all ids are used up.
   std::optional<std::uint32_t> id(std::string_view name) {
-    // Through a string because the distribution's Abseil has a string_view of its own.
+    // Through a string because the distribution's Abseil has its own string_view.
     key_.assign(name);
     const auto found = ids_.find(key_);
     if (found != ids_.end()) return found->second;

@@ -18,7 +18,7 @@ std::optional<Number> parse_number(std::string_view text) {
   Number number = 0;
   auto [stop, error] = std::from_chars(begin, end, number);
   if (error == std::errc::result_out_of_range) {
-    // Of Abseil's functions, because they say on which side.
+    // Abseil's function, because it tells on which side the number is out of range.
     stop = absl::from_chars(begin, end, number).ptr;
     if (std::abs(number) > 1) return std::nullopt;
     error = std::errc();

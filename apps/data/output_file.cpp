@@ -25,7 +25,8 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// Names of what this process has open already: to be written as it is, even if it is a regular file.
+/// Whether `path` names a file that this process has open already: it is written directly, even if it is a
+/// regular file.
 bool names_open_file(const std::string& path) {
   return path == "/dev/stdout" || path == "/dev/stderr" || path.starts_with("/dev/fd/") ||
          path.starts_with("/proc/self/fd/");
@@ -50,7 +51,7 @@ absl::Status cannot_write(const std::string& path, std::string_view what, int er
   return error == ENOENT ? absl::NotFoundError(message) : absl::InvalidArgumentError(message);
 }
 
-/// EINTR-proof; returns errno, 0 if all was written.
+/// Writes all bytes, also after EINTR. Returns 0 if all were written, else errno.
 int write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -61,11 +62,11 @@ int write_all(int descriptor, std::string_view bytes) {
   return 0;
 }
 
-/// An unnamed file in the folder of `path`; -1 and errno.
+/// Opens an unnamed file in the folder of `path`; on failure returns -1 and sets errno.
 int open_unnamed(const std::string& path) {
   const int descriptor = ::open(folder_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return descriptor;
-  // A file system that has no unnamed files: take the name away at once.
+  // The file system has no unnamed files: create a named one, and remove the name at once.
   const std::string name = temporary_name(path);
   const int named = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
   if (named >= 0) ::unlink(name.c_str());
@@ -80,7 +81,7 @@ absl::Status OutputFile::check(const std::string& path, std::uint64_t expected_b
   struct statvfs space = {};
   if (file->direct_ || ::fstatvfs(file->descriptor_, &space) != 0) return absl::OkStatus();
   const std::uint64_t free_bytes = std::uint64_t{space.f_bavail} * space.f_frsize;
-  // One block at least: a full disk is known before anything is written.
+  // At least one byte, so that a full disk is found before anything is written.
   if (free_bytes < std::max<std::uint64_t>(expected_bytes, 1)) {
     return absl::InvalidArgumentError(fmt::format("{}: no space: about {} bytes are needed, {} are free",
                                                   path, std::max<std::uint64_t>(expected_bytes, 1),
@@ -170,7 +171,8 @@ absl::Status OutputFile::give_name() {
   const std::string name = temporary_name(path_);
   const std::string source = fmt::format("/proc/self/fd/{}", descriptor_);
   if (::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    // The name was taken away when the file was made (see open_unnamed): it cannot get another, a copy can.
+    // The name was removed when the file was created (see open_unnamed): the file cannot get another name,
+    // but a copy can.
     const int copy = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
     if (copy < 0) return cannot_write(path_, "create", errno);
     const absl::Status copied = copy_to(copy);

@@ -11,17 +11,18 @@
 
 namespace verbena::apps {
 
-/// Collects bytes in an unnamed file beside `path` and gives it the name in commit(). A process that is
-/// killed before leaves nothing behind; an older file of that name stays until then.
+/// Collects bytes in an unnamed file beside `path` and gives it the name in commit(). If the process is
+/// killed before that, it leaves nothing behind. An older file of that name stays until then.
 ///
 /// What is no regular file (a pipe, /dev/stdout, a device) is written directly, so that it can be watched.
 class OutputFile {
  public:
-  /// Whether `path` can be written and `expected_bytes` fit, leaving nothing there. NOT_FOUND for a missing
-  /// folder, INVALID_ARGUMENT for what else is wrong, with the path and the reason. For Application::check().
+  /// Checks whether `path` can be written and `expected_bytes` fit; leaves nothing there. NOT_FOUND for a
+  /// missing folder, INVALID_ARGUMENT for anything else that is wrong, with the path and the reason. For
+  /// Application::check().
   static absl::Status check(const std::string& path, std::uint64_t expected_bytes = 0);
 
-  /// Errors as check(). Permissions are as the umask says.
+  /// Errors as check(). The umask decides the permissions.
   static absl::StatusOr<OutputFile> create(const std::string& path);
 
   OutputFile(OutputFile&& other) noexcept;
@@ -30,12 +31,11 @@ class OutputFile {
 
   /// Buffered. The first error is kept, the rest of the calls do nothing, and commit() returns it.
   void write(std::string_view bytes);
-  /// Hands the buffer to the system; for what is watched.
+  /// Hands the buffer to the system; for outputs that somebody watches.
   void flush();
   [[nodiscard]] const absl::Status& status() const { return status_; }
 
-  /// Everything is on the disk under its name when this returns OK, and nothing new is there when it does
-  /// not.
+  /// If this returns OK, everything is on the disk under its name; if not, nothing new is there.
   absl::Status commit();
 
  private:
@@ -53,7 +53,7 @@ class OutputFile {
   absl::Status status_;
 };
 
-/// A file of this text.
+/// Writes a file with this text.
 absl::Status write_file(const std::string& path, std::string_view text);
 
 }  // namespace verbena::apps

@@ -8,7 +8,7 @@
 
 namespace verbena::apps {
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): a number that says nothing about x or about that of x + 1.
+/// SplitMix64 (Steele, Lea and Flood, 2014): a number that tells nothing about x, or about mix(x + 1).
 constexpr std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -16,7 +16,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Its numbers one after the other.
+/// The numbers of SplitMix64, one after the other.
 class Random {
  public:
   using result_type = std::uint64_t;
@@ -35,7 +35,7 @@ class Random {
   std::uint64_t state_;
 };
 
-/// Uniform below `bound`; its bias is below 2⁻⁶⁴ · bound. Of a generator of 64 bits.
+/// Uniform below `bound`, with a bias below 2⁻⁶⁴ · bound. `random` must generate 64 bits.
 template <class Generator>
 std::size_t random_below(Generator& random, std::size_t bound) {
   static_assert(Generator::min() == 0 && Generator::max() == std::numeric_limits<std::uint64_t>::max());

@@ -17,7 +17,7 @@
 namespace verbena::apps {
 namespace {
 
-/// Of those that fit equally well, the first is taken.
+/// If several separators fit equally well, the first one is taken.
 constexpr std::array<Separator, 6> kSeparators = {{{"\t", "tabs"},
                                                    {"::", "\"::\""},
                                                    {"|", "\"|\""},
@@ -38,8 +38,8 @@ constexpr std::string_view kRatingNames[] = {"rating", "ratings",    "bookrating
                                              "stars",  "star",       "value",      "overall",
                                              "weight", "preference", "starrating"};
 
-/// Takes a quoted field off the front of `rest`, which begins with a quote; "" stands for one quote. False
-/// where the closing quote is missing or is not followed by a separator.
+/// Takes a quoted field off the front of `rest`, which begins with a quote; "" stands for one quote. Returns
+/// false if the closing quote is missing or is not followed by a separator.
 bool take_quoted(std::string_view& rest, std::string_view separator, std::string& field) {
   std::size_t at = 1;
   for (; at < rest.size(); ++at) {
@@ -60,7 +60,7 @@ std::string_view trimmed(std::string_view field) {
   return first == field.size() ? std::string_view() : field.substr(first, last + 1 - first);
 }
 
-/// Not a number, nor what is written where one is missing.
+/// Whether `field` is neither a number nor a word that stands for a missing number.
 bool is_name_of_column(std::string_view field) {
   constexpr std::string_view kMissing[] = {"na", "n/a", "nan", "null", "none", "nil", "inf", "infinity"};
   std::string lower(trimmed(field));
@@ -74,7 +74,7 @@ bool is_name_of_column(std::string_view field) {
   return has_letter && !has_digit && !is_missing;
 }
 
-/// By the columns' names, if all three are there.
+/// Finds the places by the columns' names, if all three names are there.
 bool place_by_name(std::span<const std::string_view> fields, RatingLayout& layout) {
   const auto places = columns_by_name<kNeededColumns>(fields, {kUserNames, kItemNames, kRatingNames});
   if (!std::all_of(places.begin(), places.end(), [](const auto& place) { return place.has_value(); }))
@@ -83,7 +83,7 @@ bool place_by_name(std::span<const std::string_view> fields, RatingLayout& layou
   return true;
 }
 
-/// A name that contradicts the usual places, where not all names are known.
+/// Finds a name that contradicts the usual places, if not all names are known.
 std::optional<std::string_view> misplaced(std::span<const std::string_view> fields) {
   const auto places = columns_by_name<kNeededColumns>(fields, {kUserNames, kItemNames, kRatingNames});
   for (std::size_t thing = 0; thing < places.size(); ++thing) {
@@ -123,7 +123,7 @@ Fit fit_of(const Separator& separator, std::span<const std::string> lines) {
   return fit;
 }
 
-/// Without empty ones, but for the first.
+/// The lines without empty ones, except the first line.
 std::vector<std::string> filled_lines(std::span<const std::string> lines) {
   std::vector<std::string> filled;
   for (const std::string& line : lines) {
@@ -132,7 +132,7 @@ std::vector<std::string> filled_lines(std::span<const std::string> lines) {
   return filled;
 }
 
-/// A field of several words.
+/// Whether a field has several words.
 bool has_prose(const Separator& separator, std::span<const std::string> lines) {
   SplitLine line;
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& text) {

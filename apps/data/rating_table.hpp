@@ -15,17 +15,17 @@
 namespace verbena::apps {
 
 struct Separator {
-  std::string_view text;  ///< empty: blanks, as many as there are
+  std::string_view text;  ///< empty: any number of blanks
   std::string_view name;
   bool quotes = false;  ///< fields may be quoted
 };
 
-/// Fields of one line after the other.
+/// Splits one line after the other into fields.
 class SplitLine {
  public:
-  /// False where a quoted field does not end. The fields are valid until the next call.
+  /// Returns false if a quoted field does not end. The fields are valid until the next call.
   bool split(std::string_view line, const Separator& separator);
-  /// Of all, though only so many are kept.
+  /// count() is the number of all fields, but fields() has only the first kKept.
   static constexpr std::size_t kKept = 64;
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] std::span<const std::string_view> fields() const {
@@ -53,8 +53,8 @@ struct RatingLayout {
   [[nodiscard]] std::string description() const;
 };
 
-/// The layout that fits the first lines best: with three columns or more, and a number where the rating is. A
-/// header may name the columns in any order. INVALID_ARGUMENT "path:1: …" where none fits at all.
+/// The layout that fits the first lines best: it has three columns or more, and a number where the rating is.
+/// A header may name the columns in any order. INVALID_ARGUMENT "path:1: …" if no layout fits at all.
 absl::StatusOr<RatingLayout> find_layout(const std::string& path, std::span<const std::string> first_lines);
 
 /// Whether these lines can be nothing but a table like one of ratings: a separator other than blanks, a

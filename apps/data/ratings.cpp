@@ -21,7 +21,7 @@
 namespace verbena::apps {
 namespace {
 
-/// What becomes of a file's ratings.
+/// What a file's ratings are used for.
 enum class Use : std::uint8_t { kSplit, kTrain, kTest };
 
 class RatingsCollector {
@@ -80,7 +80,7 @@ class RatingsCollector {
   Ratings ratings_;
   NameIds users_{ratings_.user_names};
   NameIds items_{ratings_.item_names};
-  double first_value_ = 0;  // sums are of differences from it: they stay small where ratings are large
+  double first_value_ = 0;  // sums are of differences from it, so that they stay small if ratings are large
   double sum_ = 0;
   double squares_ = 0;
 };
@@ -123,7 +123,7 @@ class TableReader {
  private:
   absl::Status read_line(std::string_view line) {
     const bool first = lines_.line_number() == 1;
-    // Blank lines are at home at the end of a file only.
+    // Blank lines are allowed only at the end of a file.
     if (ended_ && !line.empty()) return lines_.error(layout_.description(), "an empty line before this");
     if (line.empty() && !first) {
       ended_ = true;

@@ -25,16 +25,16 @@ struct Ratings {
   std::uint64_t total_train = 0;
   std::uint64_t total_test = 0;
   std::vector<std::uint64_t> user_train;  ///< training ratings of each user, over all parts
-  std::vector<std::uint64_t> item_train;  ///< of each item, likewise
+  std::vector<std::uint64_t> item_train;  ///< training ratings of each item, over all parts
   double train_mean = 0;                  ///< over all parts, summed in file order
-  double train_deviation = 0;             ///< standard deviation, likewise
+  double train_deviation = 0;             ///< standard deviation, over all parts
   std::string format;                     ///< how the files were read, for people
 };
 
 struct RatingsOptions {
   std::string path;            ///< a table or a matrix (docs/data.md); gzip of any
   std::string test_path;       ///< of ratings that are held out; empty: some of `path`
-  double test_fraction = 0.1;  ///< of `path` alone; chosen by hashing (seed, line), whatever the parts
+  double test_fraction = 0.1;  ///< of `path` alone; chosen by hashing (seed, line): the same for any parts
   std::uint64_t seed = 1;
   /// This part: ratings of the users u with u mod parts == part. part == parts keeps none, only the ids and
   /// the statistics.

@@ -12,7 +12,7 @@
 namespace verbena::apps {
 namespace {
 
-/// U+2019, which English text is full of: no reason to leave the fast way.
+/// U+2019, which is frequent in English text: it must not prevent the fast way.
 constexpr std::string_view kRightQuoteBytes = "\xE2\x80\x99";
 constexpr std::size_t kOtherBytesAtOnce = 1U << 16U;
 
@@ -34,8 +34,8 @@ std::size_t skip_ascii(std::string_view text, std::size_t at) {
   return at;
 }
 
-/// How much of the text, cut at a blank, is ASCII and right quotes. Between blanks, words do not depend on
-/// what is beside them.
+/// The length of the prefix, cut at a blank, that has only ASCII and right quotes. Between blanks, words do
+/// not depend on what is beside them.
 std::size_t plain_prefix(std::string_view text) {
   std::size_t end = skip_ascii(text, 0);
   while (text.substr(end).starts_with(kRightQuoteBytes))
@@ -45,7 +45,7 @@ std::size_t plain_prefix(std::string_view text) {
   return end;
 }
 
-/// The text up to the blank before the next stretch that is plain.
+/// The length of the text up to the blank before the next stretch that is plain.
 std::size_t other_prefix(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size() && end < kOtherBytesAtOnce) {

@@ -15,10 +15,9 @@ namespace verbena::apps {
 /// What a token of running text is.
 enum class Tokens : std::uint8_t {
   /// Letters with their marks, digits and inner apostrophes, with at least one letter; in lower case,
-  /// composed
-  /// (NFC), ’ as '. Words end where UAX 29 has a boundary (for scripts without blanks: by ICU's dictionaries)
-  /// and
-  /// at punctuation of any script; what is invisible is left out, but for joiners between letters.
+  /// composed (NFC), with ’ written as '. Words end where UAX 29 has a boundary (for scripts without blanks:
+  /// by ICU's dictionaries), and at punctuation of any script. Invisible characters are left out, except
+  /// joiners between letters.
   kWords,
   /// Whatever is between white space, as it is.
   kWhitespace,
@@ -31,8 +30,8 @@ class Tokenizer {
  public:
   explicit Tokenizer(Tokens tokens = Tokens::kWords) : tokens_(tokens) {}
 
-  /// Calls `use` with each word of the text, valid during the call. False where the text is not UTF-8, maybe
-  /// after some of its words; damaged() then is the first byte that is not.
+  /// Calls `use` with each word of the text, valid during the call. Returns false if the text is not UTF-8,
+  /// maybe after some of its words; damaged() is then the first byte that is not.
   bool for_each_word(std::string_view text, const std::function<void(std::string_view)>& use);
   [[nodiscard]] unsigned char damaged() const { return damaged_; }
 
@@ -48,7 +47,7 @@ class Tokenizer {
 
   Tokens tokens_;
   std::string word_;
-  std::unique_ptr<UnicodeWords> unicode_;  // where there is something that is not ASCII
+  std::unique_ptr<UnicodeWords> unicode_;  // made when there is something that is not ASCII
   unsigned char damaged_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// --tokens, of each application that reads running text.
+// The option --tokens of each application that reads running text.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ class App;
 
 namespace verbena::apps {
 
-/// What it is given is for parse_tokens().
+/// Adds --tokens, which sets `tokens`; parse_tokens() reads it.
 void add_tokens_option(CLI::App& command, std::string& tokens);
 
 }  // namespace verbena::apps

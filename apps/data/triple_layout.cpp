@@ -24,8 +24,8 @@ constexpr std::string_view kRelationNames[] = {
 constexpr std::string_view kTailNames[] = {"tail",    "t",   "object", "obj",    "o",
                                            "target",  "dst", "to",     "tailid", "tails",
                                            "entity2", "e2",  "value",  "end",    "endid"};
-/// So many triples at least, and so many times fewer relations than entities, for numbers to tell which
-/// column is which.
+/// Counts tell which column is which only if there are at least kFewTriples triples, and kManyTimes times
+/// fewer relations than entities.
 constexpr std::size_t kFewTriples = 20;
 constexpr std::size_t kManyTimes = 4;
 
@@ -38,8 +38,8 @@ struct Column {
     if (name != last) ++changes;
     last = name;
   }
-  /// The lines are sorted by it: how many names it has among a file's first lines says nothing of how many it
-  /// has.
+  /// Whether the lines are sorted by this column. Then the number of its names in a file's first lines tells
+  /// nothing about their number in the whole file.
   [[nodiscard]] bool is_sorted() const { return changes < 2 * names.size(); }
 
   Names names;
@@ -70,7 +70,8 @@ bool all_numbers(const Names& names) {
   });
 }
 
-/// Entities are heads and tails, relations neither; numbers may be both. Relations are few, and come again.
+/// Entities are both heads and tails; relations are neither, but if names are numbers, they may be equal to
+/// those of entities. Relations are few, and repeat.
 std::optional<std::size_t> relation_column(const Columns& columns, std::size_t triples) {
   const bool are_numbers = std::all_of(columns.begin(), columns.end(),
                                        [](const Column& column) { return all_numbers(column.names); });
@@ -163,7 +164,7 @@ TripleLayout find_triple_layout(std::span<const std::string> first_lines, const 
     for (std::size_t n = 0; n < kTripleColumns; ++n) columns[n].add(fields[n]);
     ++triples;
   }
-  if (!usual.told_by.empty()) return layout;  // another file has told it
+  if (!usual.told_by.empty()) return layout;  // another file has told the order
   const std::optional<std::size_t> relation = relation_column(columns, triples);
   if (relation.has_value() && layout.order[1] != *relation) {
     layout.order = with_relation_in(*relation);

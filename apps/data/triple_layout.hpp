@@ -25,15 +25,15 @@ struct TripleLayout {
 
   /// "head<TAB>relation<TAB>tail"
   [[nodiscard]] std::string description() const;
-  /// False where there are not three fields.
+  /// Returns false if there are not three fields.
   [[nodiscard]] bool split(std::string_view line, TripleFields& fields) const;
 };
 
-/// By a header, by a first line with the number of triples, or by what is in the columns of all these lines.
-/// `usual`: the order where nothing tells another.
+/// Finds the layout by a header, by a first line with the number of triples, or by what is in the columns of
+/// all these lines. `usual`: the order if nothing tells another one.
 TripleLayout find_triple_layout(std::span<const std::string> first_lines, const TripleLayout& usual = {});
 
-/// So many lines are enough to tell.
+/// So many lines are enough to find the layout.
 inline constexpr std::size_t kTriplesLookedAt = 5'000;
 
 }  // namespace verbena::apps

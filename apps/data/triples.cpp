@@ -44,7 +44,7 @@ class TriplesReader {
     RETURN_IF_ERROR(find_layout_of(*path));
     absl::StatusOr<LineReader> lines = LineReader::open(*path, progress);
     if (!lines.ok()) return lines.status();
-    bool ended = false;  // blank lines are at home at the end of a file only
+    bool ended = false;  // blank lines are allowed only at the end of a file
     std::string_view line;
     for (;;) {
       const absl::StatusOr<bool> more = lines->next(line);

@@ -25,13 +25,13 @@ enum class Kind : std::uint8_t {
   kLetter,
   kDigit,
   kMark,        ///< belongs to the letter before it
-  kApostrophe,  ///< within a word where letters or digits are on both sides
+  kApostrophe,  ///< within a word if letters or digits are on both sides
   kInner,       ///< within a word where UAX 29 does not break there, as in "l·l"
   kJoiner,      ///< invisible, but tells how its neighbours are written
   kIgnored,     ///< invisible
 };
 
-/// ICU fails on these calls for want of memory only: its data is linked in.
+/// These calls of ICU fail only if there is no memory, because its data is linked in.
 void check_icu(UErrorCode error) {
   if (U_FAILURE(error)) throw std::bad_alloc();
 }
@@ -81,7 +81,7 @@ std::int32_t size_of(const std::u16string& text) {
   return static_cast<std::int32_t>(text.size());
 }
 
-/// Calls `fill(data, capacity, error)`, which says how much room it needs, until there is enough.
+/// Calls `fill(data, capacity, error)`, which returns how much room it needs, until there is enough.
 template <class String, class Fill>
 void fill_string(String& result, std::size_t likely, const Fill& fill) {
   result.resize(likely);
@@ -134,8 +134,7 @@ class UnicodeWords::Splitter {
     owner_.word_.clear();
   }
 
-  /// `is_boundary`: UAX 29 (or a dictionary, where no blanks are written) has a boundary before the
-  /// character.
+  /// `is_boundary`: UAX 29 (or a dictionary, for scripts without blanks) has a boundary before the character.
   void add(char32_t code, bool is_boundary) {
     broken_ = broken_ || is_boundary;
     switch (kind_of(code)) {
@@ -248,7 +247,7 @@ std::string UnicodeWords::vocabulary_form(std::string_view word) {
   return std::string(finish(word_));
 }
 
-/// In lower case, composed, as UTF-8.
+/// The word in lower case, composed, as UTF-8.
 std::string_view UnicodeWords::finish(std::u16string& word) {
   fill_string(lower_, word.size() + 8, [&](char16_t* data, std::int32_t capacity, UErrorCode* error) {
     return u_strToLower(data, capacity, word.data(), size_of(word), kRootLocale, error);

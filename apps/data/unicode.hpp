@@ -24,7 +24,7 @@ bool is_utf8(std::string_view text);
 /// White space and control characters.
 bool is_blank(char32_t code);
 
-/// Words of UTF-8 text. Throws std::bad_alloc where ICU has no memory.
+/// Words of UTF-8 text. Throws std::bad_alloc if ICU has no memory.
 class UnicodeWords {
  public:
   UnicodeWords();
@@ -32,11 +32,11 @@ class UnicodeWords {
   UnicodeWords(const UnicodeWords&) = delete;
   UnicodeWords& operator=(const UnicodeWords&) = delete;
 
-  /// As Tokenizer's; blanks must be where the text begins and ends, or its own begin and end. REQUIRES:
-  /// UTF-8.
+  /// As Tokenizer's. REQUIRES: `text` is UTF-8; it begins and ends at a blank, or where the whole text begins
+  /// and ends.
   void for_each_word(std::string_view text, const std::function<void(std::string_view)>& use);
 
-  /// The form that a word has in a vocabulary: in lower case, composed (NFC), without what cannot be seen.
+  /// The form that a word has in a vocabulary: in lower case, composed (NFC), without invisible characters.
   std::string vocabulary_form(std::string_view word);
 
  private:

@@ -11,11 +11,11 @@ namespace {
 using transport::VerbsDevice;
 using Level = Finding::Level;
 
-/// What the trial itself locks: its two regions, and what two ends of a connection take.
+/// The memory that the trial itself locks: its two regions, and what the two ends of a connection need.
 constexpr std::uint64_t kLeastLockedBytes = 4 << 20;
 constexpr std::uint32_t kBestMtuBytes = 4096;
 constexpr std::uint32_t kBestEthernetMtuBytes = 4200;  // holds a packet of 4096 bytes with its headers
-constexpr std::uint32_t kUsualMtuBytes = 1024;         // of RoCE on Ethernet's usual 1500
+constexpr std::uint32_t kUsualMtuBytes = 1024;         // RoCE's MTU on Ethernet's usual 1500
 
 std::string format_bytes(std::uint64_t bytes) {
   for (const auto& [unit_bytes, unit] : {std::pair{0x1p30, "GiB"}, {0x1p20, "MiB"}, {0x1p10, "KiB"}}) {
@@ -98,7 +98,7 @@ class Examination {
 
   // ---- commands
 
-  /// Of the libraries and the providers, which drive the devices from user space.
+  /// How to install the libraries and the providers, which drive the devices from user space.
   [[nodiscard]] Remedy install_libraries() const {
     if (of_family({"debian", "ubuntu"})) {
       return {"install them", {as_root("apt-get install libibverbs1 librdmacm1 ibverbs-providers")}};
@@ -120,7 +120,7 @@ class Examination {
     return {std::string(what), {as_root(fmt::format("modprobe {}", module))}};
   }
 
-  /// The container, started so that it has what verbs needs.
+  /// How to start the container so that it has what verbs needs.
   [[nodiscard]] Remedy start_container() const {
     const std::string options = "--device=/dev/infiniband --ulimit memlock=-1 --network=host";
     if (host_.container == "podman") {
@@ -142,7 +142,7 @@ class Examination {
             {fmt::format("docker run {} …", options)}};
   }
 
-  /// The card to put soft-RoCE on: that of the default route; else one that is up; else any.
+  /// The card to put soft-RoCE on: the card of the default route, otherwise one that is up, otherwise any.
   [[nodiscard]] const NetworkInterface* best_card() const {
     const NetworkInterface* best = nullptr;
     const auto rank = [](const NetworkInterface& card) {
@@ -177,7 +177,7 @@ class Examination {
     return remedy;
   }
 
-  /// Whose card cannot be seen from inside.
+  /// How to add soft-RoCE on the container's host, whose card cannot be seen from inside.
   [[nodiscard]] std::vector<Remedy> add_soft_roce_outside() const {
     return {{"on the container's host: put soft-RoCE on the card of the default route",
              {"sudo modprobe rdma_rxe",
@@ -277,7 +277,7 @@ class Examination {
     }
   }
 
-  /// Known to the kernel, not to libibverbs.
+  /// For a device that the kernel knows and libibverbs does not.
   void unlisted_device(const KernelDevice& device) {
     if (!device.other_kind.empty()) {
       other_kind(device.name, device.other_kind);
@@ -302,12 +302,12 @@ class Examination {
     }
   }
 
-  /// What mends nothing, and what soft-RoCE takes the place of.
+  /// Reports a device for which there is no remedy; soft-RoCE takes its place.
   void other_kind(const std::string& name, const std::string& what) {
     add(name, not_chosen_level(), fmt::format("{}; not used: it has no reliable connections", what));
   }
 
-  /// Whether something is there that verbs could use, if not now.
+  /// Whether there is a device that verbs could use, even if it cannot use it now.
   [[nodiscard]] bool has_candidate() const {
     return std::ranges::any_of(host_.devices,
                                [](const KernelDevice& each) { return each.other_kind.empty(); }) ||
@@ -345,7 +345,7 @@ class Examination {
     for (const VerbsDevice::Port& port : device.ports) examine(device, port);
   }
 
-  /// Of what is not used: no problem where something else is.
+  /// The level of a finding about something that is not used: no problem if something else is used.
   [[nodiscard]] Level not_chosen_level() const { return result_.choice ? Level::kNote : Level::kProblem; }
 
   void examine(const VerbsDevice& device, const VerbsDevice::Port& port) {
@@ -393,7 +393,7 @@ class Examination {
     return text;
   }
 
-  /// Why this GID is used, or is not.
+  /// Why this GID is used or not used.
   [[nodiscard]] static std::string verdict(const VerbsDevice& device, const VerbsDevice::Port& port,
                                            const VerbsDevice::Gid& gid) {
     if (is_address_of(gid, port)) {
@@ -548,7 +548,7 @@ class Examination {
     }
   }
 
-  /// What speaks for `other`; empty: nothing.
+  /// What makes `other` the better device; empty: nothing.
   [[nodiscard]] std::string better(const VerbsDevice& device, const VerbsDevice& other) const {
     if (soft(device.name) && !soft(other.name)) return "is an adapter, not soft-RoCE";
     const KernelDevice* ours = in_kernel(device.name);
@@ -560,7 +560,7 @@ class Examination {
   }
 
   void connection_manager() {
-    // Without a device it cannot be used in any case.
+    // Without a device, the connection manager cannot be used in any case.
     if (!verbs_.connection_manager || verbs_.devices.empty()) return;
     if (verbs_.connection_manager->ok()) {
       add("connections", Level::kOk, "the RDMA connection manager can be used");
@@ -577,7 +577,7 @@ class Examination {
     }
   }
 
-  /// On InfiniBand peers are found by the IP addresses of an interface that goes over it.
+  /// On InfiniBand, peers are found by the IP addresses of an interface that runs over it.
   void ipoib() {
     const VerbsDevice::Port* port = chosen_port();
     if (port == nullptr || port->link_layer != "InfiniBand") return;

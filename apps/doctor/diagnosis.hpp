@@ -1,4 +1,4 @@
-// From what was seen on a host to what it means and what mends it. Looks at nothing itself.
+// Derives from what was seen on a host what it means and how to mend it. It does not look at the host itself.
 #pragma once
 
 #include <optional>
@@ -15,31 +15,31 @@ struct Facts {
   Host host;
   transport::VerbsOptions wanted;  ///< device and port, as asked for
   transport::VerbsSurvey verbs;
-  std::optional<Trial> verbs_trial;  ///< of the port that would be used; nullopt: there is none
+  std::optional<Trial> verbs_trial;  ///< trial of the port that would be used; nullopt: there is none
   Trial shm_trial;
 };
 
-/// Of a device in VerbsSurvey::devices, by their places there.
+/// A port of a device in VerbsSurvey::devices, by the indices of both.
 struct PortChoice {
   std::size_t device = 0;
   std::size_t port = 0;
 };
 
-/// What a transport would use.
+/// The port that a transport would use.
 std::optional<PortChoice> choose_port(const transport::VerbsSurvey& verbs,
                                       const transport::VerbsOptions& wanted);
 
 struct Remedy {
-  std::string what;  ///< it does, or where to run it; one line
+  std::string what;  ///< what it does, or where to run it; one line
   std::vector<std::string> commands;
 };
 
 struct Finding {
   enum class Level {
     kOk,
-    kNote,     ///< as it is; may surprise
+    kNote,     ///< only a fact, but it may surprise
     kWarning,  ///< verbs works, but slowly, or not for long
-    kProblem,  ///< verbs does not work because of it (or shared memory, where that is the subject)
+    kProblem,  ///< verbs does not work because of it (or shared memory, if that is the subject)
   };
   std::string subject;
   Level level = Level::kOk;
@@ -54,7 +54,7 @@ struct Diagnosis {
   bool shared_memory = false;  ///< works
   std::optional<PortChoice> choice;
   std::string choice_reason;  ///< why this port
-  std::string gid;            ///< of that port, the one used; empty where none is chosen by address
+  std::string gid;            ///< the GID of that port that is used; empty if none is chosen by address
   std::vector<Finding> findings;
 };
 

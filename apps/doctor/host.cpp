@@ -24,7 +24,7 @@ constexpr int kFirstOtherNodeType = 5;  // after channel adapters, switches, rou
 constexpr unsigned kInterfaceUp = 1;    // IFF_UP
 constexpr unsigned kIpcLock = 14;       // CAP_IPC_LOCK
 
-/// Whole adapters of which a network driver may be there without its RDMA part.
+/// Drivers of adapters whose network driver may be loaded without the driver for RDMA: both names.
 constexpr std::array<std::pair<const char*, const char*>, 7> kDriverPairs{{{"mlx5_core", "mlx5_ib"},
                                                                            {"mlx4_core", "mlx4_ib"},
                                                                            {"bnxt_en", "bnxt_re"},
@@ -61,7 +61,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-/// Names in a folder, sorted; none if it is not there.
+/// Names in a folder, sorted; none if the folder does not exist.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -77,7 +77,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-/// Of a file of lines "NAME: value" or "NAME=value", quotes removed.
+/// The entries of a file of lines "NAME: value" or "NAME=value", quotes removed.
 std::map<std::string, std::string> entries_of(const fs::path& file, char separator) {
   std::map<std::string, std::string> entries;
   std::ifstream stream(file);

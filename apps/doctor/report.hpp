@@ -8,11 +8,10 @@
 
 namespace verbena::apps::doctor {
 
-/// A list of checks, each with what mends it, then the verdict. `colour`: with escape sequences of a
-/// terminal.
+/// A list of checks, each with its remedies, then the verdict. `colour`: use a terminal's escape sequences.
 std::string to_text(const Facts& facts, const Diagnosis& diagnosis, bool colour);
 
-/// The same and what was seen; docs/doctor.md describes it.
+/// The same, with what was seen on the host; docs/doctor.md describes it.
 nlohmann::json to_json(const Facts& facts, const Diagnosis& diagnosis);
 
 }  // namespace verbena::apps::doctor

@@ -76,7 +76,7 @@ class Loopback {
       for (Transport* each : {server_.get(), client_.get()}) {
         RETURN_IF_ERROR(poll(*each));
       }
-      // A connection that is still being made takes nothing yet.
+      // A connection that is still being set up takes no requests yet.
       if (sender_ != nullptr && sender_->post({&outstanding_, 1}) == 1) sender_ = nullptr;
       for (const auto* each : {accepted_.get(), connection_.get()}) {
         if (each != nullptr && !each->status().ok()) return each->status();
@@ -113,7 +113,7 @@ class Loopback {
     return absl::OkStatus();
   }
 
-  /// Names to the client, at the other end of `accepted`, what it may read.
+  /// Tells the client, at the other end of `accepted`, what it may read.
   absl::Status welcome(std::unique_ptr<transport::Connection> accepted) {
     accepted_ = std::move(accepted);
     accepted_->set_peer_name("this process itself");
@@ -126,14 +126,15 @@ class Loopback {
     return absl::OkStatus();
   }
 
-  // Go in reverse: a connection before the memory of its requests, everything before its transport.
+  // Destroyed in reverse order: a connection before the memory of its requests, everything before its
+  // transport.
   std::unique_ptr<Transport> server_, client_;
   std::unique_ptr<transport::MemoryRegion> readable_, local_;
   std::unique_ptr<transport::Connection> accepted_, connection_;
   RemoteDescriptor granted_;                 ///< as the server sends it
-  RemoteDescriptor remote_;                  ///< as the client has got it
-  WorkRequest outstanding_;                  ///< to be posted
-  transport::Connection* sender_ = nullptr;  ///< by this one; null: posted
+  RemoteDescriptor remote_;                  ///< as the client received it
+  WorkRequest outstanding_;                  ///< the request to post
+  transport::Connection* sender_ = nullptr;  ///< the connection that posts it; null: posted
   bool described_ = false;
   bool completed_ = false;
 };

@@ -1,4 +1,4 @@
-// --allocation: whether the rows that an application trains lie still or move (docs/allocation.md).
+// --allocation: whether the rows that an application trains stay in place or move (docs/allocation.md).
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ enum class RowAllocation : std::uint8_t {
   kIntent,    ///< each worker says what it is about to train, and when
 };
 
-/// Adds --allocation; `text` is what parse_row_allocation() reads.
+/// Adds --allocation, which sets `text`; parse_row_allocation() reads it.
 void add_allocation_option(CLI::App& command, std::string& text);
-/// "static", "localize" or "intent"; INVALID_ARGUMENT says so.
+/// Reads "static", "localize" or "intent". INVALID_ARGUMENT for anything else; the message names the three.
 absl::StatusOr<RowAllocation> parse_row_allocation(const std::string& text);
-/// The only model that it works with; nothing if that is any.
+/// The only consistency model that this allocation works with; nullopt if it works with any.
 std::optional<ConsistencyModel> needed_consistency(RowAllocation allocation);
-/// INVALID_ARGUMENT, in one line, where rows cannot move so under that model.
+/// INVALID_ARGUMENT, in one line, if rows cannot be allocated in this way under that model.
 absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency);
-/// What the tables are made with.
+/// The allocation with which the tables are made.
 Allocation table_allocation(RowAllocation allocation);
 
 }  // namespace verbena::apps

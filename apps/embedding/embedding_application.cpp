@@ -13,12 +13,12 @@
 namespace verbena::apps {
 namespace {
 
-constexpr std::int64_t kMostOfStatic = 1;  ///< of --lookahead; and what it is by default
+constexpr std::int64_t kMostOfStatic = 1;  ///< the maximum of --lookahead for static rows, and its default
 
 }  // namespace
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command) {
-  // A move takes some messages to and fro, and goes on while mini-batches are trained.
+  // A move takes some messages in both directions, and continues while mini-batches are trained.
   add_fetch_options(
       command,
       {.help =

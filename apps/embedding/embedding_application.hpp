@@ -15,35 +15,35 @@ class EmbeddingApplication : public Application {
  public:
   absl::Status check(std::uint32_t workers) final;
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final;
-  /// What --allocation needs.
+  /// The model that --allocation needs; the default of Application if it works with any.
   [[nodiscard]] std::string default_consistency() const final;
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
 
  protected:
-  /// Of --lookahead, where rows move.
+  /// The option --lookahead: its help text, and its default and maximum if rows move.
   struct Lookahead {
     std::string_view help;
     std::int64_t usual = 1;
     std::int64_t most = 1;
   };
-  /// --allocation and --lookahead, which is in mini-batches.
+  /// Adds --allocation and --lookahead; the latter counts mini-batches.
   void add_fetch_options(CLI::App& command);
   void add_fetch_options(CLI::App& command, const Lookahead& of_moving);
-  /// REQUIRES: they have been checked.
+  /// REQUIRES: the options have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
-  /// --barrier-every.
+  /// Adds --barrier-every.
   void add_barrier_option(CLI::App& command);
   /// See ScheduleOptions; 0 under models that bound by themselves how far workers drift apart.
   [[nodiscard]] std::int64_t barrier_every(const ConsistencyModel& consistency) const;
 
  private:
-  /// The application's own; those from here have been checked.
+  /// Checks the application's own options; those that this class adds have been checked.
   virtual absl::Status check_options() const = 0;
   absl::Status check_common_options() const;
-  /// REQUIRES: check_options(). See check().
+  /// See check(). REQUIRES: check_options() has returned OK.
   virtual absl::Status check_data(std::uint32_t workers) const = 0;
-  /// As run_worker() and run_baseline(), the options checked.
+  /// As run_worker() and run_baseline(), but the options have been checked.
   virtual absl::Status train_as_worker(WorkerContext& context) const = 0;
   virtual absl::Status train_alone(BaselineContext& context) const = 0;
   /// What to change when memory has run out: "a smaller --dimension".

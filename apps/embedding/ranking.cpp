@@ -37,7 +37,7 @@ void add(RankSums& sums, double rank) {
 
 absl::StatusOr<RankSums> rank_all(std::size_t questions, std::size_t at_once, const RankSome& rank_some,
                                   const RankingOptions& options) {
-  // Ranks are kept and added up in order, so that threads change nothing.
+  // Ranks are kept and added up in order, so that the number of threads does not change the sums.
   std::vector<double> ranks(questions);
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> done{0};
@@ -67,7 +67,7 @@ absl::StatusOr<RankSums> rank_all(std::size_t questions, std::size_t at_once, co
   };
   {
     std::vector<std::jthread> helpers;
-    // Where there are no more threads, fewer do the work.
+    // If no more threads can be started, fewer do the work.
     run_caught([&] {
       for (unsigned n = 1; n < options.threads; ++n) helpers.emplace_back(work_caught, false);
       return absl::OkStatus();

@@ -27,18 +27,18 @@ struct RankingOptions {
   std::function<void(double done, double total)> progress = {};  ///< called from the calling thread
 };
 
-/// Some of the questions: first, and how many.
+/// Writes the ranks of questions [first, first + count).
 using RankSome = std::function<void(std::size_t first, std::size_t count, std::span<double> ranks)>;
 
-/// `rank_some` ranks all `questions`, at most `at_once` a call, in several threads at a time. CANCELLED when
-/// `stop` is set. The same sums, to the bit, with any number of threads.
+/// Ranks all `questions`: calls `rank_some` from several threads at a time, for at most `at_once` a call.
+/// CANCELLED when `stop` is set. The sums are the same, to the bit, with any number of threads.
 absl::StatusOr<RankSums> rank_all(std::size_t questions, std::size_t at_once, const RankSome& rank_some,
                                   const RankingOptions& options);
 
-/// As sums of an IterationReport whose names begin with `prefix`.
+/// Writes `ranks` into the sums of an IterationReport, under names that begin with `prefix`.
 void report(const RankSums& ranks, const std::string& prefix, std::map<std::string, double>& sums);
-/// From these sums, added up over all workers, the objectives "PREFIXmrr", "PREFIXhits_at_1", …: means over
-/// all questions. None where there was no question.
+/// Computes the objectives "PREFIXmrr", "PREFIXhits_at_1", … from these sums, added up over all workers. They
+/// are means over all questions. If there was no question, there is no objective.
 void add_objectives(const std::string& prefix, const std::map<std::string, double>& sums,
                     std::map<std::string, double>& objectives);
 

@@ -16,7 +16,7 @@ namespace verbena::apps {
 namespace {
 
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
-/// Shorter ones are not aligned where they are held, as kernels need them.
+/// Shorter rows, where they are held, do not have the alignment that kernels need.
 constexpr std::size_t kAlignedRowBytes = 256;
 
 hwy::AlignedFreeUniquePtr<float[]> rows_of(const RowSource& source) {
@@ -149,14 +149,14 @@ absl::Status FetchedRows::intend_for_ever(std::int64_t clock, bool here) {
 }
 
 absl::Status FetchedRows::localize(const Frame& frame) {
-  // Those that the mini-batch before has, too, have been asked for.
+  // Rows that the mini-batch before needs, too, have already been requested.
   some_keys_.clear();
   for (std::size_t place = 0; place < frame.keys.size(); ++place) {
     const Key key = frame.keys[place];
     if (frame.places_before[place] == kNone && (stay_.empty() || !stay_[key])) some_keys_.push_back(key);
   }
   if (some_keys_.empty()) return absl::OkStatus();
-  // Nobody waits: a row that does not come in time is read where it is.
+  // The worker does not wait: a row that does not come in time is read where it is.
   Pending localize = table_.localize(some_keys_);
   return localize.done() ? localize.wait() : absl::OkStatus();
 }
@@ -169,7 +169,7 @@ float* FetchedRows::add_copy(Frame& frame, std::uint32_t place) const {
   return row;
 }
 
-/// Those that the mini-batch before changes are handed over by it, or waited for.
+/// Skips rows that the mini-batch before changes: they are handed over by it, or waited for.
 void FetchedRows::fetch() {
   assert(fetched_ < begun_);
   Frame& next = frame(fetched_++);
@@ -324,8 +324,8 @@ absl::Status TableRows::agree_on_clocks(std::size_t most_mini_batches) {
   return absl::OkStatus();
 }
 
-/// First those that lie here: they stay where they are, spread over the nodes, and do not go to whoever comes
-/// first.
+/// The rows that lie here come first: so they stay where they are, spread over the nodes, and do not move to
+/// the first worker that signals an intent.
 absl::Status TableRows::intend_for_ever() {
   for (const bool here : {true, false}) {
     for (FetchedRows& rows : fetched_) {
@@ -342,7 +342,7 @@ void TableRows::request(std::span<const NeededRows> needed) {
   for (FetchedRows& rows : fetched_)
     request_status_.Update(rows.end(session_.current_clock() + static_cast<std::int64_t>(requested_)));
   ++requested_;
-  // Those further ahead are still to be changed by the ones before.
+  // Rows of later mini-batches are still to be changed by the mini-batches before them.
   const bool is_next = requested_ == (is_open_ ? 2 : 1);
   for (FetchedRows& rows : fetched_) {
     if (is_next) rows.fetch();

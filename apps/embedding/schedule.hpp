@@ -9,14 +9,14 @@
 
 namespace verbena::apps {
 
-/// Each has a cursor.
+/// There is a limit because each clock has a cursor.
 inline constexpr std::int64_t kMostClocksPerIteration = 100'000;
 
-/// Part `part` of `parts` of the positions 0 … size − 1: a clock's examples.
+/// The examples of one clock: part `part` of `parts` of the positions 0 … size − 1.
 ExampleRange part_of_iteration(std::size_t size, std::size_t part, std::size_t parts);
 
-/// A cursor over the examples of each clock, so that what an iteration that ends early has left comes first
-/// when that clock's turn comes again.
+/// Makes a cursor over the examples of each clock. If an iteration ends early, the examples that it has left
+/// come first when it is that clock's turn again.
 std::vector<DataCursor> cursors_of_clocks(Session& session, std::size_t examples, std::size_t clocks,
                                           std::uint64_t mini_batch);
 

@@ -1,5 +1,5 @@
-// Training over a RowStore, by one worker or in the plain loop: iterations of clocks of mini-batches. What is
-// the same for every model.
+// Training over a RowStore, by one worker or in the plain loop: iterations are made of clocks, and clocks of
+// mini-batches. This part is the same for every model.
 #pragma once
 
 #include <atomic>
@@ -28,19 +28,19 @@ struct ScheduleOptions {
   double learning_rate = 0.1;       ///< at first
 };
 
-/// INVALID_ARGUMENT in one line, which names the option. `most_batch`: of --batch.
+/// INVALID_ARGUMENT in one line, which names the option. `most_batch`: the maximum of --batch.
 absl::Status check_schedule(const ScheduleOptions& options, std::int64_t most_batch);
 
-/// What --load and --output name; empty: they were not given.
+/// The files that --load and --output name; empty: the option was not given.
 struct ModelFiles {
   std::string_view load;
   std::string_view output;
 };
-/// INVALID_ARGUMENT likewise: --iterations may be 0 where a model is loaded, to be looked at, and none is
-/// saved.
+/// INVALID_ARGUMENT in one line, which names the option. --iterations may be 0 if a model is loaded, to be
+/// evaluated only, and none is saved.
 absl::Status check_iterations(std::int64_t iterations, const ModelFiles& files);
 
-/// In a clock, of so many examples in an iteration.
+/// The largest number of mini-batches in a clock, with so many examples in an iteration.
 std::size_t most_mini_batches(const ScheduleOptions& options, std::size_t examples);
 
 /// Name of the sum in IterationReport that training must keep finite.
@@ -52,26 +52,27 @@ class Training {
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
 
-  /// All iterations; without any, the rows are evaluated as they are, which is reported as iteration 0.
-  /// CANCELLED when `stop` is set; diverged() when the model has.
+  /// Runs all iterations. If there are none, evaluates the rows as they are, and reports that as iteration 0.
+  /// CANCELLED when `stop` is set; diverged() when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  protected:
-  /// Options and store must outlive it. `examples`: of this worker. `cursors`: over those of each clock,
-  /// where an iteration may end early; without any, all are trained.
+  /// `options` and `rows` must outlive it. `examples`: how many this worker has. `cursors`: one over the
+  /// examples of each clock, if an iteration may end early. Without cursors, all examples are trained.
   Training(const ScheduleOptions& options, std::size_t examples, RowStore& rows,
            std::vector<DataCursor> cursors);
 
-  /// A mini-batch, and where the training then is.
+  /// A mini-batch, and how far the training is when it begins.
   struct Place {
     ExampleRange examples;
     double passes = 0;  ///< over the data, done before it
   };
 
  private:
-  /// Makes a mini-batch and requests its rows. `slot`: where it is kept until it is trained, one of slots().
+  /// Makes a mini-batch and requests its rows. `slot`: where the mini-batch is kept until it is trained, one
+  /// of slots().
   virtual void prepare(std::size_t slot, const Place& place) = 0;
-  /// Trains it, and adds to the sums.
+  /// Trains the mini-batch, and adds to the sums.
   virtual void train(std::size_t slot, std::span<const RowPointers> rows,
                      std::map<std::string, double>& sums) = 0;
   virtual absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
@@ -81,7 +82,8 @@ class Training {
   absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
   /// Adds what was trained to `report`.
   absl::Status train_clock(std::size_t clock, IterationReport& report, const std::atomic<bool>& stop);
-  /// The mini-batch after those in which `handed_out` examples of the clock are; empty at its end.
+  /// The next mini-batch of the clock, after mini-batches with `handed_out` examples; empty at the clock's
+  /// end.
   absl::StatusOr<ExampleRange> next_batch(std::size_t clock, std::uint64_t handed_out);
 
   const ScheduleOptions& options_;

@@ -1,6 +1,6 @@
 // An experiment: expectations that are written down first, runs of the launcher one after another, and what
-// was found. What to run and what to make of it are functions of their arguments; experiment_command.cpp
-// makes the runs in between.
+// was found. plan() and judge() are functions of their arguments; experiment_command.cpp makes the runs
+// between the two.
 #pragma once
 
 #include <chrono>
@@ -21,38 +21,38 @@ struct ExperimentOptions {
   std::string ratings;              ///< for mf
   std::string documents;            ///< for lda
   std::string triples;              ///< for kge
-  std::vector<std::string> models;  ///< as for --consistency; empty: those that the experiment is about
+  std::vector<std::string> models;  ///< as for --consistency; empty: the experiment's own models
   std::uint32_t servers = 2;
   std::uint32_t workers = 4;
-  /// Instead of servers and workers: jobs of so many nodes, each a server and a worker.
+  /// Instead of servers and workers: the sizes of the jobs in nodes, each of which is a server and a worker.
   std::vector<std::uint32_t> nodes;
   std::int64_t iterations = 0;  ///< 0: as many as the experiment needs
-  std::uint32_t rounds = 0;     ///< so many times each run is made, by turns; 0: as the experiment has it
+  std::uint32_t rounds = 0;     ///< how often each run is made, in turns; 0: the experiment's own value
   std::uint64_t seed = 1;
-  /// What each rating or token takes a worker, whatever it takes here (see slowdown.hpp): long enough for all
-  /// workers together to need a part of the host's cores only, so that each goes as if it had one of its own.
-  /// 0: as the experiment has it.
+  /// The time that each rating or token takes a worker, whatever it needs on this host (see slowdown.hpp). It
+  /// must be long enough that all workers together need only a part of the host's cores, so that each runs as
+  /// if it had its own core. 0: the experiment's own value.
   std::chrono::nanoseconds item_time{0};
-  std::string network;  ///< as for --network; empty: as it is
+  std::string network;  ///< as for --network; empty: no network is imitated
 };
 
-/// A run to be made, as `verbena run` is told it.
+/// A run to be made, with the arguments of `verbena run`.
 struct PlannedRun {
-  std::string label;  ///< unlike the experiment's others
+  std::string label;  ///< unique in the experiment
   std::string application;
   std::string consistency;             ///< as for --consistency
-  double straggler = 1;                ///< so many times slower than the others is one worker; 1: none
+  double straggler = 1;                ///< one worker is this many times slower than the others; 1: none
   double budget_mb_per_s = 0;          ///< of managed communication, as for --budget; 0: none
-  std::string allocation;              ///< how rows come to workers, where runs differ in that
-  std::uint32_t nodes = 0;             ///< of the job, where runs differ in that
-  std::uint32_t round = 1;             ///< of runs that are alike
+  std::string allocation;              ///< how rows come to workers, if runs differ in it
+  std::uint32_t nodes = 0;             ///< nodes of the job, if runs differ in it
+  std::uint32_t round = 1;             ///< counts runs that are alike
   std::vector<std::string> arguments;  ///< after `verbena run`
 };
 
 /// What an experiment sees of a run.
 struct RunFigures {
   PlannedRun planned;
-  std::string failure;  ///< empty: it has succeeded; otherwise the rest is not there
+  std::string failure;  ///< empty: it has succeeded; otherwise the other fields are not set
   std::string objective;
   std::vector<IterationRecord> iterations;
   double training_seconds = 0;
@@ -60,11 +60,11 @@ struct RunFigures {
   double share_waited = 0;
   std::vector<double> share_waited_by_worker;
   std::vector<std::uint64_t> reads_by_lag;
-  std::optional<double> share_local;  ///< of the rows of dynamic tables that were pulled and pushed
+  std::optional<double> share_local;  ///< part of the rows of dynamic tables that were pulled and pushed
   std::uint64_t rows_moved = 0;
   std::uint64_t rows_replicated = 0;
-  /// Of a localize, or an intent for which rows moved, until the last of them has come; nothing if there was
-  /// none.
+  /// Time from a localize, or from an intent for which rows moved, until the last of these rows has come;
+  /// nullopt if there was none.
   std::optional<double> move_p50_seconds;
   std::optional<double> move_p99_seconds;
 };
@@ -81,7 +81,7 @@ struct Finding {
 struct ReportTable {
   std::string title;
   std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;  ///< as many cells as the head has
+  std::vector<std::vector<std::string>> rows;  ///< each has as many cells as the head
 };
 
 struct ReportChart {
@@ -101,15 +101,15 @@ class Experiment {
   virtual ~Experiment() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual std::string_view description() const = 0;  ///< one line, for --help
-  /// What is done, and why it shows what it is to show; a paragraph.
+  /// What the experiment does, and why this shows what it is to show; a paragraph.
   [[nodiscard]] virtual std::string_view method() const = 0;
   [[nodiscard]] virtual bool needs_documents() const { return false; }
   [[nodiscard]] virtual bool needs_triples() const { return false; }
-  /// Whether it makes use of ExperimentOptions::models.
+  /// Whether it uses ExperimentOptions::models.
   [[nodiscard]] virtual bool compares_models() const { return true; }
-  /// Whether it makes use of ExperimentOptions::nodes, and not of servers and workers.
+  /// Whether it uses ExperimentOptions::nodes instead of servers and workers.
   [[nodiscard]] virtual bool compares_nodes() const { return false; }
-  /// Whether it makes use of ExperimentOptions::rounds.
+  /// Whether it uses ExperimentOptions::rounds.
   [[nodiscard]] virtual bool makes_rounds() const { return false; }
   /// Decides what the options leave open.
   virtual void complete(ExperimentOptions& /*options*/) const {}
@@ -125,20 +125,21 @@ std::unique_ptr<Experiment> make_allocation_experiment();
 
 // --- what experiments plan with
 
-/// Options that all runs of an experiment share; `item_time` where the options leave it open. Rows are read
-/// through the row cache, as over a network: where they lie, on one host, all models would see the newest.
+/// A run with the options that all runs of an experiment share, and with `item_time` if the options leave it
+/// open. Workers read rows through the row cache, as over a network: if they read them in the server's
+/// memory, on one host, all models would see the newest values.
 PlannedRun plan_run(const ExperimentOptions& options, std::string_view application, const std::string& model,
                     std::chrono::nanoseconds item_time);
 void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments);
-/// What the application is trained on, of the options.
+/// The file in the options that the application is trained on.
 const std::string& data_of(const ExperimentOptions& options, std::string_view application);
-/// Those of the options, or else `usual`.
+/// The iterations in the options, or else `usual`.
 std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual);
-/// That each item takes every worker so long.
+/// The argument with which each item takes every worker `item_time`.
 std::string item_time_argument(std::chrono::nanoseconds item_time);
-/// Matrix factorization where models are compared, with something to compute between two clocks. An iteration
-/// is 5 clocks for each worker: where they are no more than 4 apart, no two train an item without having seen
-/// each other.
+/// Matrix factorization for comparing models, with something to compute between two clocks. An iteration is 5
+/// clocks for each worker: if workers are no more than 4 clocks apart, no two train an item without having
+/// seen each other.
 std::vector<std::string> factorization_arguments(const ExperimentOptions& options);
 /// The options' models, or else `models`.
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models);
@@ -146,37 +147,37 @@ std::vector<std::string> models_of(const ExperimentOptions& options, const std::
 // --- what experiments judge by
 
 using Points = std::vector<std::pair<double, double>>;
-Points by_iteration(const RunFigures& run);  ///< its objective, where it was evaluated
-Points by_second(const RunFigures& run);     ///< of training
+Points by_iteration(const RunFigures& run);  ///< the run's objective, wherever it was evaluated
+Points by_second(const RunFigures& run);     ///< the same by seconds of training
 
-/// Of the application and model, without a straggler and a budget unless they are named; nullptr if there is
-/// none or it failed.
+/// The run of this application and model; without a straggler and a budget if the caller names none. nullptr
+/// if there is no such run or it failed.
 const RunFigures* find_run(const std::vector<RunFigures>& runs, std::string_view application,
                            std::string_view model, double straggler = 1, double budget_mb_per_s = 0);
 
-/// An objective to reach, from a run that is the measure: `share` of the way from what it had when it was
-/// first evaluated to what it had in the end.
+/// An objective to reach, taken from the run that others are compared with: `share` of the way from that
+/// run's first evaluated objective to its last.
 struct Target {
   double objective = 0;
-  double way = 0;  ///< from the first to the last; negative where the objective is to fall
+  double way = 0;  ///< from the first to the last objective; negative if it is to fall
 };
 std::optional<Target> target_of(const RunFigures& run, double share);
 
-/// Seconds of training until the target was reached; between two evaluations as if the objective moved
-/// evenly. Nothing if it never was.
+/// Seconds of training until the target was reached, interpolated linearly between two evaluations. nullopt
+/// if the target was never reached.
 std::optional<double> seconds_to(const RunFigures& run, const Target& target);
 
 /// How much farther `run` ended than `measure`, in parts of the target's way: below 0 if it did worse.
 std::optional<double> ahead_in_the_end(const RunFigures& run, const RunFigures& measure,
                                        const Target& target);
 
-/// Of its reads, by clock differential; nothing if there were none.
+/// The mean clock differential of the run's reads; nullopt if there were none.
 std::optional<double> mean_clock_differential(const RunFigures& run);
 double share_of_reads(const RunFigures& run, std::size_t lag);
 
 Verdict verdict_of(bool held);
 
-/// "1.23×", or "–" for nothing.
+/// "1.23×", or "–" for nullopt.
 std::string times_text(const std::optional<double>& times);
 /// "1.23 s", "never".
 std::string seconds_text(const std::optional<double>& seconds);

@@ -1,4 +1,4 @@
-// `verbena experiment allocation`: rows that move to where they are used, against rows that stay.
+// `verbena experiment allocation`: compares rows that move to where they are used with rows that stay.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace experiment_allocation {
 namespace {
 
 constexpr std::array<std::uint32_t, 2> kNodes = {2, 4};
-constexpr std::uint32_t kRounds = 3;  // one run may meet with what else the host does
+constexpr std::uint32_t kRounds = 3;  // other work on the host may disturb one run
 constexpr const char* kNetwork = "latency=10us,bandwidth=10Gb/s,hosts=nodes";
 
-constexpr double kGain = 4;          // of rows that move over the classic parameter server
-constexpr double kIntentLoss = 1.1;  // against the best that is placed by hand
+constexpr double kGain = 4;          // gain of rows that move over the classic parameter server
+constexpr double kIntentLoss = 1.1;  // compared with the best placement by hand
 constexpr double kMostlyLocal = 0.9;
 
 /// Ways to have rows at hand; a run's allocation is the name of one.
@@ -45,18 +45,18 @@ struct Contender {
   const char* name;
   const char* consistency;
   std::vector<std::string> arguments;
-  std::int64_t iterations;  ///< more of what is over soon
+  std::int64_t iterations;  ///< more for contenders that finish soon
 };
 
 /// What is trained.
 struct Task {
   const char* application;
-  std::int64_t iterations;  ///< of the plain loop
+  std::int64_t iterations;  ///< iterations of the plain loop
   std::vector<std::string> arguments;
   std::vector<Contender> contenders;
 };
 
-/// Asked for a mini-batch of steps ahead: one alone is over before a row can come.
+/// Rows are requested a mini-batch of steps ahead: a single step ends before a row can come.
 std::vector<std::string> by_triple(const char* allocation) {
   return {fmt::format("--allocation={}", allocation), "--near-negatives=1", "--batch=1", "--lookahead=64"};
 }
@@ -190,7 +190,7 @@ std::vector<PlannedRun> AllocationExperiment::plan(const ExperimentOptions& opti
   return runs;
 }
 
-/// The middle one by what `by` says of each; of none, nothing.
+/// The middle element in the order of by(element); nullopt if there are no elements.
 template <class T, class By>
 std::optional<T> middle_of(std::vector<T> all, By by) {
   if (all.empty()) return std::nullopt;
@@ -202,22 +202,23 @@ std::optional<double> median(const std::vector<double>& all) {
   return middle_of(all, std::identity());
 }
 
-/// The mean of all but the first; nothing where there is no second, or the run failed. Who is slowest in the
-/// first need not be so in the end. Not the median: workers who are done early leave the host to the slowest
-/// one, whose last iterations are short then.
+/// The mean time of all iterations but the first; nullopt if there is no second one, or the run failed. The
+/// worker that is slowest in the first iteration need not be the slowest in the end. It is not the median,
+/// because workers that finish early leave the host to the slowest one, and its last iterations are then
+/// short.
 std::optional<double> iteration_seconds(const RunFigures* run) {
   if (run == nullptr || run->iterations.size() < 2) return std::nullopt;
   const std::vector<IterationRecord>& all = run->iterations;
   return (all.back().training_seconds - all.front().training_seconds) / static_cast<double>(all.size() - 1);
 }
 
-/// The runs of one application on so many nodes.
+/// The runs of one application on `nodes` nodes.
 struct Field {
   std::string application;
   std::uint32_t nodes;
   const std::vector<RunFigures>& runs;
 
-  /// One of each round that did not fail.
+  /// The runs with this allocation that did not fail, one for each round.
   [[nodiscard]] std::vector<const RunFigures*> rounds(std::string_view allocation) const {
     std::vector<const RunFigures*> found;
     for (const RunFigures& each : runs) {
@@ -229,7 +230,7 @@ struct Field {
     }
     return found;
   }
-  /// The middle one of them.
+  /// The middle one of rounds(), by the seconds of an iteration.
   [[nodiscard]] const RunFigures* run(std::string_view allocation) const {
     const auto seconds_or_more = [](const RunFigures* run) {
       return iteration_seconds(run).value_or(std::numeric_limits<double>::infinity());
@@ -239,7 +240,7 @@ struct Field {
   [[nodiscard]] std::optional<double> seconds(std::string_view allocation) const {
     return iteration_seconds(run(allocation));
   }
-  /// How many times `slow` takes as long as `fast`.
+  /// How many times as long `slow` takes as `fast`: the median of the rounds.
   [[nodiscard]] std::optional<double> times(std::string_view slow, std::string_view fast) const {
     std::vector<double> ratios;
     for (const RunFigures* const slow_run : rounds(slow)) {
@@ -291,7 +292,7 @@ Finding judge_gain_by_triple(const Field& field) {
   return judge_gain_over(field, kClassicByTriple, kMovingByTriple, "and a triple a step, ");
 }
 
-/// Against the best of `placed_by_hand`; all of them draw the same wrong answers.
+/// Compares `intended` with the best of `placed_by_hand`; all of them draw the same negatives.
 Finding judge_intent_against(const Field& field, const char* intended,
                              std::initializer_list<const char*> placed_by_hand) {
   Finding finding{.expectation = fmt::format(
@@ -377,7 +378,7 @@ Finding judge_plain_loop(const Field& field) {
   return finding;
 }
 
-/// Each once, in the order of the runs.
+/// Each field once, in the order of the runs.
 std::vector<Field> fields_of(const std::vector<RunFigures>& runs) {
   std::vector<Field> fields;
   for (const RunFigures& run : runs) {
@@ -448,7 +449,7 @@ Judgement AllocationExperiment::judge(const std::vector<RunFigures>& runs) const
         judgement.findings.push_back(judge(field));
       }
     }
-    // Frequent words are everywhere at a time, and are best left where they are.
+    // Frequent words are used on all nodes at the same time, and are best left where they are.
     if (field.application != kWords) judgement.findings.push_back(judge_locality(field));
     judgement.charts.push_back(chart_of(field));
   }

@@ -1,5 +1,5 @@
-// `verbena experiment convergence`: what a model's freedom costs and brings: objective per iteration and per
-// second, and how large a staleness may be.
+// `verbena experiment convergence`: what a looser consistency model costs and gains: the objective per
+// iteration and per second, and how large a staleness may be.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +15,8 @@ namespace {
 
 struct Trained {
   std::string_view application;
-  /// The measure of all others comes first. VAP's bound is in the application's own numbers.
+  /// The first model is the one with which the others are compared. VAP's bound is in the units of the
+  /// application.
   std::vector<std::string> models;
 };
 const std::vector<Trained>& trained() {
@@ -31,7 +32,7 @@ constexpr auto kRatingTime = std::chrono::nanoseconds(250);
 constexpr auto kTokenTime = std::chrono::nanoseconds(500);
 
 constexpr double kGoal = 0.95;  // of BSP's way
-// What two runs of one kind differ by:
+// How much two runs of the same kind differ:
 constexpr double kNoiseOfTimes = 0.1;
 constexpr double kNoiseOfEnds = 0.02;    // of BSP's way
 constexpr double kSameObjective = 0.05;  // of BSP's way
@@ -78,7 +79,7 @@ std::vector<PlannedRun> Convergence::plan(const ExperimentOptions& options) cons
     for (const std::string& model : models_of(options, models)) {
       runs.push_back(plan_one(options, application, model));
     }
-    if (!options.models.empty()) continue;  // asked for certain models only
+    if (!options.models.empty()) continue;  // the user asked for certain models only
     for (const std::uint32_t staleness : kLargeStaleness) {
       for (const std::string& model : eager_and_lazy(staleness)) {
         runs.push_back(plan_one(options, application, model));
@@ -88,7 +89,7 @@ std::vector<PlannedRun> Convergence::plan(const ExperimentOptions& options) cons
   return runs;
 }
 
-/// The runs of one application, and what they are measured by.
+/// The runs of one application, and what they are compared with.
 struct Compared {
   const std::vector<RunFigures>& all;
   std::string_view application;

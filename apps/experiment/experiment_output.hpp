@@ -8,8 +8,8 @@
 
 namespace verbena::apps {
 
-/// Of --output. INVALID_ARGUMENT where there can be none, or where what write_experiment() would write is one
-/// of `others`, which the experiment reads or writes besides.
+/// Makes the folder of --output. INVALID_ARGUMENT if that is not possible, or if write_experiment() would
+/// write one of `others`, the other files that the experiment reads or writes.
 absl::Status make_output_folder(const std::string& path, Files others = {});
 
 struct ExperimentFiles {
@@ -17,7 +17,7 @@ struct ExperimentFiles {
   std::string numbers;  ///< numbers.json
   std::string page;     ///< report.html
 };
-/// Prints the table, writes all into the folder, and says where they are.
+/// Prints the table, writes all files into the folder, and says where they are.
 absl::Status write_experiment(const std::string& folder, const ExperimentFiles& files);
 
 }  // namespace verbena::apps

@@ -28,7 +28,7 @@ std::string table_text(const ReportTable& table) {
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string out;
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      // Names to the left, numbers to the right.
+      // Names are aligned to the left, numbers to the right.
       const std::string room(widths[i] - columns_of(cells[i]), ' ');
       const bool name = i < 2;
       out += "  " + (name ? cells[i] + room : room + cells[i]);
@@ -54,7 +54,7 @@ std::string table_card(const ReportTable& table) {
   return html_card(table.title, body + "</table></div>\n", "", true);
 }
 
-/// How many of the findings there are of each verdict, the bad ones first.
+/// The number of findings with each verdict, the bad verdicts first.
 std::string tally(const std::vector<Finding>& findings) {
   std::string out;
   for (const auto& [verdict, words] : {std::pair(Verdict::kDidNotHold, "did not hold"),
@@ -83,7 +83,7 @@ std::string commands_card(const std::vector<ReportedRun>& runs) {
   std::string body = "<pre>";
   std::set<std::string_view> told;
   for (const ReportedRun& run : runs) {
-    const bool again = !told.insert(run.command).second;  // a further round
+    const bool again = !told.insert(run.command).second;  // the command was shown for an earlier round
     if (again && run.failure.empty()) continue;
     body += escape_markup(run.command) + "\n";
     if (!run.failure.empty()) body += escape_markup("  failed: " + run.failure) + "\n";

@@ -10,13 +10,13 @@
 
 namespace verbena::apps {
 
-/// Changes when a field is taken away or changes its meaning, not when one is added.
+/// Changes when a field is removed or gets another meaning, not when one is added.
 inline constexpr int kExperimentSchema = 1;
 
 /// "4 workers, 2 servers; …", one line.
 std::string circumstances(const ExperimentOptions& options, std::uint32_t cores);
 
-/// The command that makes the run, to be repeated by hand.
+/// The command with which a user can repeat the run.
 std::string command_line(const PlannedRun& run);
 
 /// What a report is about.
@@ -27,7 +27,7 @@ struct ReportSubject {
   std::string circumstances;
   Provenance made;
 };
-/// A run as a report has it.
+/// A run as a report shows it.
 struct ReportedRun {
   std::string label;
   std::string command;
@@ -40,7 +40,7 @@ nlohmann::json report_json(const ReportSubject& subject, const Judgement& judgem
 std::string report_html(const ReportSubject& subject, const Judgement& judgement,
                         const std::vector<ReportedRun>& runs);
 
-// --- of an experiment that makes runs
+// --- the reports of an experiment that makes runs
 
 std::string experiment_text(const Experiment& experiment, const std::string& circumstances,
                             const Judgement& judgement, const std::vector<RunFigures>& runs);

@@ -16,7 +16,7 @@
 namespace verbena::apps {
 namespace {
 
-/// From which on something counts as used up.
+/// A resource that is at least this busy counts as used up.
 constexpr double kSaturated = 0.9;
 
 constexpr const char* kDescription = "what jobs of 8 to 1,024 workers wait for, simulated";
@@ -52,7 +52,7 @@ std::string costs_text(const scale::Costs& costs) {
   return text;
 }
 
-/// All runs, to be asked.
+/// All runs, with functions to look them up.
 struct Seen {
   const ScaleOptions& options;
   const std::vector<ScaleRun>& runs;
@@ -73,14 +73,14 @@ struct Seen {
   }
   [[nodiscard]] std::uint32_t smallest() const { return runs.empty() ? 0 : runs.front().workers; }
   [[nodiscard]] std::uint32_t largest() const { return runs.empty() ? 0 : runs.back().workers; }
-  /// The smallest size with as many workers a server as the largest has.
+  /// The smallest size with as many workers per server as the largest has.
   [[nodiscard]] std::uint32_t smallest_alike() const {
     for (const ScaleRun& run : runs) {
       if (run.workers * runs.back().servers == runs.back().workers * run.servers) return run.workers;
     }
     return 0;
   }
-  /// The first of them in the experiment's models whose name begins so.
+  /// The first of the experiment's models that is `name`, with or without parameters.
   [[nodiscard]] std::string model(std::string_view name) const {
     for (const std::string& each : options.models) {
       if (each == name || (each.starts_with(name) && each.size() > name.size() && each[name.size()] == ':'))
@@ -92,7 +92,8 @@ struct Seen {
 
 constexpr const char* kNotMade = "the runs that it needs were not made, or failed";
 
-/// For each size of which `values` can tell something: its words, and whether it is as expected.
+/// What judge_sizes() reports for a size, if `tell` has something to say about it: a text, and whether the
+/// result is as expected.
 struct Told {
   std::string text;
   bool held = true;
@@ -129,7 +130,7 @@ Finding judge_waiting(const Seen& seen, const std::string& model) {
                      });
 }
 
-/// Between two sizes of a model, `tell(few, many)`.
+/// Judges the growth between two sizes of a model by `tell(few, many)`.
 template <class Tell>
 Finding judge_growth(const Seen& seen, const std::string& model, std::uint32_t smallest,
                      std::string expectation, Tell tell) {
@@ -185,7 +186,7 @@ Finding judge_freshness(const Seen& seen) {
       });
 }
 
-/// Between jobs with as many workers a server.
+/// Compares jobs with the same number of workers per server.
 Finding judge_bytes(const Seen& seen, const std::string& model) {
   return judge_growth(
       seen, model, seen.smallest_alike(),
@@ -201,7 +202,7 @@ Finding judge_bytes(const Seen& seen, const std::string& model) {
       });
 }
 
-/// Likewise.
+/// Compares the same jobs as judge_bytes().
 Finding judge_efficiency(const Seen& seen, const std::string& model) {
   constexpr double kEfficient = 0.8;
   return judge_growth(
@@ -282,7 +283,7 @@ std::string workers_text(double workers) {
   return fmt::format("{:.0f}", workers);
 }
 
-/// Of each model, over the workers.
+/// A curve for each model, over the number of workers.
 template <class Value>
 std::string curves_by_workers(const Seen& seen, const std::string& label, std::string (*text)(double),
                               Value value) {
@@ -401,7 +402,7 @@ std::string limit_text(const scale::CellFigures& figures) {
   const Bottleneck busiest = busiest_resource(figures);
   const bool used_up = busiest.busy >= kSaturated;
   const std::string resource = fmt::format("{} {}", busiest.what, format_share(std::min(1.0, busiest.busy)));
-  // A server that is never idle may still keep up: it takes more at a turn.
+  // A server that is never idle may still keep up: it handles more in each turn.
   if (figures.computed >= kSaturated) {
     return fmt::format("computing {}{}", format_share(figures.computed), used_up ? "; " + resource : "");
   }

@@ -1,5 +1,5 @@
-// `verbena experiment scale`: what jobs of many workers wait for, simulated. What to simulate and what to
-// make of it are functions of their arguments; scale_command.cpp does the simulating in between.
+// `verbena experiment scale`: simulates jobs of many workers, to see what they wait for. Planning and judging
+// are functions of their arguments; scale_command.cpp simulates the jobs in between.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct ScaleOptions {
   std::vector<std::uint32_t> workers = {8, 32, 128, 512, 1024};
   std::vector<std::string> models = {"bsp", "ssp:2", "essp:2"};  ///< as for --consistency
   std::uint32_t workers_per_server = 32;
-  std::uint32_t servers = 0;  ///< of each job; 0: by workers_per_server
+  std::uint32_t servers = 0;  ///< servers of each job; 0: by workers_per_server
   std::string network = "latency=3us,bandwidth=10Gb/s";
   /// Everything that does not change from job to job.
   scale::CellOptions cell;
 };
 
-/// A simulated job cannot have more: each keeps about 0.1 MB.
+/// A simulated job cannot have more connections: each takes about 0.1 MB.
 inline constexpr std::uint64_t kMaxConnections = 65'536;
 
 /// One job.
@@ -35,22 +35,23 @@ struct ScaleRun {
   scale::CellFigures figures;
 };
 
-/// All jobs, none simulated yet: by size, and of one size in the models' order. INVALID_ARGUMENT where one
-/// has too many connections.
+/// All jobs, not simulated yet, ordered by size and within one size in the order of the models.
+/// INVALID_ARGUMENT if a job has too many connections.
 absl::StatusOr<std::vector<ScaleRun>> plan_scale(const ScaleOptions& options);
 
-/// What simulates it. REQUIRES: the model and the network can be parsed, all costs are known.
+/// The options for simulating the job. REQUIRES: the model and the network can be parsed, all costs are
+/// known.
 scale::CellOptions cell_of(const ScaleOptions& options, const ScaleRun& run);
 
 /// The command that simulates it again.
 std::string command_line(const ScaleOptions& options, const ScaleRun& run);
 
-/// The busiest of what can be used up, and how busy it is.
+/// The busiest resource, and how busy it is.
 struct Bottleneck {
   std::string what;
   double busy = 0;
 };
-/// Of cards and a server's processor.
+/// The busiest of the cards and a server's processor.
 Bottleneck busiest_resource(const scale::CellFigures& figures);
 /// What keeps a job from being faster, in some words.
 std::string limit_text(const scale::CellFigures& figures);

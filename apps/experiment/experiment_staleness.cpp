@@ -1,4 +1,4 @@
-// `verbena experiment staleness`: how old what a worker reads is, SSP against ESSP.
+// `verbena experiment staleness`: how old the rows are that a worker reads; compares SSP with ESSP.
 #include <fmt/format.h>
 
 #include <array>
@@ -44,8 +44,9 @@ std::vector<PlannedRun> Staleness::plan(const ExperimentOptions& options) const 
   for (const std::uint32_t staleness : kStaleness) {
     for (const std::string_view name : {"ssp", "essp"}) {
       PlannedRun run = plan_run(options, "mf", model(name, staleness), kRatingTime);
-      // All train the same items at a time, the popular ones many times a clock: that needs tiny steps.
-      // Evaluated once, for evaluating is reading. Long rows are read in several lots all over a clock.
+      // All workers train the same items at the same time, the popular ones many times a clock: that needs
+      // tiny steps. The objective is evaluated only once, because evaluating reads rows. Long rows are read
+      // in several lots all over a clock.
       add_arguments(
           run, {fmt::format("--iterations={}", iterations), fmt::format("--evaluate-every={}", iterations),
                 "--clocks-per-iteration=1", "--rank=256", "--learning-rate=0.00002", "--decay=1"});
@@ -91,7 +92,7 @@ Finding judge_fresh_end(std::uint32_t staleness, const RunFigures* ssp, const Ru
   return finding;
 }
 
-/// How the means go with s.
+/// How the means change with s.
 Finding judge_growth(const std::vector<RunFigures>& runs) {
   Finding finding{.expectation =
                       "as s grows, SSP's reads grow older; ESSP's do not keep pace: at s = 8 they are less "
@@ -149,7 +150,7 @@ Judgement Staleness::judge(const std::vector<RunFigures>& runs) const {
   judgement.findings.push_back(judge_growth(runs));
   for (const RunFigures& run : runs) {
     const auto mean = mean_clock_differential(run);
-    if (!mean) continue;  // it failed, which is said apart
+    if (!mean) continue;  // the run failed, which is reported elsewhere
     double reads = 0;
     for (const std::uint64_t count : run.reads_by_lag) reads += static_cast<double>(count);
     const double newest = share_of_reads(run, 0);

@@ -1,4 +1,4 @@
-// `verbena experiment stragglers`: what one slow worker costs all, and which model helps against it.
+// `verbena experiment stragglers`: what one slow worker costs all workers, and which model helps against it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace verbena::apps {
 namespace experiment_stragglers {
 namespace {
 
-/// The measure of all others comes first.
+/// The first model is the one with which the others are compared.
 constexpr std::array kModels = {"bsp", "a-bsp", "ssp:4", "essp:4"};
 constexpr std::array<double, 4> kSlower = {1, 2, 3, 4};
 constexpr std::int64_t kIterations = 24;
 constexpr std::uint32_t kSlowWorker = 1;
-/// Each worker stands still now and then, instead of one that is always slow.
+/// Marks runs in which each worker pauses from time to time, instead of one worker being slow all the time.
 constexpr double kPauses = 0;
 constexpr const char* kPause = "worker=all,pause=20ms,every=20";
 
@@ -25,7 +25,8 @@ constexpr const char* kPause = "worker=all,pause=20ms,every=20";
 constexpr const char* kManagedModel = "essp:4";
 constexpr double kBudgetMbPerS = 50;
 
-/// Of a rating. Moving rows, which takes what it takes, is little beside it.
+/// The time of a rating. Moving rows takes the time that it needs on this host, but that is little compared
+/// with this.
 constexpr auto kRatingTime = std::chrono::microseconds(1);
 
 constexpr double kGoal = 0.9;  // of the way of BSP without a straggler
@@ -52,7 +53,7 @@ class Stragglers final : public Experiment {
   [[nodiscard]] Judgement judge(const std::vector<RunFigures>& runs) const override;
 };
 
-/// Those that are compared.
+/// One of the models that are compared, with its budget.
 struct Contender {
   std::string model;
   double budget_mb_per_s = 0;  ///< 0: none
@@ -79,7 +80,7 @@ PlannedRun plan_one(const ExperimentOptions& options, const Contender& contender
     run.label = fmt::format("mf {}", text_of(contender));
     add_arguments(run, {fmt::format("--budget={:g}", run.budget_mb_per_s)});
   }
-  // One that ends early has fewer examples, so that it takes more of them to the goal.
+  // An A-BSP iteration that ends early has fewer examples, so that it takes more iterations to the goal.
   const std::int64_t usual = model.starts_with("a-bsp") ? 2 * kIterations : kIterations;
   add_arguments(run, {fmt::format("--iterations={}", iterations_of(options, usual))});
   add_arguments(run, factorization_arguments(options));
@@ -104,7 +105,7 @@ std::vector<PlannedRun> Stragglers::plan(const ExperimentOptions& options) const
   return runs;
 }
 
-/// All runs, by contender and slowness, and their times to one goal.
+/// All runs, by contender and slowness, and the time that each takes to the same goal.
 struct Times {
   const std::vector<RunFigures>& runs;
   std::optional<Target> goal;
@@ -117,7 +118,7 @@ struct Times {
     const RunFigures* const found = run(contender, slower);
     return found == nullptr || !goal ? std::nullopt : seconds_to(*found, *goal);
   }
-  /// How many times sooner than BSP it is there.
+  /// How many times sooner than BSP the contender reaches the goal.
   [[nodiscard]] std::optional<double> gain(const Contender& contender, double slower) const {
     const auto own = of(contender, slower);
     const auto bsp = of({"bsp"}, slower);
@@ -137,7 +138,7 @@ Times times_of(const std::vector<RunFigures>& runs) {
   return times;
 }
 
-/// Whether `gain` is at least `least`, and at most `most`.
+/// Judges whether `gain` is at least `least` and at most `most`.
 void judge_gain(Finding& finding, const std::optional<double>& gain, double least, double most) {
   if (!gain) {
     finding.found = "there is no such run, or it failed, or it did not reach the goal";

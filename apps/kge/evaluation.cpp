@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kTriplesAtOnce = 16;
 constexpr std::size_t kEntityBytesAtOnce = std::size_t{128}
-                                           << 10;  // of entities, which stay in a core's second cache
+                                           << 10;  // of entities, which stay in a core's second-level cache
 
 struct Question {
   Side side;

@@ -1,7 +1,7 @@
-// How well the right answers rank among all entities: for each triple of a test set, the tail is asked for
-// and the head. Other answers that are known to be right (they are in any of the three files) are left out
-// ("filtered": Bordes et al., NIPS 2013). Among equal scores the right answer counts as in the middle: an
-// answer that ties with all others does not rank first.
+// How well the right answers rank among all entities: for each triple of a test set, both the tail and the
+// head are asked for. Other answers that are known to be right (they are in any of the three files) are left
+// out ("filtered": Bordes et al., NIPS 2013). Among equal scores, the right answer counts as the middle one:
+// an answer that ties with all others does not rank first.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class KnownAnswers {
   Answers heads_;  ///< by tail and relation
 };
 
-/// Of each triple the rank of its tail, then that of its head: 1 + the number of better answers + half the
-/// number of equal ones. REQUIRES: two `ranks` for each triple.
+/// Writes, for each triple, the rank of its tail, then the rank of its head: 1 + the number of better answers
+/// + half the number of equal ones. REQUIRES: two `ranks` for each triple.
 void rank(const Embeddings& embeddings, std::span<const Triple> triples, const KnownAnswers& known,
           std::span<double> ranks);
 

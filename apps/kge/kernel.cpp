@@ -49,7 +49,7 @@ HWY_INLINE void step_row(float* HWY_RESTRICT row, std::size_t size, float factor
   }
 }
 
-/// An answer with gradient factor * q, which adds factor * answer to the gradient of q.
+/// Steps an answer, which has the gradient factor * q, and adds factor * answer to the gradient of q.
 template <bool kRegularized>
 HWY_INLINE void step_answer(float* HWY_RESTRICT row, std::size_t size, float factor,
                             const float* HWY_RESTRICT q, float* HWY_RESTRICT q_gradient, const Rates& rates) {
@@ -126,7 +126,7 @@ HWY_INLINE void ask_with(const Shape& shape, Side side, const float* HWY_RESTRIC
   }
 }
 
-/// The matrix's rows are stepped as the given entity's gradient is formed.
+/// Steps the matrix's rows while it computes the given entity's gradient.
 HWY_INLINE void step_matrix(const Shape& shape, Side side, const float* HWY_RESTRICT given,
                             float* HWY_RESTRICT matrix, const float* HWY_RESTRICT q_gradient,
                             float* HWY_RESTRICT given_gradient, const Rates& rates) {
@@ -155,8 +155,8 @@ struct Buffers {
   float* q;
   float* q_gradient;
   float* given_gradient;
-  float* relation_gradient;  ///< not of RESCAL
-  float* scores;             ///< then the loss's derivatives by them
+  float* relation_gradient;  ///< not used by RESCAL
+  float* scores;             ///< then the derivatives of the loss with respect to them
 };
 
 HWY_INLINE void step_question(const Shape& shape, Side side, float* HWY_RESTRICT given,
@@ -192,7 +192,7 @@ HWY_INLINE float softplus(float x) {
   return std::max(x, 0.0F) + std::log1p(std::exp(-std::fabs(x)));
 }
 
-/// Scores become derivatives; the right answer's is the first. Returns the loss.
+/// Replaces scores by derivatives; the right answer's is the first. Returns the loss.
 HWY_INLINE double logistic(float* scores, std::size_t count) {
   double loss = 0;
   for (std::size_t i = 0; i < count; ++i) {

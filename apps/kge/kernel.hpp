@@ -1,6 +1,6 @@
 // The arithmetic of knowledge-graph embeddings: scores of triples (head, relation, tail), and Adagrad on
-// them. Each triple is learnt as two questions: which tail has this head and relation, which head has this
-// relation and tail. A question's vector q is made of what is given; an answer's score is q · answer:
+// them. Each triple is learnt as two questions: which tail has this head and relation, and which head has
+// this relation and tail. A question's vector q is made of what is given; an answer's score is q · answer:
 //
 //   ComplEx   Re(Σ h r t̄)   numbers 2i and 2i + 1 of a row are the i-th complex number
 //   DistMult  Σ h r t
@@ -46,18 +46,18 @@ struct Rows {
   RowPointers relations = nullptr;
 };
 
-/// Some triples, and wrong answers to their questions: rows, or ids where there is a row for each.
+/// Some triples, and wrong answers to their questions: rows, or ids if there is a row for each id.
 struct MiniBatch {
   std::vector<Triple> triples;
   std::size_t negatives_a_side = 0;
-  /// Of each triple: as many wrong tails, then as many wrong heads.
+  /// For each triple: `negatives_a_side` wrong tails, then as many wrong heads.
   std::vector<std::uint32_t> negatives;
 };
 
 struct Step {
   Loss loss = Loss::kSoftmax;
   float learning_rate = 0;
-  /// Of the triple's own rows, not of the wrong answers.
+  /// For the triple's own rows, not for the wrong answers.
   float regularization = 0;
   float relation_regularization = 0;
 };
@@ -67,28 +67,29 @@ struct Scratch {
   std::vector<float> numbers;
 };
 
-/// One question after the other, tail then head of each triple, a step of Adagrad on
+/// For one question after the other, tail then head of each triple, makes a step of Adagrad on
 ///   loss + ⅓ regularization Σ |x|³ over the parameters of the given entity and the right answer
 ///        + ⅓ relation_regularization Σ |x|³ over those of the relation
-/// where the loss is ln(1 + e^−s) of the right answer and ln(1 + e^s) of each wrong one, or
-/// −ln(e^s / Σ e^s'). First the answers are stepped, in their order, then relation and given entity; a row
-/// that comes twice is stepped twice. Returns the sum of the losses.
+/// where the loss is ln(1 + e^−s) of the right answer and ln(1 + e^s) of each wrong one (kLogistic), or
+/// −ln(e^s / Σ e^s') (kSoftmax). First the answers are stepped, in their order, then the relation and the
+/// given entity. A row that occurs twice is stepped twice. Returns the sum of the losses.
 double train(const MiniBatch& batch, Rows rows, const Shape& shape, const Step& step, Scratch& scratch);
 
 enum class Side : std::uint8_t { kTail, kHead };
 
-/// q of a question for the `side`, [entity_size()]. `given` and `relation` are rows.
+/// Computes q of a question for the `side`; it has entity_size() numbers. `given` and `relation` are rows.
 void ask(const Shape& shape, Side side, const float* given, const float* relation, float* q);
 
 /// How answers [0, count) compare with the right one, whose score is `score`. `answers` are rows of
-/// entity_size() numbers. Adds to `better` and `equal`; what is not a number is better than what is.
+/// entity_size() numbers. Adds to `better` and `equal`; an answer counts as better if its score or the right
+/// one's is not a number.
 struct Comparison {
   std::uint64_t better = 0;
   std::uint64_t equal = 0;
 };
 void compare(const Shape& shape, const float* q, float score, const float* answers, std::size_t count,
              Comparison& result);
-/// The score as compare() sees it, to the bit.
+/// The score as compare() computes it, to the bit.
 float score(const Shape& shape, const float* q, const float* answer);
 
 }  // namespace verbena::apps::kge

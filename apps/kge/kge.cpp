@@ -31,8 +31,8 @@ using namespace kge;
 
 constexpr std::int64_t kMaxDimension = 65'535;
 constexpr std::int64_t kMaxRescalDimension = 1'024;  // a relation's row is its square
-/// Of --regularization. What a triple tells of one number of a matrix is a product of two small numbers: all
-/// of it would shrink the matrix to nothing.
+/// The share of --regularization that matrices get by default. What a triple tells of one number of a matrix
+/// is a product of two small numbers: the whole regularization would shrink the matrix to nothing.
 constexpr double kMatrixRegularization = 0.02;
 constexpr std::int64_t kMaxNegatives = 65'535;
 constexpr std::int64_t kMaxBatch = 65'535;
@@ -46,20 +46,20 @@ constexpr const char* kEntities = "entities";
 struct Job {
   KnowledgeGraph graph;
   std::vector<std::uint32_t> workers;  ///< of each triple to be trained
-  bool shares_entities = false;        ///< or relations
+  bool shares_entities = false;        ///< otherwise relations
   std::optional<Embeddings> loaded;
   TrainingData data;
 };
 
-/// Those whose number is `rank` modulo `workers`.
+/// The triples whose index is `rank` modulo `workers`.
 std::vector<Triple> every(std::span<const Triple> triples, std::uint32_t rank, std::uint32_t workers) {
   std::vector<Triple> result;
   for (std::size_t n = rank; n < triples.size(); n += workers) result.push_back(triples[n]);
   return result;
 }
 
-/// Says what is of no triple that is trained: entities whose rows only move away from right answers, as wrong
-/// ones, and relations whose rows stay as they began.
+/// Reports what is in no triple that is trained: entities whose rows only move away from right answers,
+/// because they are drawn as wrong ones, and relations whose rows keep their initial values.
 void report_untrained(const KnowledgeGraph& graph, Reporter& reporter) {
   std::vector<bool> trained_entities(graph.entity_names.size());
   std::vector<bool> trained_relations(graph.relation_names.size());
@@ -399,7 +399,7 @@ absl::Status KnowledgeGraphEmbedding::train_as_worker(WorkerContext& context) co
   const KnownAnswers known(job->graph);
   absl::Status status = Trainer(options, shape(), job->data, known, rows, 1, std::move(cursors))
                             .run(context.reporter, context.stop);
-  // Its last evaluation has waited until all have trained.
+  // Its last evaluation has waited until all workers have trained.
   if (!status.ok() || output_.empty() || session.rank() != 0) return status;
   return save_rows(*job, rows);
 }

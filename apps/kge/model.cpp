@@ -68,7 +68,7 @@ std::string header(const Shape& shape, std::string_view what, std::size_t rows) 
 /// One of the two files.
 struct Part {
   std::string path;
-  std::string_view what;  ///< its rows are, in the plural
+  std::string_view what;  ///< what its rows are, in the plural
   const std::vector<std::string>& names;
   Layout layout;
 };

@@ -1,4 +1,4 @@
-// The rows of a knowledge-graph embedding: at first, in memory, as text.
+// The rows of a knowledge-graph embedding: their initial values, in memory, and as text.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
@@ -48,7 +48,7 @@ using RowSources = std::array<RowSource, 2>;
 
 /// Small random parameters.
 RowSources random_rows(const Shape& shape, std::size_t entities, std::size_t relations, std::uint64_t seed);
-/// `embeddings`, which must outlive the sources; Adagrad begins anew.
+/// The rows of `embeddings`, which must outlive the sources; Adagrad begins anew.
 RowSources rows_from(const Embeddings& embeddings);
 
 /// "complex", "distmult", "rescal"
@@ -62,15 +62,15 @@ struct Names {
 
 std::string entities_path(const std::string& prefix);
 std::string relations_path(const std::string& prefix);
-/// Upper bounds of the files' sizes, but for unusually long names.
+/// Upper bounds of the files' sizes, unless names are unusually long.
 std::uint64_t entities_file_bytes(const Shape& shape, std::size_t entities);
 std::uint64_t relations_file_bytes(const Shape& shape, std::size_t relations);
 
-/// Writes both files; each is there whole or not at all. No number changes on the way to load().
+/// Writes both files; each is there whole or not at all. load() reads exactly the same numbers.
 absl::Status save(const std::string& prefix, const Embeddings& embeddings, const Names& names);
 
-/// What save() wrote, for the same model, dimension and names, in any order. NOT_FOUND; INVALID_ARGUMENT
-/// "file:line: what was expected, what was found".
+/// Reads what save() wrote, for the same model, dimension and names, in any order. NOT_FOUND;
+/// INVALID_ARGUMENT "file:line: what was expected, what was found".
 absl::StatusOr<Embeddings> load(const std::string& prefix, const Shape& shape, const Names& names);
 
 }  // namespace verbena::apps::kge

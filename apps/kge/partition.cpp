@@ -64,7 +64,7 @@ class NeighbourhoodExpansion {
  private:
   static constexpr std::uint32_t kNobody = UINT32_MAX;
   enum class Reach : std::uint8_t { kOutside, kBorder, kInside };
-  /// How many triples it had left when it was put in line, and which entity it is.
+  /// How many triples an entity had left when it was put into the queue, and which entity it is.
   using Candidate = std::pair<std::size_t, std::size_t>;
 
   void grow() {
@@ -78,7 +78,7 @@ class NeighbourhoodExpansion {
       }
       const auto [left, entity] = border_.top();
       border_.pop();
-      if (reach_[entity] == Reach::kInside || left != left_[entity]) continue;  // it is in line a second time
+      if (reach_[entity] == Reach::kInside || left != left_[entity]) continue;  // it was queued again
       reach_[entity] = Reach::kInside;
       for (const std::size_t n : triples_of(entity)) {
         if (owners_[n] == kNobody) reach(other(n, entity));
@@ -86,7 +86,7 @@ class NeighbourhoodExpansion {
     }
   }
 
-  /// Puts an entity on the border, and takes its triples with what has been reached before.
+  /// Puts an entity on the border, and takes its triples with entities that were reached before.
   void reach(std::size_t entity) {
     if (reach_[entity] != Reach::kOutside) return;
     reach_[entity] = Reach::kBorder;
@@ -111,20 +111,20 @@ class NeighbourhoodExpansion {
   }
 
   std::span<const Triple> triples_;
-  std::vector<std::size_t> first_;       ///< by entity: of its triples in triples_of_
-  std::vector<std::size_t> triples_of_;  ///< entity by entity; of an entity with itself twice
+  std::vector<std::size_t> first_;       ///< by entity: the first of its triples in triples_of_
+  std::vector<std::size_t> triples_of_;  ///< entity by entity; a triple of an entity with itself comes twice
   std::vector<std::size_t> left_;        ///< by entity: its triples without an owner
   std::vector<std::uint32_t> owners_;
-  std::uint32_t owner_ = 0;  ///< that grows
-  std::size_t wanted_ = 0;   ///< triples, by it
+  std::uint32_t owner_ = 0;  ///< the worker whose share grows
+  std::size_t wanted_ = 0;   ///< how many triples it still wants
   std::vector<Reach> reach_;
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> border_;
 };
 
-/// Of a row in a triple: the row, and the worker that has the triple.
+/// The use of a row in a triple: the row, and the worker that has the triple.
 using Use = std::pair<std::uint32_t, std::uint32_t>;
 
-/// In how many mini-batches rows are used by others than by the worker that uses them in most.
+/// In how many mini-batches rows are used by workers other than the one that uses them in the most.
 double batches_elsewhere(std::vector<Use> uses, std::span<const double> batches_of_worker) {
   std::sort(uses.begin(), uses.end());
   double elsewhere = 0;
@@ -211,7 +211,7 @@ std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const
     ++uses[triple.head];
     ++uses[triple.tail];
   }
-  // Of two, the one that the triple has in common with more others.
+  // Of two shared entities, the one that is used more often in `part`.
   const auto common = [&](const Triple& triple) -> std::optional<std::uint32_t> {
     const bool has_shared_tail = uses_by_others[triple.tail] > 0;
     if (uses_by_others[triple.head] > 0 && (!has_shared_tail || uses[triple.head] >= uses[triple.tail]))
@@ -219,7 +219,7 @@ std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const
     if (has_shared_tail) return triple.tail;
     return std::nullopt;
   };
-  std::vector<std::vector<std::size_t>> with_entity(uses.size());  // the last first
+  std::vector<std::vector<std::size_t>> with_entity(uses.size());  // the last triple first
   for (std::size_t n = part.size(); n-- > 0;) {
     if (const auto entity = common(part[n])) with_entity[*entity].push_back(n);
   }
@@ -230,7 +230,7 @@ std::vector<Triple> bring_together(std::span<const Triple> part, std::span<const
     const std::optional<std::uint32_t> entity = common(part[n]);
     if (!entity) ordered.push_back(part[n]);
     if (!entity || is_placed[n]) continue;
-    // Those before it are placed: it is the first of those that are left.
+    // All triples before this one are placed, so it is the first of those that are left.
     std::vector<std::size_t>& left = with_entity[*entity];
     for (std::size_t i = 0; i < kTogether && !left.empty(); ++i) {
       ordered.push_back(part[left.back()]);

@@ -13,7 +13,7 @@
 namespace verbena::apps::kge {
 namespace {
 
-/// An entity that is not `right`: the answer to a question is no wrong answer to it.
+/// Draws an entity other than `right`, because the right answer must not be used as a wrong one.
 std::uint32_t wrong_answer(std::mt19937_64& random, std::size_t entities, std::uint32_t right) {
   if (entities == 1) return right;
   const auto drawn = static_cast<std::uint32_t>(random_below(random, entities - 1));
@@ -113,7 +113,7 @@ absl::Status Trainer::evaluate(bool last, Reporter& reporter, const std::atomic<
   RETURN_IF_ERROR(rows_.barrier());
   Embeddings embeddings(shape_, data_.entities, data_.relations);
   RETURN_IF_ERROR(read_embeddings(rows_, embeddings));
-  // Nobody goes on training while another still reads.
+  // No worker continues to train while another still reads.
   RETURN_IF_ERROR(rows_.barrier());
   const auto add = [&](const std::string& prefix, std::span<const Triple> triples) {
     const RankingOptions options{

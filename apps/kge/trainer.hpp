@@ -24,7 +24,7 @@ struct TrainingOptions : ScheduleOptions {
   TrainingOptions()
       : ScheduleOptions{.iterations = 40, .batch = 64, .clocks_per_iteration = 16, .learning_rate = 0.1} {}
   std::int64_t negatives = 10;       ///< a side
-  std::int64_t share_negatives = 8;  ///< triples of a mini-batch that have the same ones
+  std::int64_t share_negatives = 8;  ///< triples of a mini-batch that have the same negatives
   double regularization = 0.2;
   double relation_regularization = 0.2;
   Loss loss = Loss::kSoftmax;
@@ -34,18 +34,18 @@ struct TrainingOptions : ScheduleOptions {
 /// What a worker trains and evaluates.
 struct TrainingData {
   std::vector<Triple> train;  ///< of this worker
-  std::vector<Triple> valid;  ///< likewise
+  std::vector<Triple> valid;  ///< of this worker
   std::vector<Triple> test;
   std::size_t entities = 0;
   std::size_t relations = 0;
   std::uint32_t rank = 0;
 };
 
-/// Name of a sum in IterationReport; beside it the loss, and those of ranks, which begin with "valid_" or
-/// "test_".
+/// Name of a sum in IterationReport. The other sums are the loss, and those of ranks, which begin with
+/// "valid_" or "test_".
 inline constexpr const char* kQuestions = "questions";
 
-/// Objectives from the sums.
+/// Computes the objectives from the sums.
 std::map<std::string, double> objectives_of(const std::map<std::string, double>& sums);
 
 /// Pulls all parameters.
@@ -65,7 +65,7 @@ class Trainer final : public Training {
   absl::Status evaluate(bool last, Reporter& reporter, const std::atomic<bool>& stop,
                         std::map<std::string, double>& sums) override;
   void draw_negatives(MiniBatch& batch);
-  /// Its ids become places among the rows.
+  /// Requests the rows of the mini-batch. Its ids become places among the rows.
   void request(MiniBatch& batch);
 
   const TrainingOptions& options_;

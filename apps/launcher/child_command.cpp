@@ -24,8 +24,8 @@ int report_result(const JobsResult& result, Outlet& outlet) {
   int status = kExitOk;
   for (const absl::Status& ended : result.statuses) {
     if (ended.ok() || absl::IsCancelled(ended)) continue;
-    // After a signal, what others have caused is its consequence; an error of its own may be the reason for
-    // it.
+    // After a signal, an error that other processes caused is a consequence of the signal; a job's own error
+    // may be the reason for it.
     if (result.signal != 0 && is_caused_by_others(ended)) continue;
     outlet.send(job::FailedMessage{ended});
     status = status == kExitOk ? exit_status(ended) : status;
@@ -35,8 +35,8 @@ int report_result(const JobsResult& result, Outlet& outlet) {
 
 int run_child(const ChildOptions& options, Outlet& outlet, const MakeJobs& make_jobs) {
   if (options.letter.launched()) {
-    // A Ctrl-C goes to all processes of the terminal; the launcher says what is to be done about it. Errors
-    // are the launcher's to print, once.
+    // A Ctrl-C goes to all processes of the terminal; the launcher decides what to do about it. The launcher
+    // also prints the errors, once.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGHUP, SIG_IGN);
     if (!options.job.verbose) spdlog::set_level(spdlog::level::off);

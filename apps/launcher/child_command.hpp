@@ -1,4 +1,4 @@
-// What the subcommands server and worker have in common.
+// What the subcommands `server` and `worker` have in common.
 #pragma once
 
 #include <atomic>

@@ -15,7 +15,7 @@
 
 #include "job/launch_letter.hpp"
 
-// This C library's header forgets to say so.
+// This C library's header lacks the extern "C".
 extern "C" {
 #include <sys/pidfd.h>
 }
@@ -24,9 +24,9 @@ namespace verbena::apps {
 namespace {
 
 constexpr const char* kProgram = "/proc/self/exe";
-constexpr int kCannotRun = 127;  // as shells say it
+constexpr int kCannotRun = 127;  // as shells report it
 
-/// What exec() wants of a list, which must outlive it.
+/// The pointers that exec() needs for a list. The list must outlive them.
 std::vector<char*> pointers_to(std::vector<std::string>& list) {
   std::vector<char*> pointers;
   pointers.reserve(list.size() + 1);
@@ -35,7 +35,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& list) {
   return pointers;
 }
 
-/// This process's own, without the letter of a run that this one may be part of.
+/// This process's environment with the variable for `letter`; replaces the letter that this process itself
+/// may have got.
 std::vector<std::string> environment_with_letter(int letter) {
   const std::string variable = fmt::format("{}=", job::kLetterVariable);
   std::vector<std::string> all;
@@ -49,12 +50,12 @@ std::vector<std::string> environment_with_letter(int letter) {
 /// Between fork() and exec(): no memory is allocated here.
 [[noreturn]] void become(pid_t parent, int standard_input, char* const* arguments, char* const* environment) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(kCannotRun);  // it died before it could be noticed
+  if (::getppid() != parent) ::_exit(kCannotRun);  // the parent died before prctl() took effect
   sigset_t none;
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::dup2(standard_input, STDIN_FILENO);
-  if (environment != nullptr) {  // a program of a user's own begins as from a shell
+  if (environment != nullptr) {  // a user's own program starts as it would from a shell
     std::signal(SIGPIPE, SIG_DFL);
     std::signal(SIGXFSZ, SIG_DFL);
   }
@@ -124,7 +125,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
 
 ChildProcess::~ChildProcess() {
   if (running()) {
-    ::kill(pid_, SIGKILL);  // it is our child and not reaped: the number is still its own
+    ::kill(pid_, SIGKILL);  // our child is not reaped: so the pid still belongs to it
     ::waitpid(pid_, nullptr, 0);
   }
   if (messages_ >= 0) ::close(messages_);

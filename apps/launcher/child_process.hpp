@@ -15,14 +15,14 @@
 
 namespace verbena::apps {
 
-/// It is killed when its parent dies, whatever the parent dies of. Its own end and its messages are
-/// descriptors to poll.
+/// It is killed when its parent dies, for whatever reason. Its end and its messages can be polled through
+/// descriptors.
 class ChildProcess {
  public:
-  /// Runs this program with `arguments`, and a letter (job::take_letter()) for the rest: a pipe to report to
-  /// and, where `rendezvous` is not negative, its end of one. With a role, what runs is arguments[0], a
-  /// program of the user's own, without a standard input; it finds the letter by its environment. Call it
-  /// while the process has one thread.
+  /// Runs this program with `arguments`. A letter (job::take_letter()) gives it a pipe to report to and, if
+  /// `rendezvous` is not negative, its end of a rendezvous. With a role it runs arguments[0] instead, the
+  /// user's own program, without a standard input; that program finds the letter through its environment.
+  /// Call it while this process has only one thread.
   static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments,
                                             int rendezvous = -1,
                                             const std::optional<job::ProgramRole>& role = std::nullopt);
@@ -36,7 +36,7 @@ class ChildProcess {
   [[nodiscard]] int end_descriptor() const { return end_; }           ///< readable when it has ended
   [[nodiscard]] int message_descriptor() const { return messages_; }  ///< -1 when it has closed its end
 
-  /// Hands over the whole lines that are there, without waiting.
+  /// Passes the complete lines that have arrived to `handle`, without waiting.
   void read_lines(const std::function<void(std::string_view line)>& handle);
   void signal(int number) const;
   /// Its wait status if it has ended; then running() is false.

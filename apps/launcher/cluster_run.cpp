@@ -50,7 +50,7 @@ struct Others {
   [[nodiscard]] bool one_host() const { return std::set(hosts.begin(), hosts.end()).size() == 1; }
 };
 
-/// A process of the cluster, from the rendezvous to its end.
+/// One process of the cluster, from the rendezvous to its end.
 class ClusterProcess {
  public:
   ClusterProcess(RunOptions run, Application& application, const ApplicationOptions& options,
@@ -84,9 +84,9 @@ class ClusterProcess {
   Application& application_;
   const ApplicationOptions& options_;
   const ClusterOptions& cluster_;
-  int signal_ = 0;  ///< that came before the jobs began
-  /// All know that rank 0 has found something wrong. They meet once more when it has said what: mpirun ends
-  /// all when the first one leaves.
+  int signal_ = 0;  ///< a signal that came before the jobs began
+  /// All processes know that rank 0 has found an error. They meet once more after it has printed the error,
+  /// because mpirun ends all processes when the first one leaves.
   bool called_off_ = false;
   Others others_;
   std::string leaders_address_;
@@ -100,8 +100,8 @@ bool ClusterProcess::stopped() {
   return signal_ != 0;
 }
 
-/// Nobody listens yet. Rank 0 says what is wrong with the run as a whole, for all; CANCELLED is the others'
-/// way to know that.
+/// Ends before the leader listens. Rank 0 prints an error of the run as a whole, for all processes; the
+/// others have CANCELLED instead and print nothing.
 int ClusterProcess::end_early(const absl::Status& status) {
   if (signal_ != 0) {
     if (leads()) print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(signal_));
@@ -123,12 +123,12 @@ int ClusterProcess::run() {
     leaders_address_ = address.value_or("");
   }
   if (!status.ok()) return end_early(status);
-  if (!run_.job.verbose) spdlog::set_level(spdlog::level::off);  // errors are rank 0's to print
+  if (!run_.job.verbose) spdlog::set_level(spdlog::level::off);  // rank 0 prints the errors
   return train();
 }
 
-/// A fence, at which rank 0 tells whether there is sense in going on. What it finds wrong, as a launcher does
-/// before it starts a process, is said once.
+/// A fence, at which rank 0 tells the others whether to go on. So an error that rank 0 finds, as a launcher
+/// does before it starts a process, is printed once.
 absl::Status ClusterProcess::meet(absl::Status verdict) {
   job::Rendezvous& rendezvous = cluster_.rendezvous;
   const std::string key = fmt::format("{}.{}", kVerdict, others_.hosts.empty() ? "first" : "second");
@@ -178,7 +178,8 @@ absl::Status ClusterProcess::learn_of_others() {
   return absl::OkStatus();
 }
 
-/// What all find out alike, from the same facts; and what rank 0 needs to listen.
+/// Decides what every process decides in the same way, from the same facts; on rank 0, also prepares what it
+/// needs to listen.
 absl::Status ClusterProcess::prepare() {
   RETURN_IF_ERROR(decide_transport());
   if (!leads()) return absl::OkStatus();
@@ -241,7 +242,7 @@ int ClusterProcess::train() {
   return ended.ok() ? status : abort(ended);
 }
 
-/// All processes of the job, this one at once.
+/// Ends all processes of the job; this one at once.
 int ClusterProcess::abort(const absl::Status& why) {
   const int status = report_error(why);
   cluster_.abort(status, std::string(why.message()));
@@ -295,7 +296,7 @@ int ClusterProcess::train(std::thread& listening) {
   return status;
 }
 
-/// The end, in rank 0.
+/// The end of the run, in rank 0.
 int ClusterProcess::lead(std::thread listening, int own_status) {
   listening.join();
   const absl::Status& failure = outputs_->monitor().failure();
@@ -308,11 +309,11 @@ int ClusterProcess::lead(std::thread listening, int own_status) {
   return status == kExitOk ? own_status : status;
 }
 
-/// The end, in the others.
+/// The end of the run, in the other ranks.
 void ClusterProcess::follow(const JobsResult& result, bool lost) {
   const bool is_silent = !lost && !link_->wait_for_end();
-  // Rank 0 would have said what has happened. One of the others says it instead, and the rest stay for as
-  // long again: when the first process fails, mpirun kills the others.
+  // Rank 0 would have printed what has happened. Now rank 1 prints it instead, and the other processes wait
+  // for the same time once more, because mpirun kills the others when the first process fails.
   if (rank() != 1) {
     if (is_silent) link_->wait_for_end();
     return;
@@ -320,7 +321,7 @@ void ClusterProcess::follow(const JobsResult& result, bool lost) {
   const auto failed = std::find_if(result.statuses.begin(), result.statuses.end(),
                                    [](const absl::Status& status) { return !status.ok(); });
   if (is_silent && failed != result.statuses.end()) {
-    // It may be stopped, or its host may hang.
+    // Rank 0 may be stopped, or its host may hang.
     report_error(
         absl::Status(failed->code(), fmt::format("{} ({}, which led the run, does not answer)",
                                                  std::string(failed->message()), others_.members[0].name)));

@@ -16,13 +16,13 @@
 
 namespace verbena::apps {
 
-/// How the `size` processes are shared out: what the command line leaves open is chosen, half of them (at
-/// least one) to be servers. INVALID_ARGUMENT where that does not come out.
+/// Decides how many of the `size` processes are servers and how many are workers, as far as the command line
+/// leaves it open: half of them (at least one) become servers. INVALID_ARGUMENT if the numbers do not add up.
 absl::Status share_out(std::uint32_t size, RunOptions& run);
 
-/// The server that is the own one of the worker process with rank `rank` of all, which begin with the
-/// servers: of those on its host, which is hosts[rank], one after the other for the workers there. nullopt:
-/// its host has none. REQUIRES: rank ≥ servers.
+/// The server of the worker process with rank `rank` among all processes (the servers have the first ranks).
+/// The workers of a host, hosts[rank], take the servers of that host in turn. nullopt: its host has no
+/// server. REQUIRES: rank ≥ servers.
 std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std::uint32_t servers,
                                         std::uint32_t rank);
 

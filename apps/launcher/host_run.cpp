@@ -68,7 +68,7 @@ Launcher::Command server_command(const JobOptions& job, std::uint32_t rank) {
 
 absl::Status check_host(const JobOptions& job) {
   RETURN_IF_ERROR(check_memory(job, job.servers, job.workers));
-  // A device is tried here so that what it lacks is said once, and not by each process.
+  // Tries the device here, so that what it lacks is reported once, and not by each process.
   if (is_decided_for(job.transport, transport::Reach::kHost)) return absl::OkStatus();
   return make_transport(job.transport).status();
 }
@@ -78,7 +78,7 @@ absl::Status prepare_host_run(RunOptions& run, Application& application) {
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
   RETURN_IF_ERROR(check_all(application, run));
   if (application.iterations() == 0) {
-    // Nothing is trained: there is nothing to share out.
+    // Nothing is trained: so there is no work for several processes.
     run.baseline = true;
     run.job.servers = run.job.workers = run.job.threads = 1;
   }

@@ -1,4 +1,4 @@
-// A run whose processes are all started here.
+// A run with all processes on this host, started by this process.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,19 +10,20 @@
 
 namespace verbena::apps {
 
-/// Decides what `run` leaves open, and finds out whatever can be known before a process trains.
+/// Decides what `run` leaves open, and checks everything that can be checked before a process trains.
 absl::Status prepare_host_run(RunOptions& run, Application& application);
 
 /// Whether this host has what the job needs. REQUIRES: the transport is decided.
 absl::Status check_host(const JobOptions& job);
-/// Of one of the job's servers.
+/// The command of one of the job's servers.
 Launcher::Command server_command(const JobOptions& job, std::uint32_t rank);
 
 struct HostRunEnd {
-  absl::Status status;  ///< the failure that the others followed from
-  int signal = 0;       ///< that ended it, 0 if none; `status` is CANCELLED then
+  absl::Status status;  ///< the failure that caused the others
+  int signal = 0;       ///< the signal that ended it, with `status` CANCELLED; 0 if none
 };
-/// Starts servers and workers and waits for their end; none is left then. REQUIRES: prepared.
+/// Starts servers and workers and waits until all of them have ended. REQUIRES: prepare_host_run() has
+/// succeeded.
 HostRunEnd carry_out_host_run(const RunOptions& run, const Application& application,
                               const ApplicationOptions& options, RunMonitor& monitor);
 

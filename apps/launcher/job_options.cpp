@@ -33,7 +33,7 @@ constexpr const char* kConditions = "Conditions";
 
 std::uint32_t JobOptions::chosen_server_threads() const {
   if (server_threads > 0) return server_threads;
-  // Workers come first: a server gets more than one thread only from what they leave over.
+  // Workers come first: a server gets more than one thread only if workers leave cores free.
   const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
   const std::uint32_t spare = cores > total_workers() ? cores - total_workers() : 0;
   constexpr std::uint32_t kMost = 8;
@@ -231,7 +231,7 @@ absl::Status check(const JobOptions& options) {
 
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline) {
   if (baseline) return application.check(1);
-  if (options.consistency.empty()) return application.check(options.total_workers());  // it chooses itself
+  if (options.consistency.empty()) return application.check(options.total_workers());  // its own choice
   absl::Status status = application.check_consistency(*parse_consistency(options.consistency));
   return status.ok() ? application.check(options.total_workers()) : status;
 }

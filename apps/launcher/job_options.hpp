@@ -31,7 +31,7 @@ struct JobOptions {
   std::string read_path = "auto";
   double budget_mb_per_s = 0;               ///< managed communication; 0: none
   std::uint32_t silence_timeout_ms = 5000;  ///< of ServerOptions and SessionOptions
-  /// Of servers started by hand, for programs of a user's own: a worker that dies ends nothing.
+  /// For servers started by hand, for users' own programs: the servers go on when a worker dies.
   bool outlives_workers = false;
   // --- worse conditions than the host's, for experiments
   std::vector<std::string> slow;  ///< parse_slow()
@@ -53,7 +53,7 @@ struct JobOptions {
 void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_thread_option(CLI::App& command, JobOptions& options);        // all but for programs of a user's own
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
-/// Where --consistency was not given, the application's default. To be called when all options are parsed.
+/// Takes the application's default if --consistency was not given. Call it when all options are parsed.
 void decide_consistency(JobOptions& options, const Application& application);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
 void add_silence_option(CLI::App& command, JobOptions& options);     // all
@@ -68,28 +68,29 @@ inline constexpr const char* kProcessOptions = "Processes";  ///< their group in
 
 /// INVALID_ARGUMENT in one line: too many workers in all, or options that exclude each other.
 absl::Status check(const JobOptions& options);
-/// INVALID_ARGUMENT: the buffers of so many of the job's server and worker processes do not fit into this
+/// INVALID_ARGUMENT if the buffers of so many of the job's server and worker processes do not fit into this
 /// host's memory.
 absl::Status check_memory(const JobOptions& options, std::uint32_t servers_here, std::uint32_t workers_here);
 /// The same for a process started by hand, and whether it knows where the servers are.
 absl::Status check_by_hand(const JobOptions& options);
 
-/// Whether the application can do this job, or the plain loop. As Application::check().
+/// Checks whether the application can run this job, or the plain loop. Errors as for Application::check().
 absl::Status check_application(Application& application, const JobOptions& options, bool baseline);
 
-/// "auto" resolved for processes started by hand: between hosts where they were given addresses.
+/// Resolves "auto" for processes started by hand: a transport between hosts if they were given addresses.
 TransportOptions decided_by_hand(const JobOptions& options);
-/// Of all servers, by rank, as given by hand. REQUIRES: check_by_hand().
+/// The addresses of all servers, by rank, as given by hand. REQUIRES: check_by_hand() has succeeded.
 std::vector<std::string> server_addresses(const JobOptions& options);
 /// PLACE in the address of a server on one host.
 std::string server_place(const std::string& job, std::uint32_t rank);
-/// Where a server listens that shall tell its address to the others: nobody else's.
+/// A unique address for a server to listen at; the server then tells it to the other processes.
 std::string fresh_address(const TransportOptions& options);
 
-/// The threads of the job, where they are all on this host, are more than its cores. REQUIRES: decided.
+/// True if all of the job is on this host and has more threads than the host has cores. REQUIRES: the
+/// transport is decided.
 bool shares_cores(const JobOptions& options);
 ReadPath read_path_of(const JobOptions& options);
-/// REQUIRES: check().
+/// REQUIRES: check() has succeeded.
 std::vector<SlowRule> slow_rules(const JobOptions& options);
 
 /// The options that an application has added to a command, as given on the command line: "--name=value".
@@ -99,10 +100,10 @@ class ApplicationOptions {
   [[nodiscard]] std::vector<std::string> given() const;
   /// The value of the option of that name, given or default; empty if there is none.
   [[nodiscard]] std::string value(const std::string& name) const;
-  /// All that have a value, given or default, by name without dashes and as text; a flag is "true" or
-  /// "false".
+  /// All options that have a value, given or default, by name without dashes; the value is text, for a flag
+  /// "true" or "false".
   [[nodiscard]] std::map<std::string, std::string> values() const;
-  /// All, for people: "--topics=50 --seed=1".
+  /// All options in a readable form: "--topics=50 --seed=1".
   [[nodiscard]] std::string effective() const;
 
  private:

@@ -31,7 +31,7 @@ absl::Status Launcher::run(const std::vector<Command>& commands) {
     while (const std::optional<int> number = signals.take()) on_signal(*number);
     for (Child& child : children_) {
       if (!child.process.running()) continue;
-      // Its end first: what it said before is in the pipe by then.
+      // Ask for its end first: then everything that it has sent is in the pipe.
       const std::optional<int> end = child.process.reap();
       child.process.read_lines([&](std::string_view line) { on_line(child, line); });
       if (end) on_end(child, *end);
@@ -86,7 +86,7 @@ int Launcher::poll_timeout_ms() const {
 }
 
 void Launcher::on_signal(int number) {
-  if (signal_ != 0) deadline_ = Clock::now();  // asked twice: no more politeness
+  if (signal_ != 0) deadline_ = Clock::now();  // the second signal: kill without waiting
   signal_ = number;
   stop_all();
 }
@@ -109,7 +109,8 @@ void Launcher::on_end(Child& child, int wait_status) {
                number == SIGKILL ? guess_at_kill(memory_kills_before_, count_memory_kills()) : "")));
     }
   } else if (const int status = WEXITSTATUS(wait_status); status != 0 && !child.reported_failure) {
-    // Also while all are stopped: what the others have said of this end may have come first.
+    // This can also be the cause while all are being stopped: what the others reported about this end may
+    // have come first.
     const bool by_us = stopping_ && status == kExitSignalBase + SIGTERM;
     if (!by_us) {
       fail(Cause::kSilentEnd,

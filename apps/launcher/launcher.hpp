@@ -27,9 +27,10 @@ class Launcher {
 
   explicit Launcher(RunMonitor& monitor) : monitor_(monitor) {}
 
-  /// Starts all, in the order of their ranks at the rendezvous, and waits for their end. Whatever happens,
-  /// none of them is left when it returns: the others are asked to end when one has failed, and killed when
-  /// they do not. CANCELLED after a signal, see signal(); else the failure that the others followed from.
+  /// Starts all commands, in the order of their ranks at the rendezvous, and waits until the processes have
+  /// ended. Whatever happens, none of them is left when it returns: when one has failed, the others are asked
+  /// to end, and killed if they do not. CANCELLED after a signal, see signal(); else the failure that caused
+  /// the others.
   absl::Status run(const std::vector<Command>& commands);
 
   [[nodiscard]] int signal() const { return signal_; }
@@ -42,7 +43,7 @@ class Launcher {
     bool server = false;
     bool is_program = false;
     bool reported_failure = false;
-    bool finished = false;  ///< its worker, as it says
+    bool finished = false;  ///< its worker, as it has reported
   };
 
   absl::Status start(const std::vector<Command>& commands);

@@ -28,20 +28,20 @@
 namespace verbena::apps {
 namespace {
 
-constexpr auto kArrival = std::chrono::seconds(60);             // from the meeting to the connection
+constexpr auto kArrival = std::chrono::seconds(60);             // from the rendezvous to the connection
 constexpr auto kIntroduction = std::chrono::seconds(10);        // from the connection to its first line
 constexpr auto kStopPatience = std::chrono::milliseconds(700);  // after "stop"; mpirun gives a second in all
 constexpr auto kFarewell = std::chrono::seconds(3);
-constexpr auto kAttempt = std::chrono::seconds(3);  // to connect to one of the addresses
+constexpr auto kAttempt = std::chrono::seconds(3);  // for connecting to one of the addresses
 constexpr auto kSlice = std::chrono::milliseconds(50);
-constexpr std::size_t kMostStrangers = 64;  // beyond the members themselves
+constexpr std::size_t kMostStrangers = 64;  // in addition to the members themselves
 constexpr std::size_t kAcceptedAtOnce = 256;
 constexpr std::size_t kLongestIntroduction = 256;
 constexpr auto kLongestPoll = std::chrono::milliseconds(1000);
 constexpr const char* kWelcome = "welcome\n";
 constexpr const char* kStop = "stop\n";
 
-// Who proves, to whom.
+// The role of the side that proves.
 constexpr std::string_view kLeaderRole = "verbena leader";
 constexpr std::string_view kMemberRole = "verbena member";
 
@@ -49,7 +49,7 @@ std::string hex(std::span<const std::byte> bytes) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// Whether the text was so many bytes in hexadecimal digits.
+/// Fills `bytes` from hexadecimal digits. False if the text is not exactly so many bytes.
 bool from_hex(std::string_view text, std::span<std::byte> bytes) {
   if (text.size() != 2 * bytes.size() || !std::all_of(text.begin(), text.end(), absl::ascii_isxdigit))
     return false;
@@ -90,7 +90,8 @@ std::string text_of(const sockaddr& address) {
   return text.data();
 }
 
-/// Of this host's interfaces, IPv4 first; not those that mean something else on each host.
+/// The addresses of this host's interfaces, IPv4 first; without addresses that mean something else on each
+/// host.
 std::vector<std::string> own_addresses() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return {};
@@ -135,7 +136,7 @@ std::optional<Endpoint> endpoint(const std::string& host, std::uint16_t port) {
   return made;
 }
 
-/// Lines go at once, and a host that vanishes is noticed within seconds.
+/// Makes TCP send lines at once, and notice within seconds that a host has vanished.
 void tune(int descriptor) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(descriptor, level, option, &value, sizeof value);
@@ -177,8 +178,8 @@ bool parse_number(std::string_view text, auto& number) {
   return error == std::errc() && rest == text.data() + text.size();
 }
 
-/// Adds what there is of a line, and not a byte more: what follows is for others to read. False when the
-/// other end has closed.
+/// Adds the part of a line that has arrived to `line`, and not a byte more, because other code reads what
+/// follows. False if the other end has closed.
 bool read_line(int descriptor, std::string& line) {
   char byte = 0;
   while (!line.ends_with('\n') && line.size() <= kLongestIntroduction) {
@@ -198,7 +199,7 @@ bool read_line(int descriptor, std::string& line) {
 absl::StatusOr<std::unique_ptr<Leader>> Leader::listen(bool loopback_only, std::vector<Member> members,
                                                        std::shared_ptr<const transport::Secret> secret) {
   absl::StatusOr<std::pair<int, std::uint16_t>> listener = listen_at(loopback_only ? "127.0.0.1" : "::");
-  if (!listener.ok() && !loopback_only) listener = listen_at("0.0.0.0");  // a host without IPv6
+  if (!listener.ok() && !loopback_only) listener = listen_at("0.0.0.0");  // for a host without IPv6
   if (!listener.ok()) return listener.status();
   const std::vector<std::string> hosts =
       loopback_only ? std::vector<std::string>{"127.0.0.1"} : own_addresses();
@@ -254,8 +255,8 @@ void Leader::wait(std::chrono::milliseconds patience) const {
   ::poll(wanted.data(), wanted.size(), timeout_ms);
 }
 
-/// All who have come. Who came first and has said nothing has to go when there are too many: a member says
-/// its first line at once.
+/// Accepts all connections that have come. If there are too many, closes one, preferably the oldest that has
+/// sent no line: a member sends its first line at once.
 void Leader::accept() {
   for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
     const int descriptor = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -298,7 +299,7 @@ void Leader::hear_strangers() {
   }
 }
 
-/// Whether it has said what a member says first.
+/// Answers a member's first line with a challenge. False if the line is not what a member sends first.
 bool Leader::challenge(Stranger& stranger, std::string_view line) {
   const auto words = two_words(line);
   const auto nonce = transport::fresh_nonce();
@@ -310,11 +311,11 @@ bool Leader::challenge(Stranger& stranger, std::string_view line) {
   stranger.challenged = true;
   const transport::Proof proof =
       proof_of(*secret_, kLeaderRole, stranger.rank, stranger.theirs, stranger.ours);
-  // These few bytes, and those of a welcome, fit into an empty socket.
+  // These few bytes, and the bytes of a welcome, fit into the empty socket buffer.
   return job::write_all(stranger.descriptor, fmt::format("{} {}\n", hex(stranger.ours), hex(proof))).ok();
 }
 
-/// Whether it is a member, and not one that is here already.
+/// Takes the stranger in as a member. False if it has not proved that, or if the member has come already.
 bool Leader::seat(const Stranger& stranger, std::string_view line) {
   const std::uint32_t rank = stranger.rank;
   if (!stranger.challenged ||
@@ -419,7 +420,7 @@ int try_to_connect(const Endpoint& place, const std::function<bool()>& stopped) 
   return -1;
 }
 
-/// The next line that comes, soon; empty if none does.
+/// The next line, if it comes soon; else empty.
 std::string hear_line(int descriptor, const std::function<bool()>& stopped) {
   const auto deadline = std::chrono::steady_clock::now() + kAttempt;
   std::string line;
@@ -432,7 +433,7 @@ std::string hear_line(int descriptor, const std::function<bool()>& stopped) {
   return "";
 }
 
-/// Whether who answers is the leader.
+/// Exchanges the proofs. True if the other end is the leader, and it has sent its welcome.
 bool introduce(int descriptor, const transport::Secret& secret, std::uint32_t rank,
                const std::function<bool()>& stopped) {
   const auto ours = transport::fresh_nonce();
@@ -461,8 +462,8 @@ absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::connect(const std::strin
   if (parts.size() != 2 || !parse_number(parts[1], port)) {
     return absl::InvalidArgumentError("the address of rank 0 cannot be understood");
   }
-  // Addresses such as those of a container's bridge are the same on every host, and there is somebody else
-  // there.
+  // Some addresses, for instance of a container's bridge, are the same on every host, and lead to another
+  // process there.
   const std::vector<std::string> own = same_host ? std::vector<std::string>() : own_addresses();
   const auto deadline = std::chrono::steady_clock::now() + patience;
   do {
@@ -487,7 +488,7 @@ LeaderLink::~LeaderLink() {
   ::close(descriptor());
 }
 
-/// False when the leader has closed.
+/// False if the leader has closed the connection.
 bool LeaderLink::read() {
   return lines_.read(descriptor(), [&](std::string_view) { told_to_stop_ = true; });
 }

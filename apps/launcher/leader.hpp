@@ -1,10 +1,11 @@
-// On a cluster nobody has started the processes of a run who could listen to them, as the launcher does on
-// one host. Rank 0 takes that on: each process (its own, too) connects to it by TCP and says the same lines
-// as the launcher's children. TCP, and not the job's transport, because the transport may be what fails.
+// On a cluster the processes of a run are not started by a launcher that could listen to them, as on one
+// host. Rank 0 does that instead: each process (rank 0's own, too) connects to it by TCP and sends the same
+// lines as the launcher's children. TCP is used, and not the job's transport, because the transport may be
+// what fails.
 //
-// A process begins with "RANK NONCE", is answered "NONCE PROOF", and says "PROOF" in turn: both prove to have
-// the job's secret before either is told anything. Then the leader says "welcome". Later the leader says
-// "stop" for "end now", and closes for "you may go".
+// A process sends "RANK NONCE", the leader answers "NONCE PROOF", and the process sends "PROOF": each proves
+// that it has the job's secret before it is told anything else. Then the leader sends "welcome". Later the
+// leader sends "stop", which means "end now", and closes the connection, which means "you may go".
 #pragma once
 
 #include <chrono>
@@ -34,26 +35,28 @@ class Leader {
     bool server = false;
   };
 
-  /// Listens on any free port: of the loopback interface, or of all. `members` by rank.
+  /// Listens on any free port: of the loopback interface, or of all interfaces. `members` are in the order of
+  /// their ranks.
   static absl::StatusOr<std::unique_ptr<Leader>> listen(bool loopback_only, std::vector<Member> members,
                                                         std::shared_ptr<const transport::Secret> secret);
   ~Leader();  ///< lets the members go
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
 
-  /// Where the members find it.
+  /// The address at which the members find it.
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  /// Listens to all until they have ended; when one fails the others are told to stop. Bounded: returns
-  /// also when some do not end, see abandoned(). `monitor` has the failure, if there was one.
+  /// Listens to all members until they have ended; when one fails, it tells the others to stop. The time is
+  /// bounded: it also returns if some do not end, see abandoned(). `monitor` has the failure, if there was
+  /// one.
   void run(RunMonitor& monitor);
-  /// A piece of run(), for who lets time pass himself: waits at most so long for something to happen. False
-  /// when run() would return.
+  /// One step of run(), for callers that have a loop of their own: waits at most so long for something to
+  /// happen. False when run() would return.
   bool poll(RunMonitor& monitor, std::chrono::milliseconds patience);
 
-  /// Some have not ended. Who started them has to end them.
+  /// Some members have not ended. The program that started them must end them.
   [[nodiscard]] bool abandoned() const { return abandoned_; }
-  /// The signal that ended members have told; 0 if none.
+  /// The signal that members that have ended reported; 0 if none.
   [[nodiscard]] int signal() const { return signal_; }
 
  private:
@@ -64,17 +67,17 @@ class Leader {
     int descriptor = -1;
     job::LineStream lines;
     bool came = false;
-    bool ended = false;  ///< and said so
-    bool gone = false;   ///< has closed
+    bool ended = false;  ///< and has reported its end
+    bool gone = false;   ///< has closed its connection
     bool reported_failure = false;
   };
-  /// A connection that has not said yet whose it is.
+  /// A connection that has not proved yet which process it belongs to.
   struct Stranger {
     int descriptor = -1;
     Clock::time_point deadline;
-    std::string said = {};  ///< of the line that it has begun
+    std::string said = {};  ///< the part of a line that has arrived
     bool challenged = false;
-    std::uint32_t rank = 0;  ///< which it wants to be; as are the next two, once challenged
+    std::uint32_t rank = 0;  ///< that it claims; this and the next two are set once challenged
     transport::Nonce theirs{};
     transport::Nonce ours{};
   };
@@ -107,7 +110,7 @@ class Leader {
   int signal_ = 0;
 };
 
-/// A process's line to the leader.
+/// A process's connection to the leader.
 class LeaderLink : public PipeOutlet {
  public:
   /// Tries the leader's addresses one after the other. `same_host`: whether the leader is on this host.
@@ -118,10 +121,10 @@ class LeaderLink : public PipeOutlet {
   explicit LeaderLink(int descriptor) : PipeOutlet(descriptor) {}
   ~LeaderLink() override;
 
-  /// Whether the leader went without telling to stop.
+  /// Whether the leader has gone without having sent "stop".
   [[nodiscard]] bool lost();
-  /// After the last message: waits, not for long, until the leader has heard everyone and said what there is
-  /// to say. False where it has not by then: it is busy, or stopped, or its host hangs.
+  /// Call it after the last message. Waits, for a short time, until the leader has heard all members and has
+  /// sent what it has to send. False if it has not done so by then: it is busy or stopped, or its host hangs.
   bool wait_for_end();
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of "NAME NUMBER" lines.
+/// The number after `name` in a file of "NAME NUMBER" lines.
 std::optional<std::uint64_t> count_in(const fs::path& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -23,7 +23,7 @@ std::optional<std::uint64_t> count_in(const fs::path& path, std::string_view nam
   return std::nullopt;
 }
 
-/// Of the line "NUMBER:CONTROLLERS:PATH"; `controllers` is empty for version 2.
+/// The group in the line "NUMBER:CONTROLLERS:PATH"; `controllers` is empty for version 2.
 std::optional<std::string> group_of(const fs::path& root, std::string_view controllers) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {

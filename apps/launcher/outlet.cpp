@@ -13,7 +13,7 @@ namespace verbena::apps {
 void PipeOutlet::send(const job::ChildMessage& message) {
   const std::string line = encode(message);
   absl::MutexLock lock(&mutex_);
-  // When the launcher is gone, who polls descriptor() ends the process.
+  // If the launcher is gone, the thread that polls descriptor() ends the process.
   job::write_all(descriptor_, line).IgnoreError();
 }
 

@@ -1,4 +1,4 @@
-// Where a worker or server process says what it has to say: to the launcher, or to people.
+// Where a worker or server process reports to: the launcher, or people.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,11 @@ class Outlet {
  public:
   virtual ~Outlet() = default;
   virtual void send(const job::ChildMessage& message) = 0;
-  /// Polls as broken when nobody listens any more; -1 if that cannot happen.
+  /// A descriptor that polls as broken when nobody listens any more; -1 if that cannot happen.
   [[nodiscard]] virtual int descriptor() const { return -1; }
 };
 
-/// To the launcher, through a pipe whose writing end is `descriptor`.
+/// Reports to the launcher, through a pipe; `descriptor` is its writing end.
 class PipeOutlet : public Outlet {
  public:
   explicit PipeOutlet(int descriptor) : descriptor_(descriptor) {}
@@ -33,15 +33,15 @@ class PipeOutlet : public Outlet {
   absl::Mutex mutex_;  // a line is written in one piece
 };
 
-/// To people: what the workers of this process do. Objectives are those of their part of the data.
+/// Shows people what the workers of this process do. The objectives are for their part of the data only.
 class ConsoleOutlet : public Outlet {
  public:
-  /// `settings` have the process that it is.
+  /// `settings` name this process.
   ConsoleOutlet(RunSettings settings, RunRecord::Objectives objectives);
-  /// A line about this process.
+  /// Prints a line about this process.
   void note(std::string_view text);
   void send(const job::ChildMessage& message) override;
-  /// The summary's table, to standard output.
+  /// Prints the summary's table on standard output.
   void finish();
 
  private:

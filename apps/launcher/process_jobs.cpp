@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kJobsPatience = std::chrono::seconds(1);  // less than the launcher's
 
-/// Outlives the threads that are abandoned.
+/// Shared with the threads, so that it outlives those that are abandoned.
 struct Shared {
   explicit Shared(std::size_t jobs) : statuses(jobs, absl::CancelledError("stopped")), running(jobs) {}
   ~Shared() { ::close(changed); }
@@ -65,7 +65,7 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
           [shared, job = jobs.jobs[index], index] { note_end(run_caught(job), index, *shared); });
       return absl::OkStatus();
     });
-    // It ends the others, as a job that fails.
+    // This ends the other jobs, like a job that fails.
     if (!started.ok()) note_end(cannot_start_thread(started), index, *shared);
   }
 
@@ -87,8 +87,7 @@ JobsResult run_jobs(ProcessJobs jobs, StopSignals& signals, std::atomic<bool>& s
       result.abandoned = true;
       break;
     }
-    // A broken pipe stays broken: it is polled until it is known, no longer. poll() ignores negative
-    // descriptors.
+    // A broken pipe stays broken: so poll it only until that is known. poll() ignores negative descriptors.
     std::array<pollfd, 3> wanted = {{{signals.descriptor(), POLLIN, 0},
                                      {shared->changed, POLLIN, 0},
                                      {result.told_to_stop ? -1 : jobs.listener_descriptor, POLLIN, 0}}};

@@ -11,16 +11,16 @@
 namespace verbena::apps {
 
 struct JobsResult {
-  std::vector<absl::Status> statuses;  ///< one a job; CANCELLED for one that did not end after a stop
-  int signal = 0;                      ///< that stopped them, if any
-  bool told_to_stop = false;           ///< by the listener, or it is gone
-  /// Some still run: the process must leave by _exit(), destroying nothing that they use.
+  std::vector<absl::Status> statuses;  ///< one for each job; CANCELLED for one that did not end after a stop
+  int signal = 0;                      ///< the signal that stopped them; 0 if none
+  bool told_to_stop = false;           ///< by the listener, or the listener is gone
+  /// Some jobs still run: the process must end by _exit(), without destroying anything that they use.
   bool abandoned = false;
 };
 
 /// Runs each job in a thread of its own and waits for all. A signal, a job's failure or a
-/// `listener_descriptor` (−1: none) that is broken or has something to read sets `stop` and calls wake();
-/// what still runs a second later is abandoned.
+/// `listener_descriptor` (−1: none) that is broken or has something to read sets `stop` and calls wake().
+/// Jobs that still run a second later are abandoned.
 struct ProcessJobs {
   std::vector<std::function<absl::Status()>> jobs;
   std::function<void()> wake = [] {};

@@ -21,7 +21,7 @@
 namespace verbena::apps {
 namespace {
 
-/// As the launcher's outputs see it: reports of iterations whose sums are the objectives.
+/// The program as the launcher's outputs see it: it reports iterations, and the sums are the objectives.
 class Program : public Application {
  public:
   explicit Program(const ProgramOptions& options)
@@ -31,13 +31,13 @@ class Program : public Application {
   [[nodiscard]] std::string_view description() const override { return "a program of your own"; }
   [[nodiscard]] std::string_view throughput_unit() const override { return "items"; }
   [[nodiscard]] std::string_view main_objective() const override { return options_.objective; }
-  /// What the metrics tell of how it was run.
+  /// What the metrics say about how the program was run.
   void add_options(CLI::App& command) override {
     command.add_option("--command")->default_str(absl::StrJoin(options_.words, " "));
   }
   [[nodiscard]] Files files() const override { return {}; }
   absl::Status check(std::uint32_t /*workers*/) override { return absl::OkStatus(); }
-  /// Nobody knows but the program.
+  /// Only the program knows how many.
   [[nodiscard]] std::int64_t iterations() const override { return 0; }
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override {
@@ -53,7 +53,7 @@ class Program : public Application {
   const std::string name_;
 };
 
-/// As a shell would find it: by PATH, unless its name has a slash.
+/// Finds the program like a shell: by PATH, unless its name has a slash.
 absl::StatusOr<std::string> find_program(const std::string& name) {
   std::vector<std::string> places = {name};
   if (name.find('/') == std::string::npos) {

@@ -1,5 +1,5 @@
-// `verbena run -- PROGRAM ARGUMENTS`: a user's own program as the workers of a job, beside servers of ours,
-// on this host.
+// `verbena run -- PROGRAM ARGUMENTS`: a user's own program runs as the workers of a job, with Verbena's
+// servers, on this host.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ class App;
 
 namespace verbena::apps {
 
-/// What the command line says of it beside JobOptions and RunOptions.
+/// What the command line says about it, in addition to JobOptions and RunOptions.
 struct ProgramOptions {
   std::vector<std::string> words;  ///< the program and its arguments
   std::string objective;           ///< shown and drawn first; empty: the first by name

@@ -92,7 +92,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
   absl::StatusOr<std::vector<std::string>> addresses =
       role.addresses == nullptr ? server_addresses(job) : role.addresses->addresses("", stop);
   if (!addresses.ok()) return addresses.status();
-  // A process's threads are of one node.
+  // All threads of a process belong to one node.
   const std::uint32_t node = role.own_server.value_or(role.rank % job.servers);
   absl::StatusOr<std::unique_ptr<transport::Transport>> transport =
       make_transport(transport_of(job), {(*addresses)[node]});
@@ -105,7 +105,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                                .silence_timeout_ms = job.silence_timeout_ms,
                                .transport = *std::move(transport),
                                .update_budget_mb_per_s = job.budget_mb_per_s};
-  // Not beside threads that are to take the core as the kernel pleases.
+  // Not if there are competitor threads: they must get the core as the kernel decides.
   if (shares_cores(job) && (*competitors)->count() == 0) ask_for_short_slices();
   absl::StatusOr<std::unique_ptr<Session>> session = Session::connect(options);
   if (!session.ok()) return session.status();
@@ -116,7 +116,7 @@ absl::Status train(Application& application, const Role& role, std::uint32_t wor
                         .reporter = reporter,
                         .stop = stop,
                         .watch = slowdown};
-  const double waited_before = (*session)->statistics().waited_seconds;  // for the servers to appear
+  const double waited_before = (*session)->statistics().waited_seconds;  // until the servers appeared
   const Stopwatch stopwatch;
   absl::Status status = application.run_worker(context);
   if (!status.ok()) {

@@ -1,4 +1,4 @@
-// What a process of a job does: serve, or train. The same wherever it was started from.
+// What a process of a job does: serve, or train. It does not matter what started the process.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,17 @@
 namespace verbena::apps {
 
 struct Role {
-  JobOptions job;          ///< the transport decided
+  JobOptions job;          ///< its transport is decided
   std::uint32_t rank = 0;  ///< of this process among its kind
-  /// Of a worker process: the server whose node it belongs to. nullopt: its rank modulo the number of
+  /// For a worker process: the server of the node that it belongs to. nullopt: its rank modulo the number of
   /// servers.
   std::optional<std::uint32_t> own_server = std::nullopt;
-  /// Where the servers' addresses are told; nullptr: `job` has them.
+  /// Where processes exchange the servers' addresses; nullptr: `job` has them.
   job::AddressExchange* addresses = nullptr;
 };
 
-/// The jobs for run_jobs(). What they refer to must outlive them; `stop` is the one that run_jobs() sets.
-/// UNAVAILABLE and the like where this host lacks what the transport needs.
+/// The jobs for run_jobs(). The arguments must outlive the jobs; `stop` is the flag that run_jobs() sets.
+/// UNAVAILABLE and similar errors if this host lacks what the transport needs.
 absl::StatusOr<ProcessJobs> server_jobs(const Role& role, const std::atomic<bool>& stop);
 ProcessJobs worker_jobs(const Role& role, Application& application, Outlet& outlet,
                         const std::atomic<bool>& stop);

@@ -10,7 +10,7 @@
 namespace verbena::apps {
 namespace {
 
-/// Of the user's, which no process is to blame for.
+/// An error of the user; no process has caused it.
 bool is_of_nobody(const absl::Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) || is_diverged(status);
 }
@@ -54,7 +54,7 @@ void RunMonitor::on_failed(const std::string& name, const job::FailedMessage& me
   const absl::StatusCode code = status.code();
   Cause cause = Cause::kOwnError;
   if (message.is_cause) {
-    // As it says itself.
+    // The message says that it is the cause: kOwnError.
   } else if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
     cause = Cause::kPeerGone;
   } else if (code == absl::StatusCode::kAborted || code == absl::StatusCode::kCancelled) {

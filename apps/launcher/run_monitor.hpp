@@ -1,5 +1,5 @@
-// What is known of a run under way, from what its processes say: shown, recorded, and which failure was the
-// cause of the others.
+// Collects what the processes of a run report, shows and records it, and finds the failure that caused the
+// others.
 #pragma once
 
 #include <chrono>
@@ -21,16 +21,17 @@ namespace verbena::apps {
 class RunMonitor {
  public:
   using Clock = std::chrono::steady_clock;
-  /// How near a failure is to the cause: the nearest is the one to report.
+  /// How close a failure is to the cause, the closest first. The closest failure is reported.
   enum class Cause { kKilled, kOwnError, kSilentEnd, kPeerGone, kFollowed, kNone };
-  /// What servers have to end once the last worker has left.
+  /// How long servers have to end after the last worker has left.
   static constexpr auto kServersPatience = std::chrono::seconds(10);
 
   /// `metrics` may be nullptr.
   RunMonitor(RunRecord& record, Display& display, MetricsFile* metrics)
       : record_(record), display_(display), metrics_(metrics) {}
 
-  /// A message of the process that errors call `name`; returns it. What cannot be understood is a failure.
+  /// Takes a message from the process that error messages call `name`, and returns the message. A line that
+  /// cannot be understood is a failure.
   std::optional<job::ChildMessage> hear(const std::string& name, std::string_view line);
   void fail(Cause cause, absl::Status status);
   /// The process has not ended within kServersPatience.
@@ -38,14 +39,14 @@ class RunMonitor {
 
   /// Redraws what changes with time alone.
   void tick() { display_.tick(elapsed_seconds()); }
-  /// Nothing more will be said.
+  /// Call it when no more messages will come.
   void finish() { display_.finish(); }
 
   [[nodiscard]] double elapsed_seconds() const;
   [[nodiscard]] bool failed() const { return cause_ != Cause::kNone; }
-  /// The failure that the others followed from; OK if there was none.
+  /// The failure that caused the others; OK if there was none.
   [[nodiscard]] const absl::Status& failure() const { return failure_; }
-  /// What the model has added to the summary, and its words.
+  /// What the model has added to the summary, and the lines that it has printed.
   [[nodiscard]] const nlohmann::json& model_summary() const { return model_summary_; }
   [[nodiscard]] const std::vector<std::string>& printed() const { return printed_; }
 

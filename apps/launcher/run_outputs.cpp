@@ -66,7 +66,7 @@ int RunOutputs::finish(const absl::Status& ended, int signal) {
   display_.print(summary_table(settings_, record_, elapsed_seconds));
   const absl::Status written = write(elapsed_seconds);
   if (written.ok()) return kExitOk;
-  // The run itself was well: an output that cannot be written is no wrong use any more.
+  // The run itself has succeeded: an output that cannot be written is not a usage error at this point.
   report_error(written);
   return kExitFailed;
 }

@@ -1,4 +1,4 @@
-// What a run shows and leaves, whoever has started its processes.
+// What a run shows and which files it leaves, no matter what started its processes.
 #pragma once
 
 #include <memory>
@@ -24,12 +24,12 @@ struct RunOptions {
   bool quiet = false;
 };
 
-/// Everything that can be known before a process trains.
+/// Checks everything that can be checked before a process trains.
 absl::Status check_all(Application& application, const RunOptions& run);
 
 class RunOutputs {
  public:
-  /// Begins the metrics file. The arguments must outlive it.
+  /// Begins the metrics file. The arguments must outlive the result.
   static absl::StatusOr<std::unique_ptr<RunOutputs>> create(const RunOptions& run,
                                                             const Application& application,
                                                             const ApplicationOptions& options);
@@ -38,8 +38,8 @@ class RunOutputs {
 
   RunMonitor& monitor() { return *monitor_; }
 
-  /// When all processes have ended: prints the summary or the error, writes what a run that has succeeded
-  /// leaves, and returns the exit status. `signal`: that ended the run, 0 if none.
+  /// Call it when all processes have ended. Prints the summary or the error, writes the files of a run that
+  /// has succeeded, and returns the exit status. `signal`: the signal that ended the run, 0 if none.
   int finish(const absl::Status& ended, int signal);
 
  private:

@@ -21,12 +21,12 @@ RunSettings run_settings(const Application& application, const ApplicationOption
   settings.read_path = "none";
   settings.allocation = "none";
   if (baseline) return settings;
-  // A program of a user's own chooses for each table.
+  // A user's own program chooses the model for each table.
   settings.consistency =
       job.consistency.empty() ? "own consistency" : to_string(*parse_consistency(job.consistency));
   settings.transport = job.transport.transport;
   settings.read_path = job.read_path;
-  // Applications without the option know no other.
+  // Applications without this option support only the static allocation.
   const std::string allocation = options.value("--allocation");
   settings.allocation = allocation.empty() ? kStaticAllocation : allocation;
   settings.servers = job.servers;

@@ -1,4 +1,4 @@
-// How a run is made, from the options.
+// Makes the RunSettings of a run from its options.
 #pragma once
 
 #include "apps/application.hpp"

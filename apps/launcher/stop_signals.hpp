@@ -7,7 +7,7 @@
 
 namespace verbena::apps {
 
-/// Blocks the signals in this thread and in those that it starts later; restores the mask when it goes.
+/// Blocks the signals in this thread and in threads that it starts later. The destructor restores the mask.
 class StopSignals {
  public:
   explicit StopSignals(std::initializer_list<int> signals);
@@ -16,7 +16,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
-  /// The next one that has arrived.
+  /// Returns the next signal that has arrived, if any.
   std::optional<int> take();
 
  private:

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kEstimationSteps = 30;
 
-/// In kLanes partial sums, so that the compiler may use vectors and every machine adds alike.
+/// Adds in kLanes partial sums, so that the compiler may use vectors and every machine adds in the same
+/// order.
 float dot(const float* a, const float* b, std::size_t size) {
   std::array<float, kLanes> sums = {};
   for (std::size_t i = 0; i < size; i += kLanes) {
@@ -52,7 +53,7 @@ const float* HeldOutEvaluator::word_given_topic(std::uint32_t word) const {
 }
 
 void HeldOutEvaluator::estimate_topics(const HeldOutDocument& document) {
-  std::vector<std::pair<const float*, float>> given;  // words' rows, and how often
+  std::vector<std::pair<const float*, float>> given;  // words' rows, and how often each word occurs
   for (std::size_t t = 0; t < document.given.size(); ++t) {
     if (t == 0 || document.given[t] != document.given[t - 1])
       given.emplace_back(word_given_topic(document.given[t]), 0.0F);

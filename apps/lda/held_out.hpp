@@ -22,7 +22,7 @@ class HeldOutEvaluator {
  public:
   HeldOutEvaluator(std::size_t vocabulary, const Priors& priors) : vocabulary_(vocabulary), priors_(priors) {}
 
-  /// REQUIRES: counts.totals() are of now.
+  /// REQUIRES: counts.totals() are up to date.
   absl::StatusOr<HeldOutSums> evaluate(const std::vector<HeldOutDocument>& documents, WordCounts& counts);
 
  private:

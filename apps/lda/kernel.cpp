@@ -29,8 +29,9 @@ struct Pick {
 };
 
 /// Sums up to each lane within its group of four: w0, w1 + w0, w2 + (w1 + w0), (w3 + w2) + (w1 + w0). A lane
-/// of weight 0 must have the very sum of the one before it, which is how Prefix knows it; with (w2 + w1) + w0
-/// rounding would now and then make a difference, and draw an entry that there is none.
+/// of weight 0 must have exactly the sum of the lane before it: this is how Prefix recognizes that lane. With
+/// (w2 + w1) + w0, rounding would sometimes make the two differ, and an entry that does not exist would be
+/// drawn.
 HWY_INLINE void store_group_sums(const Vector* weights, float* HWY_RESTRICT lanes) {
   const Tag d;
 #if HWY_TARGET == HWY_SCALAR
@@ -77,7 +78,7 @@ struct Prefix {
     return {kGroup * group + in_group, threshold - before};
   }
 
-  /// Rounding took the threshold past the end.
+  /// For a threshold that rounding took past the end.
   [[nodiscard]] Pick last_of_any_weight() const {
     std::size_t lane = kLanes;
     while (--lane > 0) {
@@ -187,7 +188,7 @@ HWY_INLINE void weigh_document(Sampler::State& s, const std::int32_t* HWY_RESTRI
 HWY_INLINE std::size_t find_in_document(const Sampler::State& s, std::size_t size, const Prefix& prefix,
                                         float threshold) {
   const Pick pick = prefix.pick(threshold);
-  std::size_t last = pick.lane;  // of any weight
+  std::size_t last = pick.lane;  // the last position with any weight
   float rest = pick.rest;
   for (std::size_t position = pick.lane; position < size; position += kLanes) {
     const float weight = s.weights[position];
@@ -253,8 +254,8 @@ void sample_tokens(Sampler::State& shared, std::int32_t* HWY_RESTRICT row, const
     Prefix prefix;
     weigh_document(s, chunks, size, old_topic, q_without, prefix);
 
-    // The tree still has the token in it. That is cheaper than to take it out and put it back, because most
-    // tokens keep their topic: draws of the old topic are thinned out instead, unless they dominate.
+    // The tree still contains the token. That is cheaper than taking it out and putting it back, because most
+    // tokens keep their topic. Draws of the old topic are thinned out instead, unless they dominate.
     bool taken_out = false;
     float rest = total - (q_with - q_without);
     if (HWY_UNLIKELY(rest < 0.5F * total)) {

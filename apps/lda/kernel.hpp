@@ -25,7 +25,7 @@ namespace verbena::apps::lda {
 inline constexpr std::size_t kMaxTopics = 65'535;
 inline constexpr std::size_t kMaxLevels = 4;  ///< of the sum tree, whose fan-out is kLanes
 
-/// How often each topic occurs in each document: lists of the topics that do.
+/// How often each topic occurs in each document: for each document, a list of the topics that occur.
 class DocumentTopics {
  public:
   /// REQUIRES: topics ≤ kMaxTopics. `lengths`: tokens of each document.
@@ -58,9 +58,9 @@ class DocumentTopics {
   hwy::AlignedFreeUniquePtr<std::int32_t[]> entries_;
 };
 
-/// Those of a worker or a document.
+/// The random numbers of a worker or a document.
 Random random_stream(std::uint64_t seed, std::uint64_t stream);
-/// Uniform below n, of the upper 32 bits. REQUIRES: 0 < n < 2³².
+/// Uniform below n, made from the upper 32 bits. REQUIRES: 0 < n < 2³².
 inline std::uint32_t random_below_32(Random& random, std::uint64_t n) {
   return static_cast<std::uint32_t>((random() >> 32U) * n >> 32U);
 }
@@ -75,8 +75,8 @@ class Sampler {
   /// REQUIRES: 1 ≤ topics ≤ kMaxTopics.
   Sampler(std::size_t topics, std::size_t vocabulary, const Priors& priors, const Random& random);
 
-  /// Takes over the number of tokens of each topic, changed in place from now on. Negative ones, which a
-  /// stale read might show, count as 0.
+  /// Takes over the number of tokens of each topic, and changes it in place from now on. Negative numbers,
+  /// which a stale read might show, count as 0.
   void set_totals(std::span<std::int32_t> totals);
 
   /// The tokens of one word: where they are and what topic each has.
@@ -84,7 +84,7 @@ class Sampler {
     std::span<const std::uint32_t> documents;
     std::span<std::uint16_t> topics;
   };
-  /// Samples each token once. `row`: the word's tokens of each topic, changed in place.
+  /// Samples each token once. `row`: how many of the word's tokens each topic has; changed in place.
   void sample(std::int32_t* row, const Tokens& tokens, DocumentTopics& documents);
 
   /// For the kernel only.

@@ -30,7 +30,7 @@ namespace {
 using namespace lda;
 
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
-/// Shortest line of the model file beside the word itself.
+/// The length of the model file's shortest line, without the word itself.
 constexpr std::uint64_t kMinRowBytes = 5;
 
 /// What one process needs of the input, ready for training.
@@ -184,7 +184,7 @@ CorpusOptions Lda::corpus_options(const Part& part) const {
           .parts = part.workers};
 }
 
-/// Something is left to be trained and, where that is asked for, to be predicted.
+/// Checks that something is left to train and, if it is asked for, something to predict.
 absl::Status Lda::check_split(const Corpus& corpus) const {
   bool trains = false;
   bool tests = false;
@@ -226,8 +226,8 @@ absl::Status Lda::check_data(std::uint32_t workers) const {
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const auto topics = static_cast<double>(topics_);
   const auto documents = static_cast<double>(corpus->total_documents);
-  // A token as read and as trained; topics of a document; the table; rows of each worker that wait for
-  // clock().
+  // The tokens as read and as trained; the topics of the documents; the table; and for each worker, rows that
+  // wait for clock().
   const double document_bytes = std::min(8 * tokens + 128 * documents, 8 * documents * (topics + kLanes));
   const double bytes = 10 * tokens + document_bytes + (1 + 2.0 * workers) * 4 * words * topics;
   const std::string what = fmt::format("--topics {}: {} words in {} documents then need", topics_,
@@ -268,8 +268,8 @@ absl::StatusOr<Job> Lda::load(const Part& part, std::size_t blocks, Reporter& re
   return Job{.corpus = *std::move(corpus), .part = part, .random = random, .data = std::move(data)};
 }
 
-/// A clock is a block, so that each has a cursor: the words that a worker has not sampled of a block, it
-/// samples first when the block's turn comes again.
+/// In each clock a worker trains one block, so each block has a cursor: the words of a block that a worker
+/// has not sampled come first when it is the block's turn again.
 std::vector<DataCursor> Lda::cursors_of(const TrainingData& data, Session& session) const {
   std::vector<DataCursor> cursors;
   for (std::size_t block = 0; block + 1 < data.blocks.size(); ++block) {
@@ -290,7 +290,8 @@ absl::Status Lda::train(Job& job, WordCounts& counts, std::vector<DataCursor> cu
 
 absl::Status Lda::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
-  // As far apart as the staleness, workers see what others have just trained of the same words.
+  // So many blocks keep workers that train the same words at least as many clocks apart as the staleness, so
+  // that each sees what the other has just trained.
   const std::size_t blocks = session.workers() == 1 ? 1
                                                     : std::size_t{session.workers()} *
                                                           (consistency::staleness(context.consistency) + 1);

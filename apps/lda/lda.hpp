@@ -7,8 +7,8 @@
 
 namespace verbena::apps {
 
-/// `verbena run lda`. Documents are divided over the workers; how often each topic occurs with each word is
-/// in the table "lda.word_topics", their sums in "lda.topics".
+/// `verbena run lda`. Documents are divided over the workers. The table "lda.word_topics" has how often each
+/// topic occurs with each word, "lda.topics" has the sums.
 std::unique_ptr<Application> make_lda();
 
 }  // namespace verbena::apps

@@ -1,4 +1,4 @@
-// What a trained topic model is for people: its top words, and a text file.
+// A trained topic model in a form for people: its top words, and a text file.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct ModelHeader {
 };
 
 std::string format_header(const ModelHeader& header, std::size_t vocabulary);
-/// "word<TAB>topic:count topic:count …", topics ascending, those with tokens only.
+/// "word<TAB>topic:count topic:count …", topics ascending, only those that have tokens.
 std::string format_row(const std::string& word, std::span<const std::int32_t> row);
 
 }  // namespace verbena::apps::lda

@@ -138,7 +138,7 @@ absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
     const bool last = iteration == options_.iterations;
     if (last || iteration % options_.evaluate_every == 0) {
       RETURN_IF_ERROR(evaluate(report.sums));
-      // Nobody trains on before all have evaluated.
+      // No worker continues to train before all have evaluated.
       RETURN_IF_ERROR(last ? absl::OkStatus() : counts_.barrier());
     }
     reporter.iteration(report);

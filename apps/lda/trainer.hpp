@@ -42,30 +42,31 @@ inline constexpr const char* kTokens = "tokens";
 inline constexpr const char* kHeldOutLogLikelihood = "held_out_log_likelihood";
 inline constexpr const char* kHeldOutTokens = "held_out_tokens";
 
-/// How many rows are opened or read at a time: what stays in a core's second cache, with a copy.
+/// How many rows are opened or read at a time: they stay in a core's second-level cache, together with a
+/// copy.
 std::size_t rows_at_once(std::size_t topics);
 
 class Trainer {
  public:
-  /// `options`, `data` and `counts` must outlive the trainer. `random`: of this worker. `cursors`: over the
-  /// words of each block, rows_at_once() in a mini-batch, for a worker; the plain loop has none and samples
-  /// all.
+  /// `options`, `data` and `counts` must outlive the trainer. `random`: this worker's. `cursors`: for a
+  /// worker, one over the words of each block, with rows_at_once() in a mini-batch; the plain loop has none
+  /// and samples all words.
   Trainer(const TrainingOptions& options, std::size_t vocabulary, const Part& part, const Random& random,
           TrainingData& data, WordCounts& counts, std::vector<DataCursor> cursors = {});
 
-  /// Counts the first topics; all workers' are counted when it returns.
+  /// Counts the topics that the tokens have at first. When it returns, those of all workers are counted.
   absl::Status count_topics();
-  /// All iterations. CANCELLED when `stop` is set.
+  /// Runs all iterations. CANCELLED when `stop` is set.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
-  /// Samples each token once, or fewer where a clock ends early, with a clock() between blocks of words and
-  /// none at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
+  /// Samples each token once, or fewer tokens if a clock ends early. Calls clock() between blocks of words,
+  /// but not at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
   absl::StatusOr<std::uint64_t> train(const std::atomic<bool>& stop);
-  /// Adds this worker's parts of the objectives. Collective; all updates are seen.
+  /// Adds this worker's parts of the objectives. Collective; it sees all updates.
   absl::Status evaluate(std::map<std::string, double>& sums);
 
  private:
-  /// Calls use(row, tokens) for each word of a mini-batch, whose rows are open meanwhile.
+  /// Calls use(row, tokens) for each word of a mini-batch, while its rows are open.
   template <class Use>
   absl::Status for_each_word(std::size_t block, const ExampleRange& words, const Use& use);
   [[nodiscard]] std::size_t words_of(std::size_t block) const {

@@ -29,7 +29,7 @@ Split split(const Corpus& corpus, const SplitOptions& options) {
   return result;
 }
 
-/// The order of a document's tokens is not the model's affair.
+/// The order of a document's tokens must not matter to the model.
 void sort_tokens(Corpus& corpus) {
   for (std::size_t d = 0; d < corpus.documents.size(); ++d) {
     std::sort(corpus.tokens.begin() + static_cast<std::ptrdiff_t>(corpus.begin[d]),
@@ -53,7 +53,7 @@ bool is_held_out(const SplitOptions& options, std::uint64_t document) {
 }
 
 HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed, std::uint64_t document) {
-  // Selection sampling: every choice of so many tokens is as likely as any other (Knuth, volume 2, 3.4.2).
+  // Selection sampling: all choices of `to_predict` tokens are equally likely (Knuth, volume 2, 3.4.2).
   Random random(mix(seed), document);
   std::size_t to_predict = tokens.size() / 2;
   HeldOutDocument result;

@@ -12,7 +12,8 @@
 
 namespace verbena::apps::lda {
 
-/// A document that is not trained: half of its tokens are given, the others to be predicted. Ascending, each.
+/// A document that is not trained: half of its tokens are given, the others are predicted. Both are in
+/// ascending order.
 struct HeldOutDocument {
   std::vector<std::uint32_t> given;
   std::vector<std::uint32_t> predicted;
@@ -30,14 +31,15 @@ struct TrainingData {
 
 struct SplitOptions {
   std::size_t topics = 50;
-  double held_out = 0;  ///< share of the documents, chosen by hashing (seed, document) whatever the parts
+  double held_out = 0;  ///< share of documents, chosen by hashing (seed, document), independent of parts
   std::uint64_t seed = 1;
   /// The vocabulary is split, the same way in every worker, so that workers can train different words at a
   /// time.
   std::size_t blocks = 1;
 };
 
-/// The block of a word, about as many tokens in each: dealt out by falling frequency, to and fro.
+/// The block of a word. Words are dealt out by falling frequency, back and forth, so that all blocks have
+/// about as many tokens.
 constexpr std::size_t block_of(std::size_t word, std::size_t blocks) {
   const std::size_t place = word % blocks;
   return word / blocks % 2 == 0 ? place : blocks - 1 - place;
@@ -45,13 +47,13 @@ constexpr std::size_t block_of(std::size_t word, std::size_t blocks) {
 
 bool is_held_out(const SplitOptions& options, std::uint64_t document);
 
-/// Halves a held-out document by hashing (seed, document): of an odd number of tokens one more is given.
-/// `tokens`, ascending: of the order in which they were written nothing depends, so that a bag of words gives
-/// what its text gives.
+/// Halves a held-out document by hashing (seed, document): if the number of tokens is odd, one more is given.
+/// `tokens` are ascending: the result does not depend on the order in which they were written, so that a bag
+/// of words gives what its text gives.
 HeldOutDocument halve(std::span<const std::uint32_t> tokens, std::uint64_t seed, std::uint64_t document);
 
-/// Takes the corpus's tokens and leaves the rest of it. `random` draws the first topics. The order of the
-/// tokens within a document makes no difference.
+/// Takes the tokens out of the corpus and leaves the rest of it. `random` draws the first topics. The order
+/// of the tokens within a document makes no difference.
 TrainingData lay_out(Corpus& corpus, const SplitOptions& options, Random& random);
 
 }  // namespace verbena::apps::lda

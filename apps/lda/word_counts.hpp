@@ -24,16 +24,17 @@ class WordCounts {
   /// Rows of some words.
   struct Rows {
     std::int32_t* first = nullptr;
-    const Key* words = nullptr;  ///< nullptr: row i is that of the i-th word asked for
+    const Key* words = nullptr;  ///< nullptr: row i belongs to the i-th requested word
     std::size_t topics = 0;
     [[nodiscard]] std::int32_t* operator[](std::size_t i) const {
       return first + (words == nullptr ? i : words[i]) * topics;
     }
   };
 
-  /// The words' rows, and totals(), to be changed in place until close(). `words` must live until then.
+  /// Returns the words' rows. The caller changes them and totals() in place until close(). `words` must live
+  /// until then.
   virtual absl::StatusOr<Rows> open(std::span<const Key> words) = 0;
-  /// Adds what was changed since open(), of so many tokens.
+  /// Adds what was changed since open(). `tokens`: how many were sampled.
   virtual absl::Status close(std::uint64_t tokens) = 0;
   /// This worker has finished an iteration.
   virtual absl::Status clock() = 0;
@@ -78,8 +79,8 @@ class TableCounts final : public WordCounts {
   static constexpr const char* kRowsName = "lda.word_topics";
   static constexpr const char* kTotalsName = "lda.topics";
 
-  /// `rows`: [vocabulary, topics], `totals`: [1, topics]. What is done between open() and close() is what
-  /// `watch` sees.
+  /// `rows`: [vocabulary, topics], `totals`: [1, topics]. `watch` measures what is done between open() and
+  /// close().
   TableCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals, TrainingWatch& watch);
   absl::StatusOr<Rows> open(std::span<const Key> words) override;
   absl::Status close(std::uint64_t tokens) override;

@@ -47,7 +47,7 @@ ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::si
                    [&](std::uint32_t a, std::uint32_t b) { return ratings_of_item[a] > ratings_of_item[b]; });
   std::vector<std::vector<std::uint32_t>> dealt(blocks);
   for (std::size_t n = 0; n < by_count.size(); ++n) {
-    // There and back, so that no block gets the larger one of every round.
+    // Back and forth, so that no block gets the larger count of every round.
     const std::size_t place = n % (2 * blocks);
     dealt[place < blocks ? place : 2 * blocks - 1 - place].push_back(by_count[n]);
   }
@@ -71,8 +71,8 @@ std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32
 
 Turns turns(std::uint32_t workers, std::size_t blocks) {
   assert(workers > 0 && blocks >= workers);
-  // So many clocks after one worker another is at the same block. At clock c all have finished those before
-  // c − clocks_ahead; the next block's last visit was at c + 1 − apart.
+  // `apart` clocks after one worker, another is at the same block. When a worker is at clock c, all workers
+  // have finished the clocks before c − clocks_ahead, and its next block had its last visit at c + 1 − apart.
   const std::size_t apart = blocks / workers;
   if (apart < 2) return {};
   return {.clocks_ahead = static_cast<std::uint32_t>(apart - 2), .next_is_free = true};

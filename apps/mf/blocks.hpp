@@ -21,23 +21,23 @@ struct ItemLayout {
   [[nodiscard]] std::size_t blocks() const { return begin.size() - 1; }
 };
 
-/// Deals items into `blocks` of like numbers of ratings, the most rated first. Blocks may be empty where
-/// there are more of them than items.
+/// Deals items into `blocks` blocks with similar numbers of ratings, the most rated items first. Blocks may
+/// be empty if there are more blocks than items.
 ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::size_t blocks);
 
 /// The block that worker `rank` trains at clock `clock`, from 0. Any two workers are at different blocks, and
-/// at least ⌊blocks / workers⌋ clocks lie between the visits of two workers to one block: with
-/// workers · (staleness + 1) blocks, what a visitor reads is complete even under SSP. Where there are fewer
+/// at least ⌊blocks / workers⌋ clocks lie between the visits of two workers to one and the same block: with
+/// workers · (staleness + 1) blocks, what a visitor reads is complete even under SSP. If there are fewer
 /// blocks than workers, some workers are at the same block.
 std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
                             std::size_t blocks);
 
 /// How workers that train blocks in place keep out of each other's way (DSGD: Gemulla et al., KDD'11).
 struct Turns {
-  /// A worker may be so many clocks ahead of the slowest: then whoever had its block before has finished with
-  /// it.
+  /// How many clocks a worker may be ahead of the slowest one. Within this limit, the worker that had the
+  /// block before has finished with it.
   std::uint32_t clocks_ahead = 0;
-  /// When a worker begins a block, its next one is nobody's any more.
+  /// When a worker begins a block, no other worker trains its next block any more.
   bool next_is_free = false;
 };
 /// REQUIRES: blocks ≥ workers.
@@ -47,10 +47,10 @@ struct TileLimits {
   std::size_t item_rows;  ///< a slice
   std::size_t user_rows;  ///< a tile
 };
-/// Such that both fit into a second-level cache together.
+/// Limits with which a slice and a tile fit into a second-level cache together.
 TileLimits cache_sized(std::size_t padded_rank);
 
-/// Ratings of [begin, end) are of a contiguous range of users.
+/// Ratings [begin, end), which are of a contiguous range of users.
 struct Tile {
   std::size_t begin;
   std::size_t end;
@@ -74,7 +74,7 @@ struct RatingBlocks {
     return slices.empty() ? Tile{0, 0}
                           : Tile{slices.front().tiles.front().begin, slices.back().tiles.back().end};
   }
-  /// Its item rows, from the first to the last that have ratings.
+  /// The block's item rows, from the first to the last that has ratings.
   [[nodiscard]] KeyRange rows(std::size_t block) const {
     const std::vector<Slice>& slices = blocks[block];
     return slices.empty() ? KeyRange{} : KeyRange{slices.front().first_row, slices.back().last_row};
@@ -85,7 +85,7 @@ struct RatingBlocks {
 };
 
 /// `ratings` with Rating::user a row of this worker's users, Rating::item an item. The order depends on
-/// `seed` and on nothing else outside the arguments.
+/// `seed`, and on nothing but the arguments.
 RatingBlocks sort_into_blocks(std::span<const Rating> ratings, const ItemLayout& layout, std::size_t users,
                               const TileLimits& limits, std::uint64_t seed);
 

@@ -28,7 +28,7 @@ absl::Status TableItems::clock() {
 }
 
 absl::Status keep_turns(Session& session, const Turns& turns) {
-  // Nothing is in it: a session with such a table waits for the others in clock().
+  // The table holds nothing. Its consistency model makes the session wait for the others in clock().
   return session
       .table<float>({.name = "mf.turns",
                      .rows = 1,
@@ -51,7 +51,7 @@ absl::Status IntendedItems::block_begins(Upcoming upcoming) {
     const std::int64_t clock = current_clock() + block.clocks;
     RETURN_IF_ERROR(table().intent(block.rows, clock, clock + 1));
   }
-  --said_;  // the one that begins is no upcoming one at the next call
+  --said_;  // at the next call, the block that begins now is no longer upcoming
   return absl::OkStatus();
 }
 

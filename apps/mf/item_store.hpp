@@ -19,12 +19,13 @@
 
 namespace verbena::apps::mf {
 
-/// A block that this worker will train: its rows, and how many of the session's clocks from now.
+/// A block that this worker will train: its rows, and in how many of the session's clocks from now.
 struct UpcomingBlock {
   KeyRange rows;
   std::int64_t clocks = 0;
 };
-/// The block after so many others; 0: the one that begins. Without rows after the last one.
+/// Returns the block that comes after `ahead` others; 0: the block that begins. After the last block, a block
+/// without rows.
 using Upcoming = absl::FunctionRef<UpcomingBlock(std::size_t ahead)>;
 
 class ItemStore {
@@ -34,10 +35,11 @@ class ItemStore {
   virtual absl::Status block_begins(Upcoming /*upcoming*/) { return absl::OkStatus(); }
   /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
-  /// Adds what was trained since open() of the same rows: so many ratings since mini_batch_begins() or
+  /// Adds what was trained since open() of the same rows. `trained`: ratings since mini_batch_begins() or
   /// open(), whichever came later.
   virtual absl::Status close(std::uint64_t trained) = 0;
-  /// Around each mini-batch, which may lie in an open slice or open others. `trained` is as for close().
+  /// Called around each mini-batch, which may lie in an open slice or open other slices. `trained` is as for
+  /// close().
   virtual void mini_batch_begins() {}
   virtual void mini_batch_ends(std::uint64_t /*trained*/) {}
   /// This worker has finished a block.
@@ -63,15 +65,14 @@ class LocalItems final : public ItemStore {
 /// Copies a slice at a time: one pull, training on the copy, one push of the difference.
 class TableItems : public ItemStore {
  public:
-  /// `slice_rows` is the largest last − first that will be asked for. What is done of a mini-batch while a
-  /// slice is open is what `watch` sees, mini-batch by mini-batch: a slow worker is slow all over the
-  /// clock.
+  /// `slice_rows` is the largest last − first that will be requested. `watch` measures what is done of a
+  /// mini-batch while a slice is open, mini-batch by mini-batch: a slow worker is slow throughout the clock.
   TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
              TrainingWatch& watch)
       : session_(session), table_(table), rows_(slice_rows, format), watch_(watch) {}
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
   absl::Status close(std::uint64_t trained) override;
-  /// A slow worker is slow all over the clock: where it ends early, what is left is left.
+  /// A slow worker is slow throughout the clock: if the clock ends early, what is left is left.
   void mini_batch_begins() override { watch_.computing_begins(); }
   void mini_batch_ends(std::uint64_t trained) override { watch_.computing_ends(trained); }
   absl::Status clock() override;
@@ -93,10 +94,11 @@ class TableItems : public ItemStore {
 /// From now on clock() keeps this worker's turns; all workers call it together.
 absl::Status keep_turns(Session& session, const Turns& turns);
 
-/// The rows of a dynamic table, block by block on this worker's node: REQUIRES keep_turns().
+/// The rows of a dynamic table, which are localized block by block on this worker's node. REQUIRES:
+/// keep_turns().
 class LocalizedItems final : public TableItems {
  public:
-  /// `ahead`: the next block comes while this one is trained. REQUIRES: then it is free.
+  /// `ahead`: the next block is localized while this one is trained. REQUIRES: if so, Turns::next_is_free.
   LocalizedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
                  TrainingWatch& watch, bool ahead)
       : TableItems(session, table, format, slice_rows, watch), ahead_(ahead) {}
@@ -107,11 +109,11 @@ class LocalizedItems final : public TableItems {
   std::optional<Pending> coming_;  ///< the next block, if it was asked for
 };
 
-/// The rows of a dynamic table, of which this worker says beforehand in which clock it will train them:
-/// REQUIRES keep_turns().
+/// The rows of a dynamic table. This worker signals beforehand in which clock it intends to train them.
+/// REQUIRES: keep_turns().
 class IntendedItems final : public TableItems {
  public:
-  /// `lookahead`: blocks.
+  /// `lookahead`: in blocks.
   IntendedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
                 TrainingWatch& watch, std::size_t lookahead)
       : TableItems(session, table, format, slice_rows, watch), lookahead_(lookahead) {}
@@ -119,7 +121,7 @@ class IntendedItems final : public TableItems {
 
  private:
   const std::size_t lookahead_;
-  std::size_t said_ = 0;  ///< of the upcoming blocks
+  std::size_t said_ = 0;  ///< upcoming blocks for which the intent was signalled
 };
 
 /// Ratings and the rows that they need, which are fetched together.
@@ -131,7 +133,8 @@ struct MiniBatch {
 /// What any parameter server offers: the rows of a mini-batch are pulled, trained and pushed.
 class MiniBatchItems {
  public:
-  /// `ratings`: of a mini-batch at most. `ahead`: one may be requested while the one before is open.
+  /// `ratings`: the most in a mini-batch. `ahead`: a mini-batch may be requested while the one before it is
+  /// open.
   MiniBatchItems(RowStore& rows, std::size_t items, const RowFormat& format, std::size_t ratings, bool ahead)
       : store_(rows), rows_(std::min(ratings, items), format), index_of_item_(items), ahead_(ahead) {}
   [[nodiscard]] bool ahead() const { return ahead_; }
@@ -142,7 +145,7 @@ class MiniBatchItems {
  private:
   RowStore& store_;
   FactorRows rows_;
-  std::vector<std::uint32_t> index_of_item_;  ///< + 1; all 0 between two calls
+  std::vector<std::uint32_t> index_of_item_;  ///< index + 1; all 0 between two calls
   const bool ahead_;
   RowPointers packed_ = nullptr;  ///< of the open mini-batch
 };

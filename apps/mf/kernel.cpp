@@ -24,7 +24,7 @@ HWY_INLINE float predict(const Rating& rating, const float* HWY_RESTRICT p, cons
   return product;
 }
 
-/// kPaddedRank is 0 where it is not known before.
+/// kPaddedRank is 0 if it is not known at compile time.
 template <bool kBiases, std::size_t kPaddedRank>
 HWY_INLINE void train_as(std::span<const Rating> ratings, Rows users, Rows items, const Shape& shape,
                          const Step& step) {

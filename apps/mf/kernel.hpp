@@ -25,7 +25,7 @@ struct ConstRows {
 
 struct Shape {
   std::size_t padded_rank = kLanes;  ///< padded(rank)
-  bool biases = true;                ///< without: biases are neither read nor written
+  bool biases = true;                ///< false: biases are neither read nor written
 };
 
 struct Step {

@@ -32,8 +32,8 @@ using namespace mf;
 constexpr std::int64_t kMaxRank = 65'535;
 constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::size_t kRowsAtOnce = 4096;
-/// Where rows move: while a worker trains one, the next one comes, and the others need not be at the same
-/// clock.
+/// If rows move: while a worker trains one block, its next block arrives, and the other workers need not be
+/// at the same clock.
 constexpr std::size_t kBlocksAWorker = 3;
 
 /// What one process needs of the input, ready for training.
@@ -55,8 +55,8 @@ void to_local(std::vector<Rating>& ratings, const Scale& scale, std::uint32_t wo
   }
 }
 
-/// Of no rating that is trained. Its row is 0 and stays so: it is predicted by what is known of the other
-/// side, and random factors would only add noise.
+/// Whether a user or an item has no rating that is trained. Its row is 0 and stays 0: predictions for it use
+/// what is known of the other side, and random factors would only add noise.
 bool is_untrained(std::uint64_t trained_ratings) {
   return trained_ratings == 0;
 }
@@ -134,8 +134,8 @@ absl::Status push_users(Table<float>& table, const FactorRows& users, std::uint3
   return absl::OkStatus();
 }
 
-/// A clock is a block, so that each has a cursor: what a worker has not trained of a block, it trains first
-/// when the block's turn comes again.
+/// In each clock a worker trains one block, so each block has a cursor: what a worker has not trained of a
+/// block comes first when it is the block's turn again.
 std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, std::int64_t batch, Session& session) {
   std::vector<DataCursor> cursors;
   for (std::size_t block = 0; block < ratings.blocks.size(); ++block) {
@@ -457,13 +457,13 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
       LocalizedItems store(session, items, format, slice_rows, context.watch, ahead && turns.next_is_free);
       return train(store);
     }
-    // Those after the next one are still others'.
+    // Blocks after the next one still belong to other workers.
     IntendedItems store(session, items, format, slice_rows, context.watch, ahead ? 1 : 0);
     return train(store);
   }
   TableItems store(session, items, format, slice_rows, context.watch);
   if (!std::holds_alternative<Sequential>(context.consistency)) return train(store);
-  // Without clocks that say how fresh a row is, each mini-batch has its own.
+  // Under sequential, no clock says how fresh a row is, so each mini-batch pulls its own rows.
   TableRows rows(session, std::array{items}, context.watch, fetch);
   MiniBatchItems mini_batches(rows, items.rows(), format, static_cast<std::size_t>(training_.batch), ahead);
   return train(store, &mini_batches);

@@ -30,7 +30,7 @@ class FactorRows {
   [[nodiscard]] Rows rows(std::size_t first = 0);
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] const RowFormat& format() const { return format_; }
-  /// Packed rows from or to rows [first, first + packed.size() / width).
+  /// Copies packed rows to, or from, rows [first, first + packed.size() / width).
   void unpack(std::span<const float> packed, std::size_t first = 0);
   void pack(std::span<float> packed, std::size_t first = 0) const;
   /// packed = these rows − packed.
@@ -46,8 +46,8 @@ class FactorRows {
 
 enum class Side : std::uint8_t { kUser, kItem };
 
-/// The packed row that user or item `id` starts from: small random factors, no bias. Depends on nothing but
-/// the arguments, so that any worker can make it.
+/// The packed row that user or item `id` starts from: small random factors, no bias. It depends only on the
+/// arguments, so that any worker can make it.
 void initial_row(const RowFormat& format, std::uint64_t seed, Side side, std::uint64_t id,
                  std::span<float> packed);
 

@@ -13,7 +13,7 @@
 namespace verbena::apps::mf {
 namespace {
 
-constexpr std::int64_t kClocksOfEvaluation = 2;  // its barriers
+constexpr std::int64_t kClocksOfEvaluation = 2;  // it has two barriers
 
 }  // namespace
 
@@ -98,7 +98,7 @@ absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const Step
     const absl::StatusOr<ExampleRange> batch = next_batch(block, trained);
     if (!batch.ok()) return batch.status();
     if (batch->empty()) break;
-    // Asking for it is not computing: there rows arrive that were pushed since.
+    // Requesting the batch is not computing: meanwhile, rows arrive that were pushed since.
     items_.mini_batch_begins();
     RETURN_IF_ERROR(train_batch(block, *batch, step));
     items_.mini_batch_ends(std::exchange(trained_since_, 0));
@@ -129,7 +129,7 @@ absl::Status Trainer::for_parts(std::size_t block, const ExampleRange& batch, co
   return absl::OkStatus();
 }
 
-/// A slice stays open from one mini-batch to the next: it is pulled and pushed once.
+/// A slice stays open from one mini-batch to the next, so that it is pulled and pushed once.
 absl::Status Trainer::train_batch(std::size_t block, const ExampleRange& batch, const Step& step) {
   return for_parts(block, batch, [&](const Slice& slice, const Tile& part) {
     RETURN_IF_ERROR(open(&slice));
@@ -180,7 +180,7 @@ absl::Status Trainer::fill(std::size_t block, std::uint64_t taken, MiniBatch& ba
   });
 }
 
-/// Closes the one that is open. nullptr: only that.
+/// Opens `slice`, after it has closed the slice that is open. nullptr: only closes.
 absl::Status Trainer::open(const Slice* slice) {
   if (slice == open_) return absl::OkStatus();
   if (open_ != nullptr) {
@@ -204,7 +204,7 @@ absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
           {kTestSquaredError, *test_error * squared_unit_},
           {kTrainRatings, static_cast<double>(data_.train.ratings.size())},
           {kTestRatings, static_cast<double>(data_.test.ratings.size())}};
-  // Nobody goes on training while another still reads.
+  // No worker continues to train while another still reads.
   return items_.barrier();
 }
 

@@ -22,7 +22,7 @@ struct TrainingOptions {
   double learning_rate = 0.04;
   double decay = 0.93;  ///< factor of the learning rate from one iteration to the next
   double regularization = 0.07;
-  std::int64_t batch = 1024;  ///< ratings between two looks at what goes on outside
+  std::int64_t batch = 1024;  ///< ratings between two checks for a stop or an early end of the clock
   std::int64_t evaluate_every = 1;
   std::uint64_t seed = 1;
 };
@@ -44,30 +44,31 @@ inline constexpr const char* kTestRatings = "test_ratings";
 class Trainer {
  public:
   /// All arguments must outlive the trainer. `squared_unit`: what a squared error of 1 is in the input's
-  /// units. `cursors`: over the ratings of each block, for a worker; the plain loop has none and trains all.
-  /// `mini_batches`: where items are trained a mini-batch at a time; otherwise they are trained in `items`.
+  /// units. `cursors`: for a worker, one over the ratings of each block; the plain loop has none and trains
+  /// all ratings. `mini_batches`: if given, items are trained in it, a mini-batch at a time; otherwise they
+  /// are trained in `items`.
   Trainer(const TrainingOptions& options, const TrainingData& data, FactorRows& users, ItemStore& items,
           double squared_unit, std::vector<DataCursor> cursors = {}, MiniBatchItems* mini_batches = nullptr);
 
-  /// All iterations. CANCELLED when `stop` is set; diverged() when the model has.
+  /// Runs all iterations. CANCELLED when `stop` is set; diverged() when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
 
  private:
   absl::Status run_iteration(std::int64_t iteration, Reporter& reporter, const std::atomic<bool>& stop);
   [[nodiscard]] bool is_evaluated(std::int64_t iteration) const;
-  /// The block of that clock of the iteration, or of a later iteration, counting on.
+  /// The block of that clock, counted from the start of the iteration and on into later ones.
   [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const;
   struct PlacedTile {
     Tile tile;
     const Slice* slice = nullptr;
   };
 
-  /// How many ratings were trained: all, unless the clock has ended early.
+  /// Returns how many ratings were trained: all, unless the clock has ended early.
   absl::StatusOr<std::uint64_t> train_block(std::size_t block, const Step& step,
                                             const std::atomic<bool>& stop);
   absl::StatusOr<std::uint64_t> train_mini_batches(std::size_t block, const Step& step,
                                                    const std::atomic<bool>& stop);
-  /// The ratings after the first `taken` of the block; none at its end.
+  /// Fills `batch` with the ratings after the first `taken` of the block; with none at the block's end.
   absl::Status fill(std::size_t block, std::uint64_t taken, MiniBatch& batch);
   absl::StatusOr<ExampleRange> next_batch(std::size_t block, std::uint64_t trained);
   /// Calls `use(slice, part of a tile)` for each part of the batch.

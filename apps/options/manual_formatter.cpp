@@ -33,7 +33,7 @@ std::string wrap(const std::string& text, std::size_t indent) {
   return out;
 }
 
-/// As it stands, indented.
+/// The text unchanged, but indented.
 std::string verbatim(const std::string& text, std::size_t indent) {
   std::string out;
   std::istringstream lines(text);
@@ -57,14 +57,14 @@ std::vector<const CLI::App*> subcommands_of(const CLI::App* app) {
   return app->get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
-/// What they are: the group that they were put into, or else applications.
+/// The kind of the commands: the group that they were put into, or else applications.
 std::string kind_of(const std::vector<const CLI::App*>& commands) {
   static const std::string kUsual = CLI::App().get_group();
   const std::string& group = commands.front()->get_group();
   return group == kUsual ? "APPLICATIONS" : upper(group);
 }
 
-/// Options that must be given, by name; the rest as "[OPTION]…".
+/// Lists the required options by name, and the rest as "[OPTION]…".
 std::string synopsis(const CLI::App* app, const std::string& also_required) {
   std::string text = full_name(app);
   const std::vector<const CLI::App*> commands = subcommands_of(app);

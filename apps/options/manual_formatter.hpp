@@ -7,11 +7,11 @@
 
 namespace verbena::apps {
 
-/// The description of a command is "one line" or "one line\n\nmore"; its footer comes as it stands.
-/// A footer that has a section EXIT STATUS takes the place of the usual one.
+/// The description of a command is "one line" or "one line\n\nmore"; its footer is printed unchanged. A
+/// footer with a section EXIT STATUS replaces the usual section.
 class ManualFormatter : public CLI::Formatter {
  public:
-  /// `also_required`: what the synopsis shows beside the options that are required by themselves.
+  /// `also_required`: what the synopsis shows in addition to the options that are marked as required.
   explicit ManualFormatter(std::string also_required = "") : also_required_(std::move(also_required)) {}
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;

@@ -29,7 +29,7 @@ template <class Number>
 std::string expectation(const Bounds<Number>& bounds) {
   const char* const kind = std::integral<Number> ? "whole number" : "number";
   constexpr Bounds<Number> kAny;
-  // A real number's largest ones say nothing to anybody.
+  // The limits of a floating-point type would tell the user nothing.
   if (std::floating_point<Number> && bounds.least == kAny.least && bounds.most == kAny.most) {
     return fmt::format("a {} is expected,", kind);
   }

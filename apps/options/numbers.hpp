@@ -1,5 +1,5 @@
-// Options that are numbers. There is no other way to add one: CLI11 itself reads "010" as octal, and -1 as
-// 2⁶⁴ − 1.
+// Options that are numbers. Use only add_number() to add one:
+// CLI11 itself reads "010" as octal, and -1 as 2⁶⁴ − 1.
 #pragma once
 
 #include <limits>
@@ -15,7 +15,7 @@ class Option;
 
 namespace verbena::apps {
 
-/// What an option's variable is made of.
+/// The number type in an option's variable.
 template <class Variable>
 struct NumberOf {
   using Type = Variable;
@@ -36,8 +36,9 @@ struct Bounds {
 };
 
 /// Adds an option that parse_decimal() reads into `variable`, which may be a number, an optional one or a
-/// vector of them. The option's results become the numbers as they were understood ("010": "10"), so that
-/// what is recorded, or handed on to another process, is what is used. `command` must not outlive `variable`.
+/// vector of them. The option's results are replaced by the numbers as they were understood ("010" becomes
+/// "10"), so that the value that is recorded, or passed to another process, is the value that is used.
+/// `command` must not outlive `variable`.
 template <class Variable>
 CLI::Option* add_number(CLI::App& command, const std::string& name, Variable& variable,
                         const std::string& help,

@@ -15,7 +15,7 @@ std::string unknown_arguments(const std::vector<std::string>& unknown) {
   return fmt::format("nothing is known of {}", absl::StrJoin(unknown, " "));
 }
 
-/// In the library's words, which are for programmers, the name comes first.
+/// Rewrites the library's messages, which are for programmers and begin with the option's name.
 std::string plain_sentence(const CLI::App& app, const CLI::ParseError& error) {
   const std::string text = error.what();
   const std::string name = text.substr(0, text.find(": "));
@@ -58,7 +58,7 @@ const CLI::App& innermost_command(const CLI::App& program, std::string* name) {
 absl::Status usage_error(const CLI::App& program, const CLI::ParseError& error) {
   std::string command;
   const CLI::App& app = innermost_command(program, &command);
-  // The library says only that something is missing where the name of something unknown was given.
+  // If an unknown name was given, the library only says that something is missing.
   const std::vector<std::string> unknown = program.remaining(true);
   std::string sentence;
   if (app.get_require_subcommand_min() > 0) {

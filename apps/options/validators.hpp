@@ -15,7 +15,7 @@ namespace verbena::apps {
 
 CLI::Validator positive_number();
 CLI::Validator one_of(const std::vector<std::string>& choices);
-/// What `check` finds fault with is refused, with its message.
+/// Refuses a value that `check` refuses, with its message.
 CLI::Validator accepted_by(std::function<absl::Status(const std::string&)> check);
 
 }  // namespace verbena::apps

@@ -1,7 +1,7 @@
-// Looks, before any library of the program starts, whether there is address space enough for that start.
-// Several of them allocate while they are loaded, and abort or crash under a tight limit (`ulimit -v`):
-// before main(), where nothing can be caught. Part of the program, not of a library, for only a program has a
-// .preinit_array.
+// Checks, before any library of the program starts, whether there is enough address space for that start.
+// Several libraries allocate while they are loaded, and abort or crash under a tight limit (`ulimit -v`):
+// before main(), where nothing can be caught. This file is part of the program, not of a library, because
+// only a program has a .preinit_array.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,10 +15,10 @@
 
 namespace {
 
-/// What the starts of the libraries were seen to take is 7 MB (2026-11, Debian 12).
+/// The start of the libraries was measured to take 7 MB (2026-11, Debian 12).
 constexpr std::uint64_t kStartBytes = std::uint64_t{16} << 20;
 
-/// What is mapped already: the program's libraries. 0 where /proc does not say.
+/// How much is mapped already: the program's libraries. 0 if /proc does not tell.
 std::uint64_t mapped_bytes() {
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
@@ -31,11 +31,11 @@ std::uint64_t mapped_bytes() {
 }
 
 void say(std::string_view text) {
-  // Who cannot read this line still sees the status.
+  // If this line cannot be written, the user still sees the status.
   [[maybe_unused]] const ssize_t written_bytes = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-/// Nothing here may allocate, throw, or use what a constructor makes: none has run.
+/// Nothing here may allocate, throw, or use what a constructor makes: no constructor has run.
 void require_memory_for_the_start(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;

@@ -49,7 +49,7 @@ constexpr std::size_t kLargestBytes = 1 << 26;
 constexpr std::size_t kMostRequests = 16384;
 constexpr const char* kDefaultName = "bench";
 constexpr const char* kDefaultPort = ":7471";
-constexpr auto kStartPatience = std::chrono::seconds(20);  // of a process of our own
+constexpr auto kStartPatience = std::chrono::seconds(20);  // for a process that we start
 constexpr std::size_t kRoundsWithPerftest = 5;
 constexpr const char* kMeasurements = "Measurements";
 constexpr const char* kSides = "The two sides";
@@ -78,7 +78,7 @@ CLI::Validator transfer_size() {
 
 // ---- the two sides
 
-/// NAME or HOST:PORT as the transport has it.
+/// The transport's address for NAME or HOST:PORT.
 absl::StatusOr<std::string> full_address(const transport::Backend& backend, const std::string& given,
                                          std::string_view option, bool needs_place) {
   if (backend.reach == transport::Reach::kHost) return backend.address(given.empty() ? kDefaultName : given);
@@ -95,7 +95,7 @@ void tell(int pipe, std::string_view line) {
   (void)!::write(pipe, text.data(), text.size());
 }
 
-/// The other side of measurements, until a signal, or until who has started it is gone.
+/// Runs the other side of the measurements, until a signal, or until the process that started it is gone.
 int respond(const job::LaunchLetter& letter, const bench::Backend& backend, const std::string& address) {
   const bool started_by_us = letter.launched();
   const auto failed = [&](const absl::Status& status) {
@@ -124,7 +124,7 @@ int respond(const job::LaunchLetter& letter, const bench::Backend& backend, cons
   return ended.signal == 0 ? kExitOk : kExitSignalBase + ended.signal;
 }
 
-/// A process of this host that is the other side, until it is destroyed.
+/// A process on this host that runs the other side, until this object is destroyed.
 class OtherSide {
  public:
   static absl::StatusOr<OtherSide> start(const BenchCommand& options, const std::string& listen) {
@@ -134,7 +134,7 @@ class OtherSide {
     }
     const absl::Status told = job::hand_over(*options.transport.secret, ends[0]);
     auto process = ChildProcess::start("the other side", arguments(options, listen), ends[1]);
-    for (const int end : ends) ::close(end);  // what was said is there to be read
+    for (const int end : ends) ::close(end);  // the other side can still read what was sent
     if (!told.ok()) return told;
     if (!process.ok()) return process.status();
     OtherSide side(std::move(*process));
@@ -239,7 +239,7 @@ int measure(BenchCommand& options, const bench::Backend& backend) {
   }
   const absl::Status status = write_outputs(options, circumstances, made, report->results);
   if (status.ok()) return kExitOk;
-  // All was measured: an output that cannot be written is no wrong use any more.
+  // The measurement has succeeded: an output that cannot be written is not a usage error at this point.
   report_error(status);
   return kExitFailed;
 }
@@ -278,8 +278,8 @@ absl::Status check(BenchCommand& options) {
   return absl::OkStatus();
 }
 
-/// Of both sides: as given for the two hosts; without these it is ours to make, and the other side's to be
-/// told.
+/// The secret of both sides: with two hosts, as given on the command line; else this process makes it and
+/// tells it to the other side.
 absl::Status decide_secret(BenchCommand& options, const job::LaunchLetter& letter) {
   absl::StatusOr<bench::SharedSecret> secret = nullptr;
   if (letter.rendezvous >= 0) {

@@ -1,4 +1,5 @@
-// `verbena bench`: latency and throughput of the transport and of tables, beside what the machine can do.
+// `verbena bench`: latency and throughput of the transport and of tables, compared with what the machine can
+// do.
 #pragma once
 
 #include "apps/program/commands.hpp"

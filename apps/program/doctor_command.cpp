@@ -38,7 +38,7 @@ Trial try_verbs(const Facts& facts, const doctor::PortChoice& choice) {
   transport::VerbsOptions options = facts.wanted;
   options.device = device.name;
   options.port = device.ports[choice.port].number;
-  // Both ends are driven by one thread: connecting must not wait for the answer.
+  // One thread drives both ends: so connect() must not wait for the answer.
   options.answer_patience = std::chrono::milliseconds(0);
   const auto secret = transport::Secret::random();
   if (secret.ok()) options.secret = *secret;
@@ -54,7 +54,7 @@ Trial try_verbs(const Facts& facts, const doctor::PortChoice& choice) {
 
 Trial try_shared_memory() {
   const std::string address = transport::shm::backend().fresh_address(fmt::format("doctor-{}", ::getpid()));
-  // As above: one thread has both ends.
+  // As above: one thread drives both ends.
   const auto make = [] {
     return transport::make_shm_transport({.answer_patience = std::chrono::milliseconds(0)});
   };

@@ -71,7 +71,7 @@ RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, co
   return figures;
 }
 
-/// As `verbena run` does it, its figures kept instead of printed.
+/// Makes one run like `verbena run`, but keeps its figures instead of printing them.
 RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   RunEnd end;
   const CarryOutRun carry_out = [&](const RunOptions& given, Application& application,
@@ -81,7 +81,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
     if (!end.status.ok()) return kExitFailed;
     const RunSettings settings = run_settings(application, options, run.job, run.baseline);
     RunRecord record(run.job.total_workers(), [&](const auto& sums) { return application.objectives(sums); });
-    // What models say of themselves goes with the progress: the experiment's own output is its table.
+    // Lines that models print go where the progress goes: the experiment's own output is its table.
     Display display(settings, Display::mode_for(stderr, quiet), stderr, stderr);
     RunMonitor monitor(record, display, nullptr);
     HostRunEnd ended = carry_out_host_run(run, application, options, monitor);
@@ -95,7 +95,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   add_run_command(program, applications, carry_out, {}, &run);
   std::vector<std::string> arguments = planned.arguments;
   arguments.insert(arguments.begin(), "run");
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 wants them in reverse order
   try {
     program.parse(arguments);
   } catch (const CLI::ParseError& error) {
@@ -106,7 +106,7 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   return end;
 }
 
-/// Decides what was left open, and makes the ratings if none were given.
+/// Decides the options that were left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
   RETURN_IF_ERROR(job::check_started_once());
@@ -173,7 +173,7 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
       return kExitSignalBase + end.signal;
     }
     if (!end.status.ok()) {
-      // The first run shows whether the input is any good; later on, failing is a result.
+      // The first run shows whether the input is good; a failure of a later run is a result.
       if (runs.empty()) return report_error(end.status);
       figures.failure = std::string(base::printable(end.status).message());
       any_failed = true;

@@ -24,7 +24,7 @@ int show_help(const CLI::App& program, const std::vector<std::string>& names) {
     app = found.front();
     command += " " + name;
   }
-  // Not help(), which would be that of the command that was given: this one.
+  // Not help(), which would show the help of the command that was given, `help` itself.
   put(stdout, app->get_formatter()->make_help(app, "", CLI::AppFormatMode::Normal));
   return kExitOk;
 }

@@ -26,7 +26,7 @@ int run_on_this_host(RunOptions run, Application& application, const Application
   return (*outputs)->finish(ended.status, ended.signal);
 }
 
-/// Where mpirun or srun has started this process. Nothing if it is the only one.
+/// Runs this process if mpirun or srun has started it. nullopt if it is the only process.
 std::optional<int> run_as_one_of_many(const RunOptions& run, Application& application,
                                       const ApplicationOptions& options) {
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
@@ -104,7 +104,7 @@ struct ProgramRun {
   ProgramOptions program;
 };
 
-/// Where an application is named as well, the options before it would be forgotten.
+/// If an application is named as well, options before its name would be ignored: refuse them.
 void check_alone(const CLI::App& command) {
   if (command.get_subcommands().empty()) return;
   const std::string& app = command.get_subcommands().front()->get_name();

@@ -31,7 +31,7 @@ struct ScaleCommand {
   bool quiet = false;
 };
 
-/// Simulating takes time by the connection, and by the worker.
+/// The time of a simulation grows with the number of connections, and of workers.
 double effort(const ScaleRun& run) {
   return run.workers * (run.servers + 2.0);
 }

@@ -27,7 +27,7 @@
 namespace verbena::apps {
 namespace {
 
-/// A log line's text: some of it peers have written.
+/// The text of a log line, made printable: peers have written some of it.
 class PrintableText : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
@@ -50,8 +50,8 @@ void set_up_log(bool verbose) {
 
 [[noreturn]] void on_terminate();
 
-/// Where one of the three was closed, the next file or socket that is opened would be taken for it. Reading
-/// finds nothing, and writing fails, as if it were closed still.
+/// If one of the three streams is closed, the next file or socket that is opened would take its place; so
+/// /dev/null takes it. Reading finds nothing, and writing fails, as if the stream were still closed.
 void keep_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDONLY));
@@ -61,7 +61,7 @@ void keep_standard_streams() {
 void set_up_process(int argc, char** argv) {
   std::set_terminate(on_terminate);
   keep_standard_streams();
-  // A reader that goes away and a file that may not grow are errors of a write, no reason to die.
+  // A reader that goes away and a file that may not grow must be errors of a write, and not kill the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   set_up_log(std::any_of(argv, argv + argc, [](const char* argument) {
@@ -69,14 +69,14 @@ void set_up_process(int argc, char** argv) {
   }));
 }
 
-/// How many of the words are `verbena`'s own: all, but for "verbena run … -- PROGRAM …".
+/// How many of the words belong to `verbena` itself: all, except in "verbena run … -- PROGRAM …".
 int own_words_of(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "run") != 0) return argc;
   return static_cast<int>(
       std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; }) - argv);
 }
 
-/// CLI11 takes the next word for the value where there is none after a "=".
+/// Refuses an option with nothing after its "=": CLI11 would take the next word for the value.
 absl::Status check_words(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word(argv[i]);
@@ -87,8 +87,8 @@ absl::Status check_words(int argc, char** argv) {
   return absl::OkStatus();
 }
 
-/// No option has a use for an empty value, least of all one that is a path; and a word that begins as an
-/// option does is the next option, before which the value was forgotten.
+/// Refuses an empty value, which no option can use, and a value that begins like an option: it is the next
+/// option, and the value before it was forgotten.
 CLI::Validator value() {
   return CLI::Validator(
       [](const std::string& text) {
@@ -108,7 +108,7 @@ void expect_values(CLI::App& command) {
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) expect_values(*inner);
 }
 
-/// What is to be done, of which `run` is left. An exit status where that was all.
+/// Parses the command line and shows help or errors. nullopt if `run` is left to do; else the exit status.
 std::optional<int> parse(CLI::App& program, int argc, char** argv) {
   if (const absl::Status status = check_words(argc, argv); !status.ok()) return report_error(status);
   try {
@@ -126,7 +126,7 @@ std::optional<int> parse(CLI::App& program, int argc, char** argv) {
   return std::nullopt;
 }
 
-/// What was printed must have arrived, as far as someone wanted to read it.
+/// Checks that the output has arrived, as far as somebody wanted to read it.
 int check_output(int status) {
   const absl::Status arrived = flush_output();
   if (arrived.ok() || status != kExitOk) return status;
@@ -134,14 +134,15 @@ int check_output(int status) {
   return kExitFailed;
 }
 
-/// The last resort for what is thrown where nothing may be thrown, or in a thread of a library: a line and a
-/// status instead of an abort. A terminate without an exception is a broken invariant of ours.
+/// The last resort for an exception where nothing may throw, or in a thread of a library: prints a line and
+/// ends with a status instead of an abort. A terminate without an exception is a broken invariant of our own
+/// code.
 [[noreturn]] void on_terminate() {
   const std::exception_ptr thrown = std::current_exception();
   if (thrown == nullptr) std::abort();
   try {
     report_error(run_caught([&]() -> absl::Status { std::rethrow_exception(thrown); }));
-  } catch (...) {  // nothing was unwound, and no memory given back
+  } catch (...) {  // nothing was unwound, and no memory was freed
     (void)std::fputs("verbena: error: out of memory\n", stderr);
   }
   ::_exit(kExitFailed);
@@ -176,7 +177,7 @@ int verbena_main(int argc, char** argv, const Applications& applications,
                  const std::vector<AddCommand>& commands) {
   int status = kExitFailed;
   const absl::Status ended = run_caught([&] {
-    // What comes behind "run … --" is another program's, and none of our options.
+    // What comes after "run … --" belongs to another program, and contains no options of ours.
     const int own_words = own_words_of(argc, argv);
     const std::vector<std::string> program_words(argv + std::min(own_words + 1, argc), argv + argc);
     set_up_process(own_words, argv);

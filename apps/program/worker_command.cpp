@@ -27,7 +27,7 @@ absl::Status check(const WorkerOptions& options, Application& application) {
     return absl::InvalidArgumentError(
         fmt::format("--worker-rank counts from 0: it must be less than --workers {}", child.job.workers));
   }
-  if (child.letter.launched()) return absl::OkStatus();  // the launcher has looked
+  if (child.letter.launched()) return absl::OkStatus();  // the launcher has checked that
   RETURN_IF_ERROR(options.baseline ? check(child.job) : check_by_hand(child.job));
   Files files = application.files();
   files.reads("--secret-file", child.job.transport.secret_file);

@@ -7,7 +7,8 @@
 namespace verbena::apps {
 namespace {
 
-/// Of standard output, which there is once. The stream itself remembers only that there was one.
+/// The first error of standard output, of which there is one. The stream itself remembers only that there was
+/// an error.
 std::atomic<int> first_error = 0;
 
 void remember(int error) {

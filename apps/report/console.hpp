@@ -1,5 +1,5 @@
-// What the program writes on its standard output and error. A reader that goes away and a full disk are found
-// out when the program ends, and throw nothing in the middle of it.
+// What the program writes on its standard output and error. A reader that goes away and a full disk are
+// detected when the program ends; they do not throw in the middle of it.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,9 +12,9 @@
 
 namespace verbena::apps {
 
-/// To stdout or stderr, buffered as they are.
+/// Writes to stdout or stderr, with the stream's own buffering.
 void put(std::FILE* stream, std::string_view text);
-/// What is in its buffer, at once.
+/// Writes the content of the stream's buffer at once.
 void flush(std::FILE* stream);
 
 template <class... Arguments>
@@ -26,8 +26,9 @@ void print_error(fmt::format_string<Arguments...> format, Arguments&&... argumen
   put(stderr, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// Whether all that was written on standard output has arrived, as far as someone wanted to read it: UNKNOWN,
-/// with the first error's name, where a disk is full. That a reader has gone away (`| head`) is no failure.
+/// Checks whether everything written to standard output has arrived, as far as somebody wanted to read it.
+/// UNKNOWN, with the name of the first error, for instance if the disk is full. It is no failure that a
+/// reader has gone away (`| head`).
 absl::Status flush_output();
 
 }  // namespace verbena::apps

@@ -81,7 +81,7 @@ void Display::finish() {
   status_line_.erase();
 }
 
-/// Of several processes that share a terminal, each says which it is.
+/// If several processes share a terminal, each line names its process.
 std::string Display::who() const {
   return settings_.process.empty() ? settings_.model
                                    : fmt::format("{}: {}", settings_.process, settings_.model);
@@ -90,7 +90,7 @@ std::string Display::who() const {
 std::string Display::training_line(double now_seconds) const {
   std::string line = who();
   if (settings_.iterations == 0) {
-    line += fmt::format(" iteration {}", latest_->iteration);  // nobody knows of how many
+    line += fmt::format(" iteration {}", latest_->iteration);  // the total is unknown
   } else {
     const auto iterations = static_cast<double>(settings_.iterations);
     if (mode_ == Mode::kLive) line += " " + bar(static_cast<double>(latest_->iteration) / iterations);

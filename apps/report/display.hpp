@@ -1,5 +1,5 @@
-// What a run shows while it goes: one line redrawn in place on a terminal, plain lines now and then
-// elsewhere.
+// What a run shows while it goes: on a terminal one line that is redrawn in place, elsewhere plain lines at
+// intervals.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ class Display {
   /// kLive on a terminal that can redraw, else kPlain; kNone if quiet.
   static Mode mode_for(std::FILE* progress, bool quiet);
 
-  /// Words for people go to `out`, progress to `progress`.
+  /// Printed lines go to `out`, progress to `progress`.
   Display(const RunSettings& settings, Mode mode, std::FILE* out, std::FILE* progress)
       : settings_(settings), mode_(mode), out_(out), progress_(progress), status_line_(progress) {}
   ~Display() = default;
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  /// Without a newline at the end; those between stay.
+  /// `lines` have no newline at the end; newlines in between stay.
   void print(std::string_view lines);
   void iteration(const IterationRecord& record, double now_seconds);
   void progress(const job::ProgressMessage& message, double now_seconds);
   /// Redraws what changes with time alone.
   void tick(double now_seconds);
-  /// Removes the live line; the last iteration is shown if it has not been.
+  /// Removes the live line, and shows the last iteration if it has not been shown yet.
   void finish();
 
  private:
@@ -57,7 +57,7 @@ class Display {
   bool latest_shown_ = true;
   std::optional<std::pair<std::string, double>> main_objective_;  ///< the newest
   std::string what_;                           ///< the slow part other than training; empty: none
-  std::map<std::uint32_t, double> part_done_;  ///< of it, by worker: 0 … 1
+  std::map<std::uint32_t, double> part_done_;  ///< how much of `what_` is done, by worker: 0 … 1
 };
 
 }  // namespace verbena::apps

@@ -1,4 +1,4 @@
-// How the program ends, and what it says then.
+// The exit status of the program, and the error that it prints.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +8,7 @@ namespace verbena::apps {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;         ///< impossible options or malformed input
-inline constexpr int kExitDiverged = 3;      ///< training came to numbers that are none (apps/divergence.hpp)
+inline constexpr int kExitDiverged = 3;      ///< training reached NaN or infinity (apps/divergence.hpp)
 inline constexpr int kExitSignalBase = 128;  ///< + the signal that ended it: 130 for Ctrl-C
 
 /// kExitUsage for INVALID_ARGUMENT and NOT_FOUND, kExitDiverged for diverged(), kExitFailed for other errors.

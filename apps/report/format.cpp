@@ -50,7 +50,7 @@ std::string format_share(double share) {
 
 namespace {
 
-/// Of its bytes, the first.
+/// Whether `byte` is the first byte of a character.
 bool begins_letter(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
 }

@@ -13,12 +13,12 @@ std::string format_short_time(double seconds);                      ///< "524 µ
 std::string format_clock(double seconds);                           ///< "0:42", "1:02:03"; for times to come
 std::string format_rate(double per_second, std::string_view unit);  ///< "2.31 M tokens/s"
 std::string format_count(double count);                             ///< "2.31 M"
-std::string format_objective(double value);                         ///< six digits that count
+std::string format_objective(double value);                         ///< six significant digits
 std::string format_share(double share);                             ///< "12.3 %"
 
-/// Of UTF-8 text on a terminal, where no letter is wide and none combines.
+/// How many columns of a terminal the UTF-8 text takes, if no character is wide and none combines.
 std::size_t columns_of(std::string_view text);
-/// Whole letters of it, so many columns at most.
+/// The beginning of the text, in whole characters: so many columns at most.
 std::string first_columns(std::string_view text, std::size_t columns);
 
 }  // namespace verbena::apps

@@ -1,4 +1,4 @@
-// The frame of a report: one page for any browser, light and dark. Nothing is loaded from anywhere.
+// The frame of a report: one page for any browser, light and dark. The page loads nothing from elsewhere.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ std::string html_page(std::string_view title, std::string_view heading, std::str
 std::string html_card(std::string_view title, std::string_view body, std::string_view note = "",
                       bool wide = false);
 
-/// A number that stands out.
+/// A highlighted number.
 std::string html_figure(std::string_view value, std::string_view label);
 
 }  // namespace verbena::apps

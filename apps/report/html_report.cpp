@@ -33,7 +33,7 @@ std::string curves(const RunSettings& settings, const RunRecord& record) {
       by_iteration.points.emplace_back(static_cast<double>(iteration.iteration), value->second);
       by_second.points.emplace_back(iteration.training_seconds, value->second);
     }
-    if (by_iteration.points.size() < 2) continue;  // a figure, no curve: the summary has it
+    if (by_iteration.points.size() < 2) continue;  // one value is not a curve: the summary shows it
     out += html_card(name + " per iteration", to_svg(by_iteration));
     out += html_card(name + " per second", to_svg(by_second));
   }
@@ -83,7 +83,7 @@ std::string summary(const SummaryRows& rows) {
   return html_card("Summary", table + "</table>\n");
 }
 
-/// With the data, and what was chosen by default.
+/// The options, including the data and the default values.
 std::string options(const RunSettings& settings) {
   std::string table = "<table>\n";
   for (const auto& [name, value] : settings.options) {

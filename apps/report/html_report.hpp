@@ -1,4 +1,4 @@
-// A run as one page: curves, staleness, waits, the summary. Nothing is loaded from anywhere.
+// A run as one page: curves, staleness, waits, the summary. The page loads nothing from elsewhere.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace verbena::apps {
 
-/// `printed`: the model's own words.
+/// `printed`: the lines that the model has printed.
 std::string html_report(const RunSettings& settings, const RunRecord& record, double elapsed_seconds,
                         const std::vector<std::string>& printed);
 

@@ -1,4 +1,4 @@
-// The metrics file: one JSON object a line. The schema is a contract, described in docs/metrics.md.
+// The metrics file: one JSON object per line. The schema is a contract, described in docs/metrics.md.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ namespace verbena::apps {
 
 struct RunSettings;
 
-/// Changes when a field is taken away or changes its meaning, not when one is added.
+/// Changes when a field is removed or changes its meaning, not when one is added.
 inline constexpr int kMetricsSchema = 1;
 
 /// The fields that say how a run was made, with "schema".
@@ -22,8 +22,8 @@ nlohmann::json start_json(const RunSettings& settings, const std::string& versio
 nlohmann::json iteration_json(const IterationRecord& record);
 nlohmann::json worker_json(std::uint32_t rank, const WorkerRecord& record);
 
-/// Lines go to an OutputFile: a file appears whole when the run has succeeded; a pipe or a device gets each
-/// line at once.
+/// Lines go to an OutputFile: a file appears, complete, only when the run has succeeded; a pipe or a device
+/// gets each line at once.
 class MetricsFile {
  public:
   static absl::StatusOr<MetricsFile> create(const std::string& path);

@@ -20,7 +20,7 @@ absl::Status unknown_worker(std::uint32_t worker, std::size_t workers) {
   return absl::InvalidArgumentError(fmt::format("a report of worker {}, of {} workers", worker, workers));
 }
 
-/// What workers report and what comes of it, of whatever application.
+/// Checks what workers report and what is computed from it, for any application.
 absl::Status check_finite(std::int64_t iteration, const std::map<std::string, double>& numbers) {
   for (const auto& [name, value] : numbers) {
     if (std::isfinite(value)) continue;

@@ -20,7 +20,7 @@ struct IterationRecord {
   std::int64_t iteration = 0;
   double items = 0;                          ///< of all workers
   double seconds = 0;                        ///< the slowest worker's
-  double training_seconds = 0;               ///< up to and with this iteration, the slowest worker's
+  double training_seconds = 0;               ///< up to and including this iteration, the slowest worker's
   double elapsed_seconds = 0;                ///< since the start of the run, when the last worker reported
   std::map<std::string, double> objectives;  ///< empty where the iteration was not evaluated
 };
@@ -32,11 +32,12 @@ struct WorkerRecord {
   std::optional<job::FinishedMessage> finished;
 
   [[nodiscard]] double throughput() const;
-  /// Of its time between the start and the end of run_worker(); 0 before it has finished.
+  /// The share of the time between the start and the end of its run_worker() that it waited; 0 before it has
+  /// finished.
   [[nodiscard]] double share_waited() const;
 };
 
-/// Nothing if there were no reads.
+/// nullopt if there were no reads.
 std::optional<double> mean_clock_differential(const StalenessHistogram& reads);
 
 class RunRecord {
@@ -45,18 +46,18 @@ class RunRecord {
 
   RunRecord(std::uint32_t workers, Objectives objectives);
 
-  /// Returns the iteration if it is complete now. INVALID_ARGUMENT for an unknown worker, an iteration that
-  /// does not follow the worker's last one; diverged() where a sum or an objective is NaN or infinite.
+  /// Returns the iteration if it is complete now. INVALID_ARGUMENT for an unknown worker, or for an iteration
+  /// that does not follow the worker's last one; diverged() if a sum or an objective is NaN or infinite.
   absl::StatusOr<std::optional<IterationRecord>> add(const job::IterationMessage& message,
                                                      double elapsed_seconds);
   absl::Status add(const job::FinishedMessage& message);
 
   [[nodiscard]] const std::vector<IterationRecord>& iterations() const { return iterations_; }
-  /// Those that trained, by all workers.
+  /// How many iterations that trained have been reported by all workers.
   [[nodiscard]] std::int64_t iterations_trained() const;
   [[nodiscard]] const std::vector<WorkerRecord>& workers() const { return workers_; }
 
-  /// The newest of each.
+  /// The newest value of each objective.
   [[nodiscard]] const std::map<std::string, double>& objectives() const { return newest_objectives_; }
   [[nodiscard]] double items() const;
   [[nodiscard]] double training_seconds() const;  ///< the slowest worker's
@@ -64,16 +65,16 @@ class RunRecord {
   [[nodiscard]] double throughput_per_worker() const;
   [[nodiscard]] double share_waited() const;  ///< mean over the workers
   [[nodiscard]] StalenessHistogram staleness() const;
-  /// Of all workers.
+  /// The sum of a count over all workers.
   [[nodiscard]] std::uint64_t total(std::uint64_t SessionStatistics::*count) const;
   [[nodiscard]] DurationHistogram move_times() const;
-  /// To the node of a worker that asked for them or intended to use them.
+  /// How many rows moved to the node of a worker that asked for them or intended to use them.
   [[nodiscard]] std::uint64_t rows_moved() const;
-  /// Of the rows of dynamic tables that were pulled and pushed: the share of those that lay on the worker's
-  /// node, or had a replica in its memory; what replicas send to owners counts as pushed elsewhere. Nothing
-  /// if there was none.
+  /// Of the rows of dynamic tables that were pulled and pushed, the share that lay on the worker's node, or
+  /// had a replica in its memory. What replicas send to owners counts as pushed elsewhere. nullopt if there
+  /// were no such rows.
   [[nodiscard]] std::optional<double> share_local() const;
-  /// Nothing if no row was read through a static table.
+  /// nullopt if no row was read through a static table.
   [[nodiscard]] std::optional<double> mean_clock_differential() const;
 
  private:

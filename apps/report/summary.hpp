@@ -1,5 +1,5 @@
-// The end of a run in figures: the table on the terminal, the metrics' last line and the report show the
-// same.
+// The final figures of a run: the table on the terminal, the metrics' last line and the report show the same
+// figures.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct RunSettings {
   std::vector<std::string> slow;  ///< workers that were slowed down, as on the command line
   Provenance made;
   std::string process;             ///< the only one that is shown, such as "worker 1"; empty: all
-  std::uint32_t first_worker = 0;  ///< of those that are shown
+  std::uint32_t first_worker = 0;  ///< the first worker that is shown
 };
 
 /// "lda, bsp, 2 servers × 2 workers"
@@ -49,7 +49,7 @@ std::string headline(const RunSettings& settings);
 using SummaryRows = std::vector<std::pair<std::string, std::string>>;
 SummaryRows summary_rows(const RunSettings& settings, const RunRecord& record, double elapsed_seconds);
 
-/// One row a worker: number, throughput, share of time waited.
+/// One row for each worker: number, throughput, share of time waited.
 struct WorkerRow {
   std::string worker;
   std::string throughput;
@@ -60,7 +60,7 @@ std::vector<WorkerRow> worker_rows(const RunSettings& settings, const RunRecord&
 /// For the terminal.
 std::string summary_table(const RunSettings& settings, const RunRecord& record, double elapsed_seconds);
 
-/// The metrics' last line (docs/metrics.md). `extra` is what the model adds: "model_summary".
+/// The metrics' last line (docs/metrics.md). `extra` is what the model adds; it becomes "model_summary".
 nlohmann::json summary_json(const RunSettings& settings, const RunRecord& record, double elapsed_seconds,
                             const nlohmann::json& extra);
 

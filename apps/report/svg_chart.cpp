@@ -26,7 +26,7 @@ std::string number_text(double value) {
   return fmt::format("{:.6g}", value);
 }
 
-/// At the size that the page's style sheet gives it, in a font that is wide.
+/// The width at the size in the page's style sheet, in a wide font.
 double text_width(std::string_view text) {
   constexpr double kColumn = 7.8;
   return kColumn * static_cast<double>(columns_of(text));
@@ -38,7 +38,7 @@ double widest(const std::vector<std::string>& texts) {
   return most;
 }
 
-/// A text at its place on an axis.
+/// A text at its position on an axis.
 struct Tick {
   double value;
   std::string text;
@@ -51,7 +51,7 @@ std::vector<Tick> number_ticks(const std::vector<double>& values) {
   return ticks;
 }
 
-/// Where the curves are: what stands beside them has room.
+/// Where the curves are; leaves room for the labels beside them.
 struct Frame {
   double left = 0;
   double right = 0;
@@ -60,7 +60,7 @@ struct Frame {
 Frame frame_beside(const std::vector<Tick>& x_ticks, const std::vector<Tick>& y_ticks) {
   double label = 0;
   for (const Tick& tick : y_ticks) label = std::max(label, text_width(tick.text));
-  double half = 0;  // of one that stands below a corner
+  double half = 0;  // half of the widest text that may stand below a corner
   for (const Tick& tick : x_ticks) half = std::max(half, text_width(tick.text) / 2);
   return {std::max(label + 2 * kMargin, half), kWidth - std::max(half, kMargin)};
 }
@@ -72,7 +72,7 @@ std::string svg_begin(double height, std::string_view title) {
       kWidth, height, escape_markup(title));
 }
 
-/// Maps values to places; `from` goes to `to`.
+/// Maps values to positions: [low, high] to [begin, end].
 struct Scale {
   double low = 0;
   double high = 1;
@@ -83,8 +83,8 @@ struct Scale {
   }
 };
 
-/// Lines, and the texts of both axes; of the lower one those that have room. Its `x` is in the units of its
-/// ticks.
+/// Draws the lines, and the labels of both axes; on the lower axis only the labels that have room. `x` takes
+/// values in the units of its ticks.
 std::string grid(const std::string& x_label, const std::vector<Tick>& x_ticks,
                  const std::vector<Tick>& y_ticks, const Frame& frame, const Scale& x, const Scale& y) {
   std::string out = "<g class=\"grid\">\n";
@@ -111,7 +111,7 @@ std::string grid(const std::string& x_label, const std::vector<Tick>& x_ticks,
   return out + "</g>\n";
 }
 
-/// The names of curves below their frame, in as many rows as they need.
+/// The names of the curves below the frame, in as many rows as they need.
 struct Legend {
   std::string markup;
   double height = 0;
@@ -194,7 +194,7 @@ std::vector<double> axis_ticks(double low, double high, std::size_t wanted) {
   std::vector<double> ticks;
   const double first = std::floor(low / step + 1e-9);
   const double last = std::ceil(high / step - 1e-9);
-  // Multiples of the step, not sums of it: 0.3 and not 0.30000000000000004.
+  // Multiples of the step, not sums of steps: 0.3 and not 0.30000000000000004.
   for (double index = first; index <= last; ++index) ticks.push_back(index * step + 0.0);
   return ticks;
 }
@@ -277,7 +277,7 @@ std::string to_svg(const CurveChart& chart) {
 
 namespace {
 
-/// The logarithms of what can be shown.
+/// The logarithms of the points that can be shown.
 std::vector<std::pair<double, double>> logarithms(const LogChart::Series& series) {
   std::vector<std::pair<double, double>> points;
   for (const auto& [x, y] : series.points) {
@@ -367,7 +367,7 @@ std::string to_svg(const BarChart& chart) {
       out += fmt::format(fmt::runtime(kRectangle), "track", left, top, x(chart.whole), kBarHeight);
     }
     out += fmt::format(fmt::runtime(kRectangle), "bar", left, top, width, kBarHeight);
-    // Beside the bar, or beside what all could have.
+    // Beside the bar, or beside the track that stands for the whole.
     const double end = has_whole ? std::max(x(chart.whole), width) : width;
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:g}\">{}</text></g>\n", left + end + kMargin, middle,
                        escape_markup(bar.text));

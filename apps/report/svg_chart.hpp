@@ -10,7 +10,7 @@
 
 namespace verbena::apps {
 
-/// "&lt;" for "<", and so on: any text of one line, in elements and attributes.
+/// Escapes "<" as "&lt;", and so on, for any text of one line in elements and attributes.
 std::string escape_markup(std::string_view text);
 
 /// At least two round numbers (1, 2 or 5 times a power of ten apart) that span [low, high], about `wanted` of
@@ -25,7 +25,7 @@ struct LineChart {
 };
 std::string to_svg(const LineChart& chart);
 
-/// One of several curves. Six are told apart by colour; of more, the later ones are better dashed.
+/// One of several curves. Six curves have different colours; if there are more, dash the later ones.
 struct Series {
   std::string label;
   std::vector<std::pair<double, double>> points;  ///< x ascending
@@ -46,7 +46,7 @@ struct LogChart {
   using Series = apps::Series;
   std::string x_label;
   std::string y_label;
-  std::function<std::string(double)> x_text;  ///< of a value
+  std::function<std::string(double)> x_text;  ///< the label for a value
   std::function<std::string(double)> y_text;
   std::vector<Series> series;
 };
@@ -57,12 +57,12 @@ struct BarChart {
   struct Bar {
     std::string label;
     double value = 0;  ///< ≥ 0
-    std::string text;  ///< of the value
+    std::string text;  ///< the label for `value`
   };
-  std::string title;  ///< for those who do not see it
+  std::string title;  ///< for readers who cannot see the chart
   std::vector<Bar> bars;
-  double whole = 0;  ///< of what each bar is a part: its length is that part; 0: the longest has all the room
-  std::string whole_text = "";  ///< of that
+  double whole = 0;  ///< each bar is drawn as a part of this; 0: the longest bar takes all the room
+  std::string whole_text = "";  ///< the label for `whole`
 };
 std::string to_svg(const BarChart& chart);
 

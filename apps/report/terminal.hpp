@@ -1,4 +1,4 @@
-// What may be sent to a terminal beside plain lines, and one line that is redrawn in place.
+// What may be sent to a terminal in addition to plain lines, and one line that is redrawn in place.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 namespace verbena::apps {
 
 struct TerminalUse {
-  bool redraws = false;  ///< a line can be taken back: no file or pipe, and no TERM=dumb
-  bool colours = false;  ///< likewise, and NO_COLOR is not set (or empty)
+  bool redraws = false;  ///< a line can be erased: not a file or pipe, and not TERM=dumb
+  bool colours = false;  ///< `redraws`, and NO_COLOR is not set (or empty)
 };
 TerminalUse terminal_use(bool is_terminal, const job::Environment& variable);
-/// Of this process's environment.
+/// For a stream, with this process's environment.
 TerminalUse terminal_use(std::FILE* stream);
 
-/// Redrawn with nothing but carriage returns and blanks: no escape sequences, whatever the terminal.
-/// REQUIRES: the stream's TerminalUse::redraws.
+/// Redrawn with just carriage returns and blanks; no escape sequences, on any terminal. REQUIRES: the
+/// stream's TerminalUse::redraws.
 class StatusLine {
  public:
   explicit StatusLine(std::FILE* terminal) : terminal_(terminal) {}
@@ -26,7 +26,7 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  /// As much of it as fits into one line.
+  /// Shows as much of the text as fits into one line.
   void show(std::string_view text);
   void erase();
 

@@ -33,7 +33,7 @@ using simulation::TimePoint;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kSmallestRing = 16384;
-/// Of virtual time, until a job counts as stuck.
+/// The virtual time after which a job counts as stuck.
 constexpr auto kPatience = std::chrono::hours(24);
 constexpr std::uint64_t kMaxSteps = std::uint64_t{1} << 62;
 constexpr std::uint32_t kStraggler = 1;
@@ -42,7 +42,7 @@ double seconds_of(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-/// Of one worker for one server: a clock's updates in one message.
+/// The ring of one worker for one server. One message holds the updates of a clock.
 std::size_t ring_bytes(const CellOptions& options) {
   const std::size_t stride = protocol::row_stride_bytes(ValueType::kFloat, options.width);
   const std::uint64_t rows = (options.rows + options.servers - 1) / options.servers;
@@ -52,7 +52,7 @@ std::size_t ring_bytes(const CellOptions& options) {
   return std::clamp(ring, kSmallestRing, protocol::kMaxRingBytes);
 }
 
-/// A node's one processor: what it is told of takes its time.
+/// A node's only processor: the work that the meter hears of takes its time.
 class Processor final : public simulation::Meter {
  public:
   struct RowCosts {
@@ -81,7 +81,7 @@ class Processor final : public simulation::Meter {
     }
     spend(cost);
   }
-  /// In nanoseconds.
+  /// `work` is in nanoseconds.
   void spend(const Work& work) {
     work_.messages += work.messages;
     work_.rows += work.rows;
@@ -119,7 +119,7 @@ class Processor final : public simulation::Meter {
   std::uint64_t received_rows_ = 0;
 };
 
-/// What a node had done at a time.
+/// What a node had done until a time.
 struct Done {
   TimePoint at;
   NetworkCards::Traffic traffic;
@@ -128,7 +128,7 @@ struct Done {
 };
 
 struct Node {
-  simulation::SimulatedTransport* transport = nullptr;  ///< as long as it is there
+  simulation::SimulatedTransport* transport = nullptr;  ///< while the transport exists
   std::uint32_t card = 0;
   std::unique_ptr<Processor> processor;
   absl::Status status;
@@ -177,8 +177,8 @@ class Cell {
   simulation::Network network_;
   std::deque<Node> servers_;
   std::deque<WorkerNode> workers_;
-  std::vector<Duration> slowest_;  ///< computing, of each measured clock
-  std::vector<float> values_;      ///< all workers': nobody looks at them
+  std::vector<Duration> slowest_;  ///< longest computing time of each measured clock
+  std::vector<float> values_;      ///< shared by all workers: nobody looks at them
 };
 
 std::string address_of(std::uint32_t server) {
@@ -216,7 +216,7 @@ void Cell::run_server(std::uint32_t rank) {
         const double advances = static_cast<double>(
             lane.min_clock() == consistency::VectorClock::kLeft ? 1 : lane.min_clock() - min_clock);
         min_clock = lane.min_clock();
-        // Under BSP those of the clock that has ended; none of the next one can have come.
+        // Under BSP, the updates of the clock that has ended; none of the next clock can have arrived.
         const std::uint64_t held =
             rules_.holds_updates_back ? node.processor->received_rows() - applied_rows : 0;
         applied_rows += held;
@@ -268,7 +268,7 @@ absl::Status Cell::work(WorkerNode& node, Session& session) {
       {.name = "rows", .rows = options_.rows, .width = options_.width, .consistency = options_.model});
   if (!table.ok()) return table.status();
   RETURN_IF_ERROR(session.barrier());
-  // Of mean 1 and the given deviation; the same under each model.
+  // Computing times with mean 1 and the given deviation; they are the same under each model.
   std::seed_seq seeds{options_.seed, std::uint64_t{session.rank()}};
   std::mt19937_64 random(seeds);
   const double variance = std::log1p(options_.spread * options_.spread);
@@ -314,7 +314,7 @@ void Cell::note(Done Node::*when) {
   for (WorkerNode& node : workers_) note_one(node);
 }
 
-/// What waits for something that does not come gets errors.
+/// Nodes that wait for something that does not come get errors.
 void Cell::end_all() {
   for (Node& node : servers_) {
     if (node.transport != nullptr) network_.kill(*node.transport);
@@ -333,7 +333,7 @@ absl::StatusOr<CellFigures> Cell::run() {
   if (run() != Scheduler::Outcome::kAllEnded) {
     end_all();
     if (run() != Scheduler::Outcome::kAllEnded) {
-      // Nothing can be unwound.
+      // The tasks' stacks cannot be unwound.
       fmt::print(stderr, "a simulated job hangs for good, even with all connections broken\n");
       std::abort();
     }

@@ -15,7 +15,7 @@ struct Costs {
   double applied_row = -1;         ///< server: an update applied to its row
   double held_row = -1;            ///< server: keeping an update for later
   double pushed_row = -1;          ///< server: a row gathered for an eager push to one worker
-  double advance_per_worker = -1;  ///< server: the min clock's going on by one, for each worker of the job
+  double advance_per_worker = -1;  ///< server: an advance of the min clock by one, for each worker of the job
   double turn_per_worker = -1;     ///< server: a turn in which there was work, for each worker of the job
 };
 

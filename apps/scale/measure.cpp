@@ -29,10 +29,10 @@ namespace {
 
 using Stopwatch = std::chrono::steady_clock;
 
-/// Many short ones: one of them will have the processor for itself.
+/// Many short attempts: one of them will have the processor for itself.
 constexpr int kAttempts = 25;
 constexpr int kClocks = 20;
-constexpr auto kPause = std::chrono::milliseconds(5);  ///< between attempts: others' work comes and goes
+constexpr auto kPause = std::chrono::milliseconds(5);  ///< between attempts: other load comes and goes
 constexpr std::uint32_t kManyWorkers = 32;             ///< as connections
 constexpr std::uint32_t kManyClocks = 1024;            ///< as entries of a vector clock
 
@@ -40,7 +40,7 @@ double nanoseconds_since(Stopwatch::time_point start) {
   return std::chrono::duration<double, std::nano>(Stopwatch::now() - start).count();
 }
 
-/// Nanoseconds a time of `what()`, `times` times in a row.
+/// The nanoseconds that `what()` takes when called `times` times in a row: the mean of the quickest attempt.
 template <class What>
 double quickest(int times, What what) {
   double best = std::numeric_limits<double>::max();
@@ -53,7 +53,7 @@ double quickest(int times, What what) {
   return best;
 }
 
-/// Matrix factorization of the table's rank, on users of the worker's own.
+/// Matrix factorization with the table's rank, on the worker's own users.
 double example_cost(const MeasureOptions& options) {
   constexpr std::uint32_t kUsers = 4096;
   constexpr std::size_t kRatings = 50'000;
@@ -83,8 +83,8 @@ double example_cost(const MeasureOptions& options) {
          static_cast<double>(kRatings);
 }
 
-/// A server of this process over shared memory, and its thread. While `idle` is asked for, it measures what a
-/// turn without work takes, beyond the transport's own.
+/// A server in this process over shared memory, and its thread. While a caller waits in idle_turn(), the
+/// thread measures the time of a turn without work, less the transport's own.
 class MeasuredServer {
  public:
   static absl::StatusOr<std::unique_ptr<MeasuredServer>> start(std::uint32_t workers) {
@@ -109,15 +109,15 @@ class MeasuredServer {
   MeasuredServer& operator=(const MeasuredServer&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// Nanoseconds of turns in which there was work.
+  /// Nanoseconds of all turns with work so far.
   [[nodiscard]] double busy() const { return busy_; }
-  /// Until it has done all that has been asked of it.
+  /// Waits until the server has done all that was asked of it.
   void settle() const {
-    // The first of them may have begun before.
+    // The first of these turns may have begun before this call.
     const std::uint64_t turns = idle_turns_ + 2;
     while (idle_turns_ < turns) std::this_thread::yield();
   }
-  /// Nanoseconds of a turn in which there is none.
+  /// Nanoseconds of a turn without work.
   double idle_turn() {
     idle_turn_ = -1;
     while (idle_turn_ < 0) std::this_thread::yield();
@@ -162,13 +162,13 @@ SessionOptions session_options(const MeasuredServer& server, std::uint32_t rank,
   return {.servers = {server.address()}, .rank = rank, .workers = workers, .read_path = ReadPath::kCached};
 }
 
-/// Of a clock in which one worker pulls and pushes some rows.
+/// The cost of a clock in which one worker pulls and pushes some rows.
 struct Clock {
   double server = 0;  ///< nanoseconds
   double worker = 0;
 };
 
-/// The quickest server's and the quickest worker's.
+/// The quickest times of the server and of the worker.
 absl::StatusOr<Clock> clock_cost(const ConsistencyModel& model, const MeasureOptions& options,
                                  std::uint64_t rows) {
   auto server = MeasuredServer::start(1);
@@ -193,18 +193,18 @@ absl::StatusOr<Clock> clock_cost(const ConsistencyModel& model, const MeasureOpt
       }
       RETURN_IF_ERROR((*session)->clock());
       worker += nanoseconds_since(start) - ((*session)->statistics().waited_seconds - waited) * 1e9;
-      // What the server sends for it comes in with the next pull.
+      // What the server sends for this clock comes in with the next pull.
       (*server)->settle();
     }
     std::this_thread::sleep_for(kPause);
-    if (attempt == 0) continue;  // rows are fetched, memory is new
+    if (attempt == 0) continue;  // this one fetches the rows and uses new memory
     best.server = std::min(best.server, ((*server)->busy() - server_before) / kClocks);
     best.worker = std::min(best.worker, worker / kClocks);
   }
   return best;
 }
 
-/// Nanoseconds of a turn without work of a server with so many workers, all of them silent.
+/// Nanoseconds of a turn without work of a server with `workers` workers, all of them silent.
 absl::StatusOr<double> idle_turn(std::uint32_t workers) {
   auto server = MeasuredServer::start(workers);
   if (!server.ok()) return server.status();
@@ -219,7 +219,7 @@ absl::StatusOr<double> idle_turn(std::uint32_t workers) {
   return (*server)->idle_turn();
 }
 
-/// Nanoseconds of a lane when the last worker ends a clock, for each worker.
+/// Nanoseconds that a lane needs when the last worker ends a clock, divided by the number of workers.
 double advance_cost() {
   server::Lane lane(0, kManyClocks);
   const auto end_clock = [&](std::uint32_t worker, consistency::Clock clock) {
@@ -239,7 +239,7 @@ double advance_cost() {
   return best / kManyClocks;
 }
 
-/// In hundredths, so that what is printed gives the same job again.
+/// Rounds to hundredths, so that the printed costs give the same job again.
 void fill_in(double& cost, double measured) {
   if (cost < 0) cost = std::round(100 * std::max(0.0, measured)) / 100;
 }
@@ -249,7 +249,7 @@ void fill_in(double& cost, double measured) {
 absl::StatusOr<Costs> measure(Costs known, const MeasureOptions& options) {
   if (all_known(known)) return known;
   fill_in(known.example, example_cost(options));
-  // With one worker nobody waits for another, whatever the bound.
+  // With only one worker, no worker waits for another, whatever the bound.
   const Ssp lazy{.staleness = 100};
   const Essp eager{.staleness = 100};
   const auto bare = clock_cost(lazy, options, 0);

@@ -1,4 +1,4 @@
-// Costs as they are on this host: the real kernel, sessions and a server over shared memory, run for a
+// Measures the costs on this host: it runs the real kernel, sessions and a server over shared memory for a
 // moment.
 #pragma once
 
@@ -10,12 +10,12 @@
 namespace verbena::apps::scale {
 
 struct MeasureOptions {
-  std::uint64_t rows = 512;  ///< of the table
+  std::uint64_t rows = 512;  ///< rows of the table
   std::uint32_t width = 32;  ///< floats a row
 };
 
-/// `known`, what it leaves open measured; takes some seconds. Of several attempts the quickest counts: what
-/// another process takes of the host's processors is no cost.
+/// Returns `known`, with the costs that it leaves open measured; takes some seconds. The quickest of several
+/// attempts counts: time for which another process uses the host's processors is no cost.
 absl::StatusOr<Costs> measure(Costs known, const MeasureOptions& options);
 
 }  // namespace verbena::apps::scale

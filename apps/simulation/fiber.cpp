@@ -1,4 +1,4 @@
-// Between stacks longjmp() goes up as well as down, which its checked form takes for a mistake.
+// Between stacks, longjmp() jumps up as well as down. Its checked form takes that for a mistake.
 #undef _FORTIFY_SOURCE
 #include "apps/simulation/fiber.hpp"
 
@@ -37,7 +37,8 @@ namespace {
 constexpr std::size_t kStackBytes = std::size_t{512} << 10;
 }
 
-/// Memory of a stack, used again by the thread's later fibers: mapping costs more than most fibers' work.
+/// Memory of a stack, used again by later fibers of the thread: mapping costs more than the work of most
+/// fibers.
 class Fiber::Stack {
  public:
   Stack() {
@@ -110,7 +111,7 @@ void Fiber::enter_first() {
   ::makecontext(&context, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> 32),
                 static_cast<unsigned>(self));
   ::setcontext(&context);
-  std::abort();  // it returns only if it could not
+  std::abort();  // setcontext() returns only if it fails
 }
 
 void Fiber::resume() {

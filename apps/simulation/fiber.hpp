@@ -1,4 +1,4 @@
-// A function with a stack of its own that gives up the processor where it says so.
+// A function with its own stack, which gives up the processor only when it calls suspend().
 #pragma once
 
 #include <csetjmp>
@@ -12,14 +12,14 @@ namespace verbena::simulation {
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);
-  /// REQUIRES: ended, or never resumed.
+  /// REQUIRES: the fiber has ended, or was never resumed.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
   /// Runs the body until it suspends or ends.
   void resume();
-  /// Called in the body: goes back to whoever has resumed it.
+  /// Called in the body: returns to the caller of resume().
   void suspend();
   [[nodiscard]] bool ended() const { return ended_; }
 
@@ -35,7 +35,7 @@ class Fiber {
   jmp_buf resumer_{};
   bool started_ = false;
   bool ended_ = false;
-  // What each sanitizer needs to follow.
+  // What each sanitizer needs to follow the change of stacks.
   [[maybe_unused]] void* fake_stack_ = nullptr;
   [[maybe_unused]] const void* resumer_stack_ = nullptr;
   [[maybe_unused]] std::size_t resumer_stack_bytes_ = 0;

@@ -1,5 +1,5 @@
-// What lies between two nodes: memory, requests under way, both ends of a link. Of the simulated network's
-// own sources only.
+// What lies between two nodes: memory, requests under way, both ends of a link. Only the simulated network's
+// own sources include this file.
 #pragma once
 
 #include <sanitizer/asan_interface.h>  // its macros do nothing without the sanitizer
@@ -22,11 +22,11 @@ namespace verbena::simulation {
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::size_t kMaxMessageBytes = 4096;
 
-/// Pages of a node. They stay as long as somebody maps them.
+/// Memory pages of a node. They exist as long as anyone maps them.
 struct Memory {
   Memory(std::byte* memory, std::size_t size, transport::Access rights)
       : data(memory), bytes(size), access(rights) {
-    // Also the rest of the last page is out of bounds.
+    // The rest of the last page is out of bounds, too.
     ASAN_POISON_MEMORY_REGION(data + bytes, mapped_bytes(bytes) - bytes);
   }
   ~Memory() {
@@ -36,7 +36,7 @@ struct Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Whole pages.
+  /// `size` rounded up to whole pages.
   static std::size_t mapped_bytes(std::size_t size) {
     return std::max(kPageBytes, (size + kPageBytes - 1) / kPageBytes * kPageBytes);
   }
@@ -55,7 +55,7 @@ struct Request {
   transport::WorkRequest work;
   std::uint64_t number = 0;
   std::shared_ptr<Memory> local;   ///< nullptr for messages
-  std::shared_ptr<Memory> remote;  ///< once it has begun
+  std::shared_ptr<Memory> remote;  ///< set when the request has begun
   std::vector<std::byte> copy;     ///< of the local memory, once the request has left it
   std::uint32_t lots = 0;
   std::vector<std::uint8_t> lot_of_line;
@@ -69,26 +69,26 @@ struct Request {
 struct Grant {
   std::uint64_t key = 0;
   std::shared_ptr<Memory> memory;
-  bool in_place = false;  ///< the peer may change it where it lies
+  bool in_place = false;  ///< the peer may change the memory in place
 };
 
 /// One side's half of a link.
 struct End {
   SimulatedTransport* node = nullptr;         ///< nullptr: closed
   SimulatedConnection* connection = nullptr;  ///< nullptr: not taken yet, or closed
-  std::uint32_t card = 0;                     ///< of the node, where there are cards
+  std::uint32_t card = 0;                     ///< the node's card, if there are cards
   bool failed = false;
   transport::OperationResult failure = transport::OperationResult::kOk;
   const char* reason = "";
   bool refused = false;                         ///< has taken fewer requests than it was given
-  bool touched = false;                         ///< in its node's list of those to look at
+  bool touched = false;                         ///< is in its node's list of ends to look at
   std::vector<Grant> grants;                    ///< to the peer
   std::vector<std::shared_ptr<Memory>> mapped;  ///< of the peer
   std::deque<Request> requests;                 ///< by number
   std::uint64_t next_number = 0;
   TimePoint last_begin, last_completion;
-  TimePoint last_arrival;  ///< nothing posted later arrives before
-  TimePoint last_read;     ///< no write posted later shows before: a read posted earlier must not see it
+  TimePoint last_arrival;  ///< nothing posted later arrives before this
+  TimePoint last_read;     ///< a later write becomes visible after this: an earlier read must not see it
   std::deque<std::pair<transport::Event, std::string>>
       held;  ///< events of a connection that is not taken yet
 
@@ -101,14 +101,14 @@ struct End {
 };
 
 struct Link {
-  std::array<End, 2> ends;  ///< [0] has connected, [1] has listened
+  std::array<End, 2> ends;  ///< [0] is the side that connected, [1] the one that listened
   bool broken = false;      ///< nothing moves any more
   [[nodiscard]] bool leads_to(std::uint8_t side) const {
     return !broken && !ends[side].closed() && !ends[side].failed;
   }
 };
 
-/// The owner's hold on its memory.
+/// The owner's handle on its memory.
 class SimulatedRegion final : public transport::MemoryRegion {
  public:
   SimulatedRegion(Network& network, std::shared_ptr<Memory> memory)
@@ -136,7 +136,7 @@ class SimulatedConnection final : public transport::Connection {
   std::byte* mapped_in_place(const transport::RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }
 
-  /// What has happened to the link meanwhile becomes the owner's knowledge: true if it has failed.
+  /// Shows the owner what has happened to the link since the last call. Returns whether the link has failed.
   bool refresh();
 
  private:
@@ -150,14 +150,14 @@ class SimulatedConnection final : public transport::Connection {
   absl::Status status_;
 };
 
-/// Of a node. It ticks when somebody looks at the network, which is the only way to see that.
+/// A ticker of a node. It ticks when somebody looks at the network, because only then can anybody see a tick.
 class SimulatedTicker final : public transport::Ticker {
  public:
   SimulatedTicker(Network& network, const SimulatedTransport& node, Duration interval,
                   std::function<void()> tick);
   ~SimulatedTicker() override;
 
-  /// What has come due since the last time, all at once.
+  /// Makes all ticks that have come due since the last call, at once.
   void tick(TimePoint now);
   [[nodiscard]] TimePoint due() const { return due_; }
 

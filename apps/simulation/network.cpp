@@ -29,7 +29,7 @@ bool is_write(Opcode opcode) {
 }  // namespace
 
 void WallClock::block(TaskId /*task*/, TimePoint until) {
-  // In slices: others wake nobody here.
+  // Sleeps in slices, because wake() does nothing here.
   std::this_thread::sleep_until(std::min(until, now() + std::chrono::milliseconds(1)));
 }
 
@@ -106,7 +106,7 @@ void Network::at(TimePoint time, Action::Kind kind, const std::shared_ptr<Link>&
 void Network::run(const Action& action) {
   const bool of_a_request =
       action.kind != Action::Kind::kAnnounce && action.kind != Action::Kind::kDisconnect;
-  // Where the way has ended, the disconnection to come tells what has become of the request.
+  // If the way to the peer no longer exists, the coming disconnection reports what happened to the request.
   if (of_a_request && !action.link->leads_to(1 - action.side)) return;
   switch (action.kind) {
     case Action::Kind::kBegin:
@@ -130,7 +130,7 @@ void Network::run(const Action& action) {
     case Action::Kind::kAnnounce:
       return announce(action.link);
     case Action::Kind::kDisconnect:
-      // Once more, behind what the peer's card is still taking in.
+      // Run it again later, after what the peer's card is still taking in.
       if (options_.cards != nullptr && !action.link->broken && action.lot == 0) {
         const TimePoint last = action.link->ends[1 - action.side].last_arrival;
         return at(std::max(last, pacer_.now()), action.kind, action.link, action.side, 0, 1);
@@ -177,7 +177,7 @@ void Network::schedule(const std::shared_ptr<Link>& link, std::uint8_t side, con
   at(options_.cards->send(end.card, size, pacer_.now()), Action::Kind::kReach, link, side, request.number);
 }
 
-/// At which a request begins, moves, leaves and arrives.
+/// Draws the times at which a request begins, moves, leaves and arrives.
 void Network::draw_times(const std::shared_ptr<Link>& link, std::uint8_t side, Request& request) {
   End& end = link->ends[side];
   const WorkRequest& work = request.work;
@@ -191,14 +191,14 @@ void Network::draw_times(const std::shared_ptr<Link>& link, std::uint8_t side, R
   TimePoint arrives = std::max(begins + carried, end.last_arrival);
   TimePoint completes;
   if (work.opcode == Opcode::kRead) {
-    // It sees all writes before it, and none after it.
+    // A read sees all writes before it, and none after it.
     first_visible = std::max(begins + latency(), end.last_arrival);
     arrives = first_visible + carried;
     end.last_read = arrives;
     completes = std::max(arrives + latency(), end.last_completion);
   } else {
     for (const Request& other : end.requests) {
-      // Where writes overlap, the last one wins.
+      // If writes overlap, the last one wins.
       if (!other.arrived && other.number != request.number && is_write(other.work.opcode) &&
           other.work.remote.address < work.remote.address + size &&
           work.remote.address < other.work.remote.address + other.work.local.size()) {
@@ -229,7 +229,7 @@ void Network::draw_times(const std::shared_ptr<Link>& link, std::uint8_t side, R
   if (work.opcode == Opcode::kRead) at(completes, Action::Kind::kLeave, link, side, request.number);
 }
 
-/// Checks rights.
+/// Checks access rights.
 void Network::begin(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
   End& end = link->ends[side];
   const End& peer = link->ends[1 - side];
@@ -287,7 +287,7 @@ void Network::move_lot(const std::shared_ptr<Link>& link, std::uint8_t side, std
   }
 }
 
-// With cards, the next stage is booked when one ends, so that each card serves whoever comes first.
+// With cards, the next stage is booked when one ends, so that each card serves what comes first.
 
 void Network::reach(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
   begin(link, side, number);
@@ -303,7 +303,7 @@ void Network::reach(const std::shared_ptr<Link>& link, std::uint8_t side, std::u
 void Network::deliver(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
   move_lot(link, side, number, 0);
   arrive(link, side, number);
-  // The acknowledgement's way back.
+  // The time of the acknowledgement on its way back.
   at(pacer_.now() + latency(), Action::Kind::kLeave, link, side, number);
 }
 
@@ -327,7 +327,7 @@ void Network::finish(const std::shared_ptr<Link>& link, std::uint8_t side, std::
   leave(link, side, number);
 }
 
-/// The local memory is the owner's again once all requests before this one have left, too.
+/// The local memory belongs to the owner again when all requests before this one have left, too.
 void Network::leave(const std::shared_ptr<Link>& link, std::uint8_t side, std::uint64_t number) {
   End& end = link->ends[side];
   Request* const leaving = end.find(number);
@@ -353,7 +353,7 @@ void Network::complete(const std::shared_ptr<Link>& link, std::uint8_t side, Req
   if (request.work.signaled) raise(*link, side, {.kind = Event::Kind::kCompletion, .id = request.work.id});
 }
 
-/// Its owner's next poll looks at it.
+/// The owner's next poll looks at this side of the link.
 void Network::touch(const std::shared_ptr<Link>& link, std::uint8_t side) {
   End& end = link->ends[side];
   if (end.touched || end.closed()) return;
@@ -408,13 +408,13 @@ void Network::raise(Link& link, std::uint8_t side, Event event, std::string mess
   pacer_.wake(end.node->task_);
 }
 
-/// The end of one side: completes everything outstanding, the first request with `result`.
+/// Ends one side: completes all outstanding requests, the first one with `result`.
 void Network::fail(const std::shared_ptr<Link>& link, std::uint8_t side, OperationResult result,
                    const char* reason) {
   End& end = link->ends[side];
   if (end.failed) return;
   Event completion{.kind = Event::Kind::kCompletion, .result = result};
-  // What has left arrives; the rest never does.
+  // Requests that have left still arrive; the others never do.
   const auto first = std::find_if(end.requests.begin(), end.requests.end(),
                                   [](const Request& request) { return !request.completed; });
   for (auto request = first; request != end.requests.end(); ++request) {
@@ -436,7 +436,7 @@ void Network::fail(const std::shared_ptr<Link>& link, std::uint8_t side, Operati
 void Network::close(const std::shared_ptr<Link>& link, std::uint8_t side) {
   End& end = link->ends[side];
   if (end.closed()) return;
-  // What was posted is on its way; but nobody waits for a read any more, and its memory may go.
+  // What was posted is on its way. But nobody waits for a read any more, and its memory may be released.
   for (Request& request : end.requests) {
     if (!request.copied && request.local != nullptr) {
       request.copy.assign(request.work.local.begin(), request.work.local.end());
@@ -457,7 +457,7 @@ void Network::close(const std::shared_ptr<Link>& link, std::uint8_t side) {
   at(std::max(leaves, end.last_arrival), Action::Kind::kDisconnect, link, 1 - side);
 }
 
-/// Nothing moves any more; both sides learn of it some time later.
+/// From now on nothing moves over the link; both sides learn of it some time later.
 void Network::break_link(const std::shared_ptr<Link>& link) {
   link->broken = true;
   for (std::uint8_t side = 0; side < 2; ++side) {

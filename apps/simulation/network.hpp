@@ -32,11 +32,11 @@ class Pacer {
  public:
   virtual ~Pacer() = default;
   [[nodiscard]] virtual TimePoint now() const = 0;
-  /// The task has called the network: others may go on first.
+  /// The task has called the network: other tasks may run first.
   virtual void step(TaskId task) = 0;
-  /// Returns after wake(task), at `until`, or earlier for nothing.
+  /// Returns after wake(task), at `until`, or earlier without a reason.
   virtual void block(TaskId task, TimePoint until) = 0;
-  /// From any thread and from signal handlers. Does not call back.
+  /// May be called from any thread and from signal handlers. Does not call back.
   virtual void wake(TaskId task) = 0;
 };
 
@@ -54,13 +54,13 @@ struct NetworkOptions {
   Duration min_latency = std::chrono::microseconds(1);
   Duration max_latency = std::chrono::microseconds(30);
   double bytes_per_ns = 4;
-  double split_probability = 0.5;  ///< of a transfer: its lines move in several lots
+  double split_probability = 0.5;  ///< for each transfer: its lines move in several lots
   double partial_post_probability = 0;
   std::size_t queue_depth = 64;  ///< requests that a connection takes; messages find room beyond
   bool mapped = true;            ///< false: no peer's memory can be addressed
   std::size_t memory_bytes = std::size_t{1} << 36;  ///< the largest region
-  /// Decide, instead of chance, how long each transfer takes; it then moves as a whole. Must outlive the
-  /// network.
+  /// The cards decide, instead of chance, how long each transfer takes; a transfer then moves as a whole.
+  /// Must outlive the network.
   NetworkCards* cards = nullptr;
 };
 
@@ -80,18 +80,18 @@ class Network {
   /// A node's transport; `task` is the one that waits in it. The network must outlive it.
   std::unique_ptr<SimulatedTransport> make_transport(TaskId task, std::string name);
 
-  /// The node is dead: its connections fail at once, its peers learn of it some time later, what was under
+  /// Kills the node: its connections fail at once, its peers learn of it some time later, and what was under
   /// way is lost.
   void kill(SimulatedTransport& node);
-  /// The node's process is stopped, as by SIGSTOP: its tickers do not tick. (What its tasks do is the
-  /// pacer's.)
+  /// Stops the node's process, as SIGSTOP does: its tickers do not tick. (The pacer decides what its tasks
+  /// do.)
   void stop(SimulatedTransport& node, TimePoint until);
   /// Cuts a random connection of the node; false if it has none.
   bool cut_a_link(const SimulatedTransport& node);
 
-  /// When something is to happen next; TimePoint::max() if nothing is under way.
+  /// The time of the next action; TimePoint::max() if nothing is under way.
   [[nodiscard]] TimePoint next() const;
-  /// Lets everything happen that is due.
+  /// Runs all actions that are due.
   void run_due();
 
  private:
@@ -100,7 +100,7 @@ class Network {
   friend class SimulatedRegion;
   friend class SimulatedTicker;
 
-  /// What happens at a time: a step of a request, or of a side of a link.
+  /// An action at a time: a step of a request, or of a side of a link.
   struct Action {
     enum class Kind : std::uint8_t {
       kBegin,
@@ -108,10 +108,10 @@ class Network {
       kLeave,
       kArrive,
       kReach,    ///< with cards, from here on: a request has reached the peer's card
-      kDeliver,  ///< a write or a message is through it
-      kServe,    ///< a read is: what it asks for is sent back
-      kReturn,   ///< a read's data has reached the card of the one who asked
-      kFinish,   ///< and is through it
+      kDeliver,  ///< the peer's card has taken in a write or a message
+      kServe,    ///< it has taken in a read: the data is sent back
+      kReturn,   ///< a read's data has reached the card of the reader
+      kFinish,   ///< that card has taken the data in
       kAnnounce,
       kDisconnect
     };
@@ -175,7 +175,7 @@ class Network {
   std::vector<SimulatedTicker*> tickers_;
   TimePoint next_tick_ = TimePoint::max();
   std::vector<std::shared_ptr<Link>> links_;
-  std::size_t links_to_look_at_ = 64;  ///< so many, and those that have ended are forgotten
+  std::size_t links_to_look_at_ = 64;  ///< at this many links, those that have ended are forgotten
 };
 
 }  // namespace verbena::simulation

@@ -15,7 +15,7 @@ std::uint32_t NetworkCards::add() {
 
 Duration NetworkCards::on_the_card(std::size_t bytes) const {
   if (options_.bits_per_second <= 0) return Duration::zero();
-  // What has no payload is a packet, too.
+  // A transfer without payload is one packet, too.
   const std::size_t packets =
       std::max<std::size_t>(1, (bytes + options_.packet_bytes - 1) / options_.packet_bytes);
   const auto bits = 8 * static_cast<double>(bytes + packets * options_.header_bytes);
@@ -34,7 +34,7 @@ TimePoint NetworkCards::send(std::uint32_t number, std::size_t bytes, TimePoint 
 TimePoint NetworkCards::receive(std::uint32_t number, std::size_t bytes, TimePoint now) {
   Card& card = cards_[number];
   const Duration busy = on_the_card(bytes);
-  // Its first byte came when the sender's card began; it could be taken in from then on.
+  // The first byte came when the sender's card began; the card could take in the transfer from then on.
   card.receiving_until = std::max(card.receiving_until + busy, now);
   card.traffic.bytes_in += bytes;
   card.traffic.receiving += busy;

@@ -1,12 +1,12 @@
-// What a network costs where cards and wires decide, not chance: each node has one card, which sends one
-// thing after the other and receives so, whoever the peers are; between any two cards lies a wire of the same
-// latency. What is in between is no bottleneck, as with a switch of full bisection bandwidth.
+// What a network costs if cards and wires decide, not chance. Each node has one card, which sends one thing
+// after the other and receives in the same way, whoever the peers are. Between any two cards lies a wire, all
+// of the same latency. The network in between is no bottleneck, as with a switch of full bisection bandwidth.
 //
 //   posted ─▶ sender's card, one after the other ─▶ wire ─▶ receiver's card, one after the other ─▶ there
 //
-// A card takes in while it comes: a transfer that meets nobody takes its time on the card once, and the
-// latency. What is booked when it begins is served in the order of beginning, so bookings are to be made in
-// order of time.
+// A card takes in a transfer while it arrives: a transfer that meets no other one takes its time on the card
+// once, and the latency. Transfers that are booked when they begin are served in the order of beginning, so
+// bookings must be made in the order of time.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ namespace verbena::simulation {
 class NetworkCards {
  public:
   struct Options {
-    transport::Duration latency{0};  ///< of a wire
-    double bits_per_second = 0;      ///< of a card, in each direction; 0: no bound
+    transport::Duration latency{0};  ///< latency of a wire
+    double bits_per_second = 0;      ///< rate of a card, in each direction; 0: no bound
     std::size_t packet_bytes = 4096;
-    std::size_t header_bytes = 0;  ///< of each packet, beside its packet_bytes
+    std::size_t header_bytes = 0;  ///< of each packet, in addition to its packet_bytes
   };
-  /// Since the beginning; what is booked ahead counts.
+  /// Traffic since the beginning, including what is booked ahead.
   struct Traffic {
     std::uint64_t bytes_out = 0;  ///< without headers
     std::uint64_t bytes_in = 0;
@@ -35,11 +35,12 @@ class NetworkCards {
 
   explicit NetworkCards(const Options& options) : options_(options) {}
 
-  /// A further card; they count from 0.
+  /// Adds a card and returns its number; numbers count from 0.
   std::uint32_t add();
-  /// Posted at `now`: when its last byte is at the receiver's card.
+  /// For a transfer posted at `now`, returns when its last byte is at the receiver's card.
   transport::TimePoint send(std::uint32_t card, std::size_t bytes, transport::TimePoint now);
-  /// Its last byte is at the receiver's card at `now`: when the card has taken it in.
+  /// For a transfer whose last byte is at the receiver's card at `now`, returns when the card has taken it
+  /// in.
   transport::TimePoint receive(std::uint32_t card, std::size_t bytes, transport::TimePoint now);
 
   [[nodiscard]] transport::Duration latency() const { return options_.latency; }

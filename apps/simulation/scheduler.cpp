@@ -66,7 +66,7 @@ void Scheduler::compute(Duration duration) {
 }
 
 void Scheduler::step(TaskId task) {
-  // Outside of run(), while a job is built, nobody else can go on.
+  // Outside of run(), while a job is built, no other task can run.
   if (network_ == nullptr || task != running_) return;
   if (options_.max_step == Duration::zero() && options_.pause_probability == 0) return;
   const bool pauses =

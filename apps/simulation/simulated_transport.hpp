@@ -16,14 +16,14 @@
 
 namespace verbena::simulation {
 
-/// Told what a node does, in the node's own task, which may take its time for it there: a model of what the
-/// node's processor is busy with.
+/// Hears what a node does: a model of the work of the node's processor. The calls come in the node's own
+/// task, which may spend time in them.
 class Meter {
  public:
   virtual ~Meter() = default;
-  /// Before it is taken by the card.
+  /// Called before the card takes the request.
   virtual void posts(const transport::WorkRequest& request) = 0;
-  /// Before the poll returns them.
+  /// Called before the poll returns the events.
   virtual void polled(std::span<const transport::Event> events) = 0;
 };
 
@@ -42,18 +42,18 @@ class SimulatedTransport final : public transport::Transport {
   [[nodiscard]] std::size_t poll(std::span<transport::Event> events) override;
   void wait(TimePoint deadline) override;
   void interrupt() override;
-  /// Ticks in the network's time, and not while the node is stopped or dead.
+  /// The ticker ticks in the network's time, and not while the node is stopped or dead.
   absl::StatusOr<std::unique_ptr<transport::Ticker>> start_ticker(Duration interval,
                                                                   std::function<void()> tick) override;
   [[nodiscard]] TimePoint now() const override { return network_.pacer_.now(); }
   [[nodiscard]] std::size_t max_message_bytes() const override;
   [[nodiscard]] std::string_view name() const override { return "simulated"; }
 
-  /// Its card, where the network has cards.
+  /// The node's card, if the network has cards.
   [[nodiscard]] std::uint32_t card() const { return card_; }
-  /// Nobody, by default. Must outlive the transport.
+  /// By default there is no meter. `meter` must outlive the transport.
   void set_meter(Meter* meter) { meter_ = meter; }
-  /// After so many regions more there is no memory, which `told` hears of each time.
+  /// After `regions` more regions there is no memory left, and `told` is called each time.
   void refuse_regions_after(std::uint64_t regions, std::function<void()> told) {
     regions_left_ = regions;
     told_of_refusal_ = std::move(told);
@@ -88,14 +88,14 @@ class SimulatedTransport final : public transport::Transport {
   std::string listening_address_;
   std::deque<Pending> pending_;
   std::deque<Incoming> incoming_;
-  /// Of its links, those to which something has happened since the last poll().
+  /// The links of this node to which something has happened since the last poll().
   std::vector<std::pair<std::shared_ptr<Link>, std::uint8_t>> touched_;
-  std::vector<std::string> messages_;  ///< of the events that the last poll() returned
+  std::vector<std::string> messages_;  ///< messages of the events that the last poll() returned
   std::atomic<bool> interrupted_ = false;
   bool unblocked_ = false;  ///< a connection that has refused requests has room again
   bool dead_ = false;
   TimePoint stopped_until_;
-  std::optional<std::uint64_t> regions_left_;  ///< nothing: any number
+  std::optional<std::uint64_t> regions_left_;  ///< nullopt: any number
   std::function<void()> told_of_refusal_;
   std::uint32_t card_ = 0;
   Meter* meter_ = nullptr;

@@ -8,7 +8,7 @@ namespace verbena::apps::word2vec {
 namespace {
 
 constexpr std::size_t kWindowsAtOnce = 32;
-constexpr std::size_t kBytesAtOnce = std::size_t{128} << 10;  // of words, which stay in a core's second cache
+constexpr std::size_t kBytesAtOnce = std::size_t{128} << 10;  // of words: they stay in a second-level cache
 
 struct Question {
   std::span<const float> q;
@@ -75,8 +75,8 @@ void rank(const Parameters& parameters, std::span<const float> chances, const Mi
     }
   }
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    // The right word itself is among those that were compared; where it is not a number, it counted as
-    // better.
+    // The right word itself is among those that were compared. If its score is not a number, it was counted
+    // as better.
     const bool is_number = !std::isnan(questions[i].right);
     const std::uint64_t better = questions[i].better - (is_number ? 0 : 1);
     const std::uint64_t equal = questions[i].equal - (is_number ? 1 : 0);

@@ -1,10 +1,9 @@
-// How well the vectors know text that was not trained: in each of its windows the middle is left open, and
-// all words are ranked by how well they go there.
+// How well the vectors know text that was not trained: in each of its windows the middle is left out, and all
+// words are ranked by how well they fit there.
 //
-// A word w goes into a gap with the words c₁ … cₙ around it as its score ln P(w) + Σ v(cᵢ) · u(w) says, where
-// P(w) is its share of the subsampled text: what skip-gram with negative sampling learns is how much more
-// often two words meet than chance has it, and chance is what P adds. Vectors that know nothing rank by
-// frequency.
+// The score of a word w for a gap with the words c₁ … cₙ around it is ln P(w) + Σ v(cᵢ) · u(w), where P(w) is
+// its share of the subsampled text. Skip-gram with negative sampling learns how much more often two words
+// meet than they would by chance; P adds the chance. Vectors that know nothing rank by frequency.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +31,15 @@ struct Parameters {
   hwy::AlignedFreeUniquePtr<float[]> outputs;
 };
 
-/// The windows of some documents; which words are left out depends on `seed` and the document, and on nothing
-/// else.
+/// The windows of some documents; which words are left out depends only on `seed` and the document.
 MiniBatch gaps_of(std::span<const HeldOutDocument> documents, const WindowMaker& maker, std::uint64_t seed);
 
 /// ln P of each word.
 std::vector<float> chances(std::span<const std::uint64_t> counts, const Subsampling& subsampling);
 
-/// The rank of each window's middle: 1 + the number of better words + half the number of equal ones; what is
-/// not a number is better than what is. REQUIRES: a rank for each window; `gaps` has ids.
+/// The rank of each window's middle: 1 + the number of better words + half the number of equal ones; a
+/// word counts as better if its score or the right one's is not a number. REQUIRES: a rank for each window;
+/// `gaps` has ids.
 void rank(const Parameters& parameters, std::span<const float> chances, const MiniBatch& gaps,
           std::span<const Window> windows, std::span<double> ranks);
 

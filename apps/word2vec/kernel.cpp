@@ -43,14 +43,14 @@ HWY_INLINE Vector exp_of_negative(Vector x) {
 class LossSum {
  public:
   HWY_INLINE LossSum() { clear(); }
-  /// ln(1 + e^x), given e^−|x|, lane `v` of the virtual ones.
+  /// Adds ln(1 + e^x), given e^−|x|, for vector `v` of the virtual lanes.
   HWY_INLINE void add(std::size_t v, Vector x, Vector exp_of_distance) {
     const Tag d;
     products_[v] = hn::Mul(products_[v], hn::Add(hn::Set(d, 1.0F), exp_of_distance));
-    // Half of |x| + x, and not the larger of x and 0: what is not a number stays none.
+    // Half of |x| + x, not the larger of x and 0, so that NaN stays NaN.
     halves_[v] = hn::Add(halves_[v], hn::Add(hn::Abs(x), x));
   }
-  /// After one vector of each of the virtual lanes.
+  /// Must be called after one vector of each of the virtual lanes was added.
   HWY_INLINE void added() {
     if (++factors_ == kMostFactors) flush();
   }
@@ -87,7 +87,7 @@ class LossSum {
   double total_ = 0;
 };
 
-/// Of one window.
+/// The buffers of one window.
 struct Buffers {
   float* const* inputs;
   std::size_t input_count;
@@ -142,7 +142,7 @@ HWY_INLINE void score_window(const Buffers& b, std::size_t size) {
   }
 }
 
-/// Scores become learning_rate times the negative derivative of the loss; the middle's are the first.
+/// Replaces scores by learning_rate times the negative derivative of the loss; the middle's are the first.
 HWY_INLINE void weigh(const Buffers& b, float learning_rate, LossSum& loss) {
   const Tag d;
   constexpr float kSureOf = 100;  // padding: its loss is 0
@@ -167,8 +167,8 @@ HWY_INLINE void weigh(const Buffers& b, float learning_rate, LossSum& loss) {
   }
 }
 
-/// Numbers [at, at + kWidth) of all inputs with those of some outputs. `kFirst`: the first outputs of the
-/// window.
+/// Computes gradients for numbers [at, at + kWidth), of all inputs with some outputs. `kFirst`: these are the
+/// first outputs of the window.
 template <std::size_t kOutputs, bool kFirst>
 HWY_INLINE void gradients_of_some(const Buffers& b, std::size_t at, std::size_t first) {
   const Tag d;
@@ -210,7 +210,8 @@ HWY_INLINE void add_gradient(const float* HWY_RESTRICT gradient, float* HWY_REST
 
 HWY_INLINE void step(const Buffers& b, std::size_t size) {
   for (std::size_t at = 0; at < size; at += kWidth) {
-    // All gradients are of the rows as they were: none is changed before the last is formed.
+    // All gradients are computed from the rows as they were: no row is changed before the last gradient is
+    // computed.
     if (b.output_count < kOutputsAtOnce) {
       gradients_of_rest<kOutputsAtOnce - 1, true>(b.output_count, b, at, 0);
     } else {
@@ -238,7 +239,7 @@ double train_batch(const MiniBatch& batch, Rows rows, std::size_t size, float le
   for (std::size_t w = 0; w < batch.windows.size(); ++w) {
     const Window& window = batch.windows[w];
     if (w + 1 < batch.windows.size()) {
-      // What the next window needs and this one has not: wrong words, and one word more.
+      // What the next window needs and this one does not: wrong words, and one more word.
       const Window& next = batch.windows[w + 1];
       for (std::size_t n = window.negatives_end; n < next.negatives_end; ++n) {
         prefetch_row(rows.outputs[batch.negatives[n]], size);

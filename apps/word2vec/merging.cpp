@@ -7,12 +7,12 @@
 namespace verbena::apps::word2vec {
 namespace {
 
-/// Of a pair's loss, along a row's own direction: found on the King James Bible with two and four workers. Of
-/// 0.01, 0.1 and 1 it is the one with the plain loop's loss; with 0.01, four workers still break down, with 1
-/// they learn too slowly.
+/// The curvature of a pair's loss along a row's own direction, found on the King James Bible with two and
+/// four workers. Of 0.01, 0.1 and 1, it is the value that gives the loss of the plain loop: with 0.01,
+/// training with four workers still breaks down, with 1 they learn too slowly.
 constexpr double kCurvature = 0.1;
 
-/// So many times as many words are about the same.
+/// Up to so many times as many words count as about the same.
 constexpr double kAlike = 1.1;
 
 }  // namespace
@@ -33,7 +33,7 @@ std::vector<LikeWorkers> like_workers(std::vector<std::int64_t> words) {
 }
 
 double pushed_share(double a, std::span<const LikeWorkers> workers) {
-  double ways = 0;  // what each goes of the way, added up
+  double ways = 0;  // the shares of the way that the workers go, added up
   for (const LikeWorkers& some : workers) ways -= some.count * std::expm1(-a * some.share);
   return ways > 0 ? -std::expm1(-a) / ways : 1;
 }

@@ -9,8 +9,8 @@
 
 namespace verbena::apps::word2vec {
 
-/// Subsampling of frequent words: of a word that makes up the share f of all, √(t / f) + t / f are kept, at
-/// most all. (As word2vec and fastText do it; the paper's formula is √(t / f).)
+/// Subsampling of frequent words. If a word makes up the share f of all words, √(t / f) + t / f of it are
+/// kept, at most all. (As word2vec and fastText do it; the paper's formula is √(t / f).)
 class Subsampling {
  public:
   /// `threshold` is t; 0: everything is kept.

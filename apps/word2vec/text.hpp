@@ -28,11 +28,11 @@ struct SplitText {
   std::vector<HeldOutDocument> held_out;
 };
 
-/// Whether a document, by its index in the whole corpus, is one of the `share` that are not trained: by
-/// hashing it and `seed`, so that it does not depend on the parts.
+/// Whether a document, by its index in the whole corpus, is one of the `share` that are not trained: decided
+/// by hashing the index and `seed`, so that it does not depend on the parts.
 bool is_held_out(std::uint64_t document, double share, std::uint64_t seed);
 
-/// Takes the corpus's words and leaves the rest of it.
+/// Takes the words out of the corpus and leaves the rest of it.
 SplitText split(Corpus& corpus, double share, std::uint64_t seed);
 
 struct WindowOptions {
@@ -41,7 +41,7 @@ struct WindowOptions {
   bool shrinks = true;  ///< each window is of 1 to `window` words a side, so that nearer ones count for more
 };
 
-/// Makes mini-batches of words: ids stand where the rows' places will.
+/// Makes mini-batches of words. They have ids, which later become the places of rows.
 class WindowMaker {
  public:
   /// Both must outlive it.
@@ -49,8 +49,8 @@ class WindowMaker {
       : subsampling_(subsampling), noise_(noise), options_(options) {}
 
   /// Adds words [first, last) of the text, without those that subsampling leaves out, and a window for each
-  /// that has another beside it. Neither a document's end nor `first` and `last` is crossed. A wrong word
-  /// that is the window's own is left out, so that a window may have fewer.
+  /// word that has another one beside it. No window crosses the end of a document, `first` or `last`. A wrong
+  /// word that is the window's own middle is left out, so that a window may have fewer wrong words.
   void add(const Text& text, std::uint64_t first, std::uint64_t last, Random& random, MiniBatch& batch) const;
 
  private:

@@ -12,7 +12,7 @@ namespace verbena::apps::word2vec {
 namespace {
 
 constexpr const char* kHeldOut = "held_out_";
-/// Of the first learning rate: what is left of it at the end (as word2vec does it).
+/// The share of the first learning rate that is left at the end (as word2vec does it).
 constexpr double kLeastLearning = 1e-4;
 
 }  // namespace
@@ -64,7 +64,7 @@ absl::Status Trainer::evaluate(bool /*last*/, Reporter& reporter, const std::ato
   absl::Status status = rows_.read(kInputTable, size, parameters.inputs.get());
   if (status.ok()) status = rows_.read(kOutputTable, size, parameters.outputs.get());
   if (!status.ok()) return status;
-  // Nobody goes on training while another still reads.
+  // No worker continues to train while another still reads.
   if (status = rows_.barrier(); !status.ok()) return status;
   const RankingOptions options{
       .threads = evaluation_threads_, .stop = stop, .progress = [&](double done, double total) {

@@ -22,7 +22,7 @@ namespace verbena::apps::word2vec {
 inline constexpr std::size_t kInputTable = 0;
 inline constexpr std::size_t kOutputTable = 1;
 
-/// The learning rate falls in proportion to what is left, to nearly 0.
+/// The learning rate falls in proportion to the training that is left, to nearly 0.
 struct TrainingOptions : ScheduleOptions {
   TrainingOptions()
       : ScheduleOptions{.iterations = 20, .batch = 65'536, .clocks_per_iteration = 4, .learning_rate = 0.05} {
@@ -39,10 +39,10 @@ struct TrainingData {
   std::uint32_t rank = 0;
 };
 
-/// Name of a sum in IterationReport; beside it the loss, and those of ranks.
+/// Name of a sum in IterationReport. The other sums are the loss, and those of ranks.
 inline constexpr const char* kPairs = "pairs";
 
-/// Objectives from the sums.
+/// Computes the objectives from the sums.
 std::map<std::string, double> objectives_of(const std::map<std::string, double>& sums);
 
 class Trainer final : public Training {

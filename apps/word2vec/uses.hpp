@@ -16,7 +16,7 @@ struct Uses {
   std::vector<double> outputs;
 };
 
-/// In so many words of a text with these counts.
+/// The expected uses in `words` words of a text with these counts.
 Uses expected_uses(std::span<const std::uint64_t> counts, const Subsampling& subsampling,
                    const NoiseDistribution& noise, const WindowOptions& windows, double words);
 

@@ -98,7 +98,7 @@ class VectorReader {
   std::size_t dimension_ = 0;
   std::vector<std::string> words_;
   absl::flat_hash_set<std::string> known_;
-  std::vector<float> numbers_;  // grows as they come: line 1 may promise more than there is memory
+  std::vector<float> numbers_;  // grows line by line: line 1 may promise more than there is memory
 };
 
 float length(std::span<const float> row) {

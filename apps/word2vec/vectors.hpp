@@ -34,15 +34,15 @@ class Vectors {
   hwy::AlignedFreeUniquePtr<float[]> numbers_;
 };
 
-/// Upper bound of the file's size, but for unusually long words.
+/// Upper bound of the file's size, unless words are unusually long.
 std::uint64_t file_bytes(std::size_t words, std::size_t dimension);
 
 /// Lines: how many words and numbers there are; then a word and its numbers, separated by blanks. The file is
-/// there whole or not at all, and no number changes on the way to load().
+/// there whole or not at all, and load() reads exactly the same numbers.
 absl::Status save(const std::string& path, const Vectors& vectors);
 
-/// What save(), word2vec, fastText or gensim have written. NOT_FOUND; INVALID_ARGUMENT "file:line: what was
-/// expected, what was found".
+/// Reads what save(), word2vec, fastText or gensim have written. NOT_FOUND; INVALID_ARGUMENT "file:line: what
+/// was expected, what was found".
 absl::StatusOr<Vectors> load(const std::string& path);
 
 struct Neighbour {
@@ -50,9 +50,9 @@ struct Neighbour {
   float cosine = 0;
 };
 
-/// The words whose vectors have the smallest angle with that of `word`, the nearest first; among equals the
-/// smaller id. Vectors of length 0, and lengths beyond what a float holds, have no neighbours and are
-/// nobody's.
+/// The words whose vectors have the smallest angles with the vector of `word`, the nearest first; among equal
+/// ones, the smaller id first. A vector with a length of 0, or beyond what a float holds, has no neighbours
+/// and is no neighbour of others.
 std::vector<Neighbour> neighbours(const Vectors& vectors, std::uint32_t word, std::size_t count);
 
 }  // namespace verbena::apps::word2vec

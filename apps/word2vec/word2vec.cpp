@@ -63,7 +63,8 @@ WordIds ids_of(const std::vector<std::string>& words) {
   return ids;
 }
 
-/// Likewise, and where other tools spell a word otherwise than a text of ours would, its form there.
+/// As ids_of(). A word that another tool spells differently is also found by the form that it has in a text
+/// read here.
 WordIds ids_in_text(const std::vector<std::string>& words, Tokens tokens) {
   WordIds ids = ids_of(words);
   Tokenizer tokenizer(tokens);
@@ -78,7 +79,8 @@ std::int64_t known_words(const std::vector<std::string>& words, const WordIds& v
                        [&](const std::string& word) { return vectors.contains(word); });
 }
 
-/// "king,sea" as ids. Without any: a few words, some frequent, some rare, none very much so.
+/// The ids of a list like "king,sea". If it is empty: a few words, some frequent, some rare, but none
+/// extremely so.
 absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
                                                        const std::vector<std::string>& words, Tokens tokens) {
   std::vector<std::uint32_t> shown;
@@ -135,7 +137,7 @@ class Word2Vec final : public EmbeddingApplication {
   }
   /// As checked by check_options().
   [[nodiscard]] Tokens tokens() const { return *parse_tokens(tokens_); }
-  /// Nothing is trained, only looked at.
+  /// Nothing is trained; vectors are only shown.
   [[nodiscard]] bool only_shows() const { return training_.iterations == 0; }
   [[nodiscard]] std::string_view needs_less_memory() const override {
     return "a smaller --dimension or a larger --min-count";
@@ -282,7 +284,7 @@ absl::Status Word2Vec::check_vectors(const std::vector<std::string>& words) cons
       fmt::format("{}: expected vectors of words that are in {}, found none", load_, data_));
 }
 
-/// Something is left to be trained and, where that is asked for, to be evaluated.
+/// Checks that something is left to train and, if it is asked for, something to evaluate.
 absl::Status Word2Vec::check_text(const Corpus& corpus) const {
   const auto lacks = [&](std::string_view expected) {
     return absl::InvalidArgumentError(fmt::format("{}: expected {}, found {} documents with {} such words",
@@ -321,8 +323,8 @@ absl::Status Word2Vec::check_data(std::uint32_t workers) const {
   RETURN_IF_ERROR(check_text(*corpus));
   const auto words = static_cast<double>(corpus->vocabulary.size());
   const double table_bytes = 2.0 * sizeof(float) * words * static_cast<double>(padded(dimension()));
-  // A worker may cache, pull and buffer every row, and has all for an evaluation; the text is kept as read
-  // and as trained.
+  // A worker may cache, pull and buffer every row, and has all rows for an evaluation; the text is kept as
+  // read and as trained.
   const double bytes = table_bytes * (1 + 5.0 * workers) + 8 * static_cast<double>(corpus->total_tokens);
   absl::Status enough = check_memory(
       bytes, fmt::format("vectors of {} words then need", corpus->vocabulary.size()), needs_less_memory());
@@ -397,8 +399,8 @@ std::array<RowSource, 2> Word2Vec::first_rows(const Job& job) const {
           RowSource{.rows = job.words.size(), .width = width, .make = output}};
 }
 
-/// Into how many parts an iteration falls within which workers do not see what the others learn. `workers`:
-/// that train.
+/// The number of parts of an iteration within which workers do not see what the others learn. `workers`: how
+/// many train.
 double Word2Vec::unseen_parts(const Job& job, const ConsistencyModel& consistency, const FetchOptions& fetch,
                               double workers) const {
   const auto clocks = static_cast<double>(training_.clocks_per_iteration);
@@ -469,7 +471,7 @@ absl::Status Word2Vec::train_as_worker(WorkerContext& context) const {
   options.barrier_every = barrier_every(context.consistency);
   absl::Status status =
       Trainer(options, job->data, maker, rows, 1, std::move(cursors)).run(context.reporter, context.stop);
-  // Its last evaluation has waited until all have trained.
+  // Its last evaluation has waited until all workers have trained.
   if (!status.ok() || session.rank() != 0) return status;
   return present(*job, rows, context.reporter);
 }
@@ -486,7 +488,8 @@ absl::Status Word2Vec::train_alone(BaselineContext& context) const {
   return status.ok() ? present(*job, rows, context.reporter) : status;
 }
 
-/// Words whose vectors are what they began with: all of their text is held out, say.
+/// Reports words whose vectors still have their initial values, for example because all of their text is held
+/// out.
 void Word2Vec::report_untrained(const Job& job, const Vectors& vectors, Reporter& reporter) const {
   const RowSource first = first_rows(job)[kInputTable];
   std::vector<float> row(first.width);

@@ -6,8 +6,8 @@
 namespace verbena {
 
 enum class Allocation : std::uint32_t {
-  kStatic = 0,   ///< where the table's partition has put them, for ever
-  kDynamic = 1,  ///< at first there; then on the node of whichever worker has localized them
+  kStatic = 0,   ///< where the table's partition has put them; they never move
+  kDynamic = 1,  ///< first there; later on the node of the worker that has localized them
 };
 
 constexpr const char* name_of(Allocation allocation) {

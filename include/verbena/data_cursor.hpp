@@ -1,5 +1,5 @@
-// This worker's examples, mini-batch by mini-batch. Where an iteration ends early, the cursor ends early, and
-// an application trains under every consistency model with one loop:
+// This worker's examples, mini-batch by mini-batch. If an iteration ends early, the cursor ends early, so
+// that an application trains under every consistency model with one loop:
 //
 //   verbena::DataCursor cursor(*session, {.examples = mine.size(), .mini_batch = 1000});
 //   for (int iteration = 0; iteration < iterations; ++iteration) {
@@ -12,12 +12,13 @@
 //     if (absl::Status status = session->clock(); !status.ok()) return status;
 //   }
 //
-// An iteration is a clock of the worker. It is over when it has handed out all examples once; under A-BSP (a
-// table of the session has that model) also when another worker's is. The next iteration goes on where this
-// one ended, and once around: what was left comes first.
+// An iteration is a clock of the worker. It is over when the cursor has handed out all examples once; under
+// A-BSP (if a table of the session has that model) also when another worker's iteration is over. The next
+// iteration continues where this one ended and goes once around: the examples that were left come first.
 //
 // Each iteration hands out at least one mini-batch, so that a worker with B mini-batches sees every example
-// at least once in B iterations, however slow it is. A worker without examples ends nobody's iteration.
+// at least once in B iterations, however slow it is. A worker without examples does not end the other
+// workers' iterations.
 #pragma once
 
 #include <cstdint>
@@ -41,19 +42,22 @@ class DataCursor {
  public:
   struct Options {
     std::uint64_t examples = 0;  ///< of this worker
-    /// How many next() hands out at most: so many a worker still processes after the end of its iteration.
-    /// Small ones end it soon; each costs a look at the connections, about a microsecond.
+    /// How many examples next() hands out at most. A worker may still process this many after the end of its
+    /// iteration. With small mini-batches it ends soon; each one costs a look at the connections, about a
+    /// microsecond.
     std::uint64_t mini_batch = 1;
   };
   DataCursor(Session& session, const Options& options);
 
-  /// The next mini-batch, always the same ones: examples 0 … mini_batch − 1 and so on. What has been handed
-  /// out counts as processed and is to be pushed before the clock ends. Empty: the iteration is over, and
-  /// stays so until the session's clock has advanced. Errors: INVALID_ARGUMENT for impossible options;
-  /// FAILED_PRECONDITION where another cursor has begun in this clock; else the session's.
+  /// Returns the next mini-batch. The mini-batches are always the same: examples 0 … mini_batch − 1 and so
+  /// on. Examples that were handed out count as processed; the caller must push their updates before the
+  /// clock ends. An empty range means that the iteration is over; it stays over until the session's clock has
+  /// advanced. Errors: INVALID_ARGUMENT for impossible options; FAILED_PRECONDITION if another cursor has
+  /// begun in this clock; otherwise the session's errors.
   absl::StatusOr<ExampleRange> next();
 
-  /// Examples of the iteration that have not been handed out: more than 0 after its end where it ended early.
+  /// How many examples of the iteration have not been handed out. After its end: more than 0 if it ended
+  /// early.
   [[nodiscard]] std::uint64_t left() const { return left_; }
 
  private:

@@ -18,8 +18,8 @@ struct KeyRange {
   friend constexpr bool operator==(KeyRange, KeyRange) = default;
 };
 
-/// A view: a list must live as long as the call to which it is given. Vectors, arrays, spans and KeyRange
-/// become one by themselves.
+/// A view: a list must live as long as the call that it is passed to. Vectors, arrays, spans and KeyRange
+/// convert to it implicitly.
 class Keys {
  public:
   template <class List, class = std::enable_if_t<std::is_convertible_v<const List&, std::span<const Key>>>>

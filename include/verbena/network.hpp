@@ -9,18 +9,18 @@ namespace verbena {
 /// The same for a job's servers and sessions. Addresses say the rest: "shm:NAME" is memory of this host,
 /// "verbs:HOST:PORT" RDMA between hosts.
 struct NetworkOptions {
-  /// A file with what all processes of the job must prove to know, before they are told anything: 16 to 4096
-  /// bytes, readable by this user only (mode 600). Needed where other hosts can connect; on one host the
-  /// kernel vouches that all are of one user. Empty: none.
+  /// A file with the job's secret. Every process of the job must prove that it knows the secret before it is
+  /// told anything. 16 to 4096 bytes, readable by this user only (mode 600). Needed if other hosts can
+  /// connect; on one host the kernel guarantees that all processes belong to one user. Empty: no secret.
   std::string secret_file = {};
-  /// Instead of secret_file: whoever reaches this process over the network may take part, read and change
-  /// what is trained. For networks on which there is nobody else.
+  /// Instead of secret_file: everyone who can reach this process over the network may take part in the job,
+  /// and may read and change what is trained. For networks that nobody else can use.
   bool no_secret = false;
   /// The RDMA device, such as "mlx5_0", and its port. Empty, 0: the first that can be used.
   std::string device = {};
   std::uint8_t device_port = 0;
-  /// There are more threads on this host than cores: who waits does not look for work for long, for that
-  /// takes a core from those who have some. Slower where it is not so.
+  /// Set this if there are more threads on this host than cores: a thread that waits then polls for work only
+  /// briefly, because polling takes a core from threads that have work. Slower if there are enough cores.
   bool shares_cores = false;
 };
 

@@ -7,12 +7,13 @@
 //   weights->push(keys, gradients);
 //   (*session)->clock();                  // this worker has finished a clock
 //
-// Thread safety: a session and all that comes of it (tables, pending operations, data cursors) belong to one
-// thread, the one that has connected it. A process may hold many; each is a worker. A call by another thread
-// does nothing and returns FAILED_PRECONDITION with both threads' names; Session::take_over() hands a session
-// over. Only what tells a constant (rank(), workers(), Table::rows(), Table::width()) may be asked by any
-// thread. A child that fork() makes has none of its parent's sessions: its calls are refused likewise, and
-// ~Session() does nothing there.
+// Thread safety: a session and everything made from it (tables, pending operations, data cursors) belong to
+// one thread: the thread that has connected the session. A process may hold many sessions; each is a worker.
+// A call from another thread does nothing and returns FAILED_PRECONDITION with both threads' names;
+// Session::take_over() hands a session over to the calling thread. Only functions that return a constant
+// (rank(), workers(), Table::rows(), Table::width()) may be called from any thread. A child process that
+// fork() makes owns none of its parent's sessions: its calls fail in the same way, and ~Session() does
+// nothing there.
 #pragma once
 
 #include <cstdint>
@@ -50,60 +51,62 @@ struct SessionOptions {
   std::vector<std::string> servers;
   std::uint32_t rank = 0;  ///< this worker, 0 ≤ rank < workers
   std::uint32_t workers = 1;
-  /// The rank of the server on this worker's host that is its own: rows of dynamic tables that it localizes
-  /// go there. nullopt: its rank modulo the number of servers.
+  /// The rank of this worker's own server, which is on its host: rows of dynamic tables that the worker
+  /// localizes go there. nullopt: the worker's rank modulo the number of servers.
   std::optional<std::uint32_t> node = std::nullopt;
   ReadPath read_path = ReadPath::kAuto;
-  /// What happens to this session when a server dies. False: it fails. True: where all tables are dynamic,
-  /// and it is not this worker's own server, operations on rows that lay there, or whose home it was, fail,
-  /// and all others go on. A worker whose own server is gone counts as dead, too. For jobs whose servers
-  /// outlive workers (ServerOptions::outlives_workers).
+  /// What happens to this session when a server dies. False: the session fails. True, if all tables are
+  /// dynamic and the server is not this worker's own: operations on rows that lay on the dead server, or had
+  /// it as their home, fail, and all other operations go on. A worker whose own server is gone counts as
+  /// dead, too. For jobs with servers that outlive workers (ServerOptions::outlives_workers).
   bool outlives_servers = false;
   /// Bound on every wait for a server's answer. A dead peer is noticed much sooner.
   std::uint32_t timeout_ms = 30'000;
   /// Bound on every wait for other workers, that is, on how long one clock of the slowest may take.
   std::uint32_t clock_timeout_ms = 3'600'000;
-  /// A server whose process has shown no sign of life for so long while this worker waits (stopped, or its
-  /// host hangs) fails the session, with its name. At least 2000; 0: never. Shorter: noticed sooner. Longer:
-  /// survives longer pauses of a host, as of a virtual machine that moves. The worker's own process beats by
-  /// a thread that does nothing else, so that it may compute for as long as it likes.
+  /// If a server's process shows no sign of life for this long while this worker waits (it is stopped, or its
+  /// host hangs), the session fails with the server's name. At least 2000; 0: never. A shorter time notices
+  /// this sooner. A longer time survives longer pauses of a host, for example while a virtual machine is
+  /// migrated. The worker's own process raises its heartbeat in a thread that does nothing else, so that the
+  /// worker may compute for as long as it likes.
   std::uint32_t silence_timeout_ms = 5000;
   NetworkOptions network = {};
-  /// For this project's own tests and tools, instead of `network`. The session drives it alone. nullptr: the
-  /// one that the servers' addresses name.
+  /// For this project's own tests and tools: the transport to use instead of `network`. Only the session
+  /// drives it. nullptr: the transport that the servers' addresses name.
   std::shared_ptr<transport::Transport> transport = nullptr;
   // --- performance
-  /// Ring per server for this worker's updates; larger batches block less.
+  /// Size of the ring for this worker's updates on each server. With a larger ring, large batches wait less
+  /// for room.
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
-  /// What each server may be sent of a clock's updates before the clock ends, in megabytes (10⁶ bytes) a
-  /// second, the most important rows first: managed communication, for models that hold no updates back. Rows
-  /// of which much arrives within a clock travel more than once. 0: everything travels at the end of the
-  /// clock.
+  /// How much of a clock's updates may be sent to each server before the clock ends, in megabytes (10⁶ bytes)
+  /// per second, the most important rows first: managed communication, for models that do not hold updates
+  /// back. Rows that get many updates within a clock are sent more than once. 0: everything is sent at the
+  /// end of the clock.
   double update_budget_mb_per_s = 0;
 };
 
-/// What a table is. All workers must name it alike; the first to do so creates it, zeroed.
+/// Describes a table. All workers must describe it alike; the first one creates it, with zeros.
 struct TableOptions {
   std::string name;
   std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
-  std::uint32_t width = 0;  ///< values a row
+  std::uint32_t width = 0;  ///< values per row
   ConsistencyModel consistency = Ssp{};
   /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers
   /// read and change them in place. With Sequential or Asp only; each server has memory for all rows.
   Allocation allocation = Allocation::kStatic;
-  /// What a push does to a row: "add", or one that every process of the job has registered under this name
+  /// What a push does to a row: "add", or the name of a rule that every process of the job has registered
   /// (<verbena/update_rule.hpp>).
   std::string rule = "add";
-  /// Rows the cache may hold; a further one takes the place of one that has not been read for long.
+  /// How many rows the cache may hold; a further row replaces one that has not been read for a long time.
   std::uint64_t cache_rows = UINT64_MAX;
 };
 
 /// How stale reads were: counts by clock differential (newest clock surely included − reader's clock; BSP is
 /// always −1).
 struct StalenessHistogram {
-  /// [i]: rows read with differential −1 − i; the last one holds all beyond.
+  /// [i]: rows read with differential −1 − i; the last element counts all beyond that, too.
   std::vector<std::uint64_t> reads_by_lag;
   [[nodiscard]] double mean_clock_differential() const;
   void merge(const StalenessHistogram& other);
@@ -114,12 +117,12 @@ struct DurationHistogram {
   std::vector<std::uint64_t> counts;
   void add(double seconds);
   void merge(const DurationHistogram& other);
-  /// Nothing if there was nothing.
+  /// nullopt if nothing was added.
   [[nodiscard]] std::optional<double> quantile_seconds(double quantile) const;
 };
 
 struct SessionStatistics {
-  /// Blocked in any call: for other workers, for a server's answer, at a full ring, at connect().
+  /// Time blocked in any call: for other workers, for a server's answer, at a full ring, at connect().
   double waited_seconds = 0;
   std::uint64_t rows_pulled = 0;
   std::uint64_t rows_pushed = 0;
@@ -128,20 +131,21 @@ struct SessionStatistics {
   /// VAP: how often, and how long in all, a push or a clock waited for its updates to be seen.
   std::uint64_t value_bound_waits = 0;
   double value_bound_waited_seconds = 0;
-  StalenessHistogram staleness;  ///< over all tables but dynamic ones
-  /// Of dynamic tables. Locally: in place, on this worker's node.
+  StalenessHistogram staleness;  ///< over all static tables
+  /// For dynamic tables. Locally means in place, on this worker's node.
   std::uint64_t rows_pulled_locally = 0;
   std::uint64_t rows_pulled_remotely = 0;
   std::uint64_t rows_pushed_locally = 0;
   std::uint64_t rows_pushed_remotely = 0;
   std::uint64_t rows_localized = 0;  ///< moved here by this worker's localize()
-  /// Of each localize() and each intent for which rows had to come here: until the last one had.
+  /// For each localize() and each intent for which rows had to come here: the time until the last row had
+  /// come.
   DurationHistogram move_times;
   /// Rows that were neither where this worker believed them nor on their way here.
   std::uint64_t locations_asked = 0;
-  /// Because of intents: rows that came here; that got a replica in this worker's memory; how often one was
-  /// read anew from its owner; and what was pulled and pushed there. What replicas send to owners counts as
-  /// pushed, too.
+  /// Because of intents: rows that came here; rows that got a replica in this worker's memory; how often a
+  /// replica was read again from its owner; and rows that were pulled from and pushed to replicas. Updates
+  /// that replicas send to owners count as pushed, too.
   std::uint64_t rows_moved_by_intent = 0;
   std::uint64_t rows_replicated = 0;
   std::uint64_t rows_refreshed = 0;
@@ -151,11 +155,11 @@ struct SessionStatistics {
 
 /// What a worker says at the end of an iteration.
 struct IterationReport {
-  std::int64_t iteration = 0;  ///< from 1; 0: of a model that was loaded, and is not trained
-  double items = 0;            ///< examples really processed
+  std::int64_t iteration = 0;  ///< from 1; 0: a model that was loaded and is not trained
+  double items = 0;            ///< examples actually processed
   double seconds = 0;          ///< training time of this iteration, evaluation excluded
-  /// By name, what is shown when it has been added up over all workers: so a mean is a sum of parts that
-  /// each worker has divided by the number of all examples. Empty where the iteration was not evaluated.
+  /// Values by name. They are added up over all workers and then shown; so, for a mean, each worker must
+  /// divide its part by the number of all examples. Empty if the iteration was not evaluated.
   std::map<std::string, double> sums;
 };
 
@@ -174,9 +178,10 @@ class Session {
   /// Connects to all servers, waiting for them to appear for at most timeout_ms.
   /// INVALID_ARGUMENT for impossible options, DEADLINE_EXCEEDED or UNAVAILABLE with the server's name.
   static absl::StatusOr<std::unique_ptr<Session>> connect(const SessionOptions& options);
-  /// Joins the job that this process was started for; `options` say the rest. The first that applies:
+  /// Joins the job that this process was started for; `options` say the rest. The first case that applies
+  /// counts:
   ///
-  /// 1. `verbena run -- PROGRAM` has started it: one of the job's workers.
+  /// 1. `verbena run -- PROGRAM` has started it: the process is one of the job's workers.
   /// 2. VERBENA_SERVERS is set, to the servers' addresses by rank, separated by commas. VERBENA_RANK and
   ///    VERBENA_WORKERS name the worker (unset: worker 0 of 1). VERBENA_SECRET_FILE or VERBENA_NO_SECRET=1
   ///    says who may connect.
@@ -186,50 +191,50 @@ class Session {
   ///
   /// Call it once in a process, before other threads read the environment, and within a minute of the job's
   /// other processes. A server in this process ends when all workers have left, and ~Session() waits for
-  /// that: end the session, do not call exit() before. If mpirun itself dies, this process gets SIGTERM.
+  /// that: destroy the session before you call exit(). If mpirun itself dies, this process gets SIGTERM.
   ///
-  /// Errors: those of connect(). FAILED_PRECONDITION: called before, or the place in the job cannot be
-  /// taken. INVALID_ARGUMENT: wrong variables, or several processes that cannot find each other were
-  /// started; the message says what to do. CANCELLED: another process of the job cannot take part.
+  /// Errors: those of connect(). FAILED_PRECONDITION: the process has called it before, or cannot take its
+  /// place in the job. INVALID_ARGUMENT: wrong variables, or several processes that cannot find each other
+  /// were started; the message says what to do. CANCELLED: another process of the job cannot take part.
   static absl::StatusOr<std::unique_ptr<Session>> from_environment(SessionOptions options = {});
 
-  /// Says goodbye to the servers; from then on this worker holds nobody back. Waits for a server in this
-  /// process (from_environment()). To leave because of a failure: give_up(). In any thread, once the
-  /// session's own has done with it.
+  /// Says goodbye to the servers; from then on nobody waits for this worker. Waits for a server in this
+  /// process (from_environment()). To leave because of a failure, call give_up(). May run in any thread once
+  /// the session's own thread has finished using it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   /// Creates or opens a table; collective: every worker of the job opens the same tables in the same order.
-  /// Value: float, double, int32_t, int64_t. What is returned is a handle, to be copied at will; the table
-  /// lives as long as the session. Of a name that this session has opened before it is the same table, and
-  /// nobody else need call; INVALID_ARGUMENT, which says what differs and changes nothing, where Value or
-  /// options are not the same.
+  /// Value: float, double, int32_t, int64_t. Returns a handle, which may be copied freely; the table lives as
+  /// long as the session. If this session has opened a table of this name before, the handle is of the same
+  /// table, and no other worker needs to call; if Value or the options differ, the call returns
+  /// INVALID_ARGUMENT, which says what differs, and changes nothing.
   template <class Value>
   absl::StatusOr<Table<Value>> table(const TableOptions& options);  // in <verbena/table.hpp>
   absl::StatusOr<UntypedTable> untyped_table(const TableOptions& options, ValueType type);
 
-  /// Ends this worker's clock: ships its updates, starts the next; waits only if the model says so. For what
-  /// a clock has to do with a pass over the data see <verbena/data_cursor.hpp>. Where all tables are dynamic
-  /// it tells nobody, so that each mini-batch may be a clock.
+  /// Ends this worker's clock: sends its updates and starts the next clock; waits only if the model says so.
+  /// <verbena/data_cursor.hpp> explains how a clock relates to a pass over the data. If all tables are
+  /// dynamic, it tells nobody, so that each mini-batch may be a clock.
   absl::Status clock();
 
   /// clock(), then waits until every worker has reached the same clock. Whatever the model, reads after it
-  /// see all updates from before it (under SSP and ESSP maybe newer ones of workers that have gone on: a
-  /// second barrier keeps them out). Collective: all workers call it at the same clock.
+  /// see all updates from before it (under SSP and ESSP perhaps also newer updates of workers that have gone
+  /// on; a second barrier prevents that). Collective: all workers call it at the same clock.
   absl::Status barrier();
 
-  /// Tells everyone that this worker cannot go on: their calls return ABORTED with its name and `why`.
-  /// FAILED_PRECONDITION: nothing, for the session is another thread's.
+  /// Tells all other workers that this one cannot go on: their calls return ABORTED with its name and `why`.
+  /// FAILED_PRECONDITION: nothing was done, because the session belongs to another thread.
   absl::Status give_up(const absl::Status& why);
 
-  /// For who has started this process, if he listens: under `verbena run` the reports of all workers of one
-  /// iteration are added up, shown, and written with --metrics and --report. Each worker reports the same
-  /// iterations, in their order.
+  /// Reports an iteration to the program that has started this process, if it listens: `verbena run` adds up
+  /// the reports of all workers for one iteration, shows them, and writes them with --metrics and --report.
+  /// Each worker reports the same iterations, in their order.
   void report(const IterationReport& iteration);
 
-  /// From now on the session belongs to the calling thread. REQUIRES: the thread that had it has done with
-  /// it, and this one knows by what orders memory: a join, a mutex, a queue.
+  /// From now on the session belongs to the calling thread. REQUIRES: the previous thread has finished using
+  /// it, and this thread knows that through something that orders memory: a join, a mutex, a queue.
   void take_over();
 
   /// How many clocks this worker has finished.
@@ -241,7 +246,7 @@ class Session {
  private:
   friend class DataCursor;
   explicit Session(std::unique_ptr<worker::SessionCore> core);
-  std::unique_ptr<worker::Surroundings> surroundings_;  ///< ends after core_; nullptr: none
+  std::unique_ptr<worker::Surroundings> surroundings_;  ///< destroyed after core_; nullptr: none
   std::unique_ptr<worker::SessionCore> core_;
 };
 

@@ -1,4 +1,4 @@
-// Update rules of a program's own: what a push does to a row, where it is not to be added.
+// Custom update rules: what a push does to a row if it does not add.
 //
 //   struct Maximum {
 //     static constexpr std::string_view kName = "max";
@@ -18,9 +18,10 @@
 //   };
 //   const absl::Status status = verbena::register_update_rule<Maximum>();
 //
-// A table has it by its name (TableOptions::rule). Every process of a job registers it before it opens such a
-// table, servers too: so they are a program's own (<verbena/server.hpp>), or in its processes
-// (Session::from_environment(), alone and under mpirun). Those that `verbena run` starts know addition only.
+// A table refers to a rule by its name (TableOptions::rule). Every process of a job, servers included, must
+// register the rule before it opens a table with it. So the servers must be programs of your own
+// (<verbena/server.hpp>) or run inside your processes (Session::from_environment(), alone and under mpirun).
+// Servers that `verbena run` starts know addition only.
 //
 // Thread safety: rules may be registered in several threads.
 #pragma once
@@ -35,42 +36,45 @@
 
 namespace verbena {
 
-/// Of rows of one value type. Rows and updates are arrays of `width` values.
+/// A rule's functions for one value type. Rows and updates are arrays of `width` values.
 struct UpdateRuleFunctions {
-  /// `update` becomes what stands for both, in this order. Memory of the caller's own. How many updates are
-  /// combined before they are applied is the same in every run under BSP only; elsewhere it depends on how
-  /// they travel, and so does the result of a rule for which both together do something else than one after
-  /// the other (a step of a sum of gradients).
+  /// `update` becomes an update that stands for both: first `update`, then `later`. All memory is the
+  /// caller's own. Only under BSP is the number of updates that are combined before they are applied the same
+  /// in every run. Otherwise it depends on how they travel, and so does the result of a rule for which a
+  /// combined update does something else than the two updates one after the other (for example a step along a
+  /// sum of gradients).
   void (*combine)(std::byte* update, const std::byte* later, std::uint32_t width) = nullptr;
-  /// The row takes an update. It may lie where a peer can still write: load each value once (load_whole()).
-  /// Others read the row at the same time: each value must be stored whole, once (store_whole()). `state`:
-  /// state_bytes of this rule's own for this row, zeros at first; aligned to 8 bytes.
+  /// Applies an update to the row. The update may lie in memory that a peer can still write: load each value
+  /// once (load_whole()). Others read the row at the same time: each value must be stored whole, once
+  /// (store_whole()). `state`: this rule's own state_bytes for this row, zeros at first, aligned to 8 bytes.
   void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width) = nullptr;
-  /// What a worker sees of an update of its own before the row has it. A rule that cannot tell does nothing:
-  /// then a worker sees its own pushes when it sees those of others. Memory of the caller's own.
+  /// Puts into the worker's copy of a row what the worker sees of its own update before the row has it. A
+  /// rule that cannot tell does nothing: then a worker sees its own pushes when it sees the pushes of others.
+  /// All memory is the caller's own.
   void (*predict)(std::byte* row, const std::byte* update, std::uint32_t width) = nullptr;
 };
 
 struct UpdateRuleKind {
-  std::string_view name;  ///< of at most kMaxRuleNameBytes; lives for ever
-  /// Beside each row, in the memory of who applies. nullptr, or 0: nothing.
+  std::string_view name;  ///< at most kMaxRuleNameBytes long; must live forever
+  /// The size of the state for each row, in the memory of the process that applies updates. nullptr, or 0:
+  /// none.
   std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
-  /// All of them, for each type.
+  /// All functions, for each value type.
   UpdateRuleFunctions (*functions)(ValueType type) = nullptr;
 };
 
 inline constexpr std::size_t kMaxRuleNameBytes = 64;
 
-/// ALREADY_EXISTS: another one has the name. INVALID_ARGUMENT: no name, or no functions.
+/// ALREADY_EXISTS: another rule has the name. INVALID_ARGUMENT: no name, or no functions.
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
-/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; and, where it keeps a
+/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value and, if it keeps a
 /// state, state_bytes(type, width).
 template <class Rule>
 absl::Status register_update_rule();
 
-/// Of memory that others write, or read, at the same time: each value is loaded and stored whole, once, and
-/// orders nothing.
+/// For memory that others write or read at the same time: each value is loaded and stored whole, once. These
+/// accesses order no other accesses.
 template <class Value>
 Value load_whole(const Value* from) {
   return std::atomic_ref<Value>(*const_cast<Value*>(from)).load(std::memory_order_relaxed);

@@ -33,7 +33,7 @@ constexpr std::size_t value_bytes(ValueType type) {
   return 0;
 }
 
-/// As in C++.
+/// The name as in C++.
 constexpr const char* name_of(ValueType type) {
   switch (type) {
     case ValueType::kFloat:

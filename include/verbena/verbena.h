@@ -1,6 +1,6 @@
-/* Verbena for C, and for whatever binds to C: sessions, tables and servers. <verbena/session.hpp>,
+/* Verbena for C, and for languages that bind to C: sessions, tables and servers. <verbena/session.hpp>,
  * <verbena/table.hpp> and <verbena/server.hpp> say what each call promises; samples, statistics and update
- * rules are there only. docs/library.md has a whole program.
+ * rules exist only there. docs/library.md has a whole program.
  *
  *   const char* servers[] = {"shm:hello/server-0"};
  *   verbena_session_options options = VERBENA_SESSION_OPTIONS;
@@ -11,14 +11,14 @@
  *
  * Each call that can fail returns a code; verbena_last_error() says why in words. Nothing throws.
  *
- * Ownership: what a call gives out by its last argument is the caller's, to be ended by the call that is
- * named beside it. Tables and operations belong to their session and must not be used after it. Texts and
- * arrays are copied, except where it is said that they must live on. Pointers must not be NULL, except where
- * that is said.
+ * Ownership: an object that a call returns through its last argument belongs to the caller, who must end it
+ * with the call that is named there. Tables and operations belong to their session and must not be used after
+ * it. Strings and arrays are copied, unless a comment says that they must live on. Pointers must not be NULL,
+ * unless a comment allows it.
  *
- * Thread safety: a session and all that comes of it belong to the thread that has connected it.
+ * Thread safety: a session and everything made from it belong to the thread that has connected it.
  *
- * Options grow at their end: begin with the VERBENA_… initializer of the header that you compile with. */
+ * Options grow at their end: start from the VERBENA_… initializer of the header that you compile with. */
 #ifndef VERBENA_VERBENA_H
 #define VERBENA_VERBENA_H
 
@@ -49,7 +49,8 @@ typedef enum verbena_code {
   VERBENA_DATA_LOSS = 15
 } verbena_code;
 
-/* Of the last call in this thread that has failed, until the next one that fails. Never NULL. */
+/* The message of the last call in this thread that has failed, valid until the next one that fails. Never
+ * NULL. */
 const char* verbena_last_error(void);
 /* "MAJOR.MINOR.PATCH" */
 const char* verbena_version(void);
@@ -85,14 +86,14 @@ typedef struct verbena_server_options {
 #define VERBENA_SERVER_OPTIONS \
   { sizeof(verbena_server_options), NULL, 0, 1, 1, 1, 0, NULL }
 
-/* Serves in a thread of its own from now on. How that ends, also where it cannot begin,
- * verbena_wait_for_server() says, with which a server must be ended. */
+/* Starts a server in a thread of its own. verbena_wait_for_server() says how it ended, also if it could not
+ * begin; every server must be ended with that call. */
 verbena_code verbena_start_server(const verbena_server_options* options, verbena_server** server);
-/* It ends in a moment, with CANCELLED. From any thread, and from a signal handler; not once
- * verbena_wait_for_server() has returned. */
+/* Makes the server end in a moment, with CANCELLED. May be called from any thread and from a signal handler,
+ * but not after verbena_wait_for_server() has returned. */
 void verbena_stop_server(verbena_server* server);
-/* Until all workers have left: VERBENA_OK; or the job has failed: why; or the server was stopped. `server` is
- * gone then. */
+/* Waits until all workers have left (VERBENA_OK), the job has failed (returns why) or the server was stopped.
+ * `server` must not be used afterwards. */
 verbena_code verbena_wait_for_server(verbena_server* server);
 
 /* ---- sessions */
@@ -105,32 +106,32 @@ typedef struct verbena_session_options {
   size_t server_count;
   uint32_t rank; /* this worker, below `workers` */
   uint32_t workers;
-  uint32_t timeout_ms;            /* of every wait for a server */
-  uint32_t clock_timeout_ms;      /* of every wait for other workers */
+  uint32_t timeout_ms;            /* bound on every wait for a server */
+  uint32_t clock_timeout_ms;      /* bound on every wait for other workers */
   const verbena_network* network; /* NULL: VERBENA_NETWORK */
 } verbena_session_options;
 #define VERBENA_SESSION_OPTIONS \
   { sizeof(verbena_session_options), NULL, 0, 0, 1, 30000, 3600000, NULL }
 
-/* Session::from_environment(): as whoever has started this process wants it; of `options`, which may be NULL,
- * servers, rank and workers are set from that. End with verbena_close(). */
+/* Session::from_environment(): joins the job that this process was started for. Servers, rank and workers
+ * come from there and not from `options`, which may be NULL. End with verbena_close(). */
 verbena_code verbena_join(const verbena_session_options* options, verbena_session** session);
 /* End with verbena_close(). */
 verbena_code verbena_connect(const verbena_session_options* options, verbena_session** session);
-/* Says goodbye to the servers. NULL: nothing. */
+/* Says goodbye to the servers. NULL: does nothing. */
 void verbena_close(verbena_session* session);
 verbena_code verbena_clock(verbena_session* session);
 verbena_code verbena_barrier(verbena_session* session);
 /* Tells all others that this worker cannot go on, and why. */
 verbena_code verbena_give_up(verbena_session* session, const char* why);
-/* Session::report(): at the end of an iteration, from 1. `sums`: `sum_count` of them, to be added up over all
- * workers and shown under their names. */
+/* Session::report(): call it at the end of an iteration; iterations count from 1. `sums`: `sum_count` values,
+ * which are added up over all workers and shown under their names. */
 verbena_code verbena_report(verbena_session* session, int64_t iteration, double items, double seconds,
                             const char* const* names, const double* sums, size_t sum_count);
 uint32_t verbena_rank(const verbena_session* session);
 uint32_t verbena_workers(const verbena_session* session);
 int64_t verbena_current_clock(const verbena_session* session);
-/* The session is the calling thread's from now on; whoever had it has done with it. */
+/* From now on the session belongs to the calling thread. The previous thread must have finished using it. */
 void verbena_take_over(verbena_session* session);
 
 /* ---- tables */
@@ -146,7 +147,7 @@ typedef struct verbena_table_options {
   size_t struct_bytes;
   const char* name;
   uint64_t rows;
-  uint32_t width;          /* values a row */
+  uint32_t width;          /* values per row */
   uint32_t type;           /* a verbena_type */
   const char* consistency; /* as on the command line: "bsp", "essp:2", "asp" */
   int dynamic;             /* not 0: rows move to where they are used */
@@ -164,7 +165,7 @@ verbena_code verbena_open(verbena_session* session, const verbena_table_options*
 uint64_t verbena_rows(const verbena_table* table);
 uint32_t verbena_width(const verbena_table* table);
 
-/* Keys of one call: a list, or with `list` NULL the range first … first + count − 1. */
+/* Keys of one call: a list or, if `list` is NULL, the range first … first + count − 1. */
 typedef struct verbena_keys {
   const uint64_t* list;
   uint64_t first;
@@ -175,31 +176,31 @@ typedef struct verbena_keys {
 verbena_code verbena_pull(const verbena_table* table, verbena_keys keys, void* values, size_t bytes);
 verbena_code verbena_push(const verbena_table* table, verbena_keys keys, const void* updates, size_t bytes);
 
-/* 1: the row lies on this node, and verbena_hold() takes it if no other worker has it.
+/* 1: the row lies on this node, and verbena_hold() takes it if no other worker holds it.
  * REQUIRES: key < verbena_rows(). */
 int verbena_is_here(const verbena_table* table, uint64_t key);
 typedef struct verbena_held verbena_held;
-/* Of a dynamic table: takes rows that lie on this node, to be changed in place. rows[i]: the values of the
- * i-th key, or NULL where the row is elsewhere, in another's hands, or has updates of this worker under way;
- * as many as keys. Never waits. Until verbena_release(), which ends it, push none of them, and call nothing
- * that waits. */
+/* For dynamic tables: takes rows that lie on this node, so that the caller can change them in place. `rows`
+ * has as many elements as there are keys. rows[i]: the values of the i-th key, or NULL if the row is
+ * elsewhere, is held by someone else, or has updates of this worker in progress. Never waits. Until
+ * verbena_release(), which ends it, push none of these rows, and make no call that waits. */
 verbena_code verbena_hold(const verbena_table* table, verbena_keys keys, void** rows, verbena_held** held);
 verbena_code verbena_release(verbena_held* held);
 
-/* An operation under way. What is wrong with a call that begins one, verbena_wait() says. End with
+/* An operation in progress. If the call that begins it is wrong, verbena_wait() says so. End with
  * verbena_wait() or verbena_forget(). */
 typedef struct verbena_pending verbena_pending;
 /* `keys` are copied; `values` must live until the operation has ended. */
 verbena_code verbena_pull_async(const verbena_table* table, verbena_keys keys, void* values, size_t bytes,
                                 verbena_pending** pending);
-/* Of a dynamic table: moves the rows here. */
+/* For dynamic tables: moves the rows here. */
 verbena_code verbena_localize(const verbena_table* table, verbena_keys keys, verbena_pending** pending);
-/* Of a dynamic table: this worker will use the rows in its clocks from … to − 1. */
+/* For dynamic tables: this worker will use the rows in its clocks from … to − 1. */
 verbena_code verbena_intent(const verbena_table* table, verbena_keys keys, int64_t from, int64_t to);
 int verbena_is_done(const verbena_pending* pending);
-/* Until it has ended; how it has. `pending` is gone then. */
+/* Waits until the operation has ended, and returns how. `pending` must not be used afterwards. */
 verbena_code verbena_wait(verbena_pending* pending);
-/* It goes on without anyone who looks at it. */
+/* Gives up the handle; the operation itself goes on. */
 void verbena_forget(verbena_pending* pending);
 
 #ifdef __cplusplus

@@ -32,7 +32,8 @@ bool ChannelSender::full(bool for_message) const {
          (for_message && sent_messages_ - consumed_messages_ == layout_.geometry().message_capacity);
 }
 
-// Credits only grow, and never beyond what was sent. (Differences, as the counters may wrap around.)
+// Credits only grow, and never beyond what was sent. (The code compares differences, because the counters may
+// wrap around.)
 bool ChannelSender::read_credits() {
   const std::uint64_t events = layout_.credits().consumed_events.load(std::memory_order_seq_cst);
   const std::uint64_t messages = layout_.credits().consumed_messages.load(std::memory_order_seq_cst);
@@ -69,7 +70,7 @@ void ChannelSender::publish(EventKind kind, std::uint32_t value) {
 
 void ChannelSender::message(std::span<const std::byte> message) {
   std::byte* const slot = layout_.message(sent_messages_++);
-  if (!message.empty()) transfer(slot, message.data(), message.size());  // an empty one may be nowhere
+  if (!message.empty()) transfer(slot, message.data(), message.size());  // an empty one may have no address
   publish(EventKind::kMessage, static_cast<std::uint32_t>(message.size()));
 }
 
@@ -94,7 +95,8 @@ ReceiveOutcome ChannelReceiver::receive(std::span<std::byte> space, std::uint32_
     ++events_;
     return ReceiveOutcome::kNotification;
   }
-  // More messages than slots cannot be on their way either; a slot would be read twice, which harms nobody.
+  // There is no check for more messages under way than slots, which is impossible, too: a slot would be read
+  // twice, which does no harm.
   if (kind != EventKind::kMessage || value > layout_.geometry().max_message_bytes) {
     return ReceiveOutcome::kCorrupt;
   }
@@ -108,8 +110,9 @@ ReceiveOutcome ChannelReceiver::receive(std::span<std::byte> space, std::uint32_
 bool ChannelReceiver::release() {
   ChannelLayout::Credits& credits = layout_.credits();
   const bool blocked = credits.blocked.load(std::memory_order_seq_cst) != 0;
-  // Seldom, because each store takes the line away from a sender that reads it. That suffices: a sender finds
-  // the ring full only while much is unreleased, and whoever consumes that comes by here.
+  // Seldom, because each store takes the cache line away from a sender that reads it. This is enough: a
+  // sender finds the ring full only while much is unreleased, and a receiver that consumes it then calls this
+  // function.
   const std::uint64_t unreleased = events_ - released_events_;
   if (unreleased == 0) return false;
   if (!blocked && messages_ == released_messages_ && unreleased * 4 < layout_.geometry().event_capacity) {

@@ -1,8 +1,8 @@
 // One direction of a connection: a ring of events in shared memory, with one sender and one receiver.
 //
 // An event is one 8-byte word, written by one store: the lap of the ring that it belongs to, its kind, and
-// the notification or the length of the message. So the receiver looks at a single cache line, and a word can
-// be taken for a new one only if the lap says so. A message's bytes lie in a slot of their own.
+// the notification or the length of the message. So the receiver looks at a single cache line, and it takes a
+// word for a new one only if the lap says so. A message's bytes lie in a slot of their own.
 //
 // Orderings:
 //   event words   stored by the sender and looked at by the receiver sequentially consistent. As release and
@@ -43,7 +43,7 @@ class ChannelLayout {
   using Word = std::atomic<std::uint64_t>;
   static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint64_t));
 
-  // Written by the receiver, but for `blocked`, which the sender writes; on a line of their own.
+  // Written by the receiver, except `blocked`, which the sender writes; on a cache line of their own.
   struct alignas(64) Credits {
     Word consumed_events;
     Word consumed_messages;
@@ -60,8 +60,8 @@ class ChannelLayout {
   [[nodiscard]] std::byte* message(std::uint64_t position) const;
   [[nodiscard]] const ChannelGeometry& geometry() const { return geometry_; }
 
-  /// The word of an event at `position`. A slot's word of one lap differs from that of the lap before, and
-  /// the sender is never further ahead.
+  /// The word of an event at `position`. A slot's word of one lap differs from its word of the lap before,
+  /// and the sender is never more than one lap ahead.
   [[nodiscard]] std::uint64_t encode(std::uint64_t position, EventKind kind, std::uint32_t value) const;
   [[nodiscard]] bool is_of_lap(std::uint64_t word, std::uint64_t position) const {
     return word >> 48 == lap(position);
@@ -79,20 +79,20 @@ class ChannelLayout {
 enum class SendOutcome : std::uint8_t {
   kRoom,
   kFull,     ///< the receiver will ring when there is room again
-  kCorrupt,  ///< the peer wrote credits that cannot be
+  kCorrupt,  ///< the peer wrote impossible credits
 };
 
 class ChannelSender {
  public:
   explicit ChannelSender(ChannelLayout layout) : layout_(layout) {}
 
-  /// May the next event, a message or not, be sent?
+  /// Can the next event, a message or a notification, be sent?
   SendOutcome room(bool for_message);
   /// REQUIRES: room(false) was kRoom.
   void notify(std::uint32_t value) { publish(EventKind::kNotification, value); }
   /// REQUIRES: room(true) was kRoom and the message has at most max_message_bytes.
   void message(std::span<const std::byte> message);
-  /// True once after room() was kFull, when something has been consumed since.
+  /// True once after room() was kFull, if something has been consumed since then.
   bool take_unblocked();
 
  private:
@@ -107,14 +107,14 @@ class ChannelSender {
   std::uint64_t consumed_events_ = 0;    ///< as read last
   std::uint64_t consumed_messages_ = 0;  ///< as read last
   bool blocked_ = false;                 ///< the last room() was kFull
-  bool has_said_blocked_ = false;        ///< in shared memory
+  bool has_said_blocked_ = false;        ///< set in shared memory
 };
 
 enum class ReceiveOutcome : std::uint8_t {
   kNothing,
   kNotification,
   kMessage,
-  kNoSpace,  ///< a message longer than the space offered; it stays
+  kNoSpace,  ///< the message is longer than the space offered; it stays in the channel
   kCorrupt,
 };
 
@@ -127,7 +127,7 @@ class ChannelReceiver {
   }
   /// Takes the next event; `value` is the notification or the length of the message copied to `space`.
   ReceiveOutcome receive(std::span<std::byte> space, std::uint32_t& value);
-  /// Gives the slots back. Returns whether the sender waits for them and must be woken.
+  /// Returns the slots to the sender. True if the sender waits for them and must be woken.
   bool release();
 
  private:

@@ -31,7 +31,7 @@ struct SocketName {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-// An abstract name (its first byte is zero): not in any file system, gone with the process.
+// An abstract name (its first byte is zero): it is in no file system, and disappears with the process.
 absl::StatusOr<SocketName> socket_name(const std::string& address) {
   if (!std::string_view(address).starts_with(kScheme) || address.size() == kScheme.size()) {
     return absl::InvalidArgumentError(
@@ -60,7 +60,7 @@ struct FileSpace {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(3 * sizeof(int))> bytes{};
 };
 
-// The files that came with a message, in order. Those that are too many are closed, too.
+// The files that came with a message, in order. If there are too many, the extra files are closed, too.
 ControlSocket::Files take_files(msghdr& header) {
   ControlSocket::Files files;
   std::size_t taken = 0;
@@ -85,8 +85,8 @@ absl::StatusOr<std::optional<ControlSocket>> ControlSocket::connect(const std::s
   if (!name.ok()) return name.status();
   auto fd = new_socket();
   if (!fd.ok()) return fd.status();
-  // Not without waiting: the places of a full queue go to those who wait for one, in their order, and who
-  // only looks for one now and then finds none as long as others come in crowds.
+  // This must wait: places in a full queue go to the processes that wait for one, in their order. A process
+  // that only tries at intervals finds none as long as many others come.
   const timeval timeout = {.tv_sec = patience.count() / 1'000'000, .tv_usec = patience.count() % 1'000'000};
   const int flags = ::fcntl(fd->get(), F_GETFL);  // NOLINT(*-vararg)
   if (::setsockopt(fd->get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0 ||
@@ -181,8 +181,8 @@ std::optional<ControlSocket::Received> ControlSocket::receive(End& end, TakesFil
   ssize_t length = -1;
   do {
     length = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // ECONNRESET: the peer closed before it had read all of ours. It is reported once, and what the peer
-    // had sent before comes after it.
+    // ECONNRESET: the peer closed the socket before it had read all that we sent. It is reported once; what
+    // the peer sent before can be read after it.
   } while (length < 0 && (errno == EINTR || errno == ECONNRESET));
   end = End::kOpen;
   if (length < 0 && errno == EAGAIN) return std::nullopt;

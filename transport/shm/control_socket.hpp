@@ -1,7 +1,7 @@
-// The Unix socket beside each connection: it introduces the two ends, passes memory files to just the peer
-// that may have them, and its end tells that the peer is gone, however it died.
+// The Unix socket beside each connection: it introduces the two ends and passes memory files to just the peer
+// that may have them. When it is closed the peer is gone, however it died.
 //
-// The two ends meet like this, and no file is passed, taken or looked at before the other has proved itself:
+// The two ends meet like this. No file is passed, taken or looked at before the other end has proved itself:
 //
 //   connector → acceptor   kGreeting   its nonce
 //   acceptor → connector   kChallenge  its nonce, and its proof over both
@@ -34,7 +34,7 @@ enum class ControlKind : std::uint32_t {
   kGrant = 7,    ///< either way; file: the region
 };
 
-/// The peer runs the same binary interface, or `magic` differs.
+/// A peer with another layout of this message has another `magic`.
 struct ControlMessage {
   static constexpr std::uint32_t kMagic = 0x56524232;  // "VRB2"; count up with every change here
 
@@ -68,22 +68,23 @@ class ControlSocket {
   ControlSocket() = default;
   explicit ControlSocket(FileDescriptor fd) : fd_(std::move(fd)) {}
 
-  /// nullopt when nobody listens there (yet), or too many wait to be accepted, and more than `patience`
-  /// (above 0) long.
+  /// nullopt if nobody listens there (yet), or if too many wait to be accepted, for longer than `patience`
+  /// (above 0).
   static absl::StatusOr<std::optional<ControlSocket>> connect(const std::string& address,
                                                               std::chrono::microseconds patience);
   static absl::StatusOr<ControlSocket> listen(const std::string& address);
-  /// Of a listening socket: the next to come in. UNAVAILABLE: there is none; RESOURCE_EXHAUSTED: this process
-  /// has no descriptor left for it.
+  /// For a listening socket: the next incoming connection. UNAVAILABLE: there is none; RESOURCE_EXHAUSTED:
+  /// this process has no descriptor left for it.
   [[nodiscard]] absl::StatusOr<ControlSocket> accept() const;
 
-  /// Who is at the other end, as the kernel says.
+  /// The process at the other end, as the kernel reports it.
   [[nodiscard]] absl::StatusOr<Peer> peer() const;
   /// Passes on `files` (up to three, -1 for none). Never blocks: RESOURCE_EXHAUSTED when the peer does not
   /// read.
   [[nodiscard]] absl::Status send(const ControlMessage& message, std::array<int, 3> files) const;
-  /// The next message; nullopt if there is none, and then `end` tells whether there may be more. Files that
-  /// come from whom none are taken stay with the kernel, which closes them, and the message is nonsense.
+  /// The next message; nullopt if there is none, and then `end` tells whether there may be more. With
+  /// TakesFiles::kNo, files that come stay with the kernel, which closes them, and the message counts as
+  /// nonsense.
   std::optional<Received> receive(End& end, TakesFiles takes_files = TakesFiles::kYes) const;
   void shutdown() const;
 

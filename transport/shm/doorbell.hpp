@@ -1,4 +1,4 @@
-// Wakes a transport that sleeps, at no cost while it does not.
+// Wakes a transport that sleeps; costs nothing while it does not sleep.
 //
 // Each transport has one doorbell, a word in shared memory that all its peers may ring. The sleeper and a
 // ringer follow Dekker's handshake, all of it sequentially consistent:
@@ -7,10 +7,10 @@
 //   ringer:  publish work;   is sleeping 1?  then sleeping := 0 and futex-wake
 //
 // In the single order of these operations either the sleeper's look comes after the publication and finds the
-// work, or the ringer's look comes after the announcement and wakes it. So the work must be published by a
-// sequentially consistent store, too, and be looked for by sequentially consistent loads. A ringer that
-// comes between announcement and futex-wait has cleared the word, and the kernel then does not sleep.
-// A peer can write nonsense here; a sleeper therefore never sleeps long without looking around.
+// work, or the ringer's look comes after the announcement and wakes it. So the work, too, must be published
+// by a sequentially consistent store, and the sleeper must look for it with sequentially consistent loads. A
+// ringer that comes between announcement and futex-wait has cleared the word, and the kernel then does not
+// sleep. A peer can write nonsense here; a sleeper therefore never sleeps long without looking around.
 #pragma once
 
 #include <atomic>
@@ -29,15 +29,15 @@ class Doorbell {
   static absl::StatusOr<Doorbell> open(const FileDescriptor& received);
 
   [[nodiscard]] bool valid() const { return !mapping_.bytes().empty(); }
-  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< of a created one
+  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< valid only after create()
 
-  /// Any thread, signal handlers included.
+  /// May be called from any thread, and from signal handlers.
   void ring() const noexcept;
 
   // The owner's side.
   void announce_sleep() const { word().store(1, std::memory_order_seq_cst); }
   void cancel_sleep() const { word().store(0, std::memory_order_seq_cst); }
-  /// After announce_sleep() and a look for work. Returns whether it was rung, false after `timeout`.
+  /// Call it after announce_sleep() and a look for work. True if it was rung, false after `timeout`.
   [[nodiscard]] bool sleep(Duration timeout) const;
 
  private:

@@ -36,12 +36,12 @@ std::optional<std::uint64_t> read_field(const std::string& path, std::string_vie
   return std::nullopt;
 }
 
-/// Of the host, or of a control group.
+/// A limit of the host, or of a control group.
 struct Limit {
   FreeMemory free;
   std::string controllers;   ///< as /proc/PID/cgroup names the groups' hierarchy
-  std::string group;         ///< in it: limits all groups that begin so
-  bool is_of_group = false;  ///< else of all processes
+  std::string group;         ///< in it: limits all groups that begin with this
+  bool is_of_group = false;  ///< else it limits all processes
 };
 
 struct Group {
@@ -81,10 +81,10 @@ void add_groups(std::vector<Limit>& limits, const std::string& root, Group group
   std::string& path = group.path;
   while (true) {
     const std::string folder = root + path;
-    const auto limit = read_number(folder + '/' + files.limit);  // "max" is no number and no limit
+    const auto limit = read_number(folder + '/' + files.limit);  // "max" is not a number and no limit
     const auto usage = read_number(folder + '/' + files.usage);
     if (limit && usage) {
-      // The page cache counts as used, but gives way.
+      // The page cache counts as used, but the kernel frees it on demand.
       const std::string statistics = folder + "/memory.stat";
       const std::uint64_t cache = read_field(statistics, "inactive_file").value_or(0) +
                                   read_field(statistics, "active_file").value_or(0);
@@ -111,12 +111,13 @@ std::vector<Limit> limits_here(const std::string& proc, const std::string& cgrou
   return limits;
 }
 
-/// Untouched bytes of the memory files of that name that the process has open and that are not `known`.
+/// The untouched bytes of the memory files with that name that the process has open and that are not in
+/// `known`.
 std::uint64_t promised_to(const std::filesystem::path& process, const std::string& file_name,
                           std::set<std::pair<dev_t, ino_t>>& known) {
   const std::string target = fmt::format("/memfd:{} (deleted)", file_name);
   std::uint64_t bytes = 0;
-  std::error_code error;  // the process is another user's, or has ended
+  std::error_code error;  // the process belongs to another user, or has ended
   for (std::filesystem::directory_iterator file(process / "fd", error), end; !error && file != end;
        file.increment(error)) {
     std::error_code no_link;
@@ -159,7 +160,7 @@ PromisedMemory promised_memory(const std::string& file_name, const std::string& 
   }
   PromisedMemory least;
   for (std::size_t i = 0; i < limits.size(); ++i) {
-    // Signed: what is left may be less than nothing.
+    // Signed: what is left may be negative.
     const auto left = [](std::uint64_t free, std::uint64_t taken) {
       return static_cast<std::int64_t>(std::min<std::uint64_t>(free, INT64_MAX)) -
              static_cast<std::int64_t>(taken);

@@ -14,18 +14,18 @@ namespace verbena::transport::shm {
 
 namespace {
 
-/// By it processes know of each other's regions (host_memory.hpp).
+/// By this name processes find each other's regions (host_memory.hpp).
 constexpr const char* kRegionName = "verbena-region";
-/// A look at all processes takes its time: not for less than one in so many parts of the free memory, with
-/// what the transport has promised already.
+/// A look at all processes takes time. So it is made only when the transport has promised at least one part
+/// in so many of the free memory since the last look.
 constexpr std::uint64_t kShareWorthALook = 256;
 
 constexpr std::size_t kTableBytes = std::size_t{kMaxRegions} * sizeof(std::uint32_t);
 
-// Pages come at the first touch: filling them beforehand would cost a region's whole size in time and memory,
-// used or not, and where the kernel promises more than it has, a lack of memory ends in a killed process, not
-// in SIGBUS. SIGBUS is what a touch brings where it promises nothing (overcommit_memory = 2), so there, and
-// only there, the pages are taken now.
+// Pages are allocated at the first touch: filling them beforehand would cost a region's whole size in time
+// and memory, whether it is used or not. Where the kernel promises more than it has, a lack of memory kills a
+// process and does not raise SIGBUS. Where it promises nothing (overcommit_memory = 2), a touch raises
+// SIGBUS; so there, and only there, the pages are taken now.
 absl::Status take_pages_if_needed(const FileDescriptor& file, std::size_t bytes) {
   if (!overcommit_forbidden() || ::fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) == 0) {
     return absl::OkStatus();
@@ -117,7 +117,7 @@ absl::StatusOr<std::uint64_t> Regions::add_key() {
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
   std::uint32_t& generation = slots_[slot].generation;
-  if (++generation == 0) ++generation;  // 0 is nobody's
+  if (++generation == 0) ++generation;  // 0 means no region
   table_.set(slot, generation);
   return std::uint64_t{generation} << 32 | slot;
 }

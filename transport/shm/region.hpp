@@ -1,9 +1,9 @@
 // A transport's regions, and how peers learn that one is gone.
 //
 // A region's key is its slot in the owner's region table and the slot's generation. The table is a memory
-// file that each peer maps read-only: a key is good while its slot holds its generation. Peers look before
-// each request, so destroying a region ends their access without their help; pages that a peer still maps are
-// returned to the system when it unmaps them.
+// file that each peer maps read-only: a key is good while its slot holds its generation. Peers check that
+// before each request, so destroying a region ends their access without their help; pages that a peer still
+// maps are returned to the system when it unmaps them.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ inline std::uint32_t region_slot(std::uint64_t key) {
   return static_cast<std::uint32_t>(key);
 }
 
-/// The generations of the regions, by slot; 0 for none.
+/// The generation of the region in each slot; 0 if there is none.
 class RegionTable {
  public:
   RegionTable() = default;
@@ -31,7 +31,7 @@ class RegionTable {
   static absl::StatusOr<RegionTable> open(const FileDescriptor& received);
 
   [[nodiscard]] bool valid() const { return !mapping_.bytes().empty(); }
-  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< of a created one
+  [[nodiscard]] const FileDescriptor& file() const { return file_; }  ///< valid only after create()
 
   // Sequentially consistent: a peer that learned in any way that a region is gone sees it gone.
   void set(std::uint32_t slot, std::uint32_t generation) const {
@@ -66,7 +66,7 @@ class ShmRegion final : public MemoryRegion {
   [[nodiscard]] std::uint64_t key() const { return key_; }
   [[nodiscard]] const FileDescriptor& file() const { return file_; }
   [[nodiscard]] const Regions& owner() const { return regions_; }
-  /// Promised but not in memory yet, because nobody touched it.
+  /// Bytes that are promised but not in memory yet, because nobody has touched them.
   [[nodiscard]] std::uint64_t untouched_bytes() const;
 
  private:
@@ -87,11 +87,12 @@ class Regions {
  private:
   Regions(RegionTable table, bool check_free_memory)
       : table_(std::move(table)), check_free_memory_(check_free_memory) {}
-  /// Against what this transport has been promised. True: since the last look at what others have been
-  /// promised it is so much that it is time for another.
+  /// Checks what this transport has been promised against the free memory. True: since the last
+  /// check_promises() this transport has been promised so much that it is time for another one.
   [[nodiscard]] absl::StatusOr<bool> check_free_memory(std::size_t bytes);
-  /// The same against what all processes of this user on the host have been promised, `bytes` included, whose
-  /// file is there already: of several that ask at once none overlooks another.
+  /// The same check with what all processes of this user on the host have been promised. That includes
+  /// `bytes`, because their file exists already: so of several processes that ask at once none overlooks
+  /// another.
   [[nodiscard]] absl::Status check_promises(std::size_t bytes) const;
   [[nodiscard]] std::uint64_t promised_bytes() const;  ///< to regions of this transport
   absl::StatusOr<std::uint64_t> add_key();

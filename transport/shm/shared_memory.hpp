@@ -59,17 +59,17 @@ class Mapping {
 /// `bytes`, rounded up to whole pages.
 std::size_t whole_pages(std::size_t bytes);
 
-/// A zeroed memory file of `bytes` (whole pages) that nobody can resize: whoever maps it need not fear
-/// SIGBUS.
+/// A zeroed memory file of `bytes` (whole pages) that nobody can resize: so a process that maps it cannot get
+/// SIGBUS from a shrunk file.
 absl::StatusOr<FileDescriptor> create_memory(const char* name, std::size_t bytes);
 
-/// Takes the right to write the file, also through a new mapping, from everyone, owner included; mappings
-/// that exist keep it. To be called once the owner has mapped it, before a reader gets the descriptor.
+/// Takes the right to write the file, also through a new mapping, from every process, the owner included;
+/// existing mappings keep it. Call it after the owner has mapped the file, and before a reader gets the
+/// descriptor.
 absl::Status make_read_only(const FileDescriptor& file);
 
-/// A descriptor of the same file that can only be read, for peers, where the file itself cannot be made so
-/// because one peer may write. Keeps out mistakes; a process of the same user that means harm has other ways,
-/// too.
+/// A read-only descriptor of the same file, for peers, if the file itself cannot be made read-only because
+/// one peer may write it. It prevents mistakes; a malicious process of the same user has other ways, too.
 absl::StatusOr<FileDescriptor> read_only_descriptor(const FileDescriptor& file);
 
 /// PERMISSION_DENIED unless the file, received from a peer, has at least `bytes` and cannot shrink.
@@ -78,7 +78,7 @@ absl::Status check_received(const FileDescriptor& file, std::size_t bytes);
 enum class Protection { kRead, kReadWrite };
 absl::StatusOr<Mapping> map_memory(const FileDescriptor& file, std::size_t bytes, Protection protection);
 
-/// The bytes of the file that have a page of memory by now.
+/// The bytes of the file for which pages of memory are allocated by now.
 std::uint64_t resident_bytes(const FileDescriptor& file);
 
 }  // namespace verbena::transport::shm

@@ -95,7 +95,7 @@ void ShmConnection::read_control() {
       fail(absl::StatusCode::kDataLoss,
            "it sent what no peer of this version sends, or this process has too many files open");
     } else {
-      // Not deaf: what it posted before it went is delivered first.
+      // Not deaf: what the peer posted before it went is delivered first.
       if (status_.ok()) {
         turned_away_ = greeting_.has_value();
         status_ = absl::UnavailableError(fmt::format("{} closed or died", peer_name()));
@@ -186,8 +186,8 @@ absl::Status ShmConnection::take_grant(const ControlMessage& message, const File
 
   drop_revoked();
   if (grants_.size() <= slot) grants_.resize(slot + 1);
-  // The slot's earlier region is gone, or is now granted in place, but someone may still read it where it
-  // was.
+  // The slot's earlier region is gone, or is now granted in place, but the caller may still read it through
+  // the old mapping.
   Grant& grant = grants_[slot];
   if (grant.used_in_place) kept_.push_back(std::move(grant.mapping));
   grant = {.key = message.key,
@@ -443,13 +443,13 @@ void ShmConnection::fail(absl::StatusCode code, const std::string& reason) {
 void ShmConnection::hang_up() {
   if (socket_.fd() < 0) return;
   hub_.sockets.remove(socket_.fd());
-  socket_.shutdown();  // closing alone would not do if a fork of this process holds it, too
+  socket_.shutdown();  // closing would not be enough if a fork of this process holds it, too
   socket_ = ControlSocket();
   if (peer_doorbell_.valid()) peer_doorbell_.ring();
 }
 
 void ShmConnection::ring_peer() {
-  // A peer that has not sent its welcome has not looked at the channel yet and will do so.
+  // A peer that has not sent its welcome has not looked at the channel yet, and will look at it.
   if (!peer_doorbell_.valid()) read_control();
   if (peer_doorbell_.valid()) peer_doorbell_.ring();
 }

@@ -1,10 +1,10 @@
 // One end of a connection.
 //
 // One-sided reads and writes are copies through a mapping of the peer's memory, done at once in post(), so
-// nothing is ever outstanding but completions that wait to be polled. What a peer may reach is decided by the
-// memory files it holds: a region is passed only to peers it is granted to, and sealed against writing unless
-// it is remotely writable. The checks of each request turn a fault of ours into kAccessDenied instead of a
-// crash; they are not what protects the owner.
+// nothing is ever outstanding except completions that wait to be polled. The memory files that a peer holds
+// decide what it may reach: a region is passed only to peers it is granted to, and sealed against writing
+// unless it is remotely writable. The checks of each request only turn an error of our own into kAccessDenied
+// instead of a crash; they do not protect the owner.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace verbena::transport::shm {
 
 class ShmConnection;
 
-// Who proves to have the secret, and cannot pass for the other.
+// The role of the side that proves to have the secret; so one side's proof cannot pass for the other's.
 constexpr std::string_view kAcceptorRole = "verbena shm acceptor";
 constexpr std::string_view kConnectorRole = "verbena shm connector";
 
@@ -41,25 +41,25 @@ struct Hub {
   ChannelGeometry geometry;
   std::size_t completion_capacity;
   std::vector<ShmConnection*> connections = {};  ///< those that raise events
-  std::uint64_t meetings = 0;                    ///< grows with each step of a meeting: more may come soon
+  std::uint64_t meetings = 0;  ///< grows with each step of an introduction: more steps may come soon
 };
 
 class ShmConnection final : public Connection, private SocketUser {
  public:
   enum class Side : std::uint8_t { kConnector, kAcceptor };
 
-  /// The connector's end, of which the acceptor has not heard yet: greets it. `channels` holds both
-  /// directions, the connector's first.
+  /// Makes the connector's end, which the acceptor does not know yet, and greets the acceptor. `channels`
+  /// holds both directions, the connector's first.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> greet(Hub& hub, ControlSocket socket,
                                                               const Peer& peer, FileDescriptor channels_file,
                                                               Mapping channels);
-  /// The acceptor's end, of a connector that has proved itself.
+  /// Makes the acceptor's end, for a connector that has proved itself.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> admit(Hub& hub, ControlSocket socket,
                                                               const Peer& peer, Mapping channels,
                                                               Doorbell doorbell, RegionTable regions);
   ~ShmConnection() override;
 
-  /// Where one of the two channels begins in their common memory, and how long that is.
+  /// Where the channel of `sender` begins in the common memory of both channels, and how long that memory is.
   static std::size_t channel_offset(const ChannelGeometry& geometry, Side sender);
   static std::size_t channels_bytes(const ChannelGeometry& geometry);
 
@@ -70,16 +70,16 @@ class ShmConnection final : public Connection, private SocketUser {
   std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }
 
-  /// Of a connector: waits until the acceptor has proved itself, or has hung up, or for so long.
+  /// Connector only: waits until the acceptor has proved itself or has hung up, or until `deadline`.
   void wait_for_challenge(TimePoint deadline);
-  /// Of a connector: the acceptor went before it had proved itself. Another try may find it in better health.
+  /// Connector only: the acceptor hung up before it had proved itself. Another attempt may succeed.
   [[nodiscard]] bool was_turned_away() const { return greeting_ && !status_.ok() && turned_away_; }
 
-  /// Raises events from now on. REQUIRES: once.
+  /// Raises events from now on. REQUIRES: called once.
   void start() { hub_.connections.push_back(this); }
   /// Fills `events`; messages are copied to the front of `space`, which shrinks by them.
   std::size_t poll(std::span<Event> events, std::span<std::byte>& space);
-  /// Is it worth a poll() or a post() that was refused? (The latter is said once.)
+  /// Is there something to poll(), or room for a post() that was refused? (It reports the room only once.)
   bool pending();
 
  private:
@@ -91,11 +91,11 @@ class ShmConnection final : public Connection, private SocketUser {
     Mapping mapping;
     bool used_in_place = false;  ///< mapped() or mapped_in_place() gave its address away
   };
-  /// A connector's, until the acceptor has proved itself.
+  /// What a connector keeps until the acceptor has proved itself.
   struct Greeting {
     Nonce nonce{};
     FileDescriptor channels;
-    std::vector<std::pair<ControlMessage, FileDescriptor>> grants;  ///< to be sent then
+    std::vector<std::pair<ControlMessage, FileDescriptor>> grants;  ///< to be sent when it has
   };
   struct Completion {
     std::uint64_t id;
@@ -114,7 +114,7 @@ class ShmConnection final : public Connection, private SocketUser {
   void drop_revoked();
   absl::StatusOr<RemoteDescriptor> send_grant(const MemoryRegion& region, bool in_place);
 
-  /// nullopt: no room, try later. Anything but kOk has failed the connection.
+  /// nullopt: no room, try later. With any result other than kOk the connection has failed.
   std::optional<OperationResult> carry_out(const WorkRequest& request, bool& published);
   std::optional<OperationResult> send_message(const WorkRequest& request, bool& published);
   OperationResult copy(const WorkRequest& request);
@@ -138,13 +138,13 @@ class ShmConnection final : public Connection, private SocketUser {
   ChannelSender sender_;
   ChannelReceiver receiver_;
   Doorbell peer_doorbell_;     ///< invalid until welcomed
-  RegionTable peer_regions_;   ///< likewise
-  std::vector<Grant> grants_;  ///< by the peer, by slot
-  std::vector<Mapping> kept_;  ///< of revoked regions that are read in place
-  absl::flat_hash_map<std::uint64_t, RemoteDescriptor> granted_;  ///< to the peer, by key
+  RegionTable peer_regions_;   ///< invalid until welcomed
+  std::vector<Grant> grants_;  ///< granted by the peer, by slot
+  std::vector<Mapping> kept_;  ///< mappings of revoked regions that are read in place
+  absl::flat_hash_map<std::uint64_t, RemoteDescriptor> granted_;  ///< granted to the peer, by key
   std::deque<Completion> completions_;
   absl::Status status_;
-  bool deaf_ = false;  ///< failed on this side: what else the peer sent is of no interest
+  bool deaf_ = false;  ///< failed on this side: whatever else the peer sent is ignored
   bool disconnect_raised_ = false;
   bool turned_away_ = false;
 };

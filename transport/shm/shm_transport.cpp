@@ -27,14 +27,14 @@ namespace shm {
 
 namespace {
 
-constexpr auto kHelloPatience = std::chrono::seconds(10);  // with one that has come and not proved itself
+constexpr auto kHelloPatience = std::chrono::seconds(10);  // with a peer that has not proved itself
 constexpr auto kMeetingCheckInterval = std::chrono::milliseconds(1);
 constexpr auto kMeetingHurry =
-    std::chrono::milliseconds(50);            // after a step of a meeting the next is looked for so long
+    std::chrono::milliseconds(50);            // the next step of an introduction is awaited so long
 constexpr std::size_t kMostStrangers = 1024;  // of the same user; of other users there are none
-constexpr std::size_t kAcceptedAtOnce = 256;  // by one look at the sockets
+constexpr std::size_t kAcceptedAtOnce = 256;  // in one look at the sockets
 constexpr auto kQueuePatience =
-    std::chrono::milliseconds(100);  // for a place in the listener's queue, at a time
+    std::chrono::milliseconds(100);  // for a place in the listener's queue, in one attempt
 constexpr auto kConnectPause = std::chrono::milliseconds(1);
 constexpr auto kLongestConnectPause = std::chrono::milliseconds(10);
 constexpr std::size_t kMessageSpaceBytes = 65536;  // messages copied out by one poll(), at least one
@@ -52,7 +52,7 @@ bool single_processor() {
   return ::sched_getaffinity(0, sizeof(processors), &processors) == 0 && CPU_COUNT(&processors) == 1;
 }
 
-// To within some milliseconds, for a fraction of the cost of a precise clock.
+// Exact to some milliseconds, for a fraction of the cost of a precise clock.
 TimePoint coarse_now() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
@@ -65,7 +65,7 @@ absl::Status check_uid(const Peer& peer) {
                                                  peer.pid, peer.uid, ::getuid()));
 }
 
-/// Where wait() stops spinning and blocks: long while that pays, short while it does not.
+/// How long wait() spins before it blocks: long while spinning pays, short while it does not.
 class SpinBudget {
  public:
   explicit SpinBudget(Duration most) : most_(most), now_(most) {}
@@ -116,9 +116,9 @@ class ShmTransport final : public Transport {
     ShmTransport& transport;
     ControlSocket socket;
   };
-  /// Came in and has not said hello yet. It is in one of three lists: those that have said nothing, those
-  /// that were challenged, and those that are done with, which are destroyed when no socket's turn is left in
-  /// which they are named.
+  /// A process that has connected and has not sent its hello yet. It is in one of three lists: those that
+  /// have sent nothing, those that were challenged, and those that are done. The last are destroyed when no
+  /// pending socket event refers to them any more.
   struct Stranger final : SocketUser {
     enum class Stage : std::uint8_t { kSilent, kChallenged, kProven, kDone };
     Stranger(ShmTransport& owner, ControlSocket incoming, const Peer& who)
@@ -165,7 +165,7 @@ class ShmTransport final : public Transport {
   std::list<Stranger> challenged_;
   std::list<Stranger> done_;
   std::size_t most_strangers_ = most_strangers();
-  bool more_wait_ = false;  ///< to be accepted
+  bool more_wait_ = false;  ///< connectors that wait to be accepted
   Refusals refusals_;
   std::uint64_t meetings_seen_ = 0;
   TimePoint hurry_until_ = TimePoint::min();
@@ -212,7 +212,7 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
         (*connection)->start();
         return *std::move(connection);
       }
-      // One that turns others away because too many have come, or is about to end.
+      // A listener that hung up has too many connectors, or is about to end: try again.
       if (!connection.ok() || !(*connection)->was_turned_away()) {
         return absl::Status(status.code(), fmt::format("{}: {}", address, std::string(status.message())));
       }
@@ -227,8 +227,8 @@ absl::StatusOr<std::unique_ptr<Connection>> ShmTransport::connect(const std::str
   }
 }
 
-// The kernel has connected the sockets; the listener need not have noticed. What is posted before it has
-// waits in the channel, which is this process's alone until the listener has proved itself.
+// The kernel has connected the sockets; the listener may not have noticed yet. What is posted before that
+// waits in the channel, which belongs to this process alone until the listener has proved itself.
 absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::introduce(ControlSocket socket) {
   auto peer = socket.peer();
   if (!peer.ok()) return peer.status();
@@ -241,8 +241,8 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmTransport::introduce(ControlSo
   return ShmConnection::greet(hub_, std::move(socket), *peer, std::move(*file), std::move(*channels));
 }
 
-// Until there is none, so that nobody's place in the queue is taken by those who are not let in; but not for
-// ever.
+// Accepts until no connector waits, so that processes that will be refused take no places in the queue; but
+// only a bounded number.
 void ShmTransport::accept(const ControlSocket& listening) {
   for (std::size_t i = 0; i < kAcceptedAtOnce; ++i) {
     absl::StatusOr<ControlSocket> socket = listening.accept();
@@ -259,7 +259,7 @@ void ShmTransport::accept(const ControlSocket& listening) {
       take_in(*std::move(socket), *peer);
     } else {
       refusals_.note(now(),
-                     std::string(known.message()));  // it is closed, which is all that it needs to know
+                     std::string(known.message()));  // the peer only sees that it is closed
     }
   }
   more_wait_ = true;
@@ -273,7 +273,7 @@ void ShmTransport::take_in(ControlSocket socket, const Peer& peer) {
   if (absl::Status status = hub_.sockets.add(stranger.socket.fd(), stranger); !status.ok()) {
     return refuse(stranger, std::string(status.message()));
   }
-  hear(stranger);  // it has spoken already, mostly
+  hear(stranger);  // usually its greeting has arrived already
 }
 
 void ShmTransport::hear(Stranger& stranger) {
@@ -377,8 +377,8 @@ void ShmTransport::refuse(Stranger& stranger, std::string_view why) {
   part_from(stranger);
 }
 
-/// Of those who have said nothing, if there are such, the one that has been silent longest. False if nobody
-/// is here.
+/// Refuses the stranger that came first among those that have sent nothing; if there are none, among those
+/// that were challenged. False if there are no strangers.
 bool ShmTransport::refuse_one_of_many(std::string_view why) {
   std::list<Stranger>& from = silent_.empty() ? challenged_ : silent_;
   if (from.empty()) return false;
@@ -415,7 +415,7 @@ void ShmTransport::check_sockets() {
   next_socket_check_ = time + (more_wait_ ? Duration::zero() : socket_check_interval(time));
 }
 
-/// Shorter while someone is just being met: a meeting takes a few words to and fro.
+/// Shorter during an introduction: it takes a few messages in both directions.
 Duration ShmTransport::socket_check_interval(TimePoint time) const {
   return time < hurry_until_ ? std::min<Duration>(kMeetingCheckInterval, options_.socket_check_interval)
                              : options_.socket_check_interval;
@@ -438,7 +438,7 @@ std::size_t ShmTransport::poll(std::span<Event> events) {
 }
 
 bool ShmTransport::ready() {
-  // seq_cst, as it is looked at between announcing sleep and sleeping (doorbell.hpp).
+  // seq_cst, because it is read between announcing sleep and sleeping (doorbell.hpp).
   if (interrupted_.load(std::memory_order_seq_cst) || announced_ < accepted_.size()) return true;
   return std::any_of(hub_.connections.begin(), hub_.connections.end(),
                      [](ShmConnection* connection) { return connection->pending(); });
@@ -455,9 +455,10 @@ bool ShmTransport::spin_until_ready(TimePoint end) {
 void ShmTransport::wait_for_work(TimePoint deadline) {
   if (spin_until_ready(std::min(deadline, now() + spin_.now()))) return;
   if (now() >= deadline) return;
-  // Where more processes than processors are at work, the others come first: what they send meanwhile comes
-  // together and rings no bell. Where none wants the processor this is a look more; and where a stranger to
-  // the job computes on it all the time, an answer may be late by his slice.
+  // If more processes than processors are at work, this lets the others run first: what they send in the
+  // meantime arrives together and rings no doorbell. If no other process wants the processor, the cost is one
+  // more look. If a process outside the job computes on it all the time, an answer may be late by that
+  // process's time slice.
   ::sched_yield();
   if (ready()) return;
   for (TimePoint time = now(); time < deadline; time = now()) {  // compared first: a difference may overflow

@@ -1,4 +1,4 @@
-// Which of a transport's sockets have something to say.
+// Finds the sockets of a transport that are readable or hung up.
 #pragma once
 
 #include "absl/status/status.h"
@@ -21,8 +21,8 @@ class SocketWatch {
 
   absl::Status add(int fd, SocketUser& user) const;
   void remove(int fd) const;
-  /// Calls each user whose socket is readable or hung up, at most 64 of them. A user may destroy itself then,
-  /// but no other. Never blocks.
+  /// Calls each user whose socket is readable or hung up, at most 64 of them. A user may destroy itself in
+  /// the call, but no other user. Never blocks.
   void check() const;
 
  private:

@@ -19,7 +19,7 @@ inline void copy_single_bytes(std::byte* to, const std::byte* from, std::size_t 
   }
 }
 
-/// REQUIRES: both ends have the same place in a Word.
+/// REQUIRES: `to` and `from` have the same offset in a Word.
 template <class Word>
 void copy_in(std::byte* to, const std::byte* from, std::size_t count) {
   const std::size_t place = reinterpret_cast<std::uintptr_t>(to) % sizeof(Word);
@@ -27,16 +27,16 @@ void copy_in(std::byte* to, const std::byte* from, std::size_t count) {
   const std::size_t words = (count - head) / sizeof(Word);
   const std::size_t tail = head + words * sizeof(Word);
   copy_single_bytes(to, from, head);
-  // A plain memcpy of all would copy the last bytes in a piece that overlaps the piece before, and so could
-  // mix two versions of one word.
+  // A plain memcpy of everything would copy the last bytes in a piece that overlaps the piece before it, and
+  // so could mix two versions of one word.
   base::copy_words(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), words);
   copy_single_bytes(to + tail, from + tail, count - tail);
 }
 
 }  // namespace detail
 
-/// to[i] = from[i]. Words are whole where both ends have the same place in a word; else at least aligned
-/// halves of them where these have. REQUIRES: no overlap.
+/// to[i] = from[i]. Words are copied whole if `to` and `from` have the same offset in a word; else aligned
+/// halves of words are, if they have the same offset in a half. REQUIRES: no overlap.
 inline void transfer(std::byte* to, const std::byte* from, std::size_t count) {
   const std::size_t apart = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
   if (apart % sizeof(std::uint64_t) == 0) {

@@ -7,14 +7,14 @@
 namespace verbena::transport::verbs {
 
 /// The kernel's driver of a device whose folder is `device` (in /sys/class/infiniband), such as "efa"; empty
-/// where it cannot be told.
+/// if it cannot be found out.
 std::string kernel_driver(const std::string& device);
 
-/// What a device of that driver is, for people, if it is none of the three: "an Elastic Fabric Adapter
+/// What a device of that driver is, for messages, if it is none of the three: "an Elastic Fabric Adapter
 /// (EFA)".
 std::string other_adapter(std::string_view driver);
 
-/// Why a transport cannot use it.
+/// Why a transport cannot use a device of that driver.
 std::string no_reliable_connections(std::string_view driver);
 
 }  // namespace verbena::transport::verbs

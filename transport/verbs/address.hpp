@@ -15,10 +15,10 @@ using Address = HostPort;
 absl::StatusOr<Address> parse_address(const std::string& text);
 std::string to_string(const Address& address);
 
-/// The host's first address; of an empty host the one that means any.
+/// The first address of the host; for an empty host, the address that means any.
 absl::StatusOr<sockaddr_storage> resolve(const Address& address);
 
-/// Without its port.
+/// The address as text, without its port.
 std::string host_of(const sockaddr& address);
 bool is_loopback(const sockaddr& address);
 

@@ -56,14 +56,14 @@ void CompletionQueues::release(CompletionQueue& queue, std::uint32_t completions
 std::size_t CompletionQueues::take(ibv_cq* cq) {
   std::array<ibv_wc, kTakenAtOnce> completions;
   const int count = device_.api().poll_cq(cq, kTakenAtOnce, completions.data());
-  // A negative count means a broken device, which says so by an asynchronous event, too.
+  // A negative count means a broken device, which an asynchronous event reports, too.
   for (int i = 0; i < count; ++i) visit_(completions[static_cast<std::size_t>(i)]);
   return static_cast<std::size_t>(std::max(count, 0));
 }
 
 std::size_t CompletionQueues::take() {
   std::size_t count = 0;
-  // By index: what a completion leads to may add a queue.
+  // By index: handling a completion may add a queue.
   for (std::size_t i = 0; i < queues_.size(); ++i) count += take(queues_[i]->cq);
   return count;
 }

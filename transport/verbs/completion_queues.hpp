@@ -1,7 +1,8 @@
 // Completion queues, shared by connections, all on one channel.
 //
-// A queue never overruns: each connection reserves room for all it can have outstanding, and gives it back
-// when its queue pair is gone and what that left in the queue was taken out.
+// A queue never overruns: each connection reserves room for everything that it can have outstanding, and
+// releases it when its queue pair is gone and the completions that the queue pair left in the queue have been
+// taken out.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +34,13 @@ class CompletionQueues {
   CompletionQueues& operator=(const CompletionQueues&) = delete;
 
   absl::StatusOr<CompletionQueue*> reserve(std::uint32_t completions);
-  /// REQUIRES: what used the room can complete nothing more.
+  /// REQUIRES: the queue pair that used the room can produce no more completions.
   void release(CompletionQueue& queue, std::uint32_t completions);
 
   /// Takes some completions out of each queue; returns how many.
   std::size_t take();
 
-  /// Asks for a wake-up through the device's channel by the next completion of any queue.
+  /// Asks for a wake-up through the device's channel at the next completion in any queue.
   void arm();
   /// Takes the wake-ups out of the channel.
   void clear_events();

@@ -99,8 +99,8 @@ std::string interface_name(std::uint32_t index) {
   return index != 0 && ::if_indextoname(index, name) != nullptr ? name : "";
 }
 
-/// Fills the GIDs, and the address: of the RoCEv2 ones an IPv4 address before others, none that is
-/// link-local.
+/// Fills in the GIDs and the address. The address is a RoCEv2 GID that is not link-local, preferably an IPv4
+/// address.
 void query_gids(const VerbsApi& api, ibv_context* context, int table_length, VerbsDevice::Port& port) {
   bool found_ipv4 = false;
   for (int index = 0; index < table_length; ++index) {
@@ -134,7 +134,7 @@ VerbsDevice::Port inspect_port(const VerbsApi& api, ibv_context* context, std::u
   port.mtu_bytes = 128U << static_cast<unsigned>(attributes.active_mtu);
   port.max_mtu_bytes = 128U << static_cast<unsigned>(attributes.max_mtu);
   query_gids(api, context, attributes.gid_tbl_len, port);
-  // The GIDs of InfiniBand and iWARP are no addresses by which the connection manager finds a peer.
+  // The GIDs of InfiniBand and iWARP are not addresses by which the connection manager finds a peer.
   if (port.address.empty() && (!ethernet || iwarp))
     port.address = interface_address(context->device->name, number);
   if (attributes.state != IBV_PORT_ACTIVE) {
@@ -182,7 +182,7 @@ std::string device_obstacle(const VerbsOptions& options, const VerbsDevice& devi
   return wanted ? device.obstacle : std::string(kNotWanted);
 }
 
-/// The first port that can be used; otherwise why not, appended to `obstacles`.
+/// The first port that can be used; for the ports that cannot, the reasons are appended to `obstacles`.
 const VerbsDevice::Port* usable_port(const VerbsDevice& device, const VerbsOptions& options,
                                      std::string& obstacles) {
   if (device.ports.empty())
@@ -303,7 +303,7 @@ absl::StatusOr<Pages> create_private(std::size_t bytes) {
         errno_text(error, fmt::format("the host has no {} bytes of memory to give", whole)));
   }
   shm::Mapping mapping(std::span(static_cast<std::byte*>(place), bytes));
-  // A child process would make the kernel move pages that the device goes on using.
+  // With a child process the kernel would move pages that the device goes on using.
   if (::madvise(place, whole, MADV_DONTFORK) != 0) {
     spdlog::debug("{}", errno_text(errno, "registered memory cannot be kept from child processes"));
   }

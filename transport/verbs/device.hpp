@@ -1,4 +1,4 @@
-// The RDMA device of a transport: which one, what it can do, what has been taken from it.
+// The RDMA device of a transport: which device it is, what it can do, and what was allocated from it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace verbena::transport::verbs {
 /// Receives beyond VerbsOptions::receive_depth, for what is not counted as credit (verbs_connection.hpp).
 constexpr std::uint32_t kReservedReceives = 4;
 
-/// Owns what it opened. Everything made from it must be gone before it.
+/// Owns what it opened. Everything made from it must be destroyed before it.
 class Device {
  public:
   static absl::StatusOr<std::unique_ptr<Device>> open(const std::shared_ptr<const VerbsApi>& api,
@@ -32,14 +32,14 @@ class Device {
   [[nodiscard]] ibv_comp_channel* channel() const { return channel_; }
   [[nodiscard]] std::string name() const { return context_->device->name; }
   [[nodiscard]] std::uint8_t port() const { return port_; }
-  /// Where it listens and connects from; empty: any.
+  /// The address that it listens on and connects from; empty: any.
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] bool iwarp() const { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
   [[nodiscard]] bool windows() const { return windows_; }
   [[nodiscard]] const ibv_device_attr& attributes() const { return attributes_; }
   [[nodiscard]] std::uint32_t max_transfer_bytes() const { return max_transfer_bytes_; }
 
-  // Of the options, what the device allows.
+  // The values of the options, reduced to what the device allows.
   [[nodiscard]] std::uint32_t send_depth() const { return send_depth_; }
   [[nodiscard]] std::uint32_t receive_depth() const { return receive_depth_; }
   [[nodiscard]] std::uint8_t reads_at_once() const { return reads_at_once_; }
@@ -81,7 +81,7 @@ class RegisteredMemory {
 
   [[nodiscard]] std::span<std::byte> bytes() const { return memory_.bytes; }
   [[nodiscard]] ibv_mr* registration() const { return registration_; }
-  /// Where it is shared.
+  /// The memory file, if the memory is shared.
   [[nodiscard]] const shm::FileDescriptor& file() const { return memory_.file; }
 
  private:

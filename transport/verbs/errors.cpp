@@ -58,7 +58,7 @@ Meaning meaning_of(ibv_wc_status status) {
   }
 }
 
-/// The name in <infiniband/verbs.h>, by which one finds advice.
+/// The name in <infiniband/verbs.h>, by which users can search for advice.
 std::string_view name_of(ibv_wc_status status) {
   static constexpr std::string_view kNames[] = {"IBV_WC_SUCCESS",
                                                 "IBV_WC_LOC_LEN_ERR",

@@ -1,4 +1,4 @@
-// What the system's and the device's errors say to a user.
+// Texts and codes for errors of the system and of the device.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,13 +13,13 @@ namespace verbena::transport::verbs {
 
 /// "`what`: ENOMEM (Cannot allocate memory)".
 std::string errno_text(int error, std::string_view what);
-/// The same under the code that fits.
+/// The same text in a status with the code that fits.
 absl::Status errno_status(int error, std::string_view what);
 
-/// How an operation ended that the device completed with `status`.
+/// The result of an operation that the device completed with `status`.
 OperationResult result_of(ibv_wc_status status);
 
-/// The reason of a connection that ended by it, for its status: what happened and what may be done.
+/// The status of a connection that failed with `status`: what happened and what the user can do.
 absl::Status status_of(ibv_wc_status status, std::string_view peer);
 
 }  // namespace verbena::transport::verbs

@@ -1,5 +1,5 @@
-// Registered memory that a peer on the same host changes in place, beside the device: it is a memory file,
-// which the owner passes to that peer and nobody else (neighbours.hpp).
+// Registered memory that the device reaches and that a peer on the same host also changes in place: it is a
+// memory file, which the owner passes to that peer and to nobody else (neighbours.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@ namespace verbena::transport::verbs {
 
 /// Zeroed memory of this process.
 struct Pages {
-  shm::FileDescriptor file;  ///< of memory to be changed in place; else none
+  shm::FileDescriptor file;  ///< for memory to be changed in place; else none
   shm::Mapping mapping;
   std::span<std::byte> bytes;  ///< of the mapping
 };
 absl::StatusOr<Pages> create_in_place(std::size_t bytes);
 
-/// A peer's view of it.
+/// A peer's view of memory that its owner has passed to it.
 class InPlaceView {
  public:
-  /// Of what its owner has at `address`, as the owner says: PERMISSION_DENIED where the file is not what that
-  /// needs.
+  /// A view of the memory that its owner says it has at `address`. PERMISSION_DENIED if the file does not fit
+  /// that.
   static absl::StatusOr<InPlaceView> open(const shm::FileDescriptor& received, std::uint64_t address,
                                           std::uint64_t length_bytes);
 
-  /// What the owner has at this address; nullptr where that is not all inside.
+  /// The memory that the owner has at this address; nullptr if it is not completely inside the view.
   [[nodiscard]] std::byte* at(std::uint64_t address, std::uint64_t length_bytes) const;
 
  private:

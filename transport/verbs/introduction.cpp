@@ -17,7 +17,7 @@ constexpr std::size_t kUsedBeforeLook = 1024;
 template <class Words>
 std::optional<Words> read(std::span<const std::byte> bytes) {
   Words words;
-  if (bytes.size() < sizeof(words)) return std::nullopt;  // it may be padded
+  if (bytes.size() < sizeof(words)) return std::nullopt;  // it may be padded at the end
   std::memcpy(&words, bytes.data(), sizeof(words));
   return words.magic == kMagic && words.version == kVersion ? std::optional(words) : std::nullopt;
 }
@@ -116,7 +116,7 @@ std::optional<Refusal> Gatekeeper::refuses(const std::optional<Opening>& opening
   } else if ((opening->flags & Opening::kAnswers) == 0) {
     refusal.reason = Refusal::kChallenge;
     refusal.challenge = challenge(*opening, time);
-    return refusal;  // as for everybody: nothing to be said about it
+    return refusal;  // every connector gets this first: it is not logged
   } else if (!is_fresh(*opening, time)) {
     refusal.reason = Refusal::kNoProof;
     why = "it answers a challenge that was not put to it, or long ago";

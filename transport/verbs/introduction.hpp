@@ -1,10 +1,11 @@
-// How two ends meet through the connection manager, and prove to each other to be of one job.
+// How two ends meet through the connection manager and prove to each other that they belong to one job.
 //
-// A connector asks twice. To the first request the listener says no, with a challenge, and forgets it: who
-// has proved nothing costs it no queue pair, no memory, and not even a note, for a challenge is the
-// listener's own seal on the connector's nonce and the time. The second request carries the challenge and the
-// connector's proof; the listener looks at it only if the seal is its own and not old, lets each challenge in
-// once, and answers with its own proof. All that is said is under the proofs.
+// A connector asks twice. The listener rejects the first request, with a challenge, and forgets it: a
+// connector that has proved nothing costs the listener no queue pair and no memory, not even a note, because
+// a challenge is the listener's own seal on the connector's nonce and the time. The second request carries
+// the challenge and the connector's proof. The listener looks at it only if the seal is its own and not too
+// old, accepts each challenge once, and answers with its own proof. The proofs cover everything that the two
+// sides say.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ namespace verbena::transport::verbs {
 constexpr std::uint32_t kMagic = 0x42524556;  // "VERB"
 constexpr std::uint8_t kVersion = 3;
 
-/// Of the connector with its request; all that the connection manager carries there.
+/// What the connector sends with its request; it takes all the space that the connection manager has there.
 struct Opening {
   enum Flags : std::uint8_t { kImmediate = 1, kAnswers = 2 };
   std::uint32_t magic = kMagic;
@@ -37,12 +38,12 @@ struct Opening {
   std::uint16_t receives = 0;  ///< credits of the listener
   std::uint32_t max_message_bytes = 0;
   std::array<std::byte, 12> nonce{};
-  std::array<std::byte, 16> challenge{};  ///< where it answers one
-  std::array<std::byte, 16> proof{};      ///< likewise, of all before
+  std::array<std::byte, 16> challenge{};  ///< if it answers one
+  std::array<std::byte, 16> proof{};      ///< if it answers a challenge; over all fields before
 };
 static_assert(sizeof(Opening) == 56);
 
-/// Of the listener with its no.
+/// What the listener sends when it rejects a request.
 struct Refusal {
   enum Reason : std::uint32_t { kChallenge = 1, kOptions = 2, kNoProof = 3, kOther = 4 };
   std::uint32_t magic = kMagic;
@@ -54,7 +55,7 @@ struct Refusal {
 };
 static_assert(sizeof(Refusal) == 36);
 
-/// Of the listener with its yes.
+/// What the listener sends when it accepts a request.
 struct Welcome {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
@@ -63,33 +64,33 @@ struct Welcome {
   std::uint32_t max_message_bytes = 0;
   std::uint32_t process = 0;
   std::array<std::byte, 16> neighbours{};  ///< see neighbours.hpp; zero: none
-  Proof proof{};                           ///< of the opening and all before
+  Proof proof{};                           ///< over the opening and all fields before
 };
 static_assert(sizeof(Welcome) == 72);
 
-/// Without its proof.
+/// The bytes without the proof.
 std::span<const std::byte> said(const Opening& opening);
 std::span<const std::byte> said(const Welcome& welcome);
 
-/// The proofs are in their places afterwards.
+/// sign() writes the proof into its field.
 void sign(Opening& opening, const Secret* secret);
 void sign(Welcome& welcome, const Opening& opening, const Secret* secret);
 bool is_signed(const Opening& opening, const Secret* secret);
 bool is_signed(const Welcome& welcome, const Opening& opening, const Secret* secret);
 
-/// What came; nullopt unless a peer of this version can have said it.
+/// What was received; nullopt unless a peer of this version can have sent it.
 std::optional<Opening> read_opening(std::span<const std::byte> bytes);
 std::optional<Refusal> read_refusal(std::span<const std::byte> bytes);
 std::optional<Welcome> read_welcome(std::span<const std::byte> bytes);
 
-/// A listener's: who gets in.
+/// Decides for a listener which connectors it accepts.
 class Gatekeeper {
  public:
-  static constexpr std::chrono::seconds kPatience{30};  ///< a challenge is good for so long
+  static constexpr std::chrono::seconds kPatience{30};  ///< a challenge is valid for so long
 
   explicit Gatekeeper(std::shared_ptr<const Secret> secret) : secret_(std::move(secret)) {}
 
-  /// nullopt: let it in. Else what to tell it. `from` is for the log.
+  /// nullopt: accept the connector. Else the refusal to send to it. `from` is for the log.
   std::optional<Refusal> refuses(const std::optional<Opening>& opening, const std::string& from,
                                  std::uint32_t max_message_bytes, TimePoint now);
   void note(TimePoint now, std::string_view why) { refusals_.note(now, why); }
@@ -103,9 +104,9 @@ class Gatekeeper {
   absl::Status find_seal();
 
   std::shared_ptr<const Secret> secret_;
-  std::shared_ptr<const Secret> seal_;  ///< nobody else's
-  /// Those that were answered well, and when: no more than peers that proved themselves in kPatience, and
-  /// those who came since the last look. Without a secret everybody is one.
+  std::shared_ptr<const Secret> seal_;  ///< only this listener knows it
+  /// Challenges that were answered correctly, and when: no more than there were peers that proved themselves
+  /// within kPatience, and peers that came since the last look. Without a secret every peer counts as proved.
   absl::flat_hash_map<Challenge, std::uint32_t> used_;
   Refusals refusals_;
 };

@@ -43,7 +43,7 @@ std::uint32_t Neighbour::pass(std::span<const std::byte> memory, const shm::File
 std::byte* Neighbour::find(std::uint32_t number, std::uint64_t address, std::uint64_t length_bytes) {
   auto view = views_.find(number);
   if (view == views_.end()) {
-    read();  // it was passed before its number could be told
+    read();  // the peer passed it before it could send its number
     view = views_.find(number);
   }
   return view == views_.end() ? nullptr : view->second.at(address, length_bytes);
@@ -84,7 +84,8 @@ void Neighbours::listen() {
   name_ = *name;
 }
 
-/// All who have come, and their first words. Those who wait too long to be claimed go, the oldest first.
+/// Accepts all connectors that have come, and receives their first messages. If too many wait to be claimed,
+/// removes some: first those that have sent nothing, the oldest first.
 void Neighbours::receive() {
   for (std::size_t i = 0; listening_ && i < kMostVisitors; ++i) {
     auto socket = listening_->accept();

@@ -1,9 +1,9 @@
-// Beside a connection over the device, where its two ends are processes of one user on one host: a Unix
-// socket, over which memory files are passed to just the peer that they are granted to.
+// A Unix socket beside a connection over the device, if its two ends are processes of one user on one host.
+// Over it, memory files are passed to just the peer that they are granted to.
 //
-// Who listens has such a socket, too, of a random name, which the welcome tells. The connector tries it
-// before it says its first word over the device: who finds somebody there, on another host, has found nobody.
-// It says which connection it is of, and proves it.
+// A listener has such a socket, too, with a random name that the welcome carries. The connector tries that
+// name before it sends its first message over the device; if the listener is on another host, the connector
+// finds nobody there. Over the socket the connector says which connection it belongs to, and proves it.
 #pragma once
 
 #include <array>
@@ -28,10 +28,11 @@ class Neighbour {
  public:
   explicit Neighbour(shm::ControlSocket socket) : socket_(std::move(socket)) {}
 
-  /// Passes memory of this process to the peer; returns the number under which the peer finds it, from 1. 0
-  /// where the peer does not take it.
+  /// Passes memory of this process to the peer. Returns the number under which the peer finds it, from 1; 0
+  /// if the peer does not take it.
   std::uint32_t pass(std::span<const std::byte> memory, const shm::FileDescriptor& file);
-  /// What the peer has passed under that number and has at that place; nullptr where there is nothing.
+  /// The memory that the peer has passed under that number, at that address of the peer; nullptr if there is
+  /// none.
   std::byte* find(std::uint32_t number, std::uint64_t address, std::uint64_t length_bytes);
 
  private:
@@ -44,16 +45,17 @@ class Neighbour {
   absl::flat_hash_map<std::uint32_t, InPlaceView> views_;
 };
 
-/// A listener's.
+/// The listener's socket, and the connectors that have come to it.
 class Neighbours {
  public:
   using Name = std::array<std::byte, 16>;
 
-  /// So that welcomes can tell of it. Where the system has no Unix sockets there are no neighbours.
+  /// Opens the socket, so that welcomes can carry its name. If the system has no Unix sockets, there are no
+  /// neighbours.
   void listen();
   [[nodiscard]] const Name& name() const { return name_; }
 
-  /// Whoever has come for the connection of that welcome; nullptr if nobody has.
+  /// The connector that has come for the connection of that opening; nullptr if none has.
   std::unique_ptr<Neighbour> claim(const Opening& opening, const Secret* secret);
 
  private:
@@ -70,7 +72,7 @@ class Neighbours {
   std::list<Visitor> visitors_;  ///< claimed by nobody yet
 };
 
-/// Of the connector; nullptr where the listener is no neighbour.
+/// The connector's end; nullptr if the listener is not a neighbour.
 std::unique_ptr<Neighbour> visit(const Neighbours::Name& name, const Opening& opening, const Secret* secret);
 
 }  // namespace verbena::transport::verbs

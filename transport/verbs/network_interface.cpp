@@ -37,7 +37,8 @@ std::string address_of(const std::string& interface) {
 }  // namespace
 
 std::string interface_address(const std::string& device, std::uint8_t port, const std::string& sysfs) {
-  // The ports of an adapter are one PCI function or several; an interface says which port it is, from 0.
+  // The ports of an adapter are one PCI function or several; an interface tells its port number, counted from
+  // 0.
   std::error_code error;
   std::vector<std::string> interfaces;
   for (const auto& entry :

@@ -1,8 +1,8 @@
 // What was posted to a queue pair's send queue and has not completed.
 //
 // Most requests are posted unsignaled: the device reports none of them, and their places become free when a
-// later signaled one is reported. So one in every quarter of the queue is signaled, asked for or not: were
-// there none in a full queue, it would stay full.
+// later signaled one is reported. So at least one request in every quarter of the queue is signaled, even if
+// the caller did not ask for that: a full queue without a signaled request would stay full.
 #pragma once
 
 #include <cassert>
@@ -71,7 +71,7 @@ class SendQueue {
   std::vector<Entry> entries_;
   std::uint32_t head_ = 0;
   std::uint32_t tail_ = 0;
-  std::uint32_t unsignaled_ = 0;  ///< since the last signaled one
+  std::uint32_t unsignaled_ = 0;  ///< entries since the last signaled one
 };
 
 }  // namespace verbena::transport::verbs

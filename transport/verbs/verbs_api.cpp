@@ -43,7 +43,8 @@ class Library {
   absl::Status status_;
 };
 
-// These go through tables of the opened device; <infiniband/verbs.h> defines them, no library does.
+// These functions go through tables of the opened device; <infiniband/verbs.h> defines them, and no library
+// does.
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   verbs_context* extended = verbs_get_ctx_op(context, query_port);

@@ -2,8 +2,8 @@
 // filled from the two libraries at run time, so that the program starts on a host without them, or by a fake
 // device in a test's process.
 //
-// Each entry behaves as the function of its name in the libraries' manual pages. The first two have no handle
-// from which a fake could find itself, hence they carry their own state.
+// Each entry behaves like the function of its name in the libraries' manual pages. The first two take no
+// handle by which a fake could find its state, so they carry their own state.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -71,7 +71,8 @@ struct VerbsApi {
   int (*disconnect)(rdma_cm_id*);
 };
 
-/// Each fills its part of the table from the host's library; UNAVAILABLE says how to get it if it is missing.
+/// Each fills its part of the table from the host's library. UNAVAILABLE if the library is missing; the
+/// message says how to get it.
 absl::Status load_ibverbs(VerbsApi& api);
 absl::Status load_rdmacm(VerbsApi& api);
 

@@ -25,13 +25,14 @@ constexpr int kResolveTimeoutMs = 2000;
 constexpr auto kAttemptPause = std::chrono::milliseconds(5);
 constexpr auto kLongestAttemptPause = std::chrono::milliseconds(200);
 constexpr auto kDrainPatience = std::chrono::seconds(1);
-constexpr std::uint8_t kRetries = 6;         // for rxe 7 are endless
+constexpr std::uint8_t kRetries = 6;         // for rxe 7 means endless
 constexpr std::uint8_t kEndlessRetries = 7;  // of receiver-not-ready, which does not happen; see the header
 constexpr std::uint32_t kSendBuffers = 16;
-constexpr std::uint32_t kMostCredits = 1U << 20U;  // that any peer may give
+constexpr std::uint32_t kMostCredits = 1U << 20U;  // the most that any peer may give
 constexpr std::uint32_t kReservedSends = 2;        // credits and an empty write must always find room
 
-// In a work request's identifier, which says what completed even when nothing else of a completion is valid.
+// A bit in a work request's identifier. The identifier tells what completed even if no other field of the
+// completion is valid.
 constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 31U;
 
 std::uint64_t request_id(std::uint32_t serial, std::uint32_t number) {
@@ -42,8 +43,8 @@ TimePoint clock_now() {
   return std::chrono::steady_clock::now();
 }
 
-// Upper half of a descriptor's key: the number under which memory that was granted in place was passed to a
-// neighbour. The lower half is the device's key.
+// The upper half of a descriptor's key is the number under which memory that was granted in place was passed
+// to a neighbour. The lower half is the device's key.
 std::uint32_t device_key(const RemoteDescriptor& remote) {
   return static_cast<std::uint32_t>(remote.key);
 }
@@ -54,8 +55,8 @@ std::uint32_t number_of(const RemoteDescriptor& remote) {
   return static_cast<std::uint32_t>(remote.key >> 32U);
 }
 
-/// The code of InfiniBand for the time until a retry, 4.096 µs × 2^code. All retries shall fit into half of
-/// `patience`: devices take up to four times as long as they are told.
+/// InfiniBand's code for the time until a retry, 4.096 µs × 2^code. All retries must fit into half of
+/// `patience`, because devices take up to four times as long as they are told.
 std::uint8_t retry_code(Duration patience) {
   const double each_us = std::chrono::duration<double, std::micro>(patience).count() / 2 / (kRetries + 1);
   return static_cast<std::uint8_t>(std::clamp(std::floor(std::log2(each_us / 4.096)), 1.0, 21.0));
@@ -95,7 +96,7 @@ VerbsConnection::VerbsConnection(Hub& hub, std::string address, const sockaddr_s
 
 VerbsConnection::~VerbsConnection() {
   if (state_ == State::kOpen) drain();
-  // Before its address is resolved an identifier has no device, and older libraries do not look.
+  // An identifier has no device before its address is resolved, and older libraries do not check that.
   if (state_ != State::kFailed && id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);
   hub_.windows.close(*this);
   destroy_queue_pair();
@@ -107,7 +108,7 @@ VerbsConnection::~VerbsConnection() {
   if (staging_) hub_.retired.push_back(std::move(*staging_));
 }
 
-// Lets the peer's device have what was posted.
+// Waits until the peer's device has what was posted, at most `linger`.
 void VerbsConnection::drain() {
   const TimePoint end = clock_now() + hub_.options.linger;
   while (state_ == State::kOpen && !sends_.empty() && clock_now() < end) {
@@ -164,8 +165,8 @@ void VerbsConnection::start_attempt() {
     const int error = errno;
     return fail(errno_status(error, fmt::format("{}: no identifier of the connection manager", address_)));
   }
-  // From the device's own address where that is known: with two devices in one network the system would
-  // choose.
+  // Connect from the device's own address if it is known: with two devices in one network the system would
+  // choose one.
   sockaddr_storage source{};
   sockaddr* from = nullptr;
   auto& to = reinterpret_cast<sockaddr&>(destination_);
@@ -270,7 +271,7 @@ void VerbsConnection::take_refusal(const ManagerEvent& event) {
   }
 }
 
-/// Asks again, at once, with the answer.
+/// Asks again at once, with the answer to the challenge.
 void VerbsConnection::take_challenge(const Refusal& challenge) {
   if ((opening_.flags & Opening::kAnswers) != 0) return abandon_attempt("it challenges without end");
   abandon_attempt("it has not let this process in");
@@ -309,7 +310,7 @@ void VerbsConnection::on_manager_event(const ManagerEvent& event) {
       status = take_answer(event);
       break;
     case RDMA_CM_EVENT_ESTABLISHED:
-      // The acceptor of iWARP waits for the first message; its connector learns nothing earlier.
+      // On iWARP the acceptor waits for the first message, and the connector gets no earlier event than this.
       if (role_ == Role::kAcceptor && !hub_.device.iwarp()) open();
       if (role_ == Role::kConnector && connecting()) status = take_answer(event);
       break;
@@ -425,7 +426,8 @@ absl::Status VerbsConnection::create_staging() {
 }
 
 absl::StatusOr<ibv_qp*> VerbsConnection::create_queue_pair(ibv_qp_init_attr& attributes) {
-  // How much it grants inline a device does not say; some refuse instead of granting less.
+  // A device does not tell how many inline bytes it grants; some refuse the queue pair instead of granting
+  // less.
   for (std::uint32_t bytes = hub_.options.max_inline_bytes;; bytes /= 2) {
     attributes.cap = {.max_send_wr = sends_.depth(),
                       .max_recv_wr = receives(),
@@ -541,7 +543,7 @@ absl::StatusOr<RemoteDescriptor> VerbsConnection::grant_in_place(const MemoryReg
   absl::StatusOr<RemoteDescriptor> descriptor = grant(region);
   Neighbour* const peer = descriptor.ok() ? neighbour() : nullptr;
   if (peer == nullptr) return descriptor;
-  // Anew each time: a number is of one file for good, as keys are not.
+  // Pass it anew each time: a number belongs to one file for ever, but keys can be used again.
   const std::uint32_t number = peer->pass(region.bytes(), static_cast<const VerbsRegion&>(region).file());
   descriptor->key = numbered_key(descriptor->key, number);
   return descriptor;
@@ -553,16 +555,16 @@ std::byte* VerbsConnection::mapped_in_place(const RemoteDescriptor& remote) {
   return peer == nullptr ? nullptr : peer->find(number, remote.address, remote.length_bytes);
 }
 
-/// A neighbour has come before it has said anything over the device.
+/// A neighbour comes before it sends anything over the device.
 Neighbour* VerbsConnection::neighbour() {
   if (neighbour_ == nullptr && role_ == Role::kAcceptor)
     neighbour_ = hub_.neighbours.claim(opening_, hub_.options.secret.get());
   return neighbour_.get();
 }
 
-// Commonly they are bound when this returns, so that a peer can use a descriptor however it learned it. Where
-// the connection is not made soon, or the queue is full, they will be bound before anything that is posted
-// later.
+// Usually the windows are bound when this returns, so that a peer can use a descriptor no matter how it got
+// it. If the connection is not established soon, or the queue is full, they will be bound before anything
+// that is posted later.
 void VerbsConnection::bind_windows() {
   const TimePoint end = clock_now() + hub_.options.linger;
   while (connecting() && clock_now() < end) {
@@ -570,8 +572,8 @@ void VerbsConnection::bind_windows() {
     hub_.queues.take();
   }
   want_attention();
-  // No more than the windows: receives and credits have to wait for poll(), for the owner may still look at
-  // the messages of the last one.
+  // Post only the windows: receives and credits must wait for poll(), because the owner may still look at the
+  // messages of the last poll().
   if (state_ == State::kOpen) post_windows();
   while (state_ == State::kOpen && binds_ > 0 && clock_now() < end) hub_.queues.take();
 }
@@ -640,7 +642,7 @@ bool VerbsConnection::add_message(MessageKind kind, std::uint32_t value, std::sp
   std::memcpy(buffer.data(), &header, sizeof(header));
   if (!payload.empty()) std::memcpy(buffer.data() + sizeof(header), payload.data(), payload.size());
   entry.buffered = true;
-  entry.signaled = true;  // buffers are few
+  entry.signaled = true;  // there are few buffers
   add(entry, buffer, staging_->registration()->lkey).opcode = IBV_WR_SEND;
   return true;
 }
@@ -704,7 +706,7 @@ void VerbsConnection::prepare_transfer(const WorkRequest& request) {
   const bool notify = request.opcode == Opcode::kWriteNotify;
   const bool two_requests = notify && !immediate_;
   const bool signaled = request.signaled && !two_requests;
-  // Nothing of no bytes has to come back: an empty write does for an empty read.
+  // An empty read brings no bytes back: an empty write takes its place.
   const bool read = request.opcode == Opcode::kRead && !request.local.empty();
   const std::uint32_t key =
       request.local.empty() ? 0 : static_cast<const VerbsRegion*>(request.region)->local_key();
@@ -721,7 +723,8 @@ void VerbsConnection::prepare_transfer(const WorkRequest& request) {
                     : notify && !two_requests ? IBV_WR_RDMA_WRITE_WITH_IMM
                                               : IBV_WR_RDMA_WRITE;
   transfer.imm_data = ::htonl(request.notification);
-  // What is written may be what an earlier read brings: neither copy it now nor overtake the read.
+  // The data to write may be what an earlier read brings: so do not copy it now, and do not overtake the
+  // read.
   if (read) {
     ++reads_;
   } else if (reads_ > 0) {
@@ -737,7 +740,7 @@ void VerbsConnection::prepare_transfer(const WorkRequest& request) {
                .signaled = request.signaled});
 }
 
-// REQUIRES: there is room for it and no fault in it.
+// REQUIRES: there is room for the request, and it has no fault.
 void VerbsConnection::prepare(const WorkRequest& request) {
   if (request.opcode == Opcode::kSend || request.opcode == Opcode::kWriteNotify) --send_credits_;
   if (request.opcode != Opcode::kSend) return prepare_transfer(request);
@@ -746,7 +749,7 @@ void VerbsConnection::prepare(const WorkRequest& request) {
                .report_success = request.signaled,
                .report_failure = true,
                .signaled = request.signaled});
-  // A message overtakes an earlier read unless it is told not to.
+  // A message overtakes an earlier read unless it has a fence.
   if (reads_ > 0) requests_[prepared_ - 1].send_flags |= IBV_SEND_FENCE;
 }
 
@@ -764,7 +767,7 @@ std::size_t VerbsConnection::post(std::span<const WorkRequest> requests) {
   }
   const std::size_t posted = submit();
   if (state_ == State::kFailed) {
-    // A request of which only a part was posted counts: that part will complete.
+    // A request counts as posted even if only a part of it was posted: that part will complete.
     const auto first_incomplete = std::upper_bound(request_ends_.begin(), request_ends_.end(), posted);
     const auto complete = static_cast<std::size_t>(first_incomplete - request_ends_.begin());
     const std::size_t complete_end = complete == 0 ? 0 : request_ends_[complete - 1];
@@ -781,7 +784,7 @@ std::size_t VerbsConnection::post(std::span<const WorkRequest> requests) {
   return taken;
 }
 
-// An empty write: proves that the peer's device answers, and frees the send queue up to here.
+// An empty write proves that the peer's device answers, and frees the send queue up to here.
 void VerbsConnection::probe() {
   if (sends_.room() == 0) return;
   add({.signaled = true}, {}, 0).opcode = IBV_WR_RDMA_WRITE;
@@ -804,7 +807,7 @@ void VerbsConnection::attend() {
   bool content = true;
   if (qp_ != nullptr && state_ != State::kFailed) {
     post_receives();
-    // An acceptor's queue pair is ready to send before the connection manager says that it is open.
+    // An acceptor's queue pair is ready to send before the connection manager reports that it is open.
     if (state_ == State::kOpen || role_ == Role::kAcceptor) content = post_windows();
     if (state_ == State::kOpen && owed_credits_ >= hub_.device.receive_depth() / 2) {
       if (sends_.room() > 0 && add_message(MessageKind::kCredits, owed_credits_, {}, {})) {
@@ -851,7 +854,7 @@ void VerbsConnection::post_receives() {
 // ---- completing
 
 void VerbsConnection::on_completion(const ibv_wc& completion) {
-  if (qp_ == nullptr) return;  // left over in the completion queue
+  if (qp_ == nullptr) return;  // a completion that was left over in the queue
   ++completions_;
   ++hub_.activity;
   const auto number = static_cast<std::uint32_t>(completion.wr_id);
@@ -894,12 +897,13 @@ void VerbsConnection::on_receive_completion(const ibv_wc& completion, std::uint3
   --posted_receives_;
   if (completion.status != IBV_WC_SUCCESS) return learn_cause(completion.status);
   if (connecting()) {
-    // An acceptor says nothing before the connector, which says nothing before the acceptor's proof.
+    // An acceptor sends nothing before the connector does, and the connector sends nothing before it has the
+    // acceptor's proof.
     if (role_ == Role::kConnector) {
       return fail(absl::PermissionDeniedError(fmt::format(
           "{}: who listens there spoke without having proved that it has this job's secret", address_)));
     }
-    // Faster than what the connection manager still has to say.
+    // This arrived before the connection manager's event.
     if (!hub_.device.iwarp()) api().notify(id_, IBV_EVENT_COMM_EST);
     open();
   }
@@ -932,7 +936,7 @@ void VerbsConnection::take_message(std::uint32_t receive, std::uint32_t bytes) {
     if (introduces ||
         (header.kind == MessageKind::kCredits && header.value <= kMostCredits - send_credits_)) {
       if (introduces) {
-        // Its owner may have a name for it already.
+        // The owner may have given the peer a name already.
         const std::string host = fmt::format("a process at {}", host_of(id_->route.addr.dst_addr));
         if (peer_name() == host)
           set_peer_name(fmt::format("process {} at {}", header.value, host_of(id_->route.addr.dst_addr)));
@@ -947,7 +951,8 @@ void VerbsConnection::take_message(std::uint32_t receive, std::uint32_t bytes) {
   fail(absl::DataLossError(fmt::format("{}: it sent what no peer of this version sends", peer_name())));
 }
 
-// A flushed request says that the connection has ended, not why: the device or the peer may have said so.
+// A flushed request tells that the connection has ended, but not why: the device or the peer may have
+// reported the reason.
 void VerbsConnection::learn_cause(ibv_wc_status status) {
   if (!status_.ok()) return;
   if (status == IBV_WC_WR_FLUSH_ERR) hub_.check_device();
@@ -997,10 +1002,10 @@ void VerbsConnection::fail(absl::Status status) {
   if (qp_ != nullptr) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
-    // Flushes what is outstanding. A device that cannot do even that is not waited for: see finish().
+    // Flushes the outstanding requests. If the device cannot do even that, do not wait for it: see finish().
     if (api().modify_qp(qp_, &attributes, IBV_QP_STATE) != 0) failed_at_ = TimePoint::min();
   }
-  if (id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);  // fails where the peer was faster
+  if (id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);  // fails if the peer was faster
 }
 
 void VerbsConnection::finish(TimePoint now) {
@@ -1029,7 +1034,7 @@ void VerbsConnection::tick(TimePoint now) {
     return;
   }
   const Duration patience = hub_.options.peer_timeout;
-  // Who did not look for long cannot tell who has not answered.
+  // If this side has not looked for a long time, it cannot tell whether the peer has answered.
   if (now - std::exchange(last_tick_, now) > patience / 4) waiting_since_.reset();
   if (std::exchange(completions_at_tick_, completions_) != completions_) {
     alive_at_ = now;

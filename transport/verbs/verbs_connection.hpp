@@ -1,17 +1,18 @@
 // One end of a connection: a queue pair, and the connection manager's identifier that connects it.
 //
 // Receives. Notifications and messages each use up a receive that the other side has posted.
-// Receiver-not-ready never happens, for a side sends only as many as it has credits: it starts with as many
-// as the peer has receives (VerbsOptions::receive_depth), and the peer returns credits by a message of its
-// own as soon as half of them were used. Such a message uses one of kReservedReceives: the second can follow
-// only when the other half was used, the third only when the first was taken, so that there are never more
-// than two under way, and the hello. Queue pairs share no receives: each needs its credits in full, and iWARP
-// ends a connection that finds none.
+// Receiver-not-ready never happens, because a side sends only as many as it has credits. It starts with as
+// many credits as the peer has receives (VerbsOptions::receive_depth), and the peer returns credits by a
+// separate message as soon as half of them were used. This message uses one of kReservedReceives: the second
+// can follow only when the other half was used, the third only when the first was taken, so there are never
+// more than two under way, plus the hello. Queue pairs share no receives: each needs its credits in full, and
+// iWARP ends a connection that finds no receive.
 //
 // On the wire a message is a header of 8 bytes and the payload. A notification is a write with immediate
-// data, or, where one of the devices has none, a write and then a message.
+// data, or, if one of the devices does not support that, a write and then a message.
 //
-// The connecting side opens by a message that introduces it, for iWARP lets no acceptor speak first.
+// The connecting side begins with a message that introduces it, because iWARP does not let an acceptor speak
+// first.
 #pragma once
 
 #include <array>
@@ -37,8 +38,8 @@ namespace verbena::transport::verbs {
 
 class VerbsConnection;
 
-/// What the connection manager says, copied so that it can be acknowledged before anything is done about it
-/// (an identifier can be destroyed only then).
+/// An event of the connection manager, copied so that it can be acknowledged before it is handled (an
+/// identifier can be destroyed only after that).
 struct ManagerEvent {
   rdma_cm_event_type type = RDMA_CM_EVENT_TIMEWAIT_EXIT;
   int status = 0;
@@ -48,7 +49,7 @@ struct ManagerEvent {
   std::vector<std::byte> private_data;
 };
 
-/// Whoever an identifier's context points to.
+/// The object that an identifier's context points to.
 class ManagerUser {
  public:
   virtual void on_manager_event(const ManagerEvent& event) = 0;
@@ -57,7 +58,7 @@ class ManagerUser {
   ~ManagerUser() = default;
 };
 
-/// What the connections of a transport share. The transport's thread only.
+/// What the connections of a transport share. For the transport's thread only.
 struct Hub {
   struct Pending {
     Event event;
@@ -71,14 +72,14 @@ struct Hub {
   rdma_event_channel* channel;
   Gatekeeper& gatekeeper;
   Neighbours& neighbours;
-  std::function<void()> check_device;  ///< handles what the device and the manager have to say at once
+  std::function<void()> check_device;  ///< handles the pending events of the device and the manager at once
 
   absl::flat_hash_map<std::uint32_t, VerbsConnection*> connections = {};  ///< by serial number
-  std::vector<VerbsConnection*> attention = {};  ///< have something to post themselves
+  std::vector<VerbsConnection*> attention = {};                           ///< their attend() must be called
   std::deque<Pending> ready = {};
   std::vector<RegisteredMemory> retired = {};  ///< messages may lie there until the next poll()
   std::uint32_t last_serial = 0;
-  std::uint64_t activity = 0;  ///< grows by whatever a waiting owner may have waited for
+  std::uint64_t activity = 0;  ///< grows with everything that a waiting owner may have waited for
   std::uint32_t failed = 0;    ///< connections that have not raised kDisconnected
   bool port_down = false;
 };
@@ -99,19 +100,19 @@ class VerbsConnection final : public Connection, public ManagerUser {
   [[nodiscard]] const absl::Status& status() const override { return status_; }
 
   [[nodiscard]] bool connecting() const { return state_ == State::kConnecting; }
-  /// Since when the listener, which is there, owes an answer.
+  /// Since when this side has waited for the answer of a listener that is there.
   [[nodiscard]] std::optional<TimePoint> asked_at() const { return asked_at_; }
 
-  /// Its events are raised from now on.
+  /// Raises its events from now on.
   void take();
 
   void on_manager_event(const ManagerEvent& event) override;
   void on_completion(const ibv_wc& completion);
   void on_device_event(ibv_event_type type);
 
-  /// Timers. To be called now and then.
+  /// Handles timers. Call it at intervals.
   void tick(TimePoint now);
-  /// Posts what this side has to say itself: receives, credits, windows.
+  /// Posts what this side must post for itself: receives, credits, windows.
   void attend();
   /// The owner of the transport has seen an event that used `receive`.
   void release_receive(std::uint32_t receive);
@@ -203,8 +204,8 @@ class VerbsConnection final : public Connection, public ManagerUser {
   TimePoint next_attempt_;
   Duration attempt_pause_;
   std::optional<TimePoint> asked_at_;
-  std::string obstacle_;  ///< what the last attempt met
-  Opening opening_;       ///< the connector's; at a connector of the last attempt
+  std::string obstacle_;  ///< why the last attempt failed
+  Opening opening_;       ///< the connector's; at the connector: of the last attempt
   bool answers_ = false;  ///< the next attempt answers a challenge, which is in opening_
 
   rdma_cm_id* id_ = nullptr;
@@ -217,13 +218,13 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::vector<ibv_send_wr> requests_;  ///< of one submit()
   std::vector<std::array<ibv_sge, 2>> pieces_;
   std::vector<MessageHeader> headers_;
-  std::uint32_t prepared_ = 0;               ///< of the three above
-  std::vector<std::uint32_t> request_ends_;  ///< of one post(), in work requests
+  std::uint32_t prepared_ = 0;               ///< entries used in the three above
+  std::vector<std::uint32_t> request_ends_;  ///< of one post(), counted in work requests
   std::uint32_t binds_ = 0;                  ///< among sends_
   std::uint32_t reads_ = 0;                  ///< among sends_
   std::uint32_t send_credits_ = 0;
   std::uint32_t buffers_taken_ = 0;     ///< send buffers, counted from the beginning
-  std::uint32_t buffers_released_ = 0;  ///< likewise
+  std::uint32_t buffers_released_ = 0;  ///< send buffers, counted from the beginning
 
   std::optional<RegisteredMemory> staging_;  ///< receive buffers, then send buffers
   std::vector<std::uint32_t> free_receives_;
@@ -232,10 +233,10 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::uint32_t posted_receives_ = 0;
   std::uint32_t owed_credits_ = 0;
   std::vector<Windows::Binding> unbound_;  ///< windows that were granted and are not bound yet
-  std::unique_ptr<Neighbour> neighbour_;   ///< where the peer is on this host and has come
+  std::unique_ptr<Neighbour> neighbour_;   ///< if the peer is on this host and has come
   bool wants_attention_ = false;
 
-  std::deque<Hub::Pending> held_;  ///< until taken
+  std::deque<Hub::Pending> held_;  ///< events, until take()
   bool taken_ = false;
   std::optional<Event> refused_;  ///< completes last
   std::optional<TimePoint> failed_at_;
@@ -244,7 +245,7 @@ class VerbsConnection final : public Connection, public ManagerUser {
   std::uint64_t completions_ = 0;
   std::uint64_t completions_at_tick_ = 0;
   TimePoint last_tick_;
-  TimePoint alive_at_;                      ///< the peer's device, to the last tick's knowledge
+  TimePoint alive_at_;  ///< when the peer's device was known to be alive, as of the last tick
   std::optional<TimePoint> waiting_since_;  ///< for the device to report something
 };
 

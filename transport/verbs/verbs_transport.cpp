@@ -31,7 +31,7 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kManagerEventsAtOnce = 256;
 
-// To within some milliseconds, for a fraction of the cost of a precise clock.
+// Exact to some milliseconds, for a fraction of the cost of a precise clock.
 TimePoint coarse_now() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
@@ -66,7 +66,7 @@ class ManagerChannel {
 
   [[nodiscard]] rdma_event_channel* get() const { return channel_; }
 
-  /// The oldest event, acknowledged; its connection request's data copied.
+  /// The oldest event. It is acknowledged; the private data of connection events is copied.
   [[nodiscard]] std::optional<std::pair<ManagerUser*, ManagerEvent>> next() const {
     rdma_cm_event* event = nullptr;
     if (api_.get_cm_event(channel_, &event) != 0) return std::nullopt;
@@ -238,7 +238,7 @@ absl::Status VerbsTransport::listen(Listener& listener, const Address& address, 
     return errno_status(
         error, fmt::format("{}: nothing can listen there; is it the address of an RDMA device?", text));
   }
-  // A listener that is bound to no device hears of all.
+  // A listener that is bound to no device gets the requests of all devices.
   if (listener.id->verbs != nullptr && !device_->is(*listener.id)) {
     return absl::InvalidArgumentError(fmt::format("{}: this is device {} port {}, but {} port {} is in use",
                                                   text, listener.id->verbs->device->name,
@@ -294,7 +294,7 @@ std::unique_ptr<Connection> VerbsTransport::take_accepted() {
 
 // ---- events
 
-/// As many as there are, but not for ever, however many ask to be let in.
+/// Handles all pending events, but only a bounded number, no matter how many peers ask to connect.
 void VerbsTransport::check_manager() {
   for (int i = 0; i < kManagerEventsAtOnce; ++i) {
     auto event = channel_.next();
@@ -328,7 +328,8 @@ void VerbsTransport::check_device() {
         break;
       case IBV_EVENT_PORT_ERR:
       case IBV_EVENT_PORT_ACTIVE:
-        // A link that comes back in time is no failure; peers that do not answer meanwhile are found out.
+        // A link that comes back in time is no failure; a peer that does not answer in the meantime is
+        // detected by its timeout.
         if (event.element.port_num != device_->port()) break;
         hub_.port_down = type == IBV_EVENT_PORT_ERR;
         spdlog::warn("port {} of {} is {}", device_->port(), device_->name(),
@@ -337,7 +338,7 @@ void VerbsTransport::check_device() {
       default:
         break;
     }
-    // Before any queue that it names is destroyed, which would wait for this.
+    // Acknowledge it before a queue that it names is destroyed: the destruction would wait for this.
     device_->api().ack_async_event(&event);
   }
 }
@@ -386,7 +387,7 @@ std::size_t VerbsTransport::poll(std::span<Event> events) {
   return count;
 }
 
-// Has anything happened that is worth a poll(), or a post() that was refused?
+// Has anything happened that makes it useful to poll(), or to repeat a post() that was refused?
 bool VerbsTransport::progress(std::uint64_t activity_before) {
   queues_.take();
   return hub_.activity != activity_before || !hub_.ready.empty() || announced_ < accepted_.size() ||
@@ -407,7 +408,8 @@ void VerbsTransport::sleep(TimePoint deadline) {
 }
 
 void VerbsTransport::wait(TimePoint deadline) {
-  // A message that was seen keeps its receive until the next poll(); its sender may be waiting for that.
+  // A message that the owner has seen keeps its receive until the next poll(), and its sender may be waiting
+  // for that receive.
   if (events_seen_) return;
   const std::uint64_t activity = hub_.activity;
   bool ready = progress(activity);
@@ -416,7 +418,7 @@ void VerbsTransport::wait(TimePoint deadline) {
   }
   while (!ready && now() < deadline) {
     queues_.arm();
-    ready = progress(activity);  // what came before the arming rings no bell
+    ready = progress(activity);  // completions before the arming cause no wake-up
     if (ready) break;
     sleep(deadline);
     ready = progress(activity);
@@ -511,7 +513,7 @@ VerbsOptions verbs_options(const BackendOptions& options) {
   return mine;
 }
 
-/// Of the addresses of a port the one that listens and connects.
+/// The GID index of the port's address that listens and connects.
 int gid_index_of(const VerbsDevice::Port& port) {
   for (const VerbsDevice::Gid& gid : port.gids) {
     if (gid.type == "RoCEv2" && gid.text == port.address) return static_cast<int>(gid.index);

@@ -19,7 +19,7 @@ int remote_right(Access access) {
     case Access::kLocal:
       return 0;
     case Access::kRemoteRead:
-    case Access::kRemoteReadHostWrite:  // what a peer on this host writes goes by no device
+    case Access::kRemoteReadHostWrite:  // a peer on this host writes without the device
       return IBV_ACCESS_REMOTE_READ;
     case Access::kRemoteWrite:
       return IBV_ACCESS_REMOTE_WRITE;
@@ -29,7 +29,7 @@ int remote_right(Access access) {
 
 namespace {
 
-/// mlx5 binds no window to more.
+/// mlx5 binds no window to more bytes.
 constexpr std::size_t kMostWindowBytes = std::size_t{1} << 31;
 
 }  // namespace
@@ -41,8 +41,7 @@ bool Windows::has_windows(std::size_t bytes) const {
 absl::StatusOr<std::unique_ptr<VerbsRegion>> Windows::allocate(std::size_t bytes, Access access) {
   int rights = IBV_ACCESS_LOCAL_WRITE;
   if (access != Access::kLocal) rights |= has_windows(bytes) ? IBV_ACCESS_MW_BIND : remote_right(access);
-  // On iWARP what a read brings is a write by the peer. The key is told to nobody but the responders of
-  // reads.
+  // On iWARP the data of a read arrives as a write by the peer. Only the responders of reads learn the key.
   if (access == Access::kLocal && device_.iwarp()) rights |= IBV_ACCESS_REMOTE_WRITE;
   if (access != Access::kLocal && device_.windows() && !has_windows(bytes)) {
     spdlog::warn("{}: a region of {} bytes is too large for memory windows: whoever knows its key reaches it",

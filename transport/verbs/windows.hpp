@@ -22,7 +22,7 @@ class VerbsRegion final : public MemoryRegion {
   [[nodiscard]] const Windows& owner() const { return windows_; }
   [[nodiscard]] ibv_mr* registration() const { return memory_.registration(); }
   [[nodiscard]] std::uint32_t local_key() const { return registration()->lkey; }
-  /// Of a region that is kRemoteReadHostWrite.
+  /// The memory file of a region that is kRemoteReadHostWrite.
   [[nodiscard]] const shm::FileDescriptor& file() const { return memory_.file(); }
 
  private:
@@ -30,7 +30,7 @@ class VerbsRegion final : public MemoryRegion {
   RegisteredMemory memory_;
 };
 
-/// All windows of a transport. Where the device has none, regions are open as they are registered.
+/// All windows of a transport. If the device has none, a region is open with the rights of its registration.
 class Windows {
  public:
   struct Binding {
@@ -53,12 +53,12 @@ class Windows {
   absl::StatusOr<Grant> grant(const VerbsRegion& region, const VerbsConnection& connection);
   [[nodiscard]] bool exists(const Binding& binding) const;
 
-  // Each ends the access through the windows concerned.
+  // Each ends the access through the windows of the region or connection.
   void close(const VerbsRegion& region);
   void close(const VerbsConnection& connection);
 
  private:
-  [[nodiscard]] bool has_windows(std::size_t bytes) const;  ///< a region of that size
+  [[nodiscard]] bool has_windows(std::size_t bytes) const;  ///< for a region of that size
   template <class Condition>
   void close_if(Condition condition);
 
@@ -66,7 +66,7 @@ class Windows {
   std::vector<Binding> bindings_;
 };
 
-/// The right of `access` among ibv_access_flags.
+/// The ibv_access_flags for the rights of `access`.
 int remote_right(Access access);
 
 }  // namespace verbena::transport::verbs

@@ -21,9 +21,9 @@ namespace verbena::worker {
 namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
-/// Of a table whose pushes travel at once: each takes a buffer.
+/// The most asynchronous pushes under way, if the table sends each push at once: each takes a buffer.
 constexpr std::size_t kMostAsyncPushes = 16;
-/// Buffers of a part that were shipped within a clock and are not known to be applied.
+/// The most buffers of a part that were shipped within a clock and are not known to be applied.
 constexpr std::size_t kMostAhead = 2;
 
 template <class Value>
@@ -76,8 +76,8 @@ class TypedTable final : public FixedTable {
     return ship_in_a_clock(keys.all(), wait);
   }
 
-  /// In the update buffers, and where a row is cached with this worker's updates, there. False if memory is
-  /// short.
+  /// Adds the updates to the update buffers, and to rows that are cached with this worker's updates. Returns
+  /// false if memory is short.
   template <class Keys>
   bool add_up(const Keys& keys, const std::byte* updates) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -144,7 +144,7 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
     part->keys = {keys.first + local.first, keys.first + local.last};
     if (local.size() > 0) part->rows = shard.slice(local.first * stride_bytes_, local.size() * stride_bytes_);
     const bool caches = rules_.cache != consistency::CacheRule::kNever;
-    // What is never cached is read over the network where that is to be tried on one host.
+    // Rows that are never cached are read over the network if `path` asks to try that on one host.
     if (mapped != nullptr && (caches || path != ReadPath::kCached))
       part->mapped = mapped + local.first * stride_bytes_;
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::make_buffer(const Part
 }
 
 absl::Status FixedTable::make_cache(Part& part) const {
-  // Its share of the rows that may be cached.
+  // The part's share of the rows that may be cached.
   const auto below = [&](Key key) {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(options_.cache_rows) * key /
                                       options_.rows);
@@ -224,7 +224,7 @@ std::uint64_t& FixedTable::reads_at(consistency::Clock clock) {
 }
 
 void FixedTable::refresh(Part& part) {
-  // A row that is good for one clock was read at any time in it.
+  // A row that is good for one clock may have been read at any time in that clock.
   const bool from_start = part.cache != nullptr && rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock min_clock = from_start ? part.view->min_clock_at_start : part.view->min_clock;
   const bool readable = part.cache != nullptr || part.mapped != nullptr;
@@ -276,7 +276,7 @@ void FixedTable::take_fetched(Part& part, Key key, const std::byte* values, cons
   ++reads_at(min_clock);
 }
 
-/// A row that is not in the cache, or too old there, where the server's memory is mapped.
+/// Reads a row that is not in the cache, or too old there, if the server's memory is mapped.
 bool FixedTable::fetch_mapped(Part& part, Key key, std::byte* out) {
   if (part.mapped == nullptr || (part.reading.has_outstanding && has_unapplied(part, key))) return false;
   copy_mapped(out, mapped_row(part, key), row_bytes_);
@@ -436,7 +436,7 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
 void FixedTable::finish_runs(FixedPull& pull) {
   for (const FixedPull::Run& run : pull.runs_) {
     if (run.part->view->shipped != run.shipped) {
-      // Nobody knows whether what was shipped meanwhile came before the read: once more.
+      // It is not known whether updates that were shipped meanwhile came before the read: read again.
       pull.next_ = run.first;
       break;
     }
@@ -457,8 +457,9 @@ absl::Status FixedTable::ship() {
 }
 
 absl::Status FixedTable::ship_updates() {
-  // All are outstanding before one is sent: sending may wait and poll, and a read that ends meanwhile must
-  // know of each update whether the row can hold it. What is not outstanding is added to what was read.
+  // All buffers become outstanding before the first one is sent: sending may wait and poll, and a read that
+  // ends meanwhile must know for each update whether the row can contain it. Updates that are not outstanding
+  // are added to what was read.
   absl::InlinedVector<std::pair<Part*, UpdateBuffer*>, 8> shipped;
   for (const std::unique_ptr<Part>& part : parts_) {
     if (part->current->empty()) continue;
@@ -496,7 +497,7 @@ absl::Status FixedTable::send(Part& part, UpdateBuffer& updates, protocol::BulkK
 }
 
 absl::Status FixedTable::ship_ahead() {
-  // By turns: the first of a link's lanes that may ship empties the budget of all.
+  // In turns: the first of a link's lanes that may ship uses up the budget of all of them.
   const std::size_t last = last_ahead_;
   for (std::size_t turn = 1; turn <= parts_.size(); ++turn) {
     const std::size_t index = (last + turn) % parts_.size();
@@ -538,7 +539,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Pa
   return taken;
 }
 
-/// Of this worker's update of the row, as far as it has not been shipped.
+/// The importance of this worker's update of the row, as far as it has not been shipped.
 double FixedTable::importance(const Part& part, Key key, std::span<std::byte> scratch) const {
   const std::byte* row = nullptr;
   if (part.cache != nullptr) {
@@ -547,7 +548,7 @@ double FixedTable::importance(const Part& part, Key key, std::span<std::byte> sc
     copy_mapped(scratch.data(), mapped_row(part, key), row_bytes_);
     row = scratch.data();
   }
-  // Nothing is known of a row that is not read: its update may be all.
+  // Nothing is known about a row that is not read: its update may be its whole value.
   if (row == nullptr) return 1;
   return protocol::relative_change(type_, options_.width, row, part.current->find(key));
 }
@@ -601,7 +602,7 @@ absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind,
   return absl::OkStatus();
 }
 
-/// What was pushed to a row counts only if it was after this worker's latest subscription to it.
+/// A pushed row counts only if it was pushed after this worker's latest subscription to it.
 bool FixedTable::is_subscribed(Part& part, Key key, std::uint64_t subscriptions) {
   if (part.subscribed.empty()) return true;
   if (!part.subscribed[key - part.keys.first]) return false;
@@ -616,8 +617,8 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
   Part& part = this->part(link.server, message.header.lane);
   RETURN_IF_ERROR(protocol::check_record_count(message, stride_bytes_));
   for (std::size_t i = 0; i < message.header.count; ++i) {
-    // The server can still write there: the key that is checked is the one that is used. Where one is wrong
-    // the rows before it have been taken, which is of no account, for that is the session's end.
+    // The server can still write to this memory, so the key that is checked must be the one that is used. If
+    // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
     const Key key = protocol::record_key(message.payload, stride_bytes_, i);
     if (key - part.keys.first >= part.keys.size()) [[unlikely]]
       return protocol::wrong_record(key, part.keys);
@@ -627,7 +628,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
         reinterpret_cast<std::uint64_t*>(row->values()),
         reinterpret_cast<const std::uint64_t*>(protocol::record_values(message.payload, stride_bytes_, i)),
         stride_bytes_ / sizeof(std::uint64_t));
-    // Read-my-writes: what the row does not hold of this worker's updates yet.
+    // Read-my-writes: adds those of this worker's updates that the row does not contain yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
       const std::byte* const own = buffer->find(key);
       if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
@@ -640,7 +641,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
   return absl::OkStatus();
 }
 
-/// What the lane has applied has arrived: should the device send it once more, the peer's drops it, so that
+/// What the lane has applied has arrived. If the device sends it once more, the peer's device drops it. So
 /// the memory can be written although the transport has not given it back.
 void FixedTable::on_applied(ServerLink& link, std::uint32_t lane) {
   Part& part = this->part(link.server, lane);

@@ -1,5 +1,5 @@
-// A table whose rows stay with the servers that the partition gives them to: its parts (a lane of a server
-// each), what is cached, buffered and under way.
+// A static table: its rows stay on the servers that the partition gives them to. It has one part for each
+// lane of each server, with what is cached, buffered and under way there.
 #pragma once
 
 #include <deque>
@@ -24,21 +24,20 @@ struct Part {
   KeyRange keys;
   LaneView* view = nullptr;
   transport::RemoteDescriptor rows;   ///< the server's memory, row keys.first at its start
-  const std::byte* mapped = nullptr;  ///< the same, where it is mapped
+  const std::byte* mapped = nullptr;  ///< the same memory, if it is mapped
   std::unique_ptr<UpdateBuffer> current;
   std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
   std::vector<std::unique_ptr<UpdateBuffer>> spare;
-  std::unique_ptr<RowCache>
-      cache;  ///< nullptr: each read is of the server's row, in place where it is mapped
-  /// Of an eager table: rows that have come into the cache or left it since the last clock.
+  std::unique_ptr<RowCache> cache;  ///< nullptr: each read is of the server's row, in place if it is mapped
+  /// If the table pushes eagerly: rows that have entered or left the cache since the last clock.
   std::vector<Key> changed;
-  /// Where rows may leave the cache: which the server believes this worker to cache, by row; and for those
-  /// that have come since, the number of the message that says so. What was pushed before that message is not
-  /// what the subscription promises.
+  /// If rows may leave the cache. `subscribed`: by row, whether the server believes that this worker caches
+  /// it. `awaiting`: for rows that have entered the cache since, the number of the message that says so. What
+  /// was pushed before that message is not what the subscription promises.
   std::vector<bool> subscribed;
   absl::flat_hash_map<Key, std::uint64_t> awaiting;
 
-  /// What a read must know, worked out once for the many between two changes of the session's epoch.
+  /// What a read must know, computed once for the many reads between two changes of the session's epoch.
   struct Reading {
     std::uint64_t epoch = 0;
     consistency::Clock needed = 0;     ///< a cached row must be as good as this clock
@@ -54,11 +53,11 @@ class FixedTable;
 
 class FixedPull final : public Operation {
  public:
-  /// From the index `next` of the keys on.
+  /// Pulls the keys from the index `next` on.
   FixedPull(FixedTable& table, const Keys& keys, std::size_t next, std::byte* out);
 
-  /// So that it reads what its clock promises. Barriers come after a clock, and nobody reads what is left at
-  /// the end.
+  /// It must end in its clock, so that it reads what that clock promises. A barrier ends a clock, too, and
+  /// nobody reads what is left at the session's end.
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone == Milestone::kClock;
   }
@@ -75,7 +74,7 @@ class FixedPull final : public Operation {
     std::size_t count = 0;
     std::span<std::byte> staging;
     consistency::Clock clock = 0;  ///< the part's min clock before the read
-    std::uint64_t shipped = 0;     ///< of the part, before the read
+    std::uint64_t shipped = 0;     ///< LaneView::shipped of the part before the read
   };
 
   FixedTable& table_;
@@ -94,9 +93,9 @@ class FixedTable : public TableCore {
 
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool follows_clocks() const override { return true; }
-  /// Its subscriptions and this clock's updates, whose buffers go on as outstanding.
+  /// Sends the subscriptions and this clock's updates. The buffers of the updates become outstanding.
   absl::Status ship() override;
-  /// VAP.
+  /// For VAP.
   absl::Status bound_in_transit() override;
   [[nodiscard]] std::size_t most_outstanding() const override;
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message) override;
@@ -112,7 +111,7 @@ class FixedTable : public TableCore {
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
-  /// The rows of a push are in the update buffers, and ships_in_a_clock_.
+  /// The rest of a push, if ships_in_a_clock_; its updates are in the update buffers.
   absl::Status ship_in_a_clock(const Keys& keys, bool wait);
   /// The counter of reads as good as `clock`.
   [[nodiscard]] std::uint64_t& reads_at(consistency::Clock clock);
@@ -123,31 +122,32 @@ class FixedTable : public TableCore {
   [[nodiscard]] static bool is_unapplied(const Part& part, const UpdateBuffer& shipped, Key key) {
     return shipped.find(key) != nullptr && shipped.chunk_of(key).sequence >= part.view->applied;
   }
-  /// Some of this worker's shipped updates of the row may be missing in the server's row.
+  /// Whether some of this worker's shipped updates of the row may be missing in the server's row.
   [[nodiscard]] static bool has_unapplied(const Part& part, Key key);
-  /// Where a fetched row goes to stay; nullptr where the cache is full.
+  /// The place where a fetched row is cached; nullptr if the cache is full.
   RowCache::Row* cache_row(Part& part, Key key);
   void predict_own(const Part& part, Key key, std::byte* row) const {
     if (const std::byte* const own = part.current->find(key)) rule_.predict(row, own);
   }
-  /// A row that has just been read from the server, at that min clock: into the cache, with this worker's
-  /// updates, and out.
+  /// Puts a row that has just been read from the server, at `min_clock`, into the cache and into `out`, with
+  /// this worker's updates.
   void take_fetched(Part& part, Key key, const std::byte* values, consistency::Clock min_clock,
                     std::byte* out);
-  /// The largest sum, in one coordinate of the row, of this worker's updates that may not be applied: of
-  /// their absolute values, since those of one sign may be applied before those of the other.
+  /// The sum of the absolute values of this worker's updates that may not be applied, in the coordinate of
+  /// the row where it is largest. Absolute values, since updates of one sign may be applied before those of
+  /// the other.
   [[nodiscard]] virtual double in_transit(const Part& part, Key key) const = 0;
 
   const consistency::Clock read_bound_;
   const bool ships_ahead_;       ///< within a clock, as the update budget allows
   const bool ships_in_a_clock_;  ///< for this reason or another
-  /// A read is the server's row plus the sum of this worker's updates of the clock, wherever the row is read:
-  /// as the server will add them. Sums of floats depend on their order, so cached rows hold none of these
+  /// Wherever the row is read, a read is the server's row plus the sum of this worker's updates of the clock,
+  /// as the server will add them. Sums of floats depend on their order, so cached rows contain none of these
   /// updates.
   const bool keeps_own_apart_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
-  std::size_t last_ahead_ = 0;                ///< the part that has last shipped ahead
+  std::size_t last_ahead_ = 0;                ///< the part that shipped ahead last
   Part* last_part_ = nullptr;
 
  private:
@@ -170,12 +170,12 @@ class FixedTable : public TableCore {
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
   [[nodiscard]] Part& find_part(Key key);
-  /// One step of a pull: true when it has ended.
+  /// One step of a pull. Returns true when the pull has ended.
   bool advance(FixedPull& pull);
   bool add_run(FixedPull& pull, std::size_t& staged_bytes);
   void finish_runs(FixedPull& pull);
   /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size(). Defined
-  /// in pull_now.hpp, as what it calls.
+  /// in pull_now.hpp, like the functions that it calls.
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   template <class Keys>
@@ -190,7 +190,7 @@ class FixedTable : public TableCore {
   [[nodiscard]] const std::byte* mapped_row(const Part& part, Key key) const {
     return part.mapped + (key - part.keys.first) * stride_bytes_;
   }
-  /// Between the server's memory, where others write, and this worker's.
+  /// Copies between the server's memory, where others write, and this worker's.
   void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;
   static bool is_subscribed(Part& part, Key key, std::uint64_t subscriptions);
 };

@@ -1,5 +1,5 @@
-// The hot path of a pull, inlined into its callers: a few instructions and one copy a row. What is the same
-// for many rows is in Part::Reading.
+// The hot path of a pull, inlined into its callers: a few instructions and one copy for each row. What is the
+// same for many rows is in Part::Reading.
 #pragma once
 
 #include <algorithm>
@@ -38,9 +38,9 @@ template <class Keys>
   return next;
 }
 
-/// Reads rows of `part` from index `i` on until one is another part's, or is not in the cache and as good as
-/// the lane, which nearly all are; returns its index. All that the loop needs is in registers: for all that
-/// the compiler knows, a copied row changes the cache.
+/// Reads rows of `part` from index `i` on. Stops at the first row that belongs to another part, is not in the
+/// cache, or is older there than the lane; most rows are none of these. Returns the index of that row. All
+/// that the loop needs is in registers: as far as the compiler knows, copying a row may change the cache.
 template <class Keys>
 [[gnu::always_inline]] inline std::size_t FixedTable::pull_fresh(const Part& part, const Keys& keys,
                                                                  std::size_t i, std::byte* out) {
@@ -91,7 +91,7 @@ template <class Keys>
   return i;
 }
 
-/// As pull_in_place().
+/// Like pull_in_place(), but reads from the cache.
 template <class Keys>
 [[gnu::noinline]] std::size_t FixedTable::pull_cached(Part& part, const Keys& keys, std::size_t i,
                                                       std::byte* out) {

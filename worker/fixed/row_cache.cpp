@@ -9,7 +9,7 @@ namespace verbena::worker {
 namespace {
 
 constexpr std::size_t kCacheSlabBytes = std::size_t{1} << 20;
-// Rows that are cached here and there cost whole pages of a flat cache, at worst all of this.
+// Cached rows that are scattered take whole pages of a flat cache, at worst all of this.
 constexpr std::size_t kMaxFlatBytes = std::size_t{64} << 20;
 
 std::uint32_t slab_shift_for(std::size_t row_bytes) {
@@ -54,7 +54,7 @@ RowCache::Place RowCache::insert(Key key) {
   return place;
 }
 
-/// A slot whose row is cached no more.
+/// Evicts a row and returns its slot.
 std::uint32_t RowCache::evict() {
   for (;; hand_ = (hand_ + 1) % rows_) {
     if (slots_[hand_].touched) {

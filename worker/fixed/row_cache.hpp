@@ -13,17 +13,17 @@
 
 namespace verbena::worker {
 
-/// Where fewer rows may be cached than there are, a row that has been read since the hand last passed it gets
-/// a second chance (the CLOCK algorithm), and the next one makes room.
+/// If fewer rows may be cached than there are: a row that has been read since the hand last passed it gets a
+/// second chance (the CLOCK algorithm), and the next row without one is evicted.
 ///
-/// Invariant: a cached row holds all of this worker's own updates, shipped or not; of a table whose updates
+/// Invariant: a cached row contains all of this worker's own updates, shipped or not; if the table's updates
 /// are held back, none of the running clock. Thread safety: none; one owner. A found row stays where it is
 /// until the next insert().
 class RowCache {
  public:
   /// The clock of a row that eager pushes keep fresh: as good as the lane's min clock says.
   static constexpr consistency::Clock kLive = std::numeric_limits<consistency::Clock>::max() - 1;
-  /// The clock of a row that is not cached: below each that a reader may need.
+  /// The clock of a row that is not cached: below any clock that a reader may need.
   static constexpr consistency::Clock kAbsent = -1;
 
   /// A cached row: its clock, then its values, so that one cache miss brings both. Zeros are an absent row.
@@ -43,7 +43,7 @@ class RowCache {
   /// Rows may be evicted.
   [[nodiscard]] bool is_bounded() const { return most_rows_ < keys_.size(); }
 
-  /// The row, or one whose clock is kAbsent and that must not be changed.
+  /// The row. If it is not cached: a row with the clock kAbsent, which must not be changed.
   [[nodiscard]] Row& at(Key key) const {
     const std::uint64_t offset = key - keys_.first;
     if (flat_ != nullptr) return *row_at(flat_.get() + offset * row_bytes_);
@@ -56,16 +56,16 @@ class RowCache {
     return row.clock() == kAbsent ? nullptr : &row;
   }
   struct Place {
-    Row* row = nullptr;          ///< nullptr: none to be had, or memory is short
-    std::optional<Key> evicted;  ///< not cached any more
+    Row* row = nullptr;          ///< nullptr: no row may be cached, or memory is short
+    std::optional<Key> evicted;  ///< the row that had this place, and is no longer cached
   };
-  /// A place for a row that is not cached yet; it is once its clock is set.
+  /// A place for a row that is not cached yet. The row is cached once its clock is set.
   [[nodiscard]] Place insert(Key key);
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
   void touch(Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
 
-  /// For a loop to hold in registers, of a cache that has a place for each row: where row 0 of the whole
-  /// table would be, and how far apart they are. An address of 0: it has no such places.
+  /// If the cache has a place for each row: where row 0 of the whole table would be, and the distance between
+  /// rows, for a loop to hold in registers. An address of 0: the cache has no such places.
   struct Places {
     std::uintptr_t address = 0;
     std::size_t row_bytes = 0;
@@ -73,7 +73,7 @@ class RowCache {
     [[nodiscard]] const Row& at(Key key) const {
       return *reinterpret_cast<const Row*>(address + key * row_bytes);
     }
-    /// Asks the processor to fetch a row that at() is soon asked for. Any key will do.
+    /// Asks the processor to fetch a row that will soon be read with at(). Any key is allowed.
     void prefetch(Key key) const {
       base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes));
       base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
@@ -94,8 +94,8 @@ class RowCache {
   const KeyRange keys_;
   const std::uint64_t most_rows_;
   const std::size_t row_bytes_;     ///< a multiple of 8
-  const std::uint32_t slab_shift_;  ///< rows a slab, a power of two
-  /// Either a place for each row, which needs no lookup: where that is little memory, and allowed.
+  const std::uint32_t slab_shift_;  ///< rows per slab, a power of two
+  /// Either a place for each row, which needs no lookup, if that takes little memory and is allowed.
   base::ZeroedArray<std::byte> flat_;
   /// Or slabs of the rows that are cached, and an index.
   base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
@@ -105,7 +105,7 @@ class RowCache {
     Key key = 0;
     bool touched = false;
   };
-  std::vector<Slot> slots_;  ///< of a bounded cache
+  std::vector<Slot> slots_;  ///< only of a bounded cache
   std::uint32_t hand_ = 0;   ///< the slot to be looked at next
   mutable Row absent_;
 };

@@ -1,5 +1,5 @@
 // The update buffer: this worker's updates of one clock to one lane's rows of one table, added up for each
-// row, in the very bytes in which they will travel: chunks of [BulkHeader][record][record]…
+// row, in the same bytes in which they will be sent: chunks of [BulkHeader][record][record]…
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class UpdateBuffer {
     std::uint64_t sequence = 0;  ///< number of this message among those to its lane; set when shipped
   };
 
-  /// Rows are counted from keys.first. REQUIRES: chunk_bytes takes at least one record.
+  /// Rows are counted from keys.first. REQUIRES: chunk_bytes has room for at least one record.
   UpdateBuffer(KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes, LocalMemory& memory);
 
   /// The values of the row's update; nullptr if there is none.
@@ -30,7 +30,7 @@ class UpdateBuffer {
     return slot == 0 ? nullptr : values(slot - 1);
   }
 
-  /// The values of the row's update, fresh ones not set to zero. nullptr if memory is short.
+  /// The values of the row's update; if `fresh`, they have not been set to zero. nullptr if memory is short.
   struct Found {
     std::byte* values = nullptr;
     bool fresh = false;
@@ -49,7 +49,8 @@ class UpdateBuffer {
   }
   [[nodiscard]] bool empty() const { return records_ == 0; }
   [[nodiscard]] std::size_t chunks() const { return (records_ + per_chunk_mask_) >> per_chunk_shift_; }
-  /// REQUIRES: i < chunks(). `memory` of the whole chunk; the message is its first message_bytes(i) bytes.
+  /// REQUIRES: i < chunks(). `memory` is that of the whole chunk; the message is its first message_bytes(i)
+  /// bytes.
   [[nodiscard]] Chunk& chunk(std::size_t i) { return chunks_[i]; }
   [[nodiscard]] const Chunk& chunk(std::size_t i) const { return chunks_[i]; }
   [[nodiscard]] std::size_t message_bytes(std::size_t i) const;
@@ -59,8 +60,9 @@ class UpdateBuffer {
     return chunks_[(index_[key - keys_.first] - 1) >> per_chunk_shift_];
   }
 
-  /// Moves a row's update to another buffer of the same rows, which has none; false if memory is short.
-  /// REQUIRES: find(key) is not nullptr. The last record takes its place: indices of records change.
+  /// Moves a row's update to another buffer of the same rows, which has no update of this row. Returns false
+  /// if memory is short. REQUIRES: find(key) is not nullptr. The last record takes the free place, so indices
+  /// of records change.
   bool move_to(Key key, UpdateBuffer& other);
 
   /// Forgets the updates, keeps the memory.
@@ -76,7 +78,7 @@ class UpdateBuffer {
 
   const KeyRange keys_;
   const std::size_t record_bytes_;
-  const std::uint32_t per_chunk_shift_;  ///< records a chunk, a power of two
+  const std::uint32_t per_chunk_shift_;  ///< records per chunk, a power of two
   const std::uint32_t per_chunk_mask_;
   LocalMemory& memory_;
   base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none

@@ -1,6 +1,6 @@
-// Where a worker believes the rows of a table to be: at their homes, until it hears something else. Which of
-// them it has asked about; and which it has looked for again and again in vain, because others move them, so
-// that it has them moved to itself.
+// Where a worker believes the rows of a table to be: at their homes, until it learns otherwise. Also which
+// rows it has asked about, and which rows it has looked for several times in vain, because others move them,
+// so that it now has them moved to its own node.
 //
 // No I/O. Thread safety: none; one owner.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace verbena::worker {
 
-/// A node that owns a row, and since which of its moves.
+/// A node that owns a row, and the epoch at which it came to own it.
 struct Location {
   std::uint32_t node = 0;
   std::uint64_t epoch = 0;
@@ -25,11 +25,12 @@ struct Location {
 
 class Directory {
  public:
-  /// To reach a row where it is believed to be; then it is fetched.
+  /// How often a worker tries in vain to reach a row where it believes the row to be, before it fetches the
+  /// row.
   static constexpr std::uint32_t kMostVainAttempts = 4;
 
   explicit Directory(const protocol::RangePartition& homes) : homes_(homes) {}
-  /// Before anything else; throws std::bad_alloc.
+  /// Must be called first; throws std::bad_alloc.
   void allocate() { locations_.allocate(homes_.rows()); }
 
   [[nodiscard]] std::uint32_t home(Key key) const { return homes_.part_of(key); }
@@ -40,35 +41,36 @@ class Directory {
 
   enum class Advice : std::uint8_t {
     kWait,         ///< the home has been asked, and has not answered
-    kAsk,          ///< it
-    kAskAndFetch,  ///< the row has been missed too often in a row
+    kAsk,          ///< ask the home
+    kAskAndFetch,  ///< the same, and fetch the row: too many attempts in succession have failed
   };
-  /// The row was not at location(); for sure, where `is_sure`: at that very epoch. From now on the home is
-  /// asked.
+  /// The row was not at location(). `is_sure`: it certainly was not there at exactly that epoch. From now on
+  /// the home counts as asked.
   Advice missed(Key key, bool is_sure);
   [[nodiscard]] bool is_asked(Key key) const { return asked_.contains(key); }
-  /// The home answers. False: nobody asked it.
+  /// The home answers. Returns false if nobody asked it.
   bool end_asking(Key key) { return asked_.erase(key) > 0; }
-  /// This home will not answer any more. The keys that it was asked about, in their order.
+  /// This home will not answer any more. Returns the keys that it was asked about, in ascending order.
   std::vector<Key> end_asking_home(std::uint32_t home);
-  /// The row was not found there, and has not been since.
+  /// The row was not found `there`, and has not been found since.
   [[nodiscard]] bool is_known_not_to_be(Key key, Location there) const;
 
-  /// False if it is being fetched.
+  /// Returns false if the row is being fetched already.
   bool begin_fetch(Key key) { return fetched_.insert(key).second; }
   [[nodiscard]] bool is_fetched(Key key) const { return fetched_.contains(key); }
   void end_fetch(Key key) { fetched_.erase(key); }
-  /// The row was where it was believed to be, or is lost. True if it was fetched for this, and may leave now.
+  /// The row was where it was believed to be, or is lost. Returns true if it was fetched for this, and may
+  /// leave now.
   bool end_chase(Key key);
 
  private:
-  /// How often in a row a row was not where it was believed to be, and where it was not for sure.
+  /// How many times in succession a row was not where it was believed to be, and where it certainly was not.
   struct Chase {
     std::uint32_t attempts = 0;
     std::optional<Location> not_at;
   };
   protocol::RangePartition homes_;
-  KeyMap<Location> locations_;  ///< what has been heard: at most of all
+  KeyMap<Location> locations_;  ///< of the rows that the worker has heard about: at most all
   absl::flat_hash_set<Key> asked_;
   absl::flat_hash_map<Key, Chase> chased_;
   absl::flat_hash_set<Key> fetched_;

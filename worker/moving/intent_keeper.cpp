@@ -33,7 +33,7 @@ void IntentKeeper::act(Clock clock) {
   Keys fresh = std::exchange(to_tell_, {});
   std::erase_if(fresh, [&](Key key) { return !intents_.has_begun(key) || told_.contains(key); });
   for (const Key key : intents_.take_begun(clock, clock + lead_.clocks())) {
-    // Not given up yet: nothing has happened.
+    // If the intent has not been given up yet, nothing changes.
     if (!told_.keep(key) && !told_.contains(key)) fresh.push_back(key);
   }
   begin(fresh);
@@ -45,9 +45,9 @@ bool IntentKeeper::count(Key key) {
   return true;
 }
 
-/// Tells the homes; those that no other node wants come here.
+/// Tells the homes. Rows that no other node wants come here.
 void IntentKeeper::begin(const Keys& keys) {
-  // A session that has failed starts nothing: what would be in `moving` would be gone.
+  // A session that has failed starts no operations: `moving` would refer to one that is gone.
   if (keys.empty() || rows_.is_leaving || !rows_.session.status().ok()) return;
   auto localize = std::make_shared<Localize>(rows_, Localize::Why::kIntent);
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -56,7 +56,7 @@ void IntentKeeper::begin(const Keys& keys) {
       rows_.prefetch_presence(keys[i + base::kKeysAhead]);
     }
     const Key key = keys[i];
-    // Said again to be alone, before this has done anything about it.
+    // The home has said *alone* again before this worker has done anything about it.
     if (told_.contains(key) && !told_.is(key, ToldIntents::State::kShared)) continue;
     if (count(key)) continue;
     if (localize->add_intended(key)) {
@@ -70,10 +70,11 @@ void IntentKeeper::begin(const Keys& keys) {
 
 void IntentKeeper::on_shared(Key key) {
   told_.set_shared(key);
-  // Unless another worker of this node has brought it here meanwhile, and this one changes it in place.
+  // Not if another worker of this node has brought the row here meanwhile: then this worker changes it in
+  // place.
   if (count(key) || rows_.is_here(key)) return;
   if (!rows_.is_asynchronous || rows_.is_leaving) return;
-  // If it is not used soon it is read a clock before: until then it would only grow old.
+  // If the replica is not used soon, it is read one clock before its use: until then it would only grow old.
   rows_.replication.make(key, intents_.is_used_by(key, rows_.session.current_clock() + 1));
 }
 

@@ -1,6 +1,6 @@
-// What a worker does because of its intents on a table's rows (docs/allocation.md): in time before the first
-// use it counts them, or tells the rows' homes; those that no other node wants come here, of others it makes
-// replicas; and it ends them.
+// What a worker does about its intents on a table's rows (docs/allocation.md). In time before the first use
+// it counts them on its node, or tells the rows' homes. Rows that no other node wants come here; of the
+// others it makes replicas. At last it ends the intents.
 //
 // Thread safety: none; belongs to its table's session.
 #pragma once
@@ -23,7 +23,7 @@ class IntentKeeper {
   using Keys = std::vector<Key>;
 
   explicit IntentKeeper(MovingRows& rows);
-  /// For keys below `rows`, before anything else; throws std::bad_alloc.
+  /// For keys below `rows`. Must be called first; throws std::bad_alloc.
   void allocate(std::uint64_t rows);
 
   [[nodiscard]] ToldIntents& told() { return told_; }
@@ -33,18 +33,18 @@ class IntentKeeper {
   /// This worker uses `keys` in its clocks from … to − 1.
   void add(Keys keys, consistency::Clock from, consistency::Clock to);
   void on_clock_ends(consistency::Clock next);
-  /// Keys that are used by this clock, each once for each intent on it.
+  /// Keys that are used by `clock`: each key once for each intent on it.
   Keys take_used(consistency::Clock clock) { return intents_.take_used(clock); }
 
   /// Counts an intent on a row that is here; false if it cannot be.
   bool count(Key key);
   /// The home's answer: other nodes intend to use the row, too, and it stays where it is.
   void on_shared(Key key);
-  /// Later word of the home: none do any more. It is acted on with begin_alone().
+  /// A later message of the home: no other node intends to use the row any more. begin_alone() acts on it.
   void on_alone(Key key);
   void begin_alone();
 
-  /// Ends what is over and idle.
+  /// Ends the intents that are over, on rows that are idle.
   void give_up();
 
  private:
@@ -55,8 +55,8 @@ class IntentKeeper {
   Intents intents_;
   LeadTime lead_;
   ToldIntents told_;
-  Keys to_tell_;  ///< at the next clock: they are being localized
-  Keys alone_;    ///< to be asked for once more
+  Keys to_tell_;  ///< keys to announce at the next clock: they are being localized
+  Keys alone_;    ///< keys to be asked for once more
 };
 
 }  // namespace verbena::worker

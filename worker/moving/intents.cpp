@@ -10,7 +10,7 @@ namespace verbena::worker {
 
 namespace {
 
-/// Beyond that many clocks nobody is early.
+/// The most clocks ahead that a worker acts.
 constexpr double kMostClocksAhead = 1e6;
 constexpr double kMeanWeight = 0.125;
 constexpr double kDeviationWeight = 0.25;
@@ -31,7 +31,7 @@ void LeadTime::Smoothed::add(double value) {
 consistency::Clock LeadTime::clocks() const {
   if (!clock_.known || !coming_.known) return kFirst;
   const double coming = coming_.mean + kDeviations * coming_.deviation;
-  // One more: what is asked for in the middle of a clock has only a part of it.
+  // One clock more: a request in the middle of a clock has only a part of that clock.
   if (coming >= kMostClocksAhead * clock_.mean) return static_cast<consistency::Clock>(kMostClocksAhead);
   return 1 + static_cast<consistency::Clock>(std::ceil(coming / clock_.mean));
 }

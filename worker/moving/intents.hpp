@@ -1,11 +1,11 @@
-// What a worker has said it will use, and when (Table::intent()): from which keys its first word is to go to
-// their homes now, and for which its last.
+// What a worker has said it will use, and when (Table::intent()): for which keys it must now tell others of
+// its first intent, and for which keys that its last intent is over.
 //
 // Just in time (Renz-Wieland et al., "Good Intentions", 2022, section 4.2): acting early keeps rows from
-// those who use them now, acting late makes this worker wait. So it acts as many clocks before a key's first
-// use as a row has needed to come, lately and nearly always.
+// workers that use them now, acting late makes this worker wait. So a worker acts so many clocks before a
+// key's first use that lately nearly all rows would have come in time.
 //
-// Pure rules: no I/O, no time but what it is told. Thread safety: none; one owner.
+// Pure rules: no I/O, and no time but what the caller passes. Thread safety: none; one owner.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ namespace verbena::worker {
 /// How many clocks before a key's use to act.
 class LeadTime {
  public:
-  /// Before anything is known.
+  /// Used before anything is known.
   static constexpr consistency::Clock kFirst = 10;
 
   void add_clock(double seconds) { clock_.add(seconds); }
-  /// From asking for some rows until the last of them could be used.
+  /// The time from asking for some rows until the last of them could be used.
   void add_coming(double seconds) { coming_.add(seconds); }
   [[nodiscard]] consistency::Clock clocks() const;
 
@@ -46,21 +46,21 @@ class Intents {
   using Clock = consistency::Clock;
   using Keys = std::vector<Key>;
 
-  /// For keys below `rows`, before anything else; throws std::bad_alloc.
+  /// For keys below `rows`. Must be called first; throws std::bad_alloc.
   void allocate(std::uint64_t rows) { uses_.allocate(rows); }
   /// This worker uses `keys` in its clocks from … to − 1.
   void add(Keys keys, Clock from, Clock to);
   [[nodiscard]] bool empty() const { return waiting_.empty() && begun_.empty() && uses_.empty(); }
 
-  /// Of the keys whose use begins before or at `latest`, those that have not begun: from now on they have.
-  /// What is over at `clock` never begins.
+  /// Returns the keys whose use begins at `latest` or before and that have not begun; from now on they have.
+  /// A use that is over at `clock` never begins.
   Keys take_begun(Clock clock, Clock latest);
-  /// Keys that have begun and are over at `clock`.
+  /// Returns the keys that have begun and whose use is over at `clock`.
   Keys take_ended(Clock clock);
-  /// Keys whose use by one intent begins at `clock` or has begun before, each intent once.
+  /// Returns the keys of all intents whose use begins at `clock` or before. Each intent is returned once.
   Keys take_used(Clock clock);
   [[nodiscard]] bool has_begun(Key key) const { return uses_.contains(key); }
-  /// Of a key that has begun: its use begins at `clock` or has begun before.
+  /// The key has begun, and its use begins at `clock` or before.
   [[nodiscard]] bool is_used_by(Key key, Clock clock) const {
     const auto use = uses_.find(key);
     return use != uses_.end() && use->second.from <= clock;
@@ -71,13 +71,13 @@ class Intents {
     Keys keys;
     Clock to = 0;
   };
-  /// Of the intents on a key that has begun.
+  /// The intents on a key that has begun, taken together.
   struct Use {
     Clock from = 0;  ///< the first
     Clock to = 0;    ///< the last
   };
   std::multimap<Clock, Intent> waiting_;  ///< by `from`
-  std::multimap<Clock, Keys> begun_;      ///< by `from`, until it is used
+  std::multimap<Clock, Keys> begun_;      ///< by `from`, until they are used
   KeyMap<Use> uses_;
   std::map<Clock, Keys> ends_;  ///< by `to`; longer intents may have come since
 };

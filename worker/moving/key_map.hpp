@@ -1,8 +1,8 @@
-// What a worker knows of some keys of a table, in arrays by key: a look-up is a bit and an index, without a
-// hash. For what is asked of each row that is used; memory is needed for the pages of keys that were ever in
-// it, and for no others.
+// What a worker knows about some keys of a table, in arrays by key: a lookup takes a bit and an index, and no
+// hash. Meant for what is looked up for each row that is used. Memory is needed only for the pages of keys
+// that were ever in it.
 //
-// As absl::flat_hash_map and flat_hash_set, as far as they go here. Thread safety: none; one owner.
+// A part of the interface of absl::flat_hash_map and flat_hash_set. Thread safety: none; one owner.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ class KeySet {
     --size_;
     return true;
   }
-  /// In their order.
+  /// In ascending order.
   [[nodiscard]] std::vector<Key> keys() const {
     std::vector<Key> keys;
     for (Key word = 0; keys.size() < size_; ++word) {
@@ -54,7 +54,7 @@ class KeySet {
   std::uint64_t size_ = 0;
 };
 
-/// Value: can be copied as bytes.
+/// `Value` can be copied as bytes.
 template <class Value>
 class KeyMap {
   static_assert(std::is_trivially_copyable_v<Value> && std::is_trivially_destructible_v<Value>);
@@ -73,9 +73,9 @@ class KeyMap {
   [[nodiscard]] bool empty() const { return keys_.empty(); }
   [[nodiscard]] bool contains(Key key) const { return keys_.contains(key); }
   [[nodiscard]] std::vector<Key> keys() const { return keys_.keys(); }
-  /// Of a key that will be asked for soon.
+  /// For a key that will be looked up soon.
   void prefetch(Key key) const { base::prefetch_to_write(&entries_[key]); }
-  /// Stays where it is as long as the map.
+  /// The entry stays where it is as long as the map exists.
   [[nodiscard]] Entry* find(Key key) { return contains(key) ? &entries_[key] : end(); }
   [[nodiscard]] const Entry* find(Key key) const { return contains(key) ? &entries_[key] : end(); }
   [[nodiscard]] static constexpr Entry* end() { return nullptr; }

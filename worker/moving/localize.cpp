@@ -90,7 +90,7 @@ void Localize::send_requests() {
 }
 
 void Localize::look_after_others_moves() {
-  // Some of what an intent was to bring has not come.
+  // Some rows that an intent was to bring have not come.
   std::erase_if(awaited_intents_, [&](Key key) {
     if (rows_.moving.contains(key)) return false;
     if (!rows_.is_near(key)) {
@@ -107,8 +107,8 @@ void Localize::look_after_others_moves() {
   });
 }
 
-/// Nothing is left but that the homes hear of it: once this has ended nobody may look at the session for
-/// long.
+/// All that is left is to tell the homes: once this operation has ended, it may take long until anybody calls
+/// the session again.
 bool Localize::end_all() {
   const bool told = std::all_of(rows_.nodes.begin(), rows_.nodes.end(), [](const NodeView& node) {
     return node.is_dead || node.link->control.empty();
@@ -118,7 +118,7 @@ bool Localize::end_all() {
     return false;
   }
   if (moves_.empty()) {
-    // Another has brought it, so that no move's end has said so.
+    // Another operation has brought the row, so no end of a move has said so.
     if (why_ == Why::kFetch) rows_.directory.end_fetch(keys[0]);
     return true;
   }
@@ -130,7 +130,7 @@ bool Localize::end_all() {
 
 // ---- copying
 
-/// The next rows that have been handed over, as many as go into one message.
+/// Begins to copy the next rows that have been handed over, as many as go into one message.
 void Localize::begin_copying() {
   if (!has_moves_in(Phase::kTaken)) return;
   const std::size_t record_bytes = protocol::record_bytes(rows_.layout.slot_bytes);
@@ -161,8 +161,8 @@ void Localize::begin_copying() {
   reads.post();
 }
 
-/// Where the i-th row of a batch is read to: one after the other, so that one read brings many; or where the
-/// message to this node's server has it.
+/// Where the i-th row of a batch is read to. The rows lie one after the other, so that one read brings many;
+/// or each lies at its place in the message to this node's server.
 std::byte* Localize::copied_slot(const LocalSpan& memory, std::size_t i) const {
   const std::size_t slot_bytes = rows_.layout.slot_bytes;
   if (rows_.own.is_mapped()) return memory.bytes.data() + i * slot_bytes;
@@ -170,7 +170,8 @@ std::byte* Localize::copied_slot(const LocalSpan& memory, std::size_t i) const {
          sizeof(Key);
 }
 
-/// The rows that were handed over are here: into this node's slots, or to its server, which puts them there.
+/// The rows that were handed over have been read. They go into this node's slots, or to its server, which
+/// puts them there.
 void Localize::end_copying() {
   Batch& batch = *batch_;
   std::byte* record = batch.memory.bytes.data() + protocol::kTaggedRecordsBegin;
@@ -229,7 +230,7 @@ absl::Status Localize::on_installed(ServerLink& link) {
 }
 
 void Localize::install(Move& move, const std::byte* slot_values) {
-  const bool is_in_doubt = move.from == rows_.node;  // it has been here all the time
+  const bool is_in_doubt = move.from == rows_.node;  // the row has been here all the time
   rows_.own.install(move.key, is_in_doubt ? nullptr : slot_values, move.epoch + 1, is_intent() ? 1 : 0);
   on_installed(move);
 }
@@ -275,7 +276,7 @@ void Localize::send_requests(Phase from, Phase to, KeyRequests::Kind kind) {
   for (std::uint32_t server = 0; server < for_server.size(); ++server) {
     const auto& [rows, indices] = for_server[server];
     if (rows.empty()) continue;
-    // An intent that begins anew comes after the end of the one before.
+    // An intent that begins anew must come after the end of the one before.
     if (kind == KeyRequests::Kind::kIntend && !rows_.requests.is_empty(server, KeyRequests::Kind::kDone)) {
       seen_generation_ = 0;
       continue;
@@ -359,7 +360,7 @@ void Localize::arrive(Move& move) {
 
 void Localize::end_move(Move& move, std::uint64_t epoch) {
   enter(move, Phase::kDone);
-  rows_.directory.end_fetch(move.key);  // where it was here already, and may be gone again
+  rows_.directory.end_fetch(move.key);  // if it was here already, and may be gone again
   rows_.directory.set(move.key, {.node = rows_.node, .epoch = epoch});
   rows_.intents.told().on_here(move.key, epoch);
   rows_.replication.note_arrived(move.key);
@@ -367,7 +368,7 @@ void Localize::end_move(Move& move, std::uint64_t epoch) {
   ++rows_.generation;
 }
 
-/// Other nodes use it, too: it stays where it is.
+/// Other nodes use the row, too: it stays where it is.
 void Localize::end_shared(Move& move) {
   enter(move, Phase::kDone);
   rows_.directory.set(move.key, {.node = move.from, .epoch = move.epoch});
@@ -389,7 +390,7 @@ void Localize::give_up(Move& move, const absl::Status& why) {
   ++rows_.generation;
 }
 
-/// What was for a server to do that is gone.
+/// Handles what servers were to do that are dead now.
 void Localize::do_without_dead() {
   for (Move& move : moves_) {
     const bool is_from_owner =
@@ -406,7 +407,7 @@ void Localize::do_without_dead() {
         give_up(move, rows_.homeless(move.key));
         break;
       case Phase::kInstalled:
-        // Nobody else can be told; the workers of this node see it.
+        // Nobody else can be told; the workers of this node see the row.
         arrive(move);
         break;
       case Phase::kTaking:

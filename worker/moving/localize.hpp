@@ -1,6 +1,6 @@
-// Rows on their way to this worker's node, because a user localizes them or intends to use them: it asks the
-// row's home, which gives it the move, and then the owner, which hands over; it copies the row, and tells the
-// home (docs/allocation.md).
+// Moves rows to this worker's node, because a user localizes them or intends to use them. It asks the row's
+// home, which gives it the move, and then the owner, which hands over; it copies the row, and tells the home
+// (docs/allocation.md).
 #pragma once
 
 #include <array>
@@ -17,11 +17,12 @@ class Localize final : public MovingOperation {
  public:
   enum class Why : std::uint8_t {
     kUser,
-    kIntent,  ///< so that rows may stay where they are
+    kIntent,  ///< the rows may stay where they are
     kFetch,   ///< a row that this session has chased in vain
   };
 
-  /// Of a row's way to this node, in this order but for the last two; those in -ing are for others to end.
+  /// The phases of a row's way to this node, in this order except for the last two. Phases that end in -ing
+  /// are ended by others.
   enum class Phase : std::uint8_t {
     kAsk,
     kAsking,
@@ -43,14 +44,14 @@ class Localize final : public MovingOperation {
   };
 
   Localize(MovingRows& rows, Why why);
-  /// Those of `keys` that are not here become its moves, or wait for another's of this session. To be called
-  /// once, before it is started.
+  /// Those of `keys` that are not here become moves of this operation, or wait for another operation's move
+  /// in this session. REQUIRES: called once, before the operation is started.
   void begin(const Keys& keys);
-  /// An intent's. False: the row is moved by another already.
+  /// Adds a move for an intent. Returns false if another operation moves the row already.
   bool add_intended(Key key);
   [[nodiscard]] bool has_moves() const { return !moves_.empty(); }
 
-  /// A row that is on its way here must arrive, or nobody finds it.
+  /// A row that is on its way here must arrive; otherwise nobody finds it.
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
     return milestone == Milestone::kLeaving;
   }
@@ -60,14 +61,14 @@ class Localize final : public MovingOperation {
   // About its `index`-th move.
 
   [[nodiscard]] Phase phase(std::size_t index) const { return moves_[index].phase; }
-  /// Gives the move up to another localize of this session, and waits for that one to end it. REQUIRES: it is
-  /// in phase kAsk, so that nobody has heard of it.
+  /// Leaves the move to another localize of this session, and waits until that one ends it. REQUIRES: the
+  /// move is in phase kAsk, so that no server has heard of it.
   void leave_to_other(std::size_t index);
-  /// What that server, its home or its owner, has answered.
+  /// The answer of `server`, which is the row's home or its owner.
   absl::Status on_answer(std::size_t index, std::uint32_t server, const protocol::KeyAnswers::Answer& answer);
   void give_up(std::size_t index, const absl::Status& why);
 
-  /// Its rows are installed, says this node's server.
+  /// This node's server says that the rows are installed.
   absl::Status on_installed(ServerLink& link);
 
  private:
@@ -76,7 +77,7 @@ class Localize final : public MovingOperation {
   struct Batch {
     LocalSpan memory;
     std::vector<std::size_t> moves;  ///< in `moves_`
-    protocol::Tag tag = 0;           ///< of the install, where there is one
+    protocol::Tag tag = 0;           ///< of the install message, if there is one
     bool sent = false;
   };
 
@@ -94,19 +95,20 @@ class Localize final : public MovingOperation {
   [[nodiscard]] bool has_moves_left() const {
     return moves_in_[static_cast<std::size_t>(Phase::kDone)] < moves_.size();
   }
-  /// Of its rows, that is, when they have come.
+  /// Whether it counts the intents on its rows on this node when the rows have come.
   [[nodiscard]] bool counts_intents() const;
-  /// The owner may keep the row, unless that is this worker's own node: then it is a row in doubt.
+  /// Whether the owner may keep the row. It may not if it is this worker's own node: then the row is in
+  /// doubt.
   [[nodiscard]] bool yields(const Move& move) const;
 
   void send_requests();
   void send_requests(Phase from, Phase to, protocol::KeyRequests::Kind kind);
-  /// The home or the owner has been sent what was in order at `from`.
+  /// The request that was due in phase `from` has been sent to the home or the owner.
   void on_sent(Move& move, Phase from, Phase to);
   void look_after_others_moves();
   void begin_copying();
   void end_copying();
-  /// The record of a row that has been copied. Returns the next one's place.
+  /// Writes the record of a row that has been copied. Returns the place of the next record.
   std::byte* make_record(std::byte* record, const Move& move, const std::byte* slot) const;
   void send_install();
   [[nodiscard]] std::byte* copied_slot(const LocalSpan& memory, std::size_t i) const;
@@ -123,7 +125,7 @@ class Localize final : public MovingOperation {
   std::vector<Move> moves_;
   std::array<std::size_t, kPhases> moves_in_{};  ///< by phase, how many
   std::vector<Key> awaited_moves_;               ///< of other localizes of this session
-  /// Rows on which this session has just told an intent: they come, or they do not.
+  /// Rows for which this session has just announced an intent: they may come or not.
   std::vector<Key> awaited_intents_;
   std::optional<Batch> batch_;
   bool brings_ = false;              ///< a row has come

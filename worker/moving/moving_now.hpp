@@ -1,5 +1,5 @@
-// The hot paths of pulls and pushes of rows that move, where they are the worker's node's: inlined into their
-// callers.
+// The hot paths of pulls and pushes of a dynamic table's rows that are on the worker's node, inlined into
+// their callers.
 #pragma once
 
 #include "base/prefetch.hpp"
@@ -7,7 +7,7 @@
 
 namespace verbena::worker {
 
-/// That a row is read soon: its slot's first two cache lines.
+/// For a row that will be read soon: fetches the first two cache lines of its slot.
 inline void prefetch_slot(protocol::Slot slot) {
   base::prefetch_to_read(slot.bytes);
   base::prefetch_to_read(slot.bytes + protocol::kCacheLineBytes);
@@ -15,7 +15,8 @@ inline void prefetch_slot(protocol::Slot slot) {
 
 template <class Keys>
 [[gnu::always_inline]] inline std::size_t MovingTable::pull_now(const Keys& keys, std::byte* out) {
-  // Replicas, and rows that may have arrived here while own pushes to them are on their way elsewhere.
+  // There are replicas, or rows that may have arrived here while this worker's pushes to them are on their
+  // way to another node.
   if (!rows_.marked.empty()) [[unlikely]]
     return pull_among_marked(keys, out);
   if (!rows_.own.is_mapped()) return 0;
@@ -51,7 +52,7 @@ template <class Keys>
   return i;
 }
 
-/// As pull_now(). Not inlined: most tables have no such rows.
+/// Like pull_now(), with marked rows. Not inlined: most tables have no such rows.
 template <class Keys>
 [[gnu::noinline]] std::size_t MovingTable::pull_among_marked(const Keys& keys, std::byte* out) {
   const bool is_mapped = rows_.own.is_mapped();

@@ -12,7 +12,7 @@ bool MovingOperation::advance() {
   rows_.send_requests();
   rows_.intents.give_up();
   rows_.replication.begin_refreshes();
-  // What has come about just now may be what this one, or another, waits for.
+  // What has just changed may be what this operation, or another one, waits for.
   if (!has_ended && rows_.generation != generation_before) step_again = true;
   return has_ended;
 }

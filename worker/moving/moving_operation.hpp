@@ -1,4 +1,4 @@
-// What is under way of a table whose rows move: a pull, a push, rows on their way to this worker's node.
+// An operation of a dynamic table: a pull, a push, or a move of rows to this worker's node.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class MovingOperation : public Operation {
 
  protected:
   bool advance() final;
-  /// One step of it alone: true when it has ended.
+  /// One step of this operation alone. Returns true when it has ended.
   virtual bool do_own() = 0;
-  /// True if the row is lost, which is how the operation ends then.
+  /// Returns true if the row is lost; then the operation ends with this error.
   bool note_if_lost(Key key);
 
   MovingRows& rows_;
-  /// There is nothing to do until MovingRows::generation is another. 0, which it never is: look again at the
-  /// next poll.
+  /// There is nothing to do until MovingRows::generation differs from this. 0, which generation never is:
+  /// look again at the next poll.
   std::uint64_t seen_generation_ = 0;
 };
 

@@ -6,15 +6,16 @@
 
 #include "worker/moving/moving_rows.hpp"
 
-// What is read is the row's at some time between the pull's beginning and its end, in place (own_slots.hpp)
-// and by a one-sided read. The lines of such a read arrive in any order, each at a time of its own between
-// posting and completion; that of the header may be the last. That the slot owned then says nothing of a line
-// that came before: the row may have arrived in between, and the line be a leftover of an earlier stay. But
-// this worker has heard, from the home and before it posted the read, that the slot owned at epoch e; a slot
-// owns at e but once; so if the header that is read says "owned at e", the slot owned at e from before the
-// read was posted until the header's line was read. Each line was then either read in that time, or later, as
-// in own_slots.hpp. Hence the comparison with the epoch that was known *before posting*, and not with one
-// that is learned meanwhile.
+// What is read is the row's at some time between the pull's beginning and its end, both in place
+// (own_slots.hpp) and by a one-sided read. The cache lines of a one-sided read arrive in any order, each read
+// at a time of its own between posting and completion; the header's line may be the last. That the slot owned
+// the row then says nothing about a line that was read before: the row may have arrived in between, and the
+// line may be a leftover of an earlier stay. But this worker has heard from the home, before it posted the
+// read, that the slot owned the row at epoch e; and a slot owns a row at e only once. So if the header that
+// is read says "owned at e", the slot owned the row at e from before the read was posted until the header's
+// line was read. Each line was then read either in that time, or later, as in own_slots.hpp. Therefore the
+// header is compared with the epoch that was known *before posting*, and not with one that is learned
+// meanwhile.
 
 namespace verbena::worker {
 
@@ -86,7 +87,7 @@ bool MovingPull::begin_read(std::size_t index, std::vector<std::size_t>& left) {
     }
     return true;
   }
-  // Read-my-writes: of what was pushed and is not applied.
+  // Read-my-writes: some of this worker's pushes to the row are not applied.
   if (rows_.pushed.contains(key)) {
     left.push_back(index);
     return true;
@@ -112,7 +113,7 @@ bool MovingPull::begin_read(std::size_t index, std::vector<std::size_t>& left) {
       coming_.push_back(index);
       return true;
     }
-    rows_.ask_where(key, /*is_sure=*/!node.is_dead);  // of a dead node the home may know better
+    rows_.ask_where(key, /*is_sure=*/!node.is_dead);  // if the node is dead, the home may know better
   }
   if (node.is_dead || rows_.waits_for_home(key) || rows_.lost(key) != nullptr) {
     left.push_back(index);
@@ -142,7 +143,8 @@ void MovingPull::end_reads() {
       continue;
     }
     if (!is_refresh_ && rows_.marked.contains(key) && rows_.replication.find(key) != nullptr) {
-      // It has got a replica meanwhile, whose reading may be the older one: what is read does not go back.
+      // The row has got a replica meanwhile, and the replica may be older than this read: reads must not go
+      // back.
       todo_.push_back(read.index);
       continue;
     }
@@ -156,7 +158,7 @@ void MovingPull::end_reads() {
       on_read(read.index, row, rows_.session.counters().rows_pulled_remotely);
       continue;
     }
-    // Unless something newer has been heard meanwhile.
+    // Not if something newer has been heard meanwhile.
     const bool is_newest = rows_.directory.location(key) == Location{.node = read.node, .epoch = read.epoch};
     const bool waits = is_newest && rows_.is_coming(key);
     (waits ? coming_ : todo_).push_back(read.index);

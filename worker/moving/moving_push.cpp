@@ -14,8 +14,8 @@ using protocol::LockResult;
 
 namespace {
 
-/// For a row's lock on this node. Then the server is asked to apply the update, which knows whether the
-/// holder is alive.
+/// How long to wait for a row's lock on this node. After that the server, which knows whether the holder is
+/// alive, is asked to apply the update.
 constexpr auto kLockPatience = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -69,7 +69,7 @@ bool MovingPush::do_own() {
   for (Message& message : messages_) {
     if (!message.sent) send(message);
   }
-  // What is pushed here lets the next update of the same row go.
+  // When an update is applied here, the next update of the same row can go.
   while (seen_generation_ != rows_.generation && !step_again) {
     seen_generation_ = rows_.generation;
     push_all();
@@ -128,13 +128,14 @@ void MovingPush::push_one(std::size_t index, std::vector<Indices>& for_node, Ind
   const bool is_at_dead = rows_.nodes[at.node].is_dead;
   if ((at.node == rows_.node && rows_.own.is_mapped()) || is_at_dead)
     rows_.ask_where(key, /*is_sure=*/!is_at_dead);
-  // Where else it may be only its home could say.
+  // Only its home could say where else the row may be.
   const bool waits_for_move = rows_.nodes[rows_.directory.home(key)].is_dead && rows_.is_coming(key);
   const bool waits = waits_for_move || rows_.waits_for_home(key) || is_at_dead || rows_.lost(key) != nullptr;
   (waits ? left : for_node[at.node]).push_back(index);
 }
 
-/// Takes as many of the indices as go into one message, or all: those that must wait go back to be done.
+/// Takes as many of the indices as go into one message. If none can be made now, takes all of them back to be
+/// done later.
 void MovingPush::make_message(std::uint32_t node, Indices& indices) {
   ServerLink& link = *rows_.nodes[node].link;
   const std::size_t record_bytes = protocol::record_bytes(rows_.layout.stride_bytes);
@@ -193,7 +194,7 @@ absl::Status MovingPush::on_answer(ServerLink& link, const protocol::PushAnswer&
   rows_.session.counters().rows_pushed_remotely += message->indices.size() - answer.moved.size();
   for (const std::uint32_t record : answer.moved) {
     const std::size_t index = message->indices[record];
-    // Unless something newer has been heard meanwhile.
+    // Not if something newer has been heard meanwhile.
     const Location at = rows_.directory.location(keys[index]);
     if (at.node == link.server) rows_.ask_where(keys[index], at.epoch == message->epochs[record]);
     todo_.push_back(index);
@@ -222,7 +223,7 @@ void MovingPush::on_dead_server(std::uint32_t server) {
     }
     lose_message(*message);
     rows_.end_message(message->tag);
-    // What was sent the device may still read.
+    // The device may still read a message that was sent.
     if (!message->sent) rows_.session.staging().give(message->memory);
     message = messages_.erase(message);
   }
@@ -235,8 +236,8 @@ void MovingPush::lose_message(const Message& message) {
       todo_.push_back(index);
       continue;
     }
-    // Whatever has become of it, later updates of this worker must not come without it, nor be read without
-    // it.
+    // Whatever has become of the update, this worker's later updates must not be applied without it, and the
+    // row must not be read without it.
     rows_.lose(key, absl::UnavailableError(fmt::format(
                         "row {} of table \"{}\" may or may not have got an update: {} is gone", key,
                         rows_.options.name, rows_.nodes[message.node].link->connection->peer_name())));

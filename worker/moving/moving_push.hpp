@@ -1,8 +1,8 @@
-// A push to rows that move, to those that are not at hand; and the sending of replicas' updates.
+// A push to those rows of a dynamic table that are not at hand; and the sending of replicas' updates.
 //
-// An update is applied once: by whoever finds the slot to own the row and has its lock, which keeps it from
-// moving. A server answers for each record whether it did; only what it did not apply is sent again,
-// elsewhere.
+// An update is applied once: by the worker or server that finds that the slot owns the row, and that has the
+// row's lock, which keeps the row from moving. A server answers for each record whether it has applied it.
+// Only records that it has not applied are sent again, elsewhere.
 #pragma once
 
 #include <deque>
@@ -21,18 +21,19 @@ namespace verbena::worker {
 
 class MovingPush final : public MovingOperation {
  public:
-  /// Who waits for its end.
+  /// Who waits for the end of the push.
   enum class Waits : std::uint8_t {
-    kCaller,  ///< whose updates stay where they are
+    kCaller,  ///< the updates stay where the caller has them
     kClock,   ///< the end of the worker's clock
-    kNobody,  ///< but clocks, a little, and a barrier
+    kNobody,  ///< except a barrier, and clocks when it is overdue
   };
 
-  /// The rows of `keys` from the index `next` on, and the updates of all.
+  /// Pushes to the rows of `keys` from the index `next` on. `updates` are those of all keys.
   MovingPush(MovingRows& rows, const Keys& keys, std::size_t next, const std::byte* updates, Waits waits);
-  /// Of replicas, which have these updates already.
+  /// Sends updates of replicas, which contain these updates already.
   MovingPush(MovingRows& rows, std::vector<Key> replicas, std::vector<std::byte> updates);
-  /// It comes after the pushes that have begun before. REQUIRES: called once, before it is started.
+  /// From now on the push comes after those that have begun before. REQUIRES: called once, before the push is
+  /// started.
   void begin();
 
   [[nodiscard]] bool must_end_before(Milestone milestone) const override {
@@ -46,7 +47,7 @@ class MovingPush final : public MovingOperation {
   absl::Status on_answer(ServerLink& link, const protocol::PushAnswer& answer);
 
  private:
-  /// To one server, from its making to its answer.
+  /// A message to one server, kept until its answer.
   struct Message {
     std::uint32_t node = 0;
     protocol::Tag tag = 0;
@@ -59,9 +60,9 @@ class MovingPush final : public MovingOperation {
   using Indices = std::vector<std::size_t>;
 
   bool do_own() override;
-  /// What can be done now with the rows that neither are done nor on their way.
+  /// Does what can be done now for the rows that are neither done nor in a message.
   void push_all();
-  /// Applies the update, or finds the node to which it is to be sent, or leaves it.
+  /// Applies the update, or finds the node to which it must be sent, or leaves it for later.
   void push_one(std::size_t index, std::vector<Indices>& for_node, Indices& left);
   void make_message(std::uint32_t node, Indices& indices);
   void send(Message& message);
@@ -71,12 +72,12 @@ class MovingPush final : public MovingOperation {
   void lose_message(const Message& message);
 
   const std::byte* updates_ = nullptr;
-  std::vector<std::byte> update_copy_;  ///< of a push for which its caller does not wait; else empty
+  std::vector<std::byte> update_copy_;  ///< if the caller does not wait for the push; otherwise empty
   std::vector<std::size_t> todo_;       ///< indices in `keys`, of rows neither done nor in a message
   std::deque<Message> messages_;
-  /// Since when a row of this node is in another's hands; else nothing.
+  /// Since when another has held the lock of a row of this node; empty if nobody does.
   std::optional<transport::TimePoint> busy_since_;
-  // In this pass over `todo_`: a row is, and has been for long.
+  // In this pass over `todo_`: another holds the lock of a row; and this has been so for long.
   bool is_busy_ = false;
   bool is_impatient_ = false;
 

@@ -17,7 +17,8 @@ using protocol::KeyRequests;
 
 namespace {
 
-/// Of one message: what a server does at a time, and no more open requests than leave room for others.
+/// The most records of one message: as many as a server processes at a time, and so few open requests that
+/// there is room for others.
 constexpr std::size_t kMostRecords = protocol::kMaxPushRecords;
 
 absl::Status not_the_one_asked(const KeyAnswers::Answer& answer) {
@@ -86,8 +87,8 @@ absl::Status MovingRows::add_server(ServerLink& link, const transport::RemoteDes
 bool MovingRows::is_coming(Key key) const {
   const auto mover = moving.find(key);
   if (mover == moving.end()) return false;
-  // One that has not been asked for may be waiting for whoever wants to know, and one that is here for being
-  // read.
+  // A move that has not been asked for may be waiting for the operation that wants to know; a row that is
+  // here may be waiting to be read.
   const Localize::Phase phase = mover->second.operation->phase(mover->second.index);
   return phase > Localize::Phase::kAsk && phase < Localize::Phase::kInstalled;
 }
@@ -112,12 +113,12 @@ void MovingRows::ask_where(Key key, bool is_sure) {
   if (advice == Directory::Advice::kAskAndFetch) fetch(key);
 }
 
-/// Others move the row again and again, and a read or push of this session always comes too late. It is their
-/// turn in the home's line, once it localizes the row itself.
+/// Others move the row again and again, and a read or push of this session always comes too late. If the
+/// session localizes the row itself, it gets its turn in the home's queue.
 void MovingRows::fetch(Key key) {
-  // A session that has failed starts nothing: what would be in `moving` would be gone.
+  // A session that has failed starts no operations: `moving` would refer to one that is gone.
   if (!session.status().ok() || !directory.begin_fetch(key)) return;
-  // A localize that has not begun may be one that is to come after whoever chases the row.
+  // A localize that has not begun may be one that must come after the operation that chases the row.
   if (const auto mover = moving.find(key); mover != moving.end()) {
     const auto [other, index] = mover->second;
     if (!other->is_intent() && other->phase(index) == Localize::Phase::kAsk) other->leave_to_other(index);
@@ -137,8 +138,8 @@ void MovingRows::unmark_if_plain(Key key) {
 
 // ---- rows that are lost
 //
-// When a node dies and the session goes on without it, lost are the rows that lay there, those that were on
-// their way through the hands of the dead, and those that only their home could have told the place of.
+// If a node dies and the session goes on without it, these rows are lost: rows that were on that node, rows
+// that dead processes were moving, and rows that only their dead home could have located.
 
 void MovingRows::lose(Key key, const absl::Status& why) {
   if (!lost_.try_emplace(key, why).second) return;
@@ -264,14 +265,14 @@ absl::Status MovingRows::on_install_answer(ServerLink& link, const protocol::Ins
   return absl::OkStatus();
 }
 
-/// After answers.
+/// Called after answers.
 void MovingRows::on_news() {
   ++generation;
   intents.begin_alone();
   replication.begin_refreshes();
 }
 
-/// For what becomes of a move. A hostile server may name what is no key.
+/// For an answer about a move. A hostile server may name a key that does not exist.
 void MovingRows::prefetch_move(Key key) const {
   if (key >= options.rows) return;
   moving.prefetch(key);

@@ -1,6 +1,6 @@
-// What a worker knows of a table's rows that move, shared by the table and its operations: where each is
-// believed to be, which of them lie here, are on their way here, or are lost; and what it has to say of them.
-// Each of these is a class of its own; this one is what they have to do with one another.
+// What a worker knows about the rows of a dynamic table, shared by the table and its operations: where each
+// row is believed to be; which rows are here, on their way here, or lost; and what the worker has to tell
+// servers about them. Each of these is a class of its own; this class connects them.
 //
 // Thread safety: none; belongs to its table's session.
 #pragma once
@@ -36,7 +36,7 @@ struct NodeView {
   bool is_dead = false;
 };
 
-/// A row that this session moves: by which operation, and which of its moves that is.
+/// For a row that this session moves: the operation that moves it, and the number of the move in it.
 struct Mover {
   Localize* operation = nullptr;
   std::size_t index = 0;
@@ -44,78 +44,80 @@ struct Mover {
 
 class MovingRows {
  public:
-  /// `table`: its number. `of`: outlives it. `is_asynchronous`: the table's model is.
+  /// `table`: its number. `of`: must outlive this object. `is_asynchronous`: whether the table's model is.
   MovingRows(SessionCore& of_session, std::uint32_t table, const TableOptions& of,
              const protocol::UpdateRule& rule, bool is_asynchronous);
-  MovingRows(const MovingRows&) = delete;  // its parts know one another
+  MovingRows(const MovingRows&) = delete;  // its parts refer to one another
   MovingRows& operator=(const MovingRows&) = delete;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots);
 
   // ---- where a row is
 
-  /// It lies on this node, where this worker can change it in place.
+  /// The row is on this node, and this worker can change it in place.
   [[nodiscard]] bool is_here(Key key) const { return own.is_mapped() && own.is_here(key); }
-  /// It lies on this node, as far as this worker can know.
+  /// The row is on this node, as far as this worker can know.
   [[nodiscard]] bool is_near(Key key) const {
     return own.is_mapped() ? own.is_here(key) : directory.location(key).node == node;
   }
-  /// The same but for moments, without a look at the slot, which is in no cache where it has not been used
-  /// lately.
+  /// The same, except that it may be wrong for moments. It does not look at the slot, which is in no
+  /// processor cache if it has not been used lately.
   [[nodiscard]] bool seems_near(Key key) const {
     return own.is_mapped() ? own.presence().load(key).is_here() : is_near(key);
   }
-  /// A pull of the row needs nobody else, but for moments: it lies here, or has a replica.
+  /// A pull of the row needs nobody else: the row is here, or has a replica. May be wrong for moments.
   [[nodiscard]] bool is_cheap(Key key) const {
     if (!marked.contains(key)) return seems_near(key);
     const Replica* const replica = replication.find(key);
     return replica != nullptr && replication.is_usable(*replica);
   }
-  /// seems_near() will be asked soon. REQUIRES: the key is one of the table's.
+  /// seems_near() will be called soon. REQUIRES: the key is one of the table's.
   void prefetch_presence(Key key) const {
     if (own.is_mapped()) own.presence().prefetch(key);
   }
-  /// This session's request for the row is with its home or its owner, or the row on its way: it will be
-  /// here, or known where else, before a home would say where it is.
+  /// This session has requested the row from its home or its owner, or the row is on its way. It will be
+  /// here, or this session will know where else it is, before a home would say where it is.
   [[nodiscard]] bool is_coming(Key key) const;
-  /// Its home has been asked where it is, and has not answered; and it is not one that has been fetched,
-  /// which does not leave before those of this session are served who have chased it in vain.
+  /// The row's home has been asked where the row is, and has not answered. False if the row has been fetched
+  /// and is here: it does not leave before the operations of this session that have chased it in vain have
+  /// been served.
   [[nodiscard]] bool waits_for_home(Key key) const;
-  /// The row was not where it was believed to be; `is_sure`: where directory.location() says, at that very
-  /// epoch.
+  /// The row was not where it was believed to be. `is_sure`: it certainly was not at directory.location(), at
+  /// exactly that epoch.
   void ask_where(Key key, bool is_sure);
   /// The row was where it was believed to be.
   void reached(Key key);
-  /// It has no mark any more, if there is no reason for one.
+  /// Removes the row's mark if there is no reason for one any more.
   void unmark_if_plain(Key key);
 
   // ---- rows that this worker cannot have any more
 
-  /// A row that it was told to be lost stays so for it, and has a mark: should the row turn up again, from
-  /// the last messages of the dead, what this worker has pushed in vain would be missing there.
+  /// A row that was reported lost to this worker stays lost for it, and is marked. If the row turned up
+  /// again, through the last messages of a dead process, the updates that this worker has pushed in vain
+  /// would be missing there.
   void lose(Key key, const absl::Status& why);
-  /// Why; nullptr if it is not. Valid until the next lose().
+  /// Why the row is lost; nullptr if it is not. Valid until the next lose().
   [[nodiscard]] const absl::Status* lost(Key key) const;
-  /// Its home is dead.
+  /// The row's home is dead.
   [[nodiscard]] bool is_homeless(Key key) const { return nodes[directory.home(key)].is_dead; }
   [[nodiscard]] absl::Status homeless(Key key) const;
   void on_dead_server(std::uint32_t server);
 
   // ---- messages
 
-  /// Those that wait, as many as go now.
+  /// Sends the requests that wait, as many as can be sent now.
   void send_requests();
-  /// Nothing waits that others must hear before this worker's clock.
+  /// Nothing waits that others must be told before this worker's clock.
   [[nodiscard]] bool has_told_all() const;
   /// RequestQueue::send_some()
   std::size_t send_some(std::uint32_t server, protocol::KeyRequests::Kind kind,
                         std::span<const protocol::KeyRequests::Row> rows);
   std::optional<LocalSpan> take_staging(std::size_t bytes);
-  /// As many as one message takes, and a server does at a time.
+  /// How many records fit into one message, and are not too many for a server at a time.
   [[nodiscard]] std::size_t records_a_message(const ServerLink& link, std::size_t record_bytes) const;
-  /// To be posted: a read of the row's slot on that node.
+  /// Adds a read of the row's slot on node `of_node`, to be posted.
   void add_slot_read(MovingOperation& operation, std::uint32_t of_node, Key key, std::span<std::byte> to,
                      const LocalSpan& memory);
-  /// Of a message whose answer is for the operation, until end_message().
+  /// The tag of a message. The answer to it is for the operation, until end_message().
   protocol::Tag tag_message(MovingPush& push);
   protocol::Tag tag_message(Localize& localize);
   void end_message(protocol::Tag tag);
@@ -135,16 +137,16 @@ class MovingRows {
   Directory directory;
   RequestQueue requests;
   PushLog pushed;
-  /// There is a replica, or there are updates that are not known to be applied, or it is lost: not as any
-  /// row.
+  /// Rows that differ from others: they have a replica, or updates that are not known to be applied, or are
+  /// lost.
   KeySet marked;
   KeyMap<Mover> moving;
   IntentKeeper intents;
   Replication replication;
 
-  std::size_t pushes_under_way = 0;  ///< for which their callers do not wait
+  std::size_t pushes_under_way = 0;  ///< pushes for which callers do not wait
   bool is_leaving = false;
-  bool has_dead = false;         ///< servers
+  bool has_dead = false;         ///< there are dead servers
   std::uint64_t generation = 1;  ///< counts whatever may give an operation something to do
 
  private:
@@ -157,7 +159,7 @@ class MovingRows {
   absl::Status on_owned(const protocol::KeyAnswers::Answer& answer);
 
   absl::flat_hash_map<Key, absl::Status> lost_;
-  // Messages without an answer.
+  // Messages that have not been answered yet.
   absl::flat_hash_map<protocol::Tag, MovingPush*> pushes_;
   absl::flat_hash_map<protocol::Tag, Localize*> installs_;
   protocol::Tag last_tag_ = 0;

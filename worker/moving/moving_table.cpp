@@ -17,7 +17,7 @@ using protocol::LockResult;
 
 namespace {
 
-/// Pushes for which their callers do not wait; the next one waits.
+/// The most pushes under way for which callers do not wait; the next one waits.
 constexpr std::size_t kMostPushesUnderWay = 16;
 
 }  // namespace
@@ -76,7 +76,7 @@ absl::Status MovingTable::push(KeyRange range, const std::byte* updates, std::si
   return push_rows(KeyRun{range}, updates, values, wait);
 }
 
-/// From the index `next` on: what is not here, or in another's hands.
+/// Pushes from the index `next` on: to rows that are not here, or are locked by another.
 absl::Status MovingTable::push_rest(const Keys& keys, const std::byte* updates, std::size_t next, bool wait) {
   const MovingPush::Waits waits = rows_.is_asynchronous ? MovingPush::Waits::kNobody
                                   : wait                ? MovingPush::Waits::kCaller
@@ -149,7 +149,8 @@ void MovingTable::release() {
   held_.clear();
 }
 
-/// All draw before one looks, so that what they look at is on its way to the processor's cache.
+/// All keys are drawn before the first is checked, so that what the checks read is already on its way to the
+/// processor's cache.
 std::size_t MovingTable::redraw(std::span<Key> keys, double preference, const KeyDistribution& distribution,
                                 std::mt19937_64& random) const {
   struct Candidate {

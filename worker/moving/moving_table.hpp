@@ -1,5 +1,5 @@
-// A table whose rows move (docs/allocation.md), as users and a session see it: rows that lie on this worker's
-// node are read and changed at once, in place; for all others there are operations.
+// A dynamic table (docs/allocation.md), as users and a session see it. Rows on this worker's node are read
+// and changed at once, in place; for all other rows there are operations.
 //
 // Thread safety: none; it belongs to its session.
 #pragma once
@@ -46,11 +46,11 @@ class MovingTable final : public TableCore {
   [[nodiscard]] bool follows_clocks() const override { return false; }
   /// Asks homes where rows are, and tells them of intents that have ended.
   bool send_put_off() override;
-  /// Acts on intents: before anybody is told of the clock's end, so that the home of a row hears that this
-  /// worker has done with it before another one can have waited for this clock and want the row.
+  /// Acts on intents before anybody is told of the clock's end. So the home of a row hears that this worker
+  /// is done with it before another worker, which has waited for this clock, can want the row.
   void on_clock_ends() override;
   void on_clock_begins(bool is_barrier) override;
-  /// Sends the updates of replicas, but of those that are being read.
+  /// Sends the updates of all replicas except those that are being read.
   bool settle() override { return rows_.replication.settle(); }
   /// No more intents, and nothing is held.
   void on_leaving() override;
@@ -64,7 +64,7 @@ class MovingTable final : public TableCore {
   absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer) override {
     return rows_.on_install_answer(link, answer);
   }
-  /// Rows that lie there, or that only it could tell the place of, are lost.
+  /// Rows that are on that server, or that only that server could locate, are lost.
   void on_dead_server(std::uint32_t server) override { rows_.on_dead_server(server); }
 
  private:
@@ -81,7 +81,7 @@ class MovingTable final : public TableCore {
   /// Adds to rows of this node in place, until one is not here; returns its index.
   template <class Keys>
   std::size_t push_now(const Keys& keys, const std::byte* updates);
-  // The same where some rows of the table are marked (MovingRows::marked).
+  // The same if some rows of the table are marked (MovingRows::marked).
   template <class Keys>
   std::size_t pull_among_marked(const Keys& keys, std::byte* out);
   template <class Keys>
@@ -89,7 +89,7 @@ class MovingTable final : public TableCore {
 
   struct HeldRow {
     protocol::Slot slot;
-    protocol::SlotHeader header;  ///< that gives it back
+    protocol::SlotHeader header;  ///< to be stored to give the row back
   };
   MovingRows rows_;
   std::vector<HeldRow> held_;

@@ -11,8 +11,9 @@ using protocol::SlotHeader;
 
 namespace {
 
-/// Tries to take a row's lock: whoever holds it needs some tens of nanoseconds, if he has a processor. After
-/// so many, others get ours; after all, the session's other affairs are looked after.
+/// How often to try to take a row's lock. The holder needs some tens of nanoseconds if it has a processor.
+/// After kLockTriesAtOnce tries, others get this thread's processor; after kLockTries, the session does its
+/// other work.
 constexpr int kLockTriesAtOnce = 100;
 constexpr int kLockTries = 120;
 

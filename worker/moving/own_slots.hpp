@@ -1,10 +1,10 @@
 // The slots of a worker's own node, where it can map them: rows that lie here are read and changed in place.
 //
-// A number that is read here was its row's at some time while it was read. The header said "owned" when it
-// was loaded (acquire), and the values are loaded after. Until the slot ceases to own, they are the row's.
-// After that they are what the row was when it ceased to, which is after the header was loaded; or, if the
-// row comes back meanwhile, what is being installed: the row's values of that moment, which no push changes
-// before the slot owns again.
+// A number that is read here was the row's at some time during the read. The header said "owned" when it was
+// loaded (acquire), and the values are loaded after it. As long as the slot owns the row, they are the row's
+// values. After that they are what the row was when the slot ceased to own it, which is after the header was
+// loaded. If the row comes back meanwhile, they are what is being installed: the row's values of that moment,
+// which no push changes before the slot owns the row again.
 //
 // Thread safety: one owner. Other processes use the slots at the same time, by the rules of
 // protocol/slot.hpp.
@@ -36,13 +36,13 @@ class OwnSlots {
   /// The slots of all keys of the table, and their words of presence. `home_keys`: of this node's server.
   void map(std::byte* slots, std::uint64_t rows, KeyRange home_keys);
 
-  /// REQUIRED by all below.
+  /// All functions below require it.
   [[nodiscard]] bool is_mapped() const { return slots_ != nullptr; }
   [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(slots_, layout_.slot_bytes, key, home_keys_);
   }
-  /// slot(), for a loop that writes rows: in registers, while for all that the compiler knows a copied row
-  /// may change what lies in memory.
+  /// slot() for a loop that writes rows. What it needs is in registers; in memory, as far as the compiler
+  /// knows, a copied row might change it.
   [[nodiscard]] auto slot_function() const {
     return [slots = slots_, bytes = layout_.slot_bytes, first = home_keys_.first,
             last = home_keys_.last](Key key) {
@@ -50,7 +50,7 @@ class OwnSlots {
     };
   }
   [[nodiscard]] const protocol::PresenceMap& presence() const { return presence_; }
-  /// The row lies on this node, where this worker can change it in place.
+  /// The row is on this node, where this worker can change it in place.
   [[nodiscard]] bool is_here(Key key) const {
     return is_only_node_ || protocol::load_header(slot(key)).is_owned();
   }
@@ -59,7 +59,7 @@ class OwnSlots {
     const protocol::Slot from = slot(key);
     return pull_in_place({from.bytes, from.first_bits}, layout_, out);
   }
-  /// Tries once. kLocked: `header` is what protocol::store_header() gives back.
+  /// Tries once. If kLocked, storing `header` with protocol::store_header() gives the lock back.
   protocol::LockResult try_lock(protocol::Slot slot, protocol::SlotHeader& header) const {
     return protocol::try_lock(slot, holder_, header);
   }
@@ -69,9 +69,9 @@ class OwnSlots {
   }
   /// Tries for some microseconds: kBusy if somebody holds the row for longer.
   protocol::LockResult push(Key key, const std::byte* update) const;
-  /// The row is here from now on. `values`: nullptr if the slot has them. `intents`: of workers of this node.
-  /// REQUIRES: the slot does not own, and the home has given this worker the row's move: nobody else changes
-  /// the slot.
+  /// The row is here from now on. `values`: nullptr if the slot has them. `intents`: how many intents of
+  /// workers of this node are counted. REQUIRES: the slot does not own the row, and the home has given this
+  /// worker the row's move, so nobody else changes the slot.
   void install(Key key, const std::byte* values, std::uint64_t epoch, std::uint32_t intents) const;
 
  private:

@@ -1,5 +1,6 @@
-// Updates that are not known to be applied, of each row in the order in which they were pushed. The first one
-// goes, the next when it is applied; so a reader who sees one has seen those before.
+// Updates that are not known to be applied, for each row in the order in which they were pushed. The first
+// one is sent, and the next one when the first is applied. So a reader that sees an update has seen those
+// before it.
 //
 // No I/O. Thread safety: none; one owner.
 #pragma once
@@ -26,7 +27,7 @@ class PushLog {
   /// Nothing that was pushed to the row before has to be applied first. REQUIRES: it was added, and has not
   /// ended.
   [[nodiscard]] bool is_first(Key key, Update update) const { return rows_.at(key).front() == update; }
-  /// The first update of the row is applied, or never will be. True if there are no more.
+  /// The first update of the row is applied, or never will be. Returns true if there are no more.
   bool end_first(Key key) {
     const auto found = rows_.find(key);
     found->second.erase(found->second.begin());

@@ -1,10 +1,9 @@
-// A worker's own copies of rows that several nodes use at the same time (docs/allocation.md): read in place,
-// and updated in place; the updates gather beside them until they are sent to the row's owner.
+// A worker's own copies of rows that several nodes use at the same time (docs/allocation.md). They are read
+// and updated in place; the updates are also collected beside them until they are sent to the row's owner.
 //
-// A copy's values are what was read of the owner's row, all of this worker's earlier updates among it, and
-// those of its updates that are not sent. So whoever puts a new reading here must have sent nothing since
-// before it was read
-// (`refreshing`), and must know that what was sent before has been applied.
+// The values of a copy are what was read from the owner's row, which contains all of this worker's earlier
+// updates, plus those of its updates that are not sent. So from before the row is read until the result is
+// put here, nothing may be sent (`is_refreshing`), and what was sent before must be known to be applied.
 //
 // No I/O. Thread safety: none; one owner.
 #pragma once
@@ -24,7 +23,7 @@
 namespace verbena::worker {
 
 struct Replica {
-  /// As `read_at`: there are no values, or none that count.
+  /// A value of `read_at`: there are no values, or none that count.
   static constexpr consistency::Clock kNever = std::numeric_limits<consistency::Clock>::min() / 2;
 
   std::unique_ptr<std::byte[]> memory;   ///< the values, then the updates that are not sent; a stride each
@@ -52,17 +51,19 @@ class Replicas {
     const auto found = rows_.find(key);
     return found == rows_.end() ? nullptr : &found->second;
   }
-  /// Without values. nullptr if there is one.
+  /// Makes a replica without values. nullptr if there is one already.
   Replica* make(Key key);
   void erase(Key key) { rows_.erase(key); }
 
   void push(Key key, Replica& replica, const std::byte* update);
-  /// The owner's row, as it was read.
+  /// Takes over the owner's row as it was read.
   void put(Replica& replica, const std::byte* row);
-  /// Appends the updates that are not sent; from now on they are. REQUIRES: is_dirty, not is_refreshing.
+  /// Appends the updates that are not sent; from now on they count as sent. REQUIRES: is_dirty, not
+  /// is_refreshing.
   void take_updates(Replica& replica, std::vector<std::byte>& to);
 
-  /// Those that may have become dirty since the last call; some may be gone, or come twice.
+  /// Keys of replicas that may have become dirty since the last call. Some replicas may be gone, and a key
+  /// may occur twice.
   Keys take_dirty() { return std::exchange(dirty_, {}); }
   void put_back_dirty(Key key) { dirty_.push_back(key); }
 

@@ -15,8 +15,8 @@ using consistency::Clock;
 namespace {
 
 constexpr Clock kMostClocksBehind = Asp::kMostClocksBehind;
-/// Until updates are sent that nothing hinders. A reading may, for kMostClocksRefreshing: K + 1 with this. K
-/// more they may take until they are applied.
+/// After how many clocks updates are sent if nothing prevents it. A refresh may prevent it for
+/// kMostClocksRefreshing clocks; together that is K + 1. It may take K more clocks until they are applied.
 constexpr Clock kMostClocksUnsent = kMostClocksBehind + 1 - MovingPull::kMostClocksRefreshing;
 
 }  // namespace
@@ -43,7 +43,7 @@ bool Replication::push(Key key, const std::byte* update) {
 
 void Replication::make(Key key, bool is_used_next) {
   Replica* const replica = replicas_.make(key);
-  if (replica == nullptr) return;  // it was one already, and might have come here
+  if (replica == nullptr) return;  // there was one already, and the row may have come here
   rows_.marked.insert(key);
   ++rows_.session.counters().rows_replicated;
   if (is_used_next) ask_for_refresh(key, *replica);
@@ -66,12 +66,12 @@ bool Replication::is_refreshing(Key key) const {
 
 void Replication::put(Key key, const std::byte* row, Clock read_at, Clock after_barrier) {
   ++rows_.session.counters().rows_refreshed;
-  Replica& replica = *replicas_.find(key);  // whoever drops it waits for this
+  Replica& replica = *replicas_.find(key);  // it is not dropped before this
   replicas_.put(replica, row);
   replica.read_at = read_at;
   replica.after_barrier = after_barrier;
   replica.is_refreshing = false;
-  if (rows_.is_near(key)) arrived_.push_back(key);  // by the doing of another worker of this node
+  if (rows_.is_near(key)) arrived_.push_back(key);  // another worker of this node moved it
   ++rows_.generation;
 }
 
@@ -83,7 +83,8 @@ void Replication::on_intents_over(const Keys& keys) {
   Keys dropped;
   for (const Key key : keys) {
     const Replica* const replica = replicas_.find(key);
-    // Those with updates to be sent go with the others', not in a message of their own.
+    // Replicas with unsent updates wait: the updates are sent together with those of other replicas, not in a
+    // message of their own.
     if (replica != nullptr) (replica->is_dirty ? outlived_ : dropped).push_back(key);
   }
   drop(dropped);
@@ -101,11 +102,11 @@ void Replication::drop_lost(Key key) {
 void Replication::on_clock_begins(bool is_barrier, Clock lead_clocks, const Keys& used) {
   drop_some(arrived_, [&](Key key) { return rows_.is_near(key); });
   const Clock clock = rows_.session.current_clock();
-  // As often as a row needs to come: to send more often would only make more messages. Where a clock is
-  // longer than that, it is at each.
+  // About once in the time that a row needs to come: to send more often would only make more messages. If a
+  // clock takes longer than that, updates are sent at each clock.
   const Clock clocks_between_sends = std::clamp<Clock>(lead_clocks - 1, 1, kMostClocksUnsent);
   const bool is_time_to_send = is_barrier || clock - sent_at_ >= clocks_between_sends;
-  // Some may have to wait: then all are looked at again at the next clock.
+  // Some updates may have to wait: then all are looked at again at the next clock.
   if (is_time_to_send && settle()) sent_at_ = clock;
   if (is_time_to_send) drop_some(outlived_, [&](Key key) { return !rows_.intents.told().contains(key); });
   for (const Key key : used) {
@@ -152,14 +153,14 @@ void Replication::drop(const Keys& keys) {
   }
 }
 
-/// REQUIRES: none of them is being read.
+/// REQUIRES: none of these replicas is being read.
 void Replication::send_updates_of(const Keys& keys) {
   Keys dirty;
   std::vector<std::byte> updates;
   updates.reserve(keys.size() * rows_.layout.row_bytes);
   for (const Key key : keys) {
     Replica* const replica = replicas_.find(key);
-    if (replica == nullptr || !replica->is_dirty) continue;  // it is lost, or comes twice
+    if (replica == nullptr || !replica->is_dirty) continue;  // it is lost, or the key occurs twice
     replicas_.take_updates(*replica, updates);
     dirty.push_back(key);
   }

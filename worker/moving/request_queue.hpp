@@ -1,5 +1,5 @@
-// What a worker has to ask or tell the servers about rows that move, and could not send yet: by server and
-// kind, in the order in which it came.
+// What a worker has to ask or tell the servers about rows of a dynamic table, and could not send yet: by
+// server and kind, in the order in which it came.
 //
 // No I/O of its own. Thread safety: none; one owner.
 #pragma once
@@ -18,22 +18,22 @@ class RequestQueue {
  public:
   using Kind = protocol::KeyRequests::Kind;
   using Row = protocol::KeyRequests::Row;
-  /// Sends one message to a server; false where that cannot be now.
+  /// Sends one message to a server; returns false if that is not possible now.
   using Send = absl::FunctionRef<bool(std::uint32_t server, const protocol::KeyRequests& requests)>;
 
   explicit RequestQueue(std::uint32_t table) : table_(table) {}
-  /// The next server, by rank.
+  /// Adds the next server, by rank.
   void add_server() { servers_.emplace_back(); }
 
-  /// Does nothing where the server is dead. REQUIRES: kind is kLocate, kDone or kReleased.
+  /// Does nothing if the server is dead. REQUIRES: kind is kLocate, kDone or kReleased.
   void add(std::uint32_t server, Kind kind, Row row);
   [[nodiscard]] bool is_empty(std::uint32_t server, Kind kind) const {
     return servers_[server].rows[index(kind)].empty();
   }
-  /// As many messages as go now.
+  /// Sends as many messages as can be sent now.
   void send(Send send);
-  /// Of that kind: the first of `rows`, as many as one message takes. How many have gone: none if it cannot
-  /// go now.
+  /// Sends a message of that kind with the first of `rows`, as many as fit into one message. Returns how many
+  /// were sent: 0 if the message cannot be sent now.
   std::size_t send_some(std::uint32_t server, Kind kind, std::span<const Row> rows, Send send) const;
   /// The server is dead.
   void drop_server(std::uint32_t server);

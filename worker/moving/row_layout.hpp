@@ -22,10 +22,10 @@ struct RowLayout {
 
   ValueType type;
   std::uint32_t width;       ///< values of a row
-  std::size_t row_bytes;     ///< of these
+  std::size_t row_bytes;     ///< of these values
   std::size_t stride_bytes;  ///< of a row in messages, and in its slot
   std::size_t slot_bytes;
-  protocol::UpdateRule rule;  ///< without a state: none would move with a row
+  protocol::UpdateRule rule;  ///< without a state, which would not move with a row
 };
 
 }  // namespace verbena::worker

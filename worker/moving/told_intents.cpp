@@ -35,7 +35,7 @@ void ToldIntents::on_here(Key key, std::uint64_t epoch) {
   if (told.state != State::kCounted) {
     told.state = State::kHere;
   } else if (told.since != Presence::here(epoch, 0).since()) {
-    told.since = own_.presence().begin_intent(key).value_or(told.since);  // it had left, and is back
+    told.since = own_.presence().begin_intent(key).value_or(told.since);  // the row had left, and is back
   }
 }
 

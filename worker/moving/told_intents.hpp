@@ -1,8 +1,8 @@
-// What a worker has told others of the rows that it will use, and what it has to tell them when its intents
-// are over. Of a row that lies on its node it counts its intent there (protocol::Presence), and the row's
-// home need not know; of any other it tells the home.
+// What a worker has told others about the rows that it will use, and what it has to tell them when its
+// intents are over. For a row on its own node it counts its intent there (protocol::Presence), and the row's
+// home need not know. For any other row it tells the home.
 //
-// No I/O: what is for homes goes to the queue. Thread safety: none; one owner.
+// No I/O: messages to homes go into the queue. Thread safety: none; one owner.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ class ToldIntents {
     kCounted,  ///< the intent is counted on this node, where the row is; the home knows nothing of it
   };
 
-  /// All three outlive it.
+  /// All three must outlive this object.
   ToldIntents(const OwnSlots& own, const Directory& directory, RequestQueue& requests)
       : own_(own), directory_(directory), requests_(requests) {}
-  /// For keys below `rows`, before anything else; throws std::bad_alloc.
+  /// For keys below `rows`. Must be called first; throws std::bad_alloc.
   void allocate(std::uint64_t rows);
   void prefetch(Key key) const { told_.prefetch(key); }
 
@@ -40,8 +40,8 @@ class ToldIntents {
     return known != told_.end() && known->second.state == state;
   }
 
-  /// Counts the intent, if the row is here and no more are counted than can be. False: its home is to be
-  /// told.
+  /// Counts the intent if the row is here and the count is below its maximum. Returns false if not: the home
+  /// must be told.
   bool count(Key key);
   /// The row has been brought here, and this intent counted with it (OwnSlots::install()).
   void set_counted(Key key, std::uint64_t epoch);
@@ -49,25 +49,26 @@ class ToldIntents {
   void set_shared(Key key) { told_[key] = {.state = State::kShared, .since = 0}; }
   /// A move of the row to this node has ended: it is here, at that epoch.
   void on_here(Key key, std::uint64_t epoch);
-  /// It has ended without the row. The home knows of the intent, and is to be told when it is over.
+  /// A move of the row to this node has ended without the row. The home knows of the intent, and must be told
+  /// when it is over.
   void on_not_coming(Key key);
 
-  /// The intents on the key are over, as soon as nothing hinders: end_idle().
+  /// The intents on the key are over. end_idle() ends them as soon as nothing prevents it.
   void begin_ending(Key key);
   [[nodiscard]] bool is_ending(Key key) const { return ending_.contains(key); }
-  /// There is one more after all. False if it was not ending.
+  /// There is one more intent after all. Returns false if the intents on the key were not ending.
   bool keep(Key key) { return ending_.erase(key); }
-  /// Ends those that were to end, but of rows on which no answer has come, and of those that are in use.
-  /// Returns which: nothing is known of them any more.
+  /// Ends the intents that were to end, except on rows for which no answer has come and on rows that are in
+  /// use. Returns the keys of those that it has ended: nothing is known about them any more.
   Keys end_idle(absl::FunctionRef<bool(Key)> is_in_use);
-  /// This worker leaves: nobody else could end what it has counted.
+  /// This worker leaves: nobody else could end the intents that it has counted.
   void end_all_counted();
 
  private:
   using Kind = RequestQueue::Kind;
   struct Told {
     State state = State::kAsking;
-    std::uint32_t since = 0;  ///< when it is counted
+    std::uint32_t since = 0;  ///< if it is counted
   };
   void end_counted(Key key, const Told& told);
 
