@@ -409,7 +409,7 @@ absl::StatusOr<const TableShard*> Server::open_shard(const protocol::OpenTable& 
   if (!shard.ok()) return shard.status();
   shards_.push_back(*std::move(shard));
   const TableShard* const opened = shards_.back().get();
-  waits_for_clocks_ |= opened->for_lanes() != nullptr;
+  if (opened->for_lanes() == nullptr) outside_lanes_.push_back(shards_.back().get());
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = opened->for_lanes()});
   }
@@ -521,7 +521,7 @@ void Server::send_answers(Peer& peer) {
 
 bool Server::try_again() {
   bool worked = false;
-  for (const std::unique_ptr<TableShard>& shard : shards_) {
+  for (TableShard* const shard : outside_lanes_) {
     if (!shard->has_put_off()) continue;
     if (!status_.ok()) shard->forget_put_off();
     worked |= shard->try_again(*this);
@@ -607,7 +607,7 @@ void Server::on_disconnected(Peer& peer) {
 
 /// A worker is gone without a goodbye.
 void Server::lose(Peer& peer, const absl::Status& why) {
-  const bool nobody_waits = !shards_.empty() && !waits_for_clocks_;
+  const bool nobody_waits = !shards_.empty() && outside_lanes_.size() == shards_.size();
   if (!options_.outlives_workers || !nobody_waits || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
   if (lost_.ok()) lost_ = why;
@@ -659,8 +659,8 @@ transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
-  const bool has_put_off =
-      std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) { return shard->has_put_off(); });
+  const bool has_put_off = std::any_of(outside_lanes_.begin(), outside_lanes_.end(),
+                                       [](const auto* shard) { return shard->has_put_off(); });
   if (has_put_off) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
 }

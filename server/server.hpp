@@ -114,7 +114,8 @@ class Server : private ShardHost {
   transport::TimePoint next_watch_;                  ///< when workers' heartbeats are looked at
   std::uint32_t polls_before_watch_ = 1;             ///< polls with events, before the clock is read
   std::vector<std::unique_ptr<TableShard>> shards_;  ///< by table
-  bool waits_for_clocks_ = false;                    ///< true if some table waits for them
+  /// Shards whose rows no lane touches: they work in poll() and may put work off; no clock waits for them.
+  std::vector<TableShard*> outside_lanes_;
   // The answers to one message. They are members so that their memory stays.
   Homes::Answers answers_;
   MessageAnswers message_answers_;
