@@ -14,7 +14,6 @@
 #include "consistency/rules.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
-#include <verbena/consistency.hpp>
 #include <verbena/keys.hpp>
 
 namespace verbena::worker {

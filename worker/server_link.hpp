@@ -17,7 +17,6 @@
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 #include "worker/local_memory.hpp"
-#include <verbena/consistency.hpp>
 
 namespace verbena::worker {
 

@@ -11,7 +11,6 @@
 #include "consistency/rules.hpp"
 #include "worker/moving/intents.hpp"
 #include "worker/moving/told_intents.hpp"
-#include <verbena/consistency.hpp>
 #include <verbena/keys.hpp>
 
 namespace verbena::worker {

@@ -6,7 +6,6 @@
 
 #include "consistency/rules.hpp"
 #include "worker/moving/moving_operation.hpp"
-#include <verbena/consistency.hpp>
 
 namespace verbena::worker {
 

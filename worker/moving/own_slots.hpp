@@ -17,7 +17,6 @@
 #include "protocol/slot.hpp"
 #include "worker/moving/row_layout.hpp"
 #include "worker/row_copy.hpp"
-#include <verbena/value_type.hpp>
 
 namespace verbena::worker {
 

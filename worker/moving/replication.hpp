@@ -14,7 +14,6 @@
 #include "consistency/rules.hpp"
 #include "worker/moving/replicas.hpp"
 #include "worker/moving/row_layout.hpp"
-#include <verbena/consistency.hpp>
 #include <verbena/keys.hpp>
 
 namespace verbena::worker {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "job/address_exchange.hpp"
-
 namespace verbena::apps {
 namespace {
 

@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include "apps/launcher/job_options.hpp"
-#include "job/address_exchange.hpp"
 #include "tests/transport/loopback.hpp"
 
 namespace verbena::apps {
