@@ -172,7 +172,7 @@ struct Encoder {
   std::string operator()(const Hello& hello) const {
     Writer out(ControlKind::kHello);
     for (const std::uint32_t value :
-         {hello.worker, hello.workers, hello.pid, hello.server, hello.servers, hello.node}) {
+         {hello.worker, hello.workers, hello.pid, hello.server, hello.servers, hello.node, hello.placement}) {
       out.u32(value);
     }
     out.u64(hello.inbox_bytes);
@@ -251,6 +251,7 @@ Hello read_hello(Reader& in) {
   hello.server = in.u32();
   hello.servers = in.u32();
   hello.node = in.u32();
+  hello.placement = in.u32();
   hello.inbox_bytes = in.u64();
   hello.push_ring = in.descriptor();
   hello.inbox_credit = in.descriptor();

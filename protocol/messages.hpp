@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "base/peer_memory.hpp"
 #include "protocol/open_table.hpp"
+#include "protocol/placement.hpp"
 #include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
 #include <verbena/keys.hpp>
@@ -32,7 +33,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 12;
+constexpr std::uint32_t kVersion = 13;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -55,11 +56,12 @@ struct Hello {
   std::uint32_t pid = 0;
   std::uint32_t server = 0;  ///< the rank of the server that the worker believes it talks to
   std::uint32_t servers = 0;
-  std::uint32_t node = 0;         ///< the rank of the server that is the worker's own
-  std::uint64_t inbox_bytes = 0;  ///< how large an inbox the worker asks for
-  Descriptor push_ring;           ///< in the worker's memory
-  Descriptor inbox_credit;        ///< in the worker's memory
-  Descriptor heartbeat;           ///< in the worker's memory
+  std::uint32_t node = 0;                              ///< the rank of the server that is the worker's own
+  std::uint32_t placement = Placement::kFirstVersion;  ///< the version that it goes by
+  std::uint64_t inbox_bytes = 0;                       ///< how large an inbox the worker asks for
+  Descriptor push_ring;                                ///< in the worker's memory
+  Descriptor inbox_credit;                             ///< in the worker's memory
+  Descriptor heartbeat;                                ///< in the worker's memory
 };
 
 /// Server → worker, the answer to Hello.

@@ -123,7 +123,7 @@ class PresenceMap {
 
  private:
   [[nodiscard]] std::uint32_t first_bits(std::uint64_t key) const {
-    return key - home_keys_.first < home_keys_.size() ? Presence::here(0, 0).bits() : 0;
+    return home_keys_.contains(key) ? Presence::here(0, 0).bits() : 0;
   }
 
   std::uint32_t* words_ = nullptr;

@@ -81,7 +81,7 @@ constexpr std::size_t all_slots_bytes(std::uint64_t rows, std::size_t slot_bytes
 /// What a slot's header in memory is exclusive-or'ed with: it depends on whether the slot's server is the
 /// home of the key.
 constexpr std::uint64_t first_header_bits(Key key, KeyRange home_keys) {
-  return key - home_keys.first < home_keys.size() ? SlotHeader::kOwned : 0;
+  return home_keys.contains(key) ? SlotHeader::kOwned : 0;
 }
 
 /// Where a slot is. Byte: std::byte, or const where it is only read.

@@ -16,7 +16,7 @@ absl::StatusOr<transport::RemoteDescriptor> FixedShard::grant(transport::Connect
 absl::Status FixedShard::on_bulk(const Sender& sender, const protocol::BulkMessage& message,
                                  InboxMessage& inbox, ShardHost& host) {
   const protocol::BulkHeader& header = message.header;
-  const KeyRange keys = lane_range(header.lane);
+  const KeyRange keys = lanes[header.lane];
   LaneTask task{.worker = sender.worker.rank, .message = message, .inbox = &inbox};
   absl::Status status;
   if (header.kind == protocol::BulkKind::kUpdates || header.kind == protocol::BulkKind::kUpdatesAhead) {

@@ -10,7 +10,7 @@
 #include "base/prefetch.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
-#include "protocol/partition.hpp"
+#include "protocol/row.hpp"
 #include "protocol/update_rule.hpp"
 #include "server/table_shard.hpp"
 #include "transport/transport.hpp"
@@ -36,9 +36,9 @@ class FixedShard : public TableShard {
   consistency::Rules rules;
   protocol::UpdateRule rule{ValueType::kFloat, 0};
   std::size_t stride_bytes = 0;
-  KeyRange range;                  ///< the keys of this server
-  protocol::RangePartition lanes;  ///< of [0, range.size())
-  std::span<std::byte> rows;       ///< in key order, stride_bytes apart
+  protocol::RowRange range;     ///< this server's
+  std::vector<KeyRange> lanes;  ///< the keys of each lane
+  std::span<std::byte> rows;    ///< stride_bytes apart
   const transport::MemoryRegion* region = nullptr;
 
   /// For an eager table: for each row one bit per worker, in whole words of 64 bits, and, under a push
@@ -57,18 +57,16 @@ class FixedShard : public TableShard {
   /// rows.
   void keep_books_in(std::span<std::byte> memory, std::uint32_t workers, bool has_budget);
 
-  [[nodiscard]] std::byte* row(Key key) const { return rows.data() + (key - range.first) * stride_bytes; }
-  [[nodiscard]] std::byte* state(Key key) const {
-    return states == nullptr ? nullptr : states->bytes().data() + (key - range.first) * rule.state_bytes();
+  [[nodiscard]] std::byte* values(protocol::Row row) const {
+    return rows.data() + index_of(row) * stride_bytes;
   }
-  /// The row will be written soon. Any key is allowed.
-  void prefetch(Key key) const {
+  [[nodiscard]] std::byte* state(protocol::Row row) const {
+    return states == nullptr ? nullptr : states->bytes().data() + index_of(row) * rule.state_bytes();
+  }
+  /// The row will be written soon. Any row is allowed, even one that does not exist.
+  void prefetch(protocol::Row row) const {
     const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
-    base::prefetch_to_write(reinterpret_cast<const void*>(first + (key - range.first) * stride_bytes));
-  }
-  [[nodiscard]] KeyRange lane_range(std::uint32_t lane) const {
-    const KeyRange local = lanes.range(lane);
-    return {range.first + local.first, range.first + local.last};
+    base::prefetch_to_write(reinterpret_cast<const void*>(first + index_of(row) * stride_bytes));
   }
 };
 

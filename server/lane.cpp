@@ -15,6 +15,8 @@
 
 namespace verbena::server {
 
+using protocol::Row;
+
 namespace {
 
 /// For a row that a worker has never had: all that the row holds is new.
@@ -92,16 +94,15 @@ void Lane::open(const FixedShard& shard) {
   assert(shard.table.table == tables_.size());
   Table table;
   table.shard = &shard;
-  table.range = shard.lane_range(index_);
+  table.keys = shard.lanes[index_];
   table.held_back = shard.rules.holds_updates_back;
   table.weighted = shard.rules.weighs_means;
   table.eager = shard.rules.pushes_eagerly;
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   if (table.eager) {
-    const std::size_t first = (table.range.first - shard.range.first) * words_;
-    table.subscribed = shard.subscribed + first;
-    table.dirty = shard.dirty + first;
-    if (!budgets_.empty()) table.changes = shard.changes + (table.range.first - shard.range.first);
+    table.subscribed = shard.subscribed;
+    table.dirty = shard.dirty;
+    if (!budgets_.empty()) table.changes = shard.changes;
   }
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
@@ -125,19 +126,20 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   const std::size_t stride = shard.stride_bytes;
   for (std::size_t i = 0; i < header.count; ++i) {
     if (i + kPrefetchRecords < header.count)
-      shard.prefetch(protocol::record_key(payload, stride, i + kPrefetchRecords));
+      shard.prefetch(shard.range.row_of(protocol::record_key(payload, stride, i + kPrefetchRecords)));
     const Key key = protocol::record_key(payload, stride, i);
     // The key was checked when it came, but the worker can still write there: the key that is used must be
     // the one that is checked here.
-    if (key - table.range.first >= table.range.size()) [[unlikely]]
+    if (!table.keys.contains(key)) [[unlikely]]
       continue;
+    const Row row = shard.range.row_of(key);
     const std::byte* const update = protocol::record_values(payload, stride, i);
-    if (table.eager) mark_dirty(table, key);
+    if (table.eager) mark_dirty(table, row);
     if (table.changes != nullptr) {
-      table.changes[key - table.range.first] +=
-          protocol::relative_change(shard.table.value_type, shard.table.width, shard.row(key), update);
+      table.changes[index_of(row)] +=
+          protocol::relative_change(shard.table.value_type, shard.table.width, shard.values(row), update);
     }
-    shard.rule.apply(shard.row(key), shard.state(key), update);
+    shard.rule.apply(shard.values(row), shard.state(row), update);
   }
   ++worker.applied;
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
@@ -154,15 +156,15 @@ void Lane::tell_applied(Worker& worker) {
   list(worker);
 }
 
-void Lane::mark_dirty(Table& table, Key key) {
-  const std::size_t at = (key - table.range.first) * words_;
+void Lane::mark_dirty(Table& table, Row row) {
+  const std::size_t at = index_of(row) * words_;
   for (std::size_t word = 0; word < words_; ++word) {
     std::uint64_t fresh = table.subscribed[at + word] & ~table.dirty[at + word];
     table.dirty[at + word] |= fresh;
     for (; fresh != 0; fresh &= fresh - 1) {
       const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
-      const double before = table.changes == nullptr ? 0 : table.changes[key - table.range.first];
-      add_dirty(workers_[worker], {table.shard->table.table, key, before});
+      const double before = table.changes == nullptr ? 0 : table.changes[index_of(row)];
+      add_dirty(workers_[worker], {table.shard->table.table, row, before});
     }
   }
 }
@@ -184,9 +186,10 @@ void Lane::subscribe(const LaneTask& task) {
   const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
     const Key key = protocol::record_key(task.message.payload, 0, i);
-    if (key - table.range.first >= table.range.size()) [[unlikely]]
+    if (!table.keys.contains(key)) [[unlikely]]
       continue;  // as in apply()
-    const std::size_t at = (key - table.range.first) * words_ + task.worker / 64;
+    const Row row = table.shard->range.row_of(key);
+    const std::size_t at = index_of(row) * words_ + task.worker / 64;
     if (ends) {
       table.subscribed[at] &= ~bit;  // a push that is due still goes, and is not taken
       continue;
@@ -195,7 +198,7 @@ void Lane::subscribe(const LaneTask& task) {
     // The worker's copy is older than the subscription: one push brings it up to date.
     if ((table.dirty[at] & bit) == 0) {
       table.dirty[at] |= bit;
-      add_dirty(workers_[task.worker], {table.shard->table.table, key, kNothingYet});
+      add_dirty(workers_[task.worker], {table.shard->table.table, row, kNothingYet});
     }
   }
 }
@@ -327,7 +330,7 @@ void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_
     const DirtyRow& row = worker.dirty[i];
     const Table& table = tables_[row.table];
     ranked.push_back(
-        {protocol::importance_class(table.changes[row.key - table.range.first] - row.changes_before), row});
+        {protocol::importance_class(table.changes[index_of(row.row)] - row.changes_before), row});
   }
   protocol::put_most_important_first(ranked, first);
   for (std::size_t i = 0; i < rows; ++i) worker.dirty[i] = ranked[i].item;
@@ -350,10 +353,10 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
     header.table = row.table;
     ++header.count;
     std::byte* const to = buffer.memory.data() + used;
-    std::memcpy(to, &row.key, sizeof row.key);
-    std::memcpy(to + sizeof row.key, table.shard->row(row.key), table.shard->stride_bytes);
-    table.dirty[(row.key - table.range.first) * words_ + worker.rank / 64] &=
-        ~(std::uint64_t{1} << (worker.rank % 64));
+    const Key key = table.shard->range.key_of(row.row);
+    std::memcpy(to, &key, sizeof key);
+    std::memcpy(to + sizeof key, table.shard->values(row.row), table.shard->stride_bytes);
+    table.dirty[index_of(row.row) * words_ + worker.rank / 64] &= ~(std::uint64_t{1} << (worker.rank % 64));
     used += record;
     worker.dirty.pop_front();
     ++worker.dirty_sent;

@@ -31,6 +31,7 @@
 #include "consistency/vector_clock.hpp"
 #include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/row.hpp"
 #include "transport/token_bucket.hpp"
 
 namespace verbena::server {
@@ -89,27 +90,27 @@ class Lane {
  private:
   struct Table {
     const FixedShard* shard = nullptr;
-    KeyRange range;
+    KeyRange keys;  ///< of this lane
     bool held_back = false;
     bool weighted = false;
     bool eager = false;
     bool acknowledged_at_once = false;
-    /// words_ words per row, one bit per worker. The shard owns them. nullptr unless eager.
+    // By row of the shard, which owns them.
+    /// words_ words per row, one bit per worker. nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
-    /// By row: the sum of the relative changes by all updates so far. The shard owns it. nullptr without a
-    /// push budget.
+    /// The sum of the relative changes by all updates so far. nullptr without a push budget.
     double* changes = nullptr;
   };
   struct DirtyRow {
     std::uint32_t table = 0;
-    Key key = 0;
+    protocol::Row row = {};
     double changes_before = 0;  ///< `changes` of the row when the worker last got it
 
-    /// By table, because the rows of a message are of one table. Then by key, because neighbours are read
+    /// By table, because the rows of a message are of one table. Then by row, because neighbours are read
     /// fast.
     friend bool operator<(const DirtyRow& a, const DirtyRow& b) {
-      return a.table != b.table ? a.table < b.table : a.key < b.key;
+      return a.table != b.table ? a.table < b.table : a.row < b.row;
     }
   };
   /// The worker is to be told `clock` when its first `position` dirty rows ever have been sent.
@@ -157,7 +158,7 @@ class Lane {
   [[nodiscard]] static consistency::ExampleCounts examples_of(Worker& worker, consistency::Clock clock);
   void weigh(HeldUpdates& held, double weight) const;
   void tell_applied(Worker& worker);
-  void mark_dirty(Table& table, Key key);
+  void mark_dirty(Table& table, protocol::Row row);
   void add_dirty(Worker& worker, const DirtyRow& row);
   void list(Worker& worker);
   bool tell_all();

@@ -10,7 +10,7 @@
 #include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 #include "base/word_copy.hpp"
-#include "protocol/partition.hpp"
+#include "protocol/placement.hpp"
 #include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
 
@@ -31,11 +31,11 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                                                                  const protocol::OpenTable& table,
                                                                  const protocol::UpdateRule& rule,
                                                                  std::uint32_t server,
-                                                                 std::uint32_t servers) {
-  if (servers > Homes::kMaxNodes) {
+                                                                 const protocol::Placement& placement) {
+  if (placement.servers() > Homes::kMaxNodes) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" is dynamic, which works with up to {} servers, not {}", table.name,
-                    Homes::kMaxNodes, servers));
+                    Homes::kMaxNodes, placement.servers()));
   }
   const std::size_t slot_bytes =
       protocol::slot_bytes(protocol::row_stride_bytes(table.value_type, table.width));
@@ -47,21 +47,22 @@ absl::StatusOr<std::unique_ptr<MovingShard>> MovingShard::create(transport::Tran
                         fmt::format("dynamic table \"{}\" needs {} bytes on each server: {}", table.name,
                                     bytes, std::string(region.status().message())));
   }
-  auto homes = Homes::create(protocol::RangePartition(table.rows, servers).range(server), server);
+  const KeyRange home_keys = placement.table(table.rows).keys(server);
+  auto homes = Homes::create(home_keys, server);
   if (!homes.ok()) return homes.status();
   return std::unique_ptr<MovingShard>(
-      new MovingShard(table, rule, server, servers, std::move(*homes), std::move(*region)));
+      new MovingShard(table, rule, server, home_keys, std::move(*homes), std::move(*region)));
 }
 
 MovingShard::MovingShard(const protocol::OpenTable& open, const protocol::UpdateRule& rule,
-                         std::uint32_t server, std::uint32_t servers, Homes homes,
+                         std::uint32_t server, KeyRange home_keys, Homes homes,
                          std::unique_ptr<transport::MemoryRegion> region)
     : TableShard(open),
       rule_(rule),
       server_(server),
       stride_bytes_(protocol::row_stride_bytes(table.value_type, table.width)),
       slot_bytes_(protocol::slot_bytes(stride_bytes_)),
-      home_keys_(protocol::RangePartition(table.rows, servers).range(server)),
+      home_keys_(home_keys),
       homes_(std::move(homes)),
       region_(std::move(region)),
       presence_(region_->bytes().data() + protocol::presence_offset(table.rows, slot_bytes_), home_keys_),
@@ -112,12 +113,12 @@ absl::Status MovingShard::on_requests(const Homes::Worker& worker, const KeyRequ
   for (std::size_t i = 0; i < requests.rows.size(); ++i) {
     if (i + base::kKeysAhead < requests.rows.size()) {
       const Key ahead = requests.rows[i + base::kKeysAhead].key;
-      const bool is_key = ahead - keys.first < keys.size();
+      const bool is_key = keys.contains(ahead);
       if (is_key && for_home) homes_.prefetch(ahead);
       if (is_key && mostly_takes) base::prefetch_to_write(slot(ahead).bytes);
     }
     const KeyRequests::Row& row = requests.rows[i];
-    if (row.key - keys.first >= keys.size()) {
+    if (!keys.contains(row.key)) {
       return absl::InvalidArgumentError(
           fmt::format("a request of kind {} about key {}, expected {} to below {}",
                       static_cast<std::uint32_t>(requests.kind), row.key, keys.first, keys.last));

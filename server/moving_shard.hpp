@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
+#include "protocol/placement.hpp"
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
 #include "server/homes.hpp"
@@ -37,7 +38,8 @@ class MovingShard : public TableShard {
   static absl::StatusOr<std::unique_ptr<MovingShard>> create(transport::Transport& transport,
                                                              const protocol::OpenTable& table,
                                                              const protocol::UpdateRule& rule,
-                                                             std::uint32_t server, std::uint32_t servers);
+                                                             std::uint32_t server,
+                                                             const protocol::Placement& placement);
 
   /// All slots, and each key's presence word. Access is kRemoteReadHostWrite: this server's own node changes
   /// them in place, others read them.
@@ -98,7 +100,7 @@ class MovingShard : public TableShard {
   using PutOff = std::variant<HandOver, Push>;
 
   MovingShard(const protocol::OpenTable& open, const protocol::UpdateRule& rule, std::uint32_t server,
-              std::uint32_t servers, Homes homes, std::unique_ptr<transport::MemoryRegion> region);
+              KeyRange home_keys, Homes homes, std::unique_ptr<transport::MemoryRegion> region);
   [[nodiscard]] protocol::Slot slot(Key key) const {
     return protocol::slot_at(region_->bytes().data(), slot_bytes_, key, home_keys_);
   }

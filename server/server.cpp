@@ -130,6 +130,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                std::unique_ptr<transport::Heartbeat> heartbeat)
     : transport_(transport),
       options_(std::move(options)),
+      placement_(options_.servers),
       memory_(transport),
       heartbeat_(std::move(heartbeat)),
       workers_(options_.workers) {
@@ -298,6 +299,11 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                     options_.rank, options_.servers, options_.workers, hello.worker, hello.server,
                     hello.servers, hello.workers));
   }
+  if (hello.placement != placement_.version()) {
+    return absl::FailedPreconditionError(
+        fmt::format("this server goes by version {} of the placement of tables, worker {} by {}",
+                    placement_.version(), hello.worker, hello.placement));
+  }
   if (workers_[hello.worker] != nullptr) {
     return absl::AlreadyExistsError(fmt::format(
         "worker {} is connected already: refused a second one (pid {})", hello.worker, hello.pid));
@@ -402,7 +408,7 @@ absl::StatusOr<const TableShard*> Server::open_shard(const protocol::OpenTable& 
                                     std::string(lost_.message())));
   }
   auto shard = memory_.create(open, {.server = options_.rank,
-                                     .servers = options_.servers,
+                                     .placement = placement_,
                                      .lanes = static_cast<std::uint32_t>(lanes_.size()),
                                      .workers = options_.workers,
                                      .has_push_budget = !push_budgets_.empty()});

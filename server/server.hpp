@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "consistency/rules.hpp"
+#include "protocol/placement.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "server/shard_memory.hpp"
@@ -109,6 +110,7 @@ class Server : private ShardHost {
 
   transport::Transport& transport_;
   const ServerOptions options_;
+  const protocol::Placement placement_;
   ShardMemory memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   transport::TimePoint next_watch_;                  ///< when workers' heartbeats are looked at

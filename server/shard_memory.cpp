@@ -8,7 +8,7 @@
 
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
-#include "protocol/partition.hpp"
+#include "protocol/placement.hpp"
 #include "protocol/row_stride.hpp"
 #include "server/moving_shard.hpp"
 #include <verbena/consistency.hpp>
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::
                                        .rows_stay = !consistency::allows_moving_rows(*model)});
   if (!rule.ok()) return rule.status();
   if (table.allocation == Allocation::kDynamic)
-    return MovingShard::create(transport_, table, *rule, place.server, place.servers);
+    return MovingShard::create(transport_, table, *rule, place.server, place.placement);
   return create_fixed(table, rules, *rule, place);
 }
 
@@ -49,8 +49,10 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_fixed(const prot
   shard->rules = rules;
   shard->rule = rule;
   shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
-  shard->range = protocol::RangePartition(table.rows, place.servers).range(place.server);
-  shard->lanes = protocol::RangePartition(shard->range.size(), place.lanes);
+  const protocol::TablePlacement placement = place.placement.table(table.rows);
+  shard->range = protocol::RowRange(placement.keys(place.server));
+  for (std::uint32_t lane = 0; lane < place.lanes; ++lane)
+    shard->lanes.push_back(placement.keys(place.server, lane, place.lanes));
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   RETURN_IF_ERROR(allocate(bytes, *shard));
   if (shard->rules.pushes_eagerly) {

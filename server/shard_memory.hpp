@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "consistency/rules.hpp"
+#include "protocol/placement.hpp"
 #include "protocol/update_rule.hpp"
 #include "server/fixed_shard.hpp"
 #include "server/table_shard.hpp"
@@ -23,7 +24,7 @@ class ShardMemory {
   /// The place of a server in its job.
   struct Place {
     std::uint32_t server = 0;
-    std::uint32_t servers = 1;
+    protocol::Placement placement{1};
     std::uint32_t lanes = 1;
     std::uint32_t workers = 1;
     bool has_push_budget = false;

@@ -51,6 +51,7 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
                          .server = link.server,
                          .servers = static_cast<std::uint32_t>(options.servers.size()),
                          .node = ground.node,
+                         .placement = ground.placement,
                          .inbox_bytes = options.inbox_bytes,
                          .push_ring = to_wire(link.push_ring->descriptor()),
                          .inbox_credit = to_wire(link.inbox->credit_descriptor()),

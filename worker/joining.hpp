@@ -21,7 +21,8 @@ struct Ground {
   LocalMemory& memory;
   transport::Heartbeat& heartbeat;
   const SessionOptions& options;
-  std::uint32_t node = 0;  ///< of this worker
+  std::uint32_t node = 0;       ///< of this worker
+  std::uint32_t placement = 0;  ///< its version
 };
 
 /// Gives a connected link its rings and the rest of what it needs on this side. RESOURCE_EXHAUSTED: memory is

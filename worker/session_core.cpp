@@ -10,7 +10,7 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
-#include "protocol/partition.hpp"
+#include "protocol/placement.hpp"
 #include "transport/backends.hpp"
 #include "transport/request_id.hpp"
 #include "worker/joining.hpp"
@@ -153,7 +153,10 @@ absl::Status SessionCore::join(transport::TimePoint deadline) {
 }
 
 SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transport::Transport> transport)
-    : options_(options), transport_(std::move(transport)), memory_(*transport_) {}
+    : options_(options),
+      placement_(static_cast<std::uint32_t>(options.servers.size())),
+      transport_(std::move(transport)),
+      memory_(*transport_) {}
 
 SessionCore::~SessionCore() {
   const bool was_well = status_.ok();  // otherwise its owner knows already
@@ -226,7 +229,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   });
   if (!status.ok()) return status;
   auto table = make_table_core(*this, number, options, type);
-  const protocol::RangePartition servers(options.rows, static_cast<std::uint32_t>(links_.size()));
+  const protocol::TablePlacement placement = placement_.table(options.rows);
   for (const std::unique_ptr<ServerLink>& link : links_) {
     status = table->add_server(*link, link->shards[number]);
     if (!status.ok()) {
@@ -234,7 +237,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
       return status;
     }
     if (number == 0) link->counts_clocks = false;  // from now on the tables decide
-    link->counts_clocks |= table->follows_clocks() && servers.range(link->server).size() > 0;
+    link->counts_clocks |= table->follows_clocks() && placement.keys(link->server).size() > 0;
   }
   tables_.push_back(std::move(table));
   is_opening_ = false;

@@ -19,6 +19,7 @@
 
 #include "consistency/rules.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/placement.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/transport.hpp"
 #include "worker/iteration.hpp"
@@ -92,6 +93,7 @@ class SessionCore {
                           std::span<const std::uint64_t> words);
 
   [[nodiscard]] const SessionOptions& options() const { return options_; }
+  [[nodiscard]] const protocol::Placement& placement() const { return placement_; }
   /// The rank of this worker's own server.
   [[nodiscard]] std::uint32_t node() const {
     return options_.node.value_or(options_.rank % static_cast<std::uint32_t>(options_.servers.size()));
@@ -124,7 +126,7 @@ class SessionCore {
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
   void control(ServerLink& link, const protocol::ControlMessage& message);
-  Ground ground() { return {*transport_, memory_, *heartbeat_, options_, node()}; }
+  Ground ground() { return {*transport_, memory_, *heartbeat_, options_, node(), placement_.version()}; }
   void look_at_servers(transport::TimePoint now);
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
@@ -152,6 +154,7 @@ class SessionCore {
   [[nodiscard]] bool any_table(bool consistency::Rules::*rule) const;
 
   const SessionOptions options_;
+  const protocol::Placement placement_;
   ThreadOwner owner_;
   std::shared_ptr<transport::Transport> transport_;
   LocalMemory memory_;

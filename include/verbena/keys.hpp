@@ -15,6 +15,7 @@ struct KeyRange {
   Key first = 0;
   Key last = 0;  ///< not included
   [[nodiscard]] constexpr std::uint64_t size() const { return last - first; }
+  [[nodiscard]] constexpr bool contains(Key key) const { return key - first < size(); }
   friend constexpr bool operator==(KeyRange, KeyRange) = default;
 };
 

@@ -113,6 +113,8 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
       {protocol::encode(protocol::Welcome{.lanes = 1}), "before its hello"},
       {protocol::encode(protocol::Hello{.worker = 1, .workers = 3, .servers = 1}), "a job of 2 workers"},
       {protocol::encode(protocol::Hello{.worker = 1, .workers = 2, .servers = 1, .inbox_bytes = 7}), "rings"},
+      {protocol::encode(protocol::Hello{.worker = 1, .workers = 2, .servers = 1, .placement = 2}),
+       "version 1 of the placement"},
   };
   for (const auto& [said, answer] : all) {
     Visitor visitor(servers);

@@ -385,6 +385,16 @@ Violations scheme_literals(const std::vector<File>& tree) {
   return lines_matching(applications, literal, "a transport by its name; transport/backends.hpp knows them");
 }
 
+Violations own_partitions(const std::vector<File>& tree) {
+  static const std::regex kPartition(R"re(\bRangePartition\b|protocol/partition\.hpp)re");
+  std::vector<File> rooms;
+  for (const File& file : tree) {
+    const std::string room = top_folder(file.path);
+    if ((room == "server" || room == "worker") && is_source(file.path)) rooms.push_back(file);
+  }
+  return lines_matching(rooms, kPartition, "a table is divided here; protocol/placement.hpp knows how");
+}
+
 Violations machine_paths(const std::vector<File>& tree) {
   static const std::regex kPath(R"re((^|[\s"'`=:(,])/(work|tmp/v|home|root|Users)/[^\s"'`]*)re");
   return lines_matching(tree, kPath, "a path of somebody's machine");
@@ -394,6 +404,64 @@ Violations unfinished_marks(const std::vector<File>& tree) {
   // Put together, so that this file does not break its own rule.
   static const std::regex kMark(std::string("\\b(") + "TO" + "DO|FIX" + "ME|X" + "XX)\\b");
   return lines_matching(tree, kMark, "unfinished");
+}
+
+namespace {
+
+/// How GitHub names a heading in an address.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == ' ') anchor += '-';
+    if (byte >= 0x80 || std::isalnum(byte) != 0 || c == '-' || c == '_')
+      anchor += static_cast<char>(std::tolower(byte));
+  }
+  return anchor;
+}
+
+std::set<std::string> anchors_of(const std::string& text) {
+  std::set<std::string> anchors;
+  for_each_line(text, [&](std::size_t, const std::string& line) {
+    const std::size_t level = line.find_first_not_of('#');
+    if (level != 0 && level != std::string::npos && line[level] == ' ')
+      anchors.insert(anchor_of(line.substr(level + 1)));
+  });
+  return anchors;
+}
+
+}  // namespace
+
+Violations broken_links(const std::vector<File>& tree) {
+  static const std::regex kLink(R"re(\]\(([^)\s#]*)(#([^)\s]*))?\))re");
+  std::map<std::string, std::set<std::string>> anchors;  // by document
+  std::set<std::string> paths;
+  for (const File& file : tree) {
+    for (fs::path path = file.path; !path.empty(); path = path.parent_path()) paths.insert(path);
+    if (file.path.ends_with(".md")) anchors[file.path] = anchors_of(file.text);
+  }
+  Violations violations;
+  for (const File& file : tree) {
+    if (!file.path.ends_with(".md")) continue;
+    bool is_code = false;
+    for_each_line(file.text, [&](std::size_t number, const std::string& line) {
+      is_code ^= line.starts_with("```");
+      if (is_code) return;
+      for (std::sregex_iterator match(line.begin(), line.end(), kLink), end; match != end; ++match) {
+        const std::string to = match->str(1);
+        if (to.find(':') != std::string::npos || to.ends_with(".png")) continue;  // elsewhere; binary
+        fs::path path =
+            to.empty() ? fs::path(file.path) : (fs::path(file.path).parent_path() / to).lexically_normal();
+        if (!path.has_filename()) path = path.parent_path();
+        if (top_folder(path) == "data") continue;
+        const bool has_anchor =
+            match->str(3).empty() || (anchors.contains(path) && anchors[path].contains(match->str(3)));
+        if (!paths.contains(path) || !has_anchor)
+          violations.push_back(fmt::format("{}:{}: a link to nothing: {}", file.path, number, match->str()));
+      }
+    });
+  }
+  return violations;
 }
 
 Violations missing_commands(const std::vector<File>& tree) {

@@ -43,10 +43,15 @@ std::set<std::string> backend_schemes(const std::vector<File>& tree);
 /// transports is to ask transport/backends.hpp. Sentences may speak of them, and the doctor's findings be
 /// called so.
 Violations scheme_literals(const std::vector<File>& tree);
+/// In server/ and worker/, nobody divides a table but by asking protocol/placement.hpp.
+Violations own_partitions(const std::vector<File>& tree);
 /// No absolute path of somebody's machine.
 Violations machine_paths(const std::vector<File>& tree);
 /// No note of something left to do.
 Violations unfinished_marks(const std::vector<File>& tree);
+/// Links in documents lead to files, folders and headings that exist. (Binary files and those of data/ are not
+/// looked for.)
+Violations broken_links(const std::vector<File>& tree);
 /// Scripts and presets that the documents name exist.
 Violations missing_commands(const std::vector<File>& tree);
 

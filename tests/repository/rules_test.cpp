@@ -51,6 +51,9 @@ TEST(RepositoryTest, NamesNoTransportInApplications) {
   EXPECT_THAT(backend_schemes(this_repository()), ElementsAre("shm", "verbs"));
   EXPECT_THAT(scheme_literals(this_repository()), IsEmpty());
 }
+TEST(RepositoryTest, DividesTablesInOnePlace) {
+  EXPECT_THAT(own_partitions(this_repository()), IsEmpty());
+}
 TEST(RepositoryTest, NamesNoMachine) {
   EXPECT_THAT(machine_paths(this_repository()), IsEmpty());
 }
@@ -58,6 +61,7 @@ TEST(RepositoryTest, IsFinished) {
   EXPECT_THAT(unfinished_marks(this_repository()), IsEmpty());
 }
 TEST(RepositoryTest, DocumentsNameWhatExists) {
+  EXPECT_THAT(broken_links(this_repository()), IsEmpty());
   EXPECT_THAT(missing_commands(this_repository()), IsEmpty());
 }
 
@@ -218,6 +222,29 @@ TEST(SchemeLiteralsTest, AreFound) {
                             "pigeon(\"a\")", "\"libpigeon\"", "// pigeon:NAME"}) {
     EXPECT_THAT(scheme_literals(with("apps/lda/a.cpp", right)), IsEmpty()) << right;
   }
+}
+
+TEST(OwnPartitionsTest, AreFound) {
+  const std::string text = "const protocol::RangePartition servers(rows, 2);";
+  EXPECT_THAT(own_partitions(one("worker/a.cpp", text)), ElementsAre(StartsWith("worker/a.cpp:1: ")));
+  EXPECT_THAT(own_partitions(one("server/a.hpp", "#include \"protocol/partition.hpp\"")), SizeIs(1));
+  EXPECT_THAT(own_partitions(one("apps/a.cpp", text)), IsEmpty());
+  EXPECT_THAT(own_partitions(one("worker/a.cpp", "protocol::TablePlacement table;")), IsEmpty());
+}
+
+TEST(BrokenLinksTest, AreFound) {
+  const auto with = [](const std::string& text) {
+    return std::vector<File>{{.path = "docs/a.md", .text = text},
+                             {.path = "docs/b.md", .text = "# One: *two*\n"},
+                             {.path = "worker/README.md", .text = ""}};
+  };
+  for (const char* wrong :
+       {"[x](c.md)", "see [x](docs/b.md).", "[x](#none)", "[x](b.md#three)", "[x](../server/)"})
+    EXPECT_THAT(broken_links(with(wrong)), ElementsAre(StartsWith("docs/a.md:1: "))) << wrong;
+  for (const char* right :
+       {"[x](b.md)", "[x](b.md#one-two)", "## Here\n[x](#here)", "[x](../worker/)",
+        "[x](../worker/README.md)", "[x](https://a.b/c)", "[x](../data/a.txt)", "```\n[&](int)\n```"})
+    EXPECT_THAT(broken_links(with(right)), IsEmpty()) << right;
 }
 
 TEST(MachinePathsTest, AreFound) {

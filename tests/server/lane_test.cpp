@@ -16,7 +16,6 @@
 
 #include "consistency/model.hpp"
 #include "consistency/weight_of_means.hpp"
-#include "protocol/partition.hpp"
 #include "server/shard_memory.hpp"
 #include "transport/shm/host_memory.hpp"
 #include "transport/shm/shm_transport.hpp"
@@ -44,8 +43,8 @@ class LaneTest : public ::testing::Test {
     shard_.rules = consistency::rules_of(model);
     shard_.rule = protocol::UpdateRule(ValueType::kFloat, kWidth);
     shard_.stride_bytes = kStride;
-    shard_.range = {kFirst, kFirst + kRows};
-    shard_.lanes = protocol::RangePartition(kRows, 1);
+    shard_.range = protocol::RowRange({kFirst, kFirst + kRows});
+    shard_.lanes = {shard_.range.keys()};
     shard_.rows = rows_;
     books_.assign(FixedShard::books_bytes(kRows, workers, budget_bytes.has_value()) / sizeof(std::uint64_t),
                   0);
@@ -113,7 +112,7 @@ class LaneTest : public ::testing::Test {
       Told told;
       const auto message = protocol::decode_bulk(buffer->memory.first(buffer->used_bytes));
       EXPECT_TRUE(message.ok());
-      EXPECT_TRUE(protocol::check_records(*message, kStride, shard_.range).ok());
+      EXPECT_TRUE(protocol::check_records(*message, kStride, shard_.range.keys()).ok());
       told.header = message->header;
       for (std::size_t i = 0; i < told.header.count; ++i) {
         float value;
@@ -132,7 +131,7 @@ class LaneTest : public ::testing::Test {
 
   float row(Key key) const {
     float value;
-    std::memcpy(&value, shard_.row(key), sizeof value);
+    std::memcpy(&value, shard_.values(shard_.range.row_of(key)), sizeof value);
     return value;
   }
 

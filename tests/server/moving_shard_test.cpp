@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<MovingShard>> shard_of(transport::Transport& tran
                               .name = "moving",
                               .allocation = Allocation::kDynamic,
                               .consistency = "sequential"},
-                             protocol::UpdateRule(ValueType::kFloat, 2), server, servers);
+                             protocol::UpdateRule(ValueType::kFloat, 2), server,
+                             protocol::Placement(servers));
 }
 
 /// A server that has to write something for each of its rows stops for seconds where there are many.

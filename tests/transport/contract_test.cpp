@@ -184,6 +184,36 @@ TEST_P(TransportContract, AListenerSaysWhereItIsReached) {
   EXPECT_NE(meet(third, server_, server_.transport->listening_address()), nullptr);
 }
 
+/// As servers of a job may do among themselves, beside what their workers do.
+TEST_P(TransportContract, ThoseWhoListenConnectToOneAnother) {
+  Node other = make_node();
+  const std::string address = GetParam().make_address();
+  ASSERT_TRUE(other.transport->listen(address).ok());
+  const auto to_client = std::move(server_.connection);  // meet() puts another one in its place
+  const auto at_other = meet(server_, other, address);
+  ASSERT_NE(at_other, nullptr);
+  const auto to_other = std::move(server_.connection);
+  const auto at_server = meet(other, server_, address_);
+  ASSERT_NE(at_server, nullptr);
+  const auto to_server = std::move(other.connection);
+  std::string text = "forth";
+  std::string answer = "back";
+  for (Connection* const from : {to_other.get(), at_other.get(), to_server.get(), at_server.get()}) {
+    const bool is_forth = from == to_other.get() || from == to_server.get();
+    const WorkRequest say = {.opcode = Opcode::kSend, .local = bytes_of(is_forth ? text : answer)};
+    ASSERT_TRUE(pump({&server_, &other}, [&] { return from->post({&say, 1}) == 1; }));
+  }
+  ASSERT_TRUE(pump({&server_, &other},
+                   [&] { return server_.count(Kind::kMessage) == 2 && other.count(Kind::kMessage) == 2; }));
+  for (const Node* const node : {&server_, &other}) {
+    for (const Node::Seen& seen : node->of(Kind::kMessage)) {
+      const bool is_incoming =
+          seen.event.connection == at_other.get() || seen.event.connection == at_server.get();
+      EXPECT_EQ(seen.message, is_incoming ? text : answer);
+    }
+  }
+}
+
 TEST_P(TransportContract, AConnectWithoutListenerEndsAtItsDeadlineAndNamesTheAddress) {
   const std::string nobody = GetParam().make_address();
   const TimePoint deadline = client_.in(milliseconds(60));

@@ -13,7 +13,7 @@
 #include "consistency/in_transit_bound.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
-#include "protocol/partition.hpp"
+#include "protocol/placement.hpp"
 #include "worker/fixed/pull_now.hpp"
 
 namespace verbena::worker {
@@ -40,18 +40,18 @@ class TypedTable final : public FixedTable {
   }
 
  private:
-  [[nodiscard]] double in_transit(const Part& part, Key key) const override {
+  [[nodiscard]] double in_transit(const Part& part, Row row) const override {
     double most = 0;
     for (std::size_t i = 0; i < options_.width; ++i) {
       double sum = 0;
       const auto add = [&](const UpdateBuffer& buffer) {
-        const std::byte* const update = buffer.find(key);
+        const std::byte* const update = buffer.find(row);
         if (update != nullptr)
           sum += std::abs(static_cast<double>(reinterpret_cast<const Value*>(update)[i]));
       };
       add(*part.current);
       for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
-        if (is_unapplied(part, *buffer, key)) add(*buffer);
+        if (part.is_unapplied(*buffer, row)) add(*buffer);
       }
       most = std::max(most, sum);
     }
@@ -83,8 +83,9 @@ class TypedTable final : public FixedTable {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const Key key = keys[i];
       Part& part = part_of(key);
+      const Row row = part.range.row_of(key);
       const std::byte* const update = updates + i * row_bytes_;
-      const UpdateBuffer::Found found = part.current->find_or_add(key);
+      const UpdateBuffer::Found found = part.current->find_or_add(row, key);
       if (found.values == nullptr) return false;
       if (found.fresh) {
         std::memcpy(found.values, update, row_bytes_);
@@ -92,7 +93,8 @@ class TypedTable final : public FixedTable {
         rule_.combine_as<Value>(found.values, update);
       }
       if (part.cache != nullptr && !keeps_own_apart_) {
-        if (RowCache::Row* const row = part.cache->find(key)) rule_.predict_as<Value>(row->values(), update);
+        if (CachedRow* const cached = part.cache->find(row))
+          rule_.predict_as<Value>(cached->values(), update);
       }
     }
     return true;
@@ -118,11 +120,9 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
       keeps_own_apart_(rules_.holds_updates_back) {}
 
 absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
-  const protocol::RangePartition servers(options_.rows,
-                                         static_cast<std::uint32_t>(session_.options().servers.size()));
-  const KeyRange keys = servers.range(link.server);
+  const protocol::TablePlacement placement = session_.placement().table(options_.rows);
+  const KeyRange keys = placement.keys(link.server);
   const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
-  const protocol::RangePartition lanes(keys.size(), lane_count);
   first_part_.push_back(parts_.size());
   if (shard.length_bytes < keys.size() * stride_bytes_) {
     return absl::InvalidArgumentError(fmt::format(
@@ -136,17 +136,16 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
         fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
   }
   for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
-    const KeyRange local = lanes.range(lane);
     auto part = std::make_unique<Part>();
     part->link = &link;
     part->lane = lane;
     part->view = &link.lanes[lane];
-    part->keys = {keys.first + local.first, keys.first + local.last};
-    if (local.size() > 0) part->rows = shard.slice(local.first * stride_bytes_, local.size() * stride_bytes_);
+    part->range = protocol::RowRange(placement.keys(link.server, lane, lane_count));
+    const std::size_t offset = (part->range.keys().first - keys.first) * stride_bytes_;
+    if (part->range.size() > 0) part->rows = shard.slice(offset, part->range.size() * stride_bytes_);
     const bool caches = rules_.cache != consistency::CacheRule::kNever;
     // Rows that are never cached are read over the network if `path` asks to try that on one host.
-    if (mapped != nullptr && (caches || path != ReadPath::kCached))
-      part->mapped = mapped + local.first * stride_bytes_;
+    if (mapped != nullptr && (caches || path != ReadPath::kCached)) part->mapped = mapped + offset;
     absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
     if (!buffer.ok()) return buffer.status();
     part->current = std::move(*buffer);
@@ -161,7 +160,7 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
 
 absl::Status FixedTable::no_memory(const Part& part) const {
   return absl::ResourceExhaustedError(
-      fmt::format("table \"{}\": no memory for an index of {} rows", options_.name, part.keys.size()));
+      fmt::format("table \"{}\": no memory for an index of {} rows", options_.name, part.range.size()));
 }
 
 absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::make_buffer(const Part& part) {
@@ -172,7 +171,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::make_buffer(const Part
                     part.link->connection->peer_name(), part.link->inbox->capacity_bytes(), options_.name));
   }
   try {
-    return std::make_unique<UpdateBuffer>(part.keys, stride_bytes_, chunk_bytes, session_.memory());
+    return std::make_unique<UpdateBuffer>(part.range.size(), stride_bytes_, chunk_bytes, session_.memory());
   } catch (const std::bad_alloc&) {
     return no_memory(part);
   }
@@ -187,9 +186,9 @@ absl::Status FixedTable::make_cache(Part& part) const {
   const bool is_bounded = options_.cache_rows < options_.rows;
   try {
     part.cache = std::make_unique<RowCache>(
-        part.keys, stride_bytes_,
-        is_bounded ? below(part.keys.last) - below(part.keys.first) : options_.rows);
-    if (rules_.pushes_eagerly && part.cache->is_bounded()) part.subscribed.resize(part.keys.size());
+        part.range.size(), stride_bytes_,
+        is_bounded ? below(part.range.keys().last) - below(part.range.keys().first) : options_.rows);
+    if (rules_.pushes_eagerly) part.subscriptions.start(part.range.size(), part.cache->is_bounded());
   } catch (const std::bad_alloc&) {
     return no_memory(part);
   }
@@ -199,7 +198,7 @@ absl::Status FixedTable::make_cache(Part& part) const {
 Part& FixedTable::find_part(Key key) {
   const auto after =
       std::upper_bound(parts_.begin(), parts_.end(), key,
-                       [](Key k, const std::unique_ptr<Part>& part) { return k < part->keys.last; });
+                       [](Key k, const std::unique_ptr<Part>& part) { return k < part->range.keys().last; });
   return **after;
 }
 
@@ -236,51 +235,39 @@ void FixedTable::refresh(Part& part) {
                   .counter = &reads_at(min_clock)};
 }
 
-bool FixedTable::has_unapplied(const Part& part, Key key) {
-  return std::any_of(part.outstanding.begin(), part.outstanding.end(),
-                     [&](const auto& buffer) { return is_unapplied(part, *buffer, key); });
-}
-
-RowCache::Row* FixedTable::cache_row(Part& part, Key key) {
+CachedRow* FixedTable::cache_row(Part& part, Row row) const {
   if (part.cache == nullptr) return nullptr;
-  if (RowCache::Row* const row = part.cache->find(key)) return row;
-  const RowCache::Place place = part.cache->insert(key);
-  if (rules_.pushes_eagerly && place.row != nullptr) note_change(part, key);
-  if (rules_.pushes_eagerly && place.evicted) note_change(part, *place.evicted);
+  if (CachedRow* const cached = part.cache->find(row)) return cached;
+  const RowCache::Place place = part.cache->insert(row);
+  if (rules_.pushes_eagerly && place.row != nullptr) part.subscriptions.note(row);
+  if (rules_.pushes_eagerly && place.evicted) part.subscriptions.note(*place.evicted);
   return place.row;
 }
 
-void FixedTable::note_change(Part& part, Key key) {
-  part.changed.push_back(key);
-  if (part.changed.size() <= 2 * part.keys.size()) return;
-  std::sort(part.changed.begin(), part.changed.end());
-  part.changed.erase(std::unique(part.changed.begin(), part.changed.end()), part.changed.end());
-}
-
-void FixedTable::take_fetched(Part& part, Key key, const std::byte* values, consistency::Clock min_clock,
+void FixedTable::take_fetched(Part& part, Row row, const std::byte* values, consistency::Clock min_clock,
                               std::byte* out) {
   const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
   if (out != values) std::memcpy(out, values, row_bytes_);
-  if (!keeps_own_apart_) predict_own(part, key, out);
-  RowCache::Row* const row = cache_row(part, key);
-  if (row != nullptr && row->clock() > row_clock) {
+  if (!keeps_own_apart_) predict_own(part, row, out);
+  CachedRow* const cached = cache_row(part, row);
+  if (cached != nullptr && cached->clock() > row_clock) {
     // An eager push has overtaken the read.
-    std::memcpy(out, row->values(), row_bytes_);
-    min_clock = std::min(row->clock(), part.view->min_clock);
-  } else if (row != nullptr) {
-    std::memcpy(row->values(), out, row_bytes_);
-    row->set_clock(row_clock);
+    std::memcpy(out, cached->values(), row_bytes_);
+    min_clock = std::min(cached->clock(), part.view->min_clock);
+  } else if (cached != nullptr) {
+    std::memcpy(cached->values(), out, row_bytes_);
+    cached->set_clock(row_clock);
   }
-  if (keeps_own_apart_) predict_own(part, key, out);
+  if (keeps_own_apart_) predict_own(part, row, out);
   ++reads_at(min_clock);
 }
 
 /// Reads a row that is not in the cache, or too old there, if the server's memory is mapped.
-bool FixedTable::fetch_mapped(Part& part, Key key, std::byte* out) {
-  if (part.mapped == nullptr || (part.reading.has_outstanding && has_unapplied(part, key))) return false;
-  copy_mapped(out, mapped_row(part, key), row_bytes_);
-  take_fetched(part, key, out, part.view->min_clock, out);
+bool FixedTable::fetch_mapped(Part& part, Row row, std::byte* out) {
+  if (part.mapped == nullptr || (part.reading.has_outstanding && part.has_unapplied(row))) return false;
+  copy_mapped(out, mapped_row(part, row), row_bytes_);
+  take_fetched(part, row, out, part.view->min_clock, out);
   return true;
 }
 
@@ -289,8 +276,11 @@ absl::Status FixedTable::ship_in_a_clock(const Keys& keys, bool wait) {
   if (rules_.pushes_at_once) return push_at_once(wait);
   const double bound = in_transit_bound();
   return wait_for_value_bound([&, next = std::size_t{0}]() mutable {
-    while (next < keys.size() && in_transit(part_of(keys[next]), keys[next]) <= bound) ++next;
-    return next == keys.size();
+    for (; next < keys.size(); ++next) {
+      const Part& part = part_of(keys[next]);
+      if (in_transit(part, part.range.row_of(keys[next])) > bound) return false;
+    }
+    return true;
   });
 }
 
@@ -313,7 +303,7 @@ absl::Status FixedTable::bound_in_transit() {
   const auto is_kept = [&](const std::unique_ptr<Part>& part) {
     return std::all_of(part->outstanding.begin(), part->outstanding.end(), [&](const auto& buffer) {
       for (std::uint32_t i = 0; i < buffer->records(); ++i) {
-        if (in_transit(*part, buffer->key(i)) > bound) return false;
+        if (in_transit(*part, buffer->row(i)) > bound) return false;
       }
       return true;
     });
@@ -403,10 +393,11 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   const Key first = pull.keys[pull.next_];
   Part& part = part_of(first);
   const auto fetchable = [&](Key key) {
-    if (part.mapped != nullptr || part.view->min_clock < needed_min_clock() || has_unapplied(part, key))
+    const Row row = part.range.row_of(key);
+    if (part.mapped != nullptr || part.view->min_clock < needed_min_clock() || part.has_unapplied(row))
       return false;
-    const RowCache::Row* const row = part.cache == nullptr ? nullptr : part.cache->find(key);
-    return row == nullptr || row->clock() < needed_row_clock();
+    const CachedRow* const cached = part.cached(row);
+    return cached == nullptr || cached->clock() < needed_row_clock();
   };
   if (!fetchable(first)) return false;
   if (!pull.staging_) {
@@ -419,7 +410,7 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   }
   const std::size_t room = (pull.staging_->bytes.size() - staged_bytes) / stride_bytes_;
   std::size_t count = 0;
-  while (count < room && pull.next_ + count < pull.keys.size() && first + count < part.keys.last &&
+  while (count < room && pull.next_ + count < pull.keys.size() && part.range.has(first + count) &&
          pull.keys[pull.next_ + count] == first + count && fetchable(first + count)) {
     ++count;
   }
@@ -427,8 +418,9 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   const std::span<std::byte> staging = pull.staging_->bytes.subspan(staged_bytes, count * stride_bytes_);
   staged_bytes += staging.size();
   pull.runs_.push_back({&part, pull.next_, count, staging, part.view->min_clock, part.view->shipped});
-  pull.reads.add(*part.link, part.rows.slice((first - part.keys.first) * stride_bytes_, staging.size()),
-                 staging, *pull.staging_);
+  pull.reads.add(*part.link,
+                 part.rows.slice(index_of(part.range.row_of(first)) * stride_bytes_, staging.size()), staging,
+                 *pull.staging_);
   pull.next_ += count;
   return true;
 }
@@ -442,8 +434,8 @@ void FixedTable::finish_runs(FixedPull& pull) {
     }
     for (std::size_t i = 0; i < run.count; ++i) {
       const std::size_t at = run.first + i;
-      take_fetched(*run.part, pull.keys[at], run.staging.data() + i * stride_bytes_, run.clock,
-                   pull.out_ + at * row_bytes_);
+      take_fetched(*run.part, run.part->range.row_of(pull.keys[at]), run.staging.data() + i * stride_bytes_,
+                   run.clock, pull.out_ + at * row_bytes_);
     }
   }
   pull.runs_.clear();
@@ -525,12 +517,12 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Pa
     std::swap(part.current, *taken);
     return taken;
   }
-  std::vector<protocol::Ranked<Key>> ranked(
+  std::vector<protocol::Ranked<Row>> ranked(
       std::min<std::size_t>(current.records(), protocol::kImportanceCandidates * most));
   std::vector<std::byte> scratch(stride_bytes_);
   for (std::uint32_t i = 0; i < ranked.size(); ++i) {
-    const Key key = current.key(i);
-    ranked[i] = {protocol::importance_class(importance(part, key, scratch)), key};
+    const Row row = current.row(i);
+    ranked[i] = {protocol::importance_class(importance(part, row, scratch)), row};
   }
   protocol::put_most_important_first(ranked, most);
   for (std::size_t i = 0; i < most; ++i) {
@@ -540,17 +532,17 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Pa
 }
 
 /// The importance of this worker's update of the row, as far as it has not been shipped.
-double FixedTable::importance(const Part& part, Key key, std::span<std::byte> scratch) const {
-  const std::byte* row = nullptr;
+double FixedTable::importance(const Part& part, Row row, std::span<std::byte> scratch) const {
+  const std::byte* values = nullptr;
   if (part.cache != nullptr) {
-    if (const RowCache::Row* const cached = part.cache->find(key)) row = cached->values();
+    if (const CachedRow* const cached = part.cache->find(row)) values = cached->values();
   } else if (part.mapped != nullptr) {
-    copy_mapped(scratch.data(), mapped_row(part, key), row_bytes_);
-    row = scratch.data();
+    copy_mapped(scratch.data(), mapped_row(part, row), row_bytes_);
+    values = scratch.data();
   }
   // Nothing is known about a row that is not read: its update may be its whole value.
-  if (row == nullptr) return 1;
-  return protocol::relative_change(type_, options_.width, row, part.current->find(key));
+  if (values == nullptr) return 1;
+  return protocol::relative_change(type_, options_.width, values, part.current->find(row));
 }
 
 absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_buffer(Part& part) {
@@ -562,55 +554,31 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_buffer(Part& part
 
 absl::Status FixedTable::send_subscriptions() {
   for (const std::unique_ptr<Part>& part : parts_) {
-    std::vector<Key> changed;
-    part->changed.swap(changed);
-    std::vector<Key> left;
-    if (!part->subscribed.empty()) {
-      std::sort(changed.begin(), changed.end());
-      changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
-      const auto is_needed = [&](Key key) {
-        const RowCache::Row* const row = part->cache->find(key);
-        if (row == nullptr && part->subscribed[key - part->keys.first]) left.push_back(key);
-        return row != nullptr && row->clock() != RowCache::kLive;
-      };
-      std::erase_if(changed, [&](Key key) { return !is_needed(key); });
-    }
-    absl::Status status = send_subscriptions(*part, protocol::BulkKind::kUnsubscribe, left);
-    if (status.ok()) status = send_subscriptions(*part, protocol::BulkKind::kSubscribe, changed);
-    if (!status.ok()) return status;
+    const Subscriptions::Changes changes =
+        part->subscriptions.take([&](Row row) { return part->cache->find(row) != nullptr; },
+                                 [&](Row row) { return part->cache->at(row).clock() == CachedRow::kLive; });
+    RETURN_IF_ERROR(send_subscriptions(*part, protocol::BulkKind::kUnsubscribe, changes.end));
+    RETURN_IF_ERROR(send_subscriptions(*part, protocol::BulkKind::kSubscribe, changes.begin));
   }
   return absl::OkStatus();
 }
 
-absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Key> keys) {
+absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Row> rows) {
   constexpr std::size_t kKeysAMessage =
       (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(Key);
-  for (std::size_t at = 0; at < keys.size(); at += kKeysAMessage) {
-    const std::span<const Key> some = keys.subspan(at, std::min(kKeysAMessage, keys.size() - at));
+  std::vector<Key> keys;
+  for (std::size_t at = 0; at < rows.size(); at += kKeysAMessage) {
     const std::uint64_t message = ++part.view->subscriptions;
-    for (const Key key : some) {
-      if (part.subscribed.empty()) break;
-      const bool begins = kind == protocol::BulkKind::kSubscribe;
-      part.subscribed[key - part.keys.first] = begins;
-      part.awaiting.erase(key);
-      if (begins) part.awaiting.emplace(key, message);
+    keys.clear();
+    for (const Row row : rows.subspan(at, std::min(kKeysAMessage, rows.size() - at))) {
+      part.subscriptions.told(row, kind == protocol::BulkKind::kSubscribe, message);
+      keys.push_back(part.range.key_of(row));
     }
     const protocol::BulkHeader header{
-        .kind = kind, .table = number_, .lane = part.lane, .count = static_cast<std::uint32_t>(some.size())};
-    RETURN_IF_ERROR(session_.send_small(*part.link, header, some));
+        .kind = kind, .table = number_, .lane = part.lane, .count = static_cast<std::uint32_t>(keys.size())};
+    RETURN_IF_ERROR(session_.send_small(*part.link, header, keys));
   }
   return absl::OkStatus();
-}
-
-/// A pushed row counts only if it was pushed after this worker's latest subscription to it.
-bool FixedTable::is_subscribed(Part& part, Key key, std::uint64_t subscriptions) {
-  if (part.subscribed.empty()) return true;
-  if (!part.subscribed[key - part.keys.first]) return false;
-  const auto awaited = part.awaiting.find(key);
-  if (awaited == part.awaiting.end()) return true;
-  if (subscriptions < awaited->second) return false;
-  part.awaiting.erase(awaited);
-  return true;
 }
 
 absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
@@ -620,22 +588,23 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
     // The server can still write to this memory, so the key that is checked must be the one that is used. If
     // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
     const Key key = protocol::record_key(message.payload, stride_bytes_, i);
-    if (key - part.keys.first >= part.keys.size()) [[unlikely]]
-      return protocol::wrong_record(key, part.keys);
-    RowCache::Row* const row = part.cache ? part.cache->find(key) : nullptr;
-    if (row == nullptr || !is_subscribed(part, key, message.header.subscriptions)) continue;
+    if (!part.range.has(key)) [[unlikely]]
+      return protocol::wrong_record(key, part.range.keys());
+    const Row row = part.range.row_of(key);
+    CachedRow* const cached = part.cached(row);
+    if (cached == nullptr || !part.subscriptions.covers(row, message.header.subscriptions)) continue;
     base::copy_words(
-        reinterpret_cast<std::uint64_t*>(row->values()),
+        reinterpret_cast<std::uint64_t*>(cached->values()),
         reinterpret_cast<const std::uint64_t*>(protocol::record_values(message.payload, stride_bytes_, i)),
         stride_bytes_ / sizeof(std::uint64_t));
     // Read-my-writes: adds those of this worker's updates that the row does not contain yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
-      const std::byte* const own = buffer->find(key);
-      if (own != nullptr && buffer->chunk_of(key).sequence >= message.header.applied)
-        rule_.predict(row->values(), own);
+      const std::byte* const own = buffer->find(row);
+      if (own != nullptr && buffer->chunk_of(row).sequence >= message.header.applied)
+        rule_.predict(cached->values(), own);
     }
-    predict_own(part, key, row->values());
-    row->set_clock(RowCache::kLive);
+    predict_own(part, row, cached->values());
+    cached->set_clock(CachedRow::kLive);
   }
   session_.counters().rows_eagerly_received += message.header.count;
   return absl::OkStatus();

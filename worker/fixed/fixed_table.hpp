@@ -2,52 +2,19 @@
 // lane of each server, with what is cached, buffered and under way there.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "consistency/in_transit_bound.hpp"
 #include "consistency/rules.hpp"
-#include "worker/fixed/row_cache.hpp"
-#include "worker/fixed/update_buffer.hpp"
+#include "worker/fixed/part.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
 
-/// The rows of one lane.
-struct Part {
-  ServerLink* link = nullptr;
-  std::uint32_t lane = 0;
-  KeyRange keys;
-  LaneView* view = nullptr;
-  transport::RemoteDescriptor rows;   ///< the server's memory, row keys.first at its start
-  const std::byte* mapped = nullptr;  ///< the same memory, if it is mapped
-  std::unique_ptr<UpdateBuffer> current;
-  std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
-  std::vector<std::unique_ptr<UpdateBuffer>> spare;
-  std::unique_ptr<RowCache> cache;  ///< nullptr: each read is of the server's row, in place if it is mapped
-  /// If the table pushes eagerly: rows that have entered or left the cache since the last clock.
-  std::vector<Key> changed;
-  /// If rows may leave the cache. `subscribed`: by row, whether the server believes that this worker caches
-  /// it. `awaiting`: for rows that have entered the cache since, the number of the message that says so. What
-  /// was pushed before that message is not what the subscription promises.
-  std::vector<bool> subscribed;
-  absl::flat_hash_map<Key, std::uint64_t> awaiting;
-
-  /// What a read must know, computed once for the many reads between two changes of the session's epoch.
-  struct Reading {
-    std::uint64_t epoch = 0;
-    consistency::Clock needed = 0;     ///< a cached row must be as good as this clock
-    consistency::Clock min_clock = 0;  ///< what the server's rows and live ones are as good as
-    bool allowed = false;              ///< to read here and now
-    bool has_outstanding = false;
-    std::uint64_t* counter = nullptr;  ///< of reads at min_clock, in the staleness histogram
-  };
-  Reading reading;
-};
+using protocol::Row;
 
 class FixedTable;
 
@@ -105,7 +72,7 @@ class FixedTable : public TableCore {
   /// The part that holds the key. REQUIRES: key < rows.
   [[nodiscard]] Part& part_of(Key key) {
     Part* part = last_part_;
-    if (key - part->keys.first < part->keys.size()) return *part;
+    if (part->range.has(key)) return *part;
     return *(last_part_ = &find_part(key));
   }
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
@@ -119,24 +86,19 @@ class FixedTable : public TableCore {
   [[nodiscard]] consistency::Clock needed_min_clock() const;
   [[nodiscard]] consistency::Clock needed_row_clock() const;
   void refresh(Part& part);
-  [[nodiscard]] static bool is_unapplied(const Part& part, const UpdateBuffer& shipped, Key key) {
-    return shipped.find(key) != nullptr && shipped.chunk_of(key).sequence >= part.view->applied;
-  }
-  /// Whether some of this worker's shipped updates of the row may be missing in the server's row.
-  [[nodiscard]] static bool has_unapplied(const Part& part, Key key);
   /// The place where a fetched row is cached; nullptr if the cache is full.
-  RowCache::Row* cache_row(Part& part, Key key);
-  void predict_own(const Part& part, Key key, std::byte* row) const {
-    if (const std::byte* const own = part.current->find(key)) rule_.predict(row, own);
+  CachedRow* cache_row(Part& part, Row row) const;
+  void predict_own(const Part& part, Row row, std::byte* values) const {
+    if (const std::byte* const own = part.current->find(row)) rule_.predict(values, own);
   }
   /// Puts a row that has just been read from the server, at `min_clock`, into the cache and into `out`, with
   /// this worker's updates.
-  void take_fetched(Part& part, Key key, const std::byte* values, consistency::Clock min_clock,
+  void take_fetched(Part& part, Row row, const std::byte* values, consistency::Clock min_clock,
                     std::byte* out);
   /// The sum of the absolute values of this worker's updates that may not be applied, in the coordinate of
   /// the row where it is largest. Absolute values, since updates of one sign may be applied before those of
   /// the other.
-  [[nodiscard]] virtual double in_transit(const Part& part, Key key) const = 0;
+  [[nodiscard]] virtual double in_transit(const Part& part, Row row) const = 0;
 
   const consistency::Clock read_bound_;
   const bool ships_ahead_;       ///< within a clock, as the update budget allows
@@ -156,16 +118,15 @@ class FixedTable : public TableCore {
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part);
   absl::Status make_cache(Part& part) const;
-  void note_change(Part& part, Key key);
   absl::Status send_subscriptions();
-  absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Key> keys);
+  absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Row> rows);
   absl::Status ship_updates();
   absl::Status push_at_once(bool wait);
   UpdateBuffer& add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates);
   absl::Status send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind);
   absl::Status ship_ahead();
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes);
-  [[nodiscard]] double importance(const Part& part, Key key, std::span<std::byte> scratch) const;
+  [[nodiscard]] double importance(const Part& part, Row row, std::span<std::byte> scratch) const;
   [[nodiscard]] double in_transit_bound() const;
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
   [[nodiscard]] absl::Status no_memory(const Part& part) const;
@@ -186,13 +147,12 @@ class FixedTable : public TableCore {
   std::size_t pull_fresh(const Part& part, const Keys& keys, std::size_t i, std::byte* out);
   template <class Keys>
   std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
-  bool fetch_mapped(Part& part, Key key, std::byte* out);
-  [[nodiscard]] const std::byte* mapped_row(const Part& part, Key key) const {
-    return part.mapped + (key - part.keys.first) * stride_bytes_;
+  bool fetch_mapped(Part& part, Row row, std::byte* out);
+  [[nodiscard]] const std::byte* mapped_row(const Part& part, Row row) const {
+    return part.mapped + index_of(row) * stride_bytes_;
   }
   /// Copies between the server's memory, where others write, and this worker's.
   void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;
-  static bool is_subscribed(Part& part, Key key, std::uint64_t subscriptions);
 };
 
 std::unique_ptr<TableCore> make_fixed_table(SessionCore& session, std::uint32_t number,

@@ -44,21 +44,21 @@ template <class Keys>
 template <class Keys>
 [[gnu::always_inline]] inline std::size_t FixedTable::pull_fresh(const Part& part, const Keys& keys,
                                                                  std::size_t i, std::byte* out) {
-  const RowCache::Places places = part.cache->places();
+  const RowCache::Places places = part.cache->places(part.range);
   if (places.address == 0) return i;
   const Keys copy = keys;
   const std::size_t size = copy.size();
-  const KeyRange range = part.keys;
+  const protocol::RowRange range = part.range;
   const std::size_t row_bytes = row_bytes_;
   const consistency::Clock needed = std::max(part.reading.needed, part.reading.min_clock);
   const std::size_t first = i;
   for (; i < size; ++i) {
     const Key key = copy[i];
-    if (key - range.first >= range.size()) break;
+    if (!range.has(key)) break;
     if (i + base::kKeysAhead < size) places.prefetch(copy[i + base::kKeysAhead]);
-    const RowCache::Row& row = places.at(key);
-    if (row.clock() < needed) break;
-    copy_row(out + i * row_bytes, row.values(), row_bytes);
+    const CachedRow& cached = places.at(key);
+    if (cached.clock() < needed) break;
+    copy_row(out + i * row_bytes, cached.values(), row_bytes);
   }
   *part.reading.counter += i - first;
   return i;
@@ -72,20 +72,20 @@ template <class Keys>
   const std::size_t first = i;
   const bool has_own = !part.current->empty();
   if (keys.is_range() && !part.reading.has_outstanding && stride_bytes_ == row_bytes_) {
-    const Key key = keys[i];
-    const std::size_t count = std::min<std::size_t>(keys.size() - i, part.keys.last - key);
-    copy_mapped(out + i * row_bytes_, mapped_row(part, key), count * row_bytes_);
-    for (std::size_t row = 0; has_own && row < count; ++row)
-      predict_own(part, key + row, out + (i + row) * row_bytes_);
+    const std::uint64_t row = index_of(part.range.row_of(keys[i]));
+    const std::size_t count = std::min<std::size_t>(keys.size() - i, part.range.size() - row);
+    copy_mapped(out + i * row_bytes_, mapped_row(part, Row{row}), count * row_bytes_);
+    for (std::size_t k = 0; has_own && k < count; ++k)
+      predict_own(part, Row{row + k}, out + (i + k) * row_bytes_);
     *part.reading.counter += count;
     return i + count;
   }
   for (; i < keys.size(); ++i) {
-    const Key key = keys[i];
-    if (key - part.keys.first >= part.keys.size()) break;
-    if (part.reading.has_outstanding && has_unapplied(part, key)) break;
-    copy_mapped(out + i * row_bytes_, mapped_row(part, key), row_bytes_);
-    if (has_own) predict_own(part, key, out + i * row_bytes_);
+    if (!part.range.has(keys[i])) break;
+    const Row row = part.range.row_of(keys[i]);
+    if (part.reading.has_outstanding && part.has_unapplied(row)) break;
+    copy_mapped(out + i * row_bytes_, mapped_row(part, row), row_bytes_);
+    if (has_own) predict_own(part, row, out + i * row_bytes_);
   }
   *part.reading.counter += i - first;
   return i;
@@ -100,25 +100,25 @@ template <class Keys>
   const consistency::Clock needed = part.reading.needed;
   const consistency::Clock min_clock = part.reading.min_clock;
   const bool predicts_own = keeps_own_apart_ && !part.current->empty();
-  const RowCache::Places places = cache.places();
+  const RowCache::Places places = cache.places(part.range);
   std::uint64_t fresh = 0;
   for (; i < keys.size(); ++i) {
-    const Key key = keys[i];
-    if (key - part.keys.first >= part.keys.size()) break;
+    if (!part.range.has(keys[i])) break;
+    const Row row = part.range.row_of(keys[i]);
     if (places.address != 0 && i + base::kKeysAhead < keys.size())
       places.prefetch(keys[i + base::kKeysAhead]);
-    const RowCache::Row& row = cache.at(key);
-    const consistency::Clock clock = row.clock();
+    const CachedRow& cached = cache.at(row);
+    const consistency::Clock clock = cached.clock();
     if (clock >= needed) {
-      if (is_bounded) cache.touch(key);
-      copy_row(out + i * row_bytes_, row.values(), row_bytes_);
-      if (predicts_own) predict_own(part, key, out + i * row_bytes_);
+      if (is_bounded) cache.touch(row);
+      copy_row(out + i * row_bytes_, cached.values(), row_bytes_);
+      if (predicts_own) predict_own(part, row, out + i * row_bytes_);
       if (clock >= min_clock) {
         ++fresh;
       } else {
         ++reads_at(clock);
       }
-    } else if (!fetch_mapped(part, key, out + i * row_bytes_)) {
+    } else if (!fetch_mapped(part, row, out + i * row_bytes_)) {
       break;
     }
   }

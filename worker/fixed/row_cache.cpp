@@ -19,38 +19,38 @@ std::uint32_t slab_shift_for(std::size_t row_bytes) {
 
 }  // namespace
 
-RowCache::RowCache(KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows)
-    : keys_(keys),
+RowCache::RowCache(std::uint64_t rows, std::size_t stride_bytes, std::uint64_t most_rows)
+    : all_rows_(rows),
       most_rows_(most_rows),
-      row_bytes_(sizeof(Row) + stride_bytes),
+      row_bytes_(sizeof(CachedRow) + stride_bytes),
       slab_shift_(slab_shift_for(row_bytes_)) {
-  if (keys.size() <= std::min<std::uint64_t>(most_rows, kMaxFlatBytes / row_bytes_)) {
-    flat_ = base::make_zeroed_array<std::byte>(keys.size() * row_bytes_);
+  if (rows <= std::min<std::uint64_t>(most_rows, kMaxFlatBytes / row_bytes_)) {
+    flat_ = base::make_zeroed_array<std::byte>(rows * row_bytes_);
   } else {
-    index_ = base::make_zeroed_array<std::uint32_t>(keys.size());
+    index_ = base::make_zeroed_array<std::uint32_t>(rows);
   }
 }
 
-RowCache::Place RowCache::insert(Key key) {
-  if (flat_ != nullptr) return {.row = &at(key), .evicted = {}};
+RowCache::Place RowCache::insert(protocol::Row row) {
+  if (flat_ != nullptr) return {.row = &at(row), .evicted = {}};
   if (most_rows_ == 0) return {};
   Place place;
   std::uint32_t slot = rows_;
   if (rows_ == most_rows_) {
     slot = evict();
-    place.evicted = slots_[slot].key;
+    place.evicted = slots_[slot].row;
   } else if ((slot >> slab_shift_) == slabs_.size()) {
     std::unique_ptr<std::byte[]> slab(new (std::nothrow) std::byte[row_bytes_ << slab_shift_]);
     if (slab == nullptr) return {};
     slabs_.push_back(std::move(slab));
   }
   if (slot == rows_) ++rows_;
-  index_[key - keys_.first] = slot + 1;
+  index_[index_of(row)] = slot + 1;
   if (is_bounded()) {
     if (slot == slots_.size()) slots_.emplace_back();
-    slots_[slot] = {.key = key};
+    slots_[slot] = {.row = row};
   }
-  place.row = new (slab_row(slot)) Row{};
+  place.row = new (slab_row(slot)) CachedRow{};
   return place;
 }
 
@@ -63,7 +63,7 @@ std::uint32_t RowCache::evict() {
     }
     const std::uint32_t slot = hand_;
     hand_ = (hand_ + 1) % rows_;
-    index_[slots_[slot].key - keys_.first] = 0;
+    index_[index_of(slots_[slot].row)] = 0;
     return slot;
   }
 }

@@ -9,9 +9,26 @@
 #include "base/prefetch.hpp"
 #include "base/zeroed_array.hpp"
 #include "consistency/rules.hpp"
-#include <verbena/keys.hpp>
+#include "protocol/row.hpp"
 
 namespace verbena::worker {
+
+/// A cached row: its clock, then its values, so that one cache miss brings both. Zeros are an absent row.
+class CachedRow {
+ public:
+  /// The clock of a row that eager pushes keep fresh: as good as the lane's min clock says.
+  static constexpr consistency::Clock kLive = std::numeric_limits<consistency::Clock>::max() - 1;
+  /// The clock of a row that is not cached: below any clock that a reader may need.
+  static constexpr consistency::Clock kAbsent = -1;
+
+  [[nodiscard]] consistency::Clock clock() const { return clock_ + kAbsent; }
+  void set_clock(consistency::Clock clock) { clock_ = clock - kAbsent; }
+  [[nodiscard]] std::byte* values() { return reinterpret_cast<std::byte*>(this + 1); }
+  [[nodiscard]] const std::byte* values() const { return reinterpret_cast<const std::byte*>(this + 1); }
+
+ private:
+  consistency::Clock clock_ = 0;
+};
 
 /// If fewer rows may be cached than there are: a row that has been read since the hand last passed it gets a
 /// second chance (the CLOCK algorithm), and the next row without one is evicted.
@@ -21,57 +38,41 @@ namespace verbena::worker {
 /// until the next insert().
 class RowCache {
  public:
-  /// The clock of a row that eager pushes keep fresh: as good as the lane's min clock says.
-  static constexpr consistency::Clock kLive = std::numeric_limits<consistency::Clock>::max() - 1;
-  /// The clock of a row that is not cached: below any clock that a reader may need.
-  static constexpr consistency::Clock kAbsent = -1;
-
-  /// A cached row: its clock, then its values, so that one cache miss brings both. Zeros are an absent row.
-  class Row {
-   public:
-    [[nodiscard]] consistency::Clock clock() const { return clock_ + kAbsent; }
-    void set_clock(consistency::Clock clock) { clock_ = clock - kAbsent; }
-    [[nodiscard]] std::byte* values() { return reinterpret_cast<std::byte*>(this + 1); }
-    [[nodiscard]] const std::byte* values() const { return reinterpret_cast<const std::byte*>(this + 1); }
-
-   private:
-    consistency::Clock clock_ = 0;
-  };
-
-  RowCache(KeyRange keys, std::size_t stride_bytes, std::uint64_t most_rows);
+  /// `rows`: how many there are, of which `most_rows` may be cached.
+  RowCache(std::uint64_t rows, std::size_t stride_bytes, std::uint64_t most_rows);
 
   /// Rows may be evicted.
-  [[nodiscard]] bool is_bounded() const { return most_rows_ < keys_.size(); }
+  [[nodiscard]] bool is_bounded() const { return most_rows_ < all_rows_; }
 
   /// The row. If it is not cached: a row with the clock kAbsent, which must not be changed.
-  [[nodiscard]] Row& at(Key key) const {
-    const std::uint64_t offset = key - keys_.first;
-    if (flat_ != nullptr) return *row_at(flat_.get() + offset * row_bytes_);
-    const std::uint32_t slot = index_[offset];
+  [[nodiscard]] CachedRow& at(protocol::Row row) const {
+    if (flat_ != nullptr) return *row_at(flat_.get() + index_of(row) * row_bytes_);
+    const std::uint32_t slot = index_[index_of(row)];
     return slot == 0 ? absent_ : *slab_row(slot - 1);
   }
   /// nullptr: not cached.
-  [[nodiscard]] Row* find(Key key) const {
-    Row& row = at(key);
-    return row.clock() == kAbsent ? nullptr : &row;
+  [[nodiscard]] CachedRow* find(protocol::Row row) const {
+    CachedRow& cached = at(row);
+    return cached.clock() == CachedRow::kAbsent ? nullptr : &cached;
   }
   struct Place {
-    Row* row = nullptr;          ///< nullptr: no row may be cached, or memory is short
-    std::optional<Key> evicted;  ///< the row that had this place, and is no longer cached
+    CachedRow* row = nullptr;              ///< nullptr: no row may be cached, or memory is short
+    std::optional<protocol::Row> evicted;  ///< the row that had this place, and is no longer cached
   };
   /// A place for a row that is not cached yet. The row is cached once its clock is set.
-  [[nodiscard]] Place insert(Key key);
+  [[nodiscard]] Place insert(protocol::Row row);
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
-  void touch(Key key) { slots_[index_[key - keys_.first] - 1].touched = true; }
+  void touch(protocol::Row row) { slots_[index_[index_of(row)] - 1].touched = true; }
 
-  /// If the cache has a place for each row: where row 0 of the whole table would be, and the distance between
-  /// rows, for a loop to hold in registers. An address of 0: the cache has no such places.
+  /// If the cache has a place for each row, for a loop over keys to hold in registers: where the row of key 0
+  /// would be, and the distance between rows, so that the loop need not subtract the first key from each. An
+  /// address of 0: the cache has no such places.
   struct Places {
     std::uintptr_t address = 0;
     std::size_t row_bytes = 0;
 
-    [[nodiscard]] const Row& at(Key key) const {
-      return *reinterpret_cast<const Row*>(address + key * row_bytes);
+    [[nodiscard]] const CachedRow& at(Key key) const {
+      return *reinterpret_cast<const CachedRow*>(address + key * row_bytes);
     }
     /// Asks the processor to fetch a row that will soon be read with at(). Any key is allowed.
     void prefetch(Key key) const {
@@ -79,19 +80,19 @@ class RowCache {
       base::prefetch_to_read(reinterpret_cast<const void*>(address + key * row_bytes + 64));
     }
   };
-  [[nodiscard]] Places places() const {
+  [[nodiscard]] Places places(const protocol::RowRange& range) const {
     if (flat_ == nullptr) return {};
-    return {reinterpret_cast<std::uintptr_t>(flat_.get()) - keys_.first * row_bytes_, row_bytes_};
+    return {reinterpret_cast<std::uintptr_t>(flat_.get()) - range.keys().first * row_bytes_, row_bytes_};
   }
 
  private:
-  static Row* row_at(std::byte* place) { return reinterpret_cast<Row*>(place); }
+  static CachedRow* row_at(std::byte* place) { return reinterpret_cast<CachedRow*>(place); }
   [[nodiscard]] std::uint32_t evict();
-  [[nodiscard]] Row* slab_row(std::uint32_t slot) const {
+  [[nodiscard]] CachedRow* slab_row(std::uint32_t slot) const {
     return row_at(slabs_[slot >> slab_shift_].get() + (slot & ((1U << slab_shift_) - 1)) * row_bytes_);
   }
 
-  const KeyRange keys_;
+  const std::uint64_t all_rows_;
   const std::uint64_t most_rows_;
   const std::size_t row_bytes_;     ///< a multiple of 8
   const std::uint32_t slab_shift_;  ///< rows per slab, a power of two
@@ -102,12 +103,12 @@ class RowCache {
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
   struct Slot {
-    Key key = 0;
+    protocol::Row row = {};
     bool touched = false;
   };
   std::vector<Slot> slots_;  ///< only of a bounded cache
   std::uint32_t hand_ = 0;   ///< the slot to be looked at next
-  mutable Row absent_;
+  mutable CachedRow absent_;
 };
 
 }  // namespace verbena::worker

@@ -7,25 +7,26 @@
 
 namespace verbena::worker {
 
+using protocol::Row;
+
 namespace {
 
-std::uint32_t shift_for(KeyRange keys, std::size_t record_bytes, std::size_t chunk_bytes) {
+std::uint32_t shift_for(std::uint64_t rows, std::size_t record_bytes, std::size_t chunk_bytes) {
   assert(chunk_bytes >= sizeof(protocol::BulkHeader) + record_bytes);
   const std::uint64_t fit = (chunk_bytes - sizeof(protocol::BulkHeader)) / record_bytes;
-  const std::uint64_t useful = std::bit_ceil(std::max<std::uint64_t>(keys.size(), 1));
+  const std::uint64_t useful = std::bit_ceil(std::max<std::uint64_t>(rows, 1));
   return static_cast<std::uint32_t>(std::bit_width(std::min({fit, useful, std::uint64_t{1} << 30})) - 1);
 }
 
 }  // namespace
 
-UpdateBuffer::UpdateBuffer(KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes,
+UpdateBuffer::UpdateBuffer(std::uint64_t rows, std::size_t stride_bytes, std::size_t chunk_bytes,
                            LocalMemory& memory)
-    : keys_(keys),
-      record_bytes_(protocol::record_bytes(stride_bytes)),
-      per_chunk_shift_(shift_for(keys, record_bytes_, chunk_bytes)),
+    : record_bytes_(protocol::record_bytes(stride_bytes)),
+      per_chunk_shift_(shift_for(rows, record_bytes_, chunk_bytes)),
       per_chunk_mask_((std::uint32_t{1} << per_chunk_shift_) - 1),
       memory_(memory),
-      index_(base::make_zeroed_array<std::uint32_t>(keys.size())) {}
+      index_(base::make_zeroed_array<std::uint32_t>(rows)) {}
 
 std::uint32_t UpdateBuffer::records_in(std::size_t i) const {
   return std::min<std::uint32_t>(records_ - static_cast<std::uint32_t>(i << per_chunk_shift_),
@@ -36,7 +37,7 @@ std::size_t UpdateBuffer::message_bytes(std::size_t i) const {
   return sizeof(protocol::BulkHeader) + records_in(i) * record_bytes_;
 }
 
-std::byte* UpdateBuffer::add(Key key) {
+std::byte* UpdateBuffer::add(Row row, Key key) {
   const std::uint32_t slot = records_;
   if ((slot >> per_chunk_shift_) == chunks_.size()) {
     auto memory =
@@ -44,33 +45,34 @@ std::byte* UpdateBuffer::add(Key key) {
     if (!memory.ok()) return nullptr;
     chunks_.push_back({.memory = *memory});
   }
+  if (slot == rows_.size()) rows_.resize(std::max<std::size_t>(2 * slot, 64));
+  rows_[slot] = row;
   ++records_;
-  index_[key - keys_.first] = slot + 1;
+  index_[index_of(row)] = slot + 1;
   std::memcpy(record(slot), &key, sizeof key);
   return values(slot);
 }
 
-bool UpdateBuffer::move_to(Key key, UpdateBuffer& other) {
-  std::byte* const to = other.add(key);
+bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
+  const std::uint32_t slot = index_[index_of(row)] - 1;
+  Key key = 0;
+  std::memcpy(&key, record(slot), sizeof key);
+  std::byte* const to = other.add(row, key);
   if (to == nullptr) return false;
-  const std::uint32_t slot = index_[key - keys_.first] - 1;
   std::memcpy(to, values(slot), record_bytes_ - sizeof(Key));
   const std::uint32_t last = records_ - 1;
   if (slot != last) {
-    index_[this->key(last) - keys_.first] = slot + 1;
+    index_[index_of(rows_[last])] = slot + 1;
+    rows_[slot] = rows_[last];
     std::memcpy(record(slot), record(last), record_bytes_);
   }
-  index_[key - keys_.first] = 0;
+  index_[index_of(row)] = 0;
   records_ = last;
   return true;
 }
 
 void UpdateBuffer::clear() {
-  for (std::uint32_t slot = 0; slot < records_; ++slot) {
-    Key key;
-    std::memcpy(&key, record(slot), sizeof key);
-    index_[key - keys_.first] = 0;
-  }
+  for (std::uint32_t slot = 0; slot < records_; ++slot) index_[index_of(rows_[slot])] = 0;
   records_ = 0;
 }
 

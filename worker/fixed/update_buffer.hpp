@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/zeroed_array.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/row.hpp"
 #include "worker/local_memory.hpp"
 
 namespace verbena::worker {
@@ -21,12 +22,12 @@ class UpdateBuffer {
     std::uint64_t sequence = 0;  ///< number of this message among those to its lane; set when shipped
   };
 
-  /// Rows are counted from keys.first. REQUIRES: chunk_bytes has room for at least one record.
-  UpdateBuffer(KeyRange keys, std::size_t stride_bytes, std::size_t chunk_bytes, LocalMemory& memory);
+  /// `rows`: how many there are. REQUIRES: chunk_bytes has room for at least one record.
+  UpdateBuffer(std::uint64_t rows, std::size_t stride_bytes, std::size_t chunk_bytes, LocalMemory& memory);
 
   /// The values of the row's update; nullptr if there is none.
-  [[nodiscard]] std::byte* find(Key key) const {
-    const std::uint32_t slot = index_[key - keys_.first];
+  [[nodiscard]] std::byte* find(protocol::Row row) const {
+    const std::uint32_t slot = index_[index_of(row)];
     return slot == 0 ? nullptr : values(slot - 1);
   }
 
@@ -35,18 +36,15 @@ class UpdateBuffer {
     std::byte* values = nullptr;
     bool fresh = false;
   };
-  [[nodiscard]] Found find_or_add(Key key) {
-    if (std::byte* const found = find(key)) return {found, false};
-    return {add(key), true};
+  /// `key`: the row's, for the message.
+  [[nodiscard]] Found find_or_add(protocol::Row row, Key key) {
+    if (std::byte* const found = find(row)) return {found, false};
+    return {add(row, key), true};
   }
 
   [[nodiscard]] std::uint32_t records() const { return records_; }
   /// REQUIRES: i < records().
-  [[nodiscard]] Key key(std::uint32_t i) const {
-    Key key = 0;
-    __builtin_memcpy(&key, record(i), sizeof key);
-    return key;
-  }
+  [[nodiscard]] protocol::Row row(std::uint32_t i) const { return rows_[i]; }
   [[nodiscard]] bool empty() const { return records_ == 0; }
   [[nodiscard]] std::size_t chunks() const { return (records_ + per_chunk_mask_) >> per_chunk_shift_; }
   /// REQUIRES: i < chunks(). `memory` is that of the whole chunk; the message is its first message_bytes(i)
@@ -55,34 +53,34 @@ class UpdateBuffer {
   [[nodiscard]] const Chunk& chunk(std::size_t i) const { return chunks_[i]; }
   [[nodiscard]] std::size_t message_bytes(std::size_t i) const;
   [[nodiscard]] std::uint32_t records_in(std::size_t i) const;
-  /// The chunk that holds the row's update. REQUIRES: find(key) is not nullptr.
-  [[nodiscard]] const Chunk& chunk_of(Key key) const {
-    return chunks_[(index_[key - keys_.first] - 1) >> per_chunk_shift_];
+  /// The chunk that holds the row's update. REQUIRES: find(row) is not nullptr.
+  [[nodiscard]] const Chunk& chunk_of(protocol::Row row) const {
+    return chunks_[(index_[index_of(row)] - 1) >> per_chunk_shift_];
   }
 
   /// Moves a row's update to another buffer of the same rows, which has no update of this row. Returns false
-  /// if memory is short. REQUIRES: find(key) is not nullptr. The last record takes the free place, so indices
+  /// if memory is short. REQUIRES: find(row) is not nullptr. The last record takes the free place, so indices
   /// of records change.
-  bool move_to(Key key, UpdateBuffer& other);
+  bool move_to(protocol::Row row, UpdateBuffer& other);
 
   /// Forgets the updates, keeps the memory.
   void clear();
 
  private:
-  std::byte* add(Key key);
+  std::byte* add(protocol::Row row, Key key);
   [[nodiscard]] std::byte* record(std::uint32_t slot) const {
     return chunks_[slot >> per_chunk_shift_].memory.bytes.data() + sizeof(protocol::BulkHeader) +
            (slot & per_chunk_mask_) * record_bytes_;
   }
   [[nodiscard]] std::byte* values(std::uint32_t slot) const { return record(slot) + sizeof(Key); }
 
-  const KeyRange keys_;
   const std::size_t record_bytes_;
   const std::uint32_t per_chunk_shift_;  ///< records per chunk, a power of two
   const std::uint32_t per_chunk_mask_;
   LocalMemory& memory_;
   base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
   std::vector<Chunk> chunks_;
+  std::vector<protocol::Row> rows_;  ///< by record; the first records_ count
   std::uint32_t records_ = 0;
 };
 

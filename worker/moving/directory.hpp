@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "protocol/partition.hpp"
+#include "protocol/placement.hpp"
 #include "worker/moving/key_map.hpp"
 
 namespace verbena::worker {
@@ -29,12 +29,12 @@ class Directory {
   /// row.
   static constexpr std::uint32_t kMostVainAttempts = 4;
 
-  explicit Directory(const protocol::RangePartition& homes) : homes_(homes) {}
+  explicit Directory(const protocol::TablePlacement& homes) : homes_(homes) {}
   /// Must be called first; throws std::bad_alloc.
   void allocate() { locations_.allocate(homes_.rows()); }
 
-  [[nodiscard]] std::uint32_t home(Key key) const { return homes_.part_of(key); }
-  [[nodiscard]] KeyRange home_keys(std::uint32_t node) const { return homes_.range(node); }
+  [[nodiscard]] std::uint32_t home(Key key) const { return homes_.server_of(key); }
+  [[nodiscard]] KeyRange home_keys(std::uint32_t node) const { return homes_.keys(node); }
   [[nodiscard]] Location location(Key key) const;
   void set(Key key, Location location) { locations_[key] = location; }
   void prefetch(Key key) const { locations_.prefetch(key); }
@@ -69,7 +69,7 @@ class Directory {
     std::uint32_t attempts = 0;
     std::optional<Location> not_at;
   };
-  protocol::RangePartition homes_;
+  protocol::TablePlacement homes_;
   KeyMap<Location> locations_;  ///< of the rows that the worker has heard about: at most all
   absl::flat_hash_set<Key> asked_;
   absl::flat_hash_map<Key, Chase> chased_;

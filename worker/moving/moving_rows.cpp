@@ -38,7 +38,7 @@ MovingRows::MovingRows(SessionCore& of_session, std::uint32_t table_number, cons
       node(of_session.node()),
       is_asynchronous(is_asynchronous_table),
       own(layout, of_session.options().rank + 1, of_session.options().servers.size() == 1),
-      directory({of.rows, static_cast<std::uint32_t>(of_session.options().servers.size())}),
+      directory(of_session.placement().table(of.rows)),
       requests(table_number),
       intents(*this),
       replication(*this) {

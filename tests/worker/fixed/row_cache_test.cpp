@@ -8,75 +8,77 @@
 namespace verbena::worker {
 namespace {
 
-constexpr KeyRange kCachedKeys = {100, 200};
+using protocol::Row;
+
+constexpr std::uint64_t kCachedRows = 100;
 constexpr std::size_t kCachedStride = 8;
 
-/// Caches a row that holds its own key.
-std::optional<Key> put(RowCache& cache, Key key) {
-  const RowCache::Place place = cache.insert(key);
+/// Caches a row that holds its own number.
+std::optional<Row> put(RowCache& cache, std::uint64_t row) {
+  const RowCache::Place place = cache.insert(Row{row});
   if (place.row == nullptr) return std::nullopt;
-  std::memcpy(place.row->values(), &key, sizeof key);
+  std::memcpy(place.row->values(), &row, sizeof row);
   place.row->set_clock(0);
   return place.evicted;
 }
 
-std::vector<Key> cached(const RowCache& cache) {
-  std::vector<Key> keys;
-  for (Key key = kCachedKeys.first; key < kCachedKeys.last; ++key) {
-    const RowCache::Row* const row = cache.find(key);
-    if (row == nullptr) continue;
-    Key held = 0;
-    std::memcpy(&held, row->values(), sizeof held);
-    EXPECT_EQ(held, key);
-    keys.push_back(key);
+std::vector<std::uint64_t> cached(const RowCache& cache) {
+  std::vector<std::uint64_t> rows;
+  for (std::uint64_t row = 0; row < kCachedRows; ++row) {
+    const CachedRow* const found = cache.find(Row{row});
+    if (found == nullptr) continue;
+    std::uint64_t held = 0;
+    std::memcpy(&held, found->values(), sizeof held);
+    EXPECT_EQ(held, row);
+    rows.push_back(row);
   }
-  return keys;
+  return rows;
 }
 
 TEST(RowCacheTest, WithRoomForAllNothingIsEvicted) {
   for (const std::uint64_t most : {std::uint64_t{100}, UINT64_MAX}) {
-    RowCache cache(kCachedKeys, kCachedStride, most);
+    RowCache cache(kCachedRows, kCachedStride, most);
     EXPECT_FALSE(cache.is_bounded());
-    for (Key key = kCachedKeys.first; key < kCachedKeys.last; ++key) EXPECT_EQ(put(cache, key), std::nullopt);
+    for (std::uint64_t row = 0; row < kCachedRows; ++row) EXPECT_EQ(put(cache, row), std::nullopt);
     EXPECT_EQ(cached(cache).size(), 100U);
   }
 }
 
 TEST(RowCacheTest, ABoundIsKept) {
-  RowCache cache(kCachedKeys, kCachedStride, 7);
+  RowCache cache(kCachedRows, kCachedStride, 7);
   EXPECT_TRUE(cache.is_bounded());
-  for (Key key = kCachedKeys.first; key < kCachedKeys.last; ++key) {
-    const std::optional<Key> evicted = put(cache, key);
-    EXPECT_EQ(evicted.has_value(), key >= 107) << key;
+  for (std::uint64_t row = 0; row < kCachedRows; ++row) {
+    const std::optional<Row> evicted = put(cache, row);
+    EXPECT_EQ(evicted.has_value(), row >= 7) << row;
     EXPECT_TRUE(!evicted || cache.find(*evicted) == nullptr);
-    EXPECT_EQ(cached(cache).size(), std::min<std::size_t>(key - 99, 7));
+    EXPECT_EQ(cached(cache).size(), std::min<std::size_t>(row + 1, 7));
   }
 }
 
 TEST(RowCacheTest, WhatIsReadStays) {
-  RowCache cache(kCachedKeys, kCachedStride, 4);
-  for (Key key = 100; key < 104; ++key) put(cache, key);
-  for (Key key = 104; key < 150; ++key) {
-    cache.touch(101);
-    EXPECT_NE(put(cache, key), 101) << key;
+  RowCache cache(kCachedRows, kCachedStride, 4);
+  for (std::uint64_t row = 0; row < 4; ++row) put(cache, row);
+  for (std::uint64_t row = 4; row < 50; ++row) {
+    cache.touch(Row{1});
+    EXPECT_NE(put(cache, row), Row{1}) << row;
   }
-  EXPECT_NE(cache.find(101), nullptr);
+  EXPECT_NE(cache.find(Row{1}), nullptr);
   // Read no more, it goes.
-  for (Key key = 150; key < 156; ++key) put(cache, key);
-  EXPECT_EQ(cache.find(101), nullptr);
+  for (std::uint64_t row = 50; row < 56; ++row) put(cache, row);
+  EXPECT_EQ(cache.find(Row{1}), nullptr);
 }
 
 TEST(RowCacheTest, WhereAllAreReadOneGoesNevertheless) {
-  RowCache cache(kCachedKeys, kCachedStride, 3);
-  for (Key key = 100; key < 103; ++key) put(cache, key);
-  for (Key key = 100; key < 103; ++key) cache.touch(key);
-  EXPECT_TRUE(put(cache, 110).has_value());
+  RowCache cache(kCachedRows, kCachedStride, 3);
+  for (std::uint64_t row = 0; row < 3; ++row) put(cache, row);
+  for (std::uint64_t row = 0; row < 3; ++row) cache.touch(Row{row});
+  EXPECT_TRUE(put(cache, 10).has_value());
   EXPECT_EQ(cached(cache).size(), 3U);
 }
 
 TEST(RowCacheTest, NoRoomIsNoPlace) {
-  RowCache cache(kCachedKeys, kCachedStride, 0);
-  EXPECT_EQ(cache.insert(100).row, nullptr);
+  RowCache cache(kCachedRows, kCachedStride, 0);
+  EXPECT_EQ(cache.insert(Row{0}).row, nullptr);
   EXPECT_THAT(cached(cache), ::testing::IsEmpty());
 }
 

@@ -11,16 +11,22 @@
 namespace verbena::worker {
 namespace {
 
-constexpr KeyRange kKeys{100, 200};
+using protocol::Row;
+
+constexpr std::uint64_t kBufferedRows = 100;
+constexpr Key kFirstBufferedKey = 1000;
 constexpr std::size_t kStride = 8;
 
-std::map<Key, double> contents(const UpdateBuffer& buffer) {
-  std::map<Key, double> all;
+std::map<Row, double> contents(const UpdateBuffer& buffer) {
+  std::map<Row, double> all;
   for (std::uint32_t i = 0; i < buffer.records(); ++i) {
-    const Key key = buffer.key(i);
+    const Row row = buffer.row(i);
     double value = 0;
-    std::memcpy(&value, buffer.find(key), sizeof value);
-    all[key] = value;
+    std::memcpy(&value, buffer.find(row), sizeof value);
+    Key key = 0;
+    std::memcpy(&key, buffer.find(row) - sizeof key, sizeof key);
+    EXPECT_EQ(key, kFirstBufferedKey + index_of(row));
+    all[row] = value;
   }
   EXPECT_EQ(all.size(), buffer.records());
   return all;
@@ -33,18 +39,18 @@ TEST(UpdateBufferTest, WhatIsMovedIsInTheOtherAndNowhereElse) {
   std::mt19937 random(7);
   // Chunks of four records: the last one of another chunk takes a moved one's place.
   const std::size_t chunk = sizeof(protocol::BulkHeader) + 4 * protocol::record_bytes(kStride);
-  UpdateBuffer buffer(kKeys, kStride, chunk, memory);
-  UpdateBuffer other(kKeys, kStride, chunk, memory);
+  UpdateBuffer buffer(kBufferedRows, kStride, chunk, memory);
+  UpdateBuffer other(kBufferedRows, kStride, chunk, memory);
   for (int round = 0; round < 50; ++round) {
-    std::map<Key, double> stay;
+    std::map<Row, double> stay;
     for (int i = 0; i < 30; ++i) {
-      const Key key = kKeys.first + random() % kKeys.size();
-      const UpdateBuffer::Found found = buffer.find_or_add(key);
+      const Row row{random() % kBufferedRows};
+      const UpdateBuffer::Found found = buffer.find_or_add(row, kFirstBufferedKey + index_of(row));
       const double value = round + i;
       std::memcpy(found.values, &value, sizeof value);
-      stay[key] = value;
+      stay[row] = value;
     }
-    std::map<Key, double> go;
+    std::map<Row, double> go;
     for (auto at = stay.begin(); at != stay.end();) {
       if (random() % 3 != 0) {
         ++at;
@@ -57,13 +63,13 @@ TEST(UpdateBufferTest, WhatIsMovedIsInTheOtherAndNowhereElse) {
     }
     EXPECT_EQ(contents(buffer), stay);
     EXPECT_EQ(contents(other), go);
-    for (const auto& [key, value] : go) {
-      const auto& holding = other.chunk_of(key).memory.bytes;
-      EXPECT_TRUE(other.find(key) >= holding.data() && other.find(key) < holding.data() + holding.size());
+    for (const auto& [row, value] : go) {
+      const auto& holding = other.chunk_of(row).memory.bytes;
+      EXPECT_TRUE(other.find(row) >= holding.data() && other.find(row) < holding.data() + holding.size());
     }
     buffer.clear();
     other.clear();
-    for (Key key = kKeys.first; key < kKeys.last; ++key) ASSERT_EQ(buffer.find(key), nullptr);
+    for (std::uint64_t row = 0; row < kBufferedRows; ++row) ASSERT_EQ(buffer.find(Row{row}), nullptr);
   }
 }
 

@@ -14,28 +14,28 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Row = std::array<float, 3>;
+using Values = std::array<float, 3>;
 
 class ReplicasTest : public ::testing::Test {
  protected:
   explicit ReplicasTest(const protocol::UpdateRule& rule = {ValueType::kFloat, 3})
       : replicas_(RowLayout(rule)) {}
-  void push(const Row& update) { replicas_.push(5, *replicas_.find(5), bytes(update)); }
-  void put(const Row& row) { replicas_.put(*replicas_.find(5), bytes(row)); }
-  Row taken() {
-    Row row = {};
+  void push(const Values& update) { replicas_.push(5, *replicas_.find(5), bytes(update)); }
+  void put(const Values& row) { replicas_.put(*replicas_.find(5), bytes(row)); }
+  Values taken() {
+    Values row = {};
     std::vector<std::byte> updates;
     replicas_.take_updates(*replicas_.find(5), updates);
     EXPECT_EQ(updates.size(), sizeof row);
     std::memcpy(row.data(), updates.data(), sizeof row);
     return row;
   }
-  Row values() {
-    Row row = {};
+  Values values() {
+    Values row = {};
     std::memcpy(row.data(), replicas_.find(5)->values(), sizeof row);
     return row;
   }
-  static const std::byte* bytes(const Row& row) { return reinterpret_cast<const std::byte*>(row.data()); }
+  static const std::byte* bytes(const Values& row) { return reinterpret_cast<const std::byte*>(row.data()); }
   Replicas replicas_;
 };
 
@@ -44,15 +44,15 @@ TEST_F(ReplicasTest, OwnUpdatesShowBeforeAndAfterARefresh) {
   EXPECT_EQ(replicas_.make(5), nullptr);
   push({1, 2, 3});
   put({10, 20, 30});
-  EXPECT_EQ(values(), (Row{11, 22, 33}));
+  EXPECT_EQ(values(), (Values{11, 22, 33}));
   push({1, 1, 1});
-  EXPECT_EQ(values(), (Row{12, 23, 34}));
-  EXPECT_EQ(taken(), (Row{2, 3, 4})) << "all of them, once";
-  EXPECT_EQ(values(), (Row{12, 23, 34}));
+  EXPECT_EQ(values(), (Values{12, 23, 34}));
+  EXPECT_EQ(taken(), (Values{2, 3, 4})) << "all of them, once";
+  EXPECT_EQ(values(), (Values{12, 23, 34}));
   push({5, 5, 5});
   put({12, 23, 35});
-  EXPECT_EQ(values(), (Row{17, 28, 40})) << "what was sent is in the owner's row";
-  EXPECT_EQ(taken(), (Row{5, 5, 5}));
+  EXPECT_EQ(values(), (Values{17, 28, 40})) << "what was sent is in the owner's row";
+  EXPECT_EQ(taken(), (Values{5, 5, 5}));
 }
 
 TEST_F(ReplicasTest, WhatIsDirtyIsToldOnce) {
@@ -79,12 +79,12 @@ class ReplicasOfMaximaTest : public ReplicasTest {
 TEST_F(ReplicasOfMaximaTest, TheRuleSaysWhatOwnUpdatesDo) {
   ASSERT_NE(replicas_.make(5), nullptr);
   push({1, 2, 3});
-  EXPECT_EQ(values(), (Row{1, 2, 3}));
+  EXPECT_EQ(values(), (Values{1, 2, 3}));
   push({3, 2, 1});
-  EXPECT_EQ(values(), (Row{3, 2, 3}));
+  EXPECT_EQ(values(), (Values{3, 2, 3}));
   put({2, 9, 2});
-  EXPECT_EQ(values(), (Row{3, 9, 3}));
-  EXPECT_EQ(taken(), (Row{3, 2, 3}));
+  EXPECT_EQ(values(), (Values{3, 9, 3}));
+  EXPECT_EQ(taken(), (Values{3, 2, 3}));
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+// Which server, and which of its lanes, has which part of which table. Nothing else in a server or a worker
+// knows how tables are divided.
+//
+// Today a placement is constant: each table is divided into one range of keys for each server, and each of
+// these into one for each lane, as equal as can be. Its version is the seam for placements that change while
+// a job runs: a worker says in its hello which one it goes by, and a server refuses another.
+#pragma once
+
+#include <cstdint>
+
+#include "protocol/partition.hpp"
+#include <verbena/keys.hpp>
+
+namespace verbena::protocol {
+
+/// How one table is divided. A value; thread-safe.
+class TablePlacement {
+ public:
+  constexpr TablePlacement(std::uint64_t rows, std::uint32_t servers) : servers_(rows, servers) {}
+
+  [[nodiscard]] constexpr std::uint64_t rows() const { return servers_.rows(); }
+  /// The keys of a server: where the rows of a static table are, and the home of those of a dynamic table.
+  [[nodiscard]] constexpr KeyRange keys(std::uint32_t server) const { return servers_.range(server); }
+  /// Those that one of the server's `lanes` lanes has. The lanes' keys are consecutive, in their order.
+  [[nodiscard]] constexpr KeyRange keys(std::uint32_t server, std::uint32_t lane, std::uint32_t lanes) const {
+    const KeyRange all = keys(server);
+    const KeyRange some = RangePartition(all.size(), lanes).range(lane);
+    return {all.first + some.first, all.first + some.last};
+  }
+  /// REQUIRES: key < rows().
+  [[nodiscard]] constexpr std::uint32_t server_of(Key key) const { return servers_.part_of(key); }
+
+ private:
+  RangePartition servers_;
+};
+
+/// Of a job. A value; thread-safe.
+class Placement {
+ public:
+  static constexpr std::uint32_t kFirstVersion = 1;
+
+  /// REQUIRES: servers > 0
+  constexpr explicit Placement(std::uint32_t servers) : servers_(servers) {}
+
+  [[nodiscard]] constexpr std::uint32_t version() const { return kFirstVersion; }
+  [[nodiscard]] constexpr std::uint32_t servers() const { return servers_; }
+  [[nodiscard]] constexpr TablePlacement table(std::uint64_t rows) const { return {rows, servers_}; }
+
+ private:
+  std::uint32_t servers_;
+};
+
+}  // namespace verbena::protocol

@@ -1,0 +1,63 @@
+// One part of a static table, as a worker sees it: the rows of one lane of one server, with this worker's
+// updates of them and what it caches.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "protocol/row.hpp"
+#include "transport/transport.hpp"
+#include "worker/fixed/row_cache.hpp"
+#include "worker/fixed/subscriptions.hpp"
+#include "worker/fixed/update_buffer.hpp"
+#include "worker/server_link.hpp"
+
+namespace verbena::worker {
+
+/// Thread safety: none; belongs to its table.
+struct alignas(64) Part {
+  /// What a read must know, computed once for the many reads between two changes of the session's epoch.
+  struct Reading {
+    std::uint64_t epoch = 0;
+    consistency::Clock needed = 0;     ///< a cached row must be as good as this clock
+    consistency::Clock min_clock = 0;  ///< what the server's rows and live ones are as good as
+    bool allowed = false;              ///< to read here and now
+    bool has_outstanding = false;
+    std::uint64_t* counter = nullptr;  ///< of reads at min_clock, in the staleness histogram
+  };
+
+  // What each read needs is in one cache line.
+  protocol::RowRange range;
+  Reading reading;
+  const std::byte* mapped = nullptr;  ///< the server's memory, row 0 at its start; nullptr: it is not mapped
+  std::unique_ptr<UpdateBuffer> current;
+  std::unique_ptr<RowCache> cache;  ///< nullptr: each read is of the server's row, in place if it is mapped
+  LaneView* view = nullptr;
+  ServerLink* link = nullptr;
+  std::uint32_t lane = 0;
+  transport::RemoteDescriptor rows;                       ///< the server's memory, row 0 at its start
+  std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
+  std::vector<std::unique_ptr<UpdateBuffer>> spare;
+  Subscriptions subscriptions;  ///< if the table pushes eagerly
+
+  /// The cached row; nullptr if it is not cached.
+  [[nodiscard]] CachedRow* cached(protocol::Row row) const {
+    return cache == nullptr ? nullptr : cache->find(row);
+  }
+  /// A shipped update of the row may be missing in the server's row.
+  [[nodiscard]] bool is_unapplied(const UpdateBuffer& shipped, protocol::Row row) const {
+    return shipped.find(row) != nullptr && shipped.chunk_of(row).sequence >= view->applied;
+  }
+  /// The same for all of this worker's shipped updates.
+  [[nodiscard]] bool has_unapplied(protocol::Row row) const {
+    return std::any_of(outstanding.begin(), outstanding.end(),
+                       [&](const auto& buffer) { return is_unapplied(*buffer, row); });
+  }
+};
+
+}  // namespace verbena::worker
