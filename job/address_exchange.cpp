@@ -31,6 +31,11 @@ absl::StatusOr<std::vector<std::string>> AddressExchange::addresses(const std::s
   return *result_;
 }
 
+void AddressExchange::pass_on(const std::vector<std::string>& addresses, RendezvousHost& host) {
+  for (std::uint32_t server = 0; server < addresses.size(); ++server)
+    host.tell(server, kAddress, addresses[server]);
+}
+
 void AddressExchange::give_up() {
   const std::lock_guard lock(mutex_);
   if (!result_) result_ = meet(kGivenUp, kFarewellPatience, [] { return false; });

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "job/embedded_rendezvous.hpp"
 #include "job/rendezvous.hpp"
 
 namespace verbena::job {
@@ -34,6 +35,9 @@ class AddressExchange {
   /// the servers' addresses, by rank; later calls return what the first call returned. CANCELLED when a
   /// server has given up.
   absl::StatusOr<std::vector<std::string>> addresses(const std::string& own, const std::atomic<bool>& stop);
+
+  /// Passes on what addresses() has returned, to processes for which this one hosts a rendezvous.
+  static void pass_on(const std::vector<std::string>& addresses, RendezvousHost& host);
 
   /// For a process that fails: comes to the fence without an address if it has not been there yet, so that
   /// the others do not wait for it.

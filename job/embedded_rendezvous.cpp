@@ -206,8 +206,12 @@ absl::Status RendezvousHost::take(std::uint32_t rank, std::string_view line) {
   const std::optional<std::string> key = text_in(object, "put");
   const std::optional<std::string> value = text_in(object, "value");
   if (!key || !value) return broke_the_rules(fmt::format("process {}", rank), line);
-  news_ += line_of({{"rank", rank}, {"key", *key}, {"value", *value}});
+  tell(rank, *key, *value);
   return absl::OkStatus();
+}
+
+void RendezvousHost::tell(std::uint32_t rank, const std::string& key, const std::string& value) {
+  news_ += line_of({{"rank", rank}, {"key", key}, {"value", value}});
 }
 
 void RendezvousHost::let_go() {

@@ -59,6 +59,9 @@ class RendezvousHost {
   /// copy.
   absl::StatusOr<int> add();
 
+  /// Tells all processes, at the next fence, what process `rank` had put somewhere else.
+  void tell(std::uint32_t rank, const std::string& key, const std::string& value);
+
   /// The descriptor of a process, to be polled for POLLIN, and for POLLOUT if wants_to_write(); −1 if the
   /// process has gone.
   [[nodiscard]] int descriptor(std::size_t rank) const { return seats_[rank].descriptor; }

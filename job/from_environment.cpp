@@ -148,7 +148,8 @@ class Hosting : public worker::Surroundings {
 absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
   if (!letter.program) return absl::InvalidArgumentError("the launcher's letter is none to a program");
   const ProgramRole& role = *letter.program;
-  if (role.servers == 0) return absl::InvalidArgumentError("the launcher's letter names no server");
+  if (role.node >= role.servers)
+    return absl::InvalidArgumentError("the launcher's letter names no server of this worker's own");
   place.surroundings = std::make_unique<Launched>(letter.report_to, role.rank);
   const absl::StatusOr<std::unique_ptr<EmbeddedRendezvous>> rendezvous =
       EmbeddedRendezvous::join(letter.rendezvous);
@@ -169,7 +170,7 @@ absl::Status place_by_letter(const LaunchLetter& letter, Place& place) {
   options.servers = *std::move(addresses);
   options.rank = role.rank;
   options.workers = role.workers;
-  options.node = role.rank % role.servers;
+  options.node = role.node;
   options.read_path = role.read_path;
   options.silence_timeout_ms = role.silence_timeout_ms;
   options.update_budget_mb_per_s = role.update_budget_mb_per_s;

@@ -47,6 +47,7 @@ void visit_members(Role& role, const Visit& visit) {
   visit("rank", role.rank);
   visit("workers", role.workers);
   visit("servers", role.servers);
+  visit("node", role.node);
   visit("scheme", role.scheme);
   visit("device", role.device);
   visit("device_port", role.device_port);

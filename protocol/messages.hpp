@@ -44,6 +44,16 @@ struct Descriptor {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
   std::uint64_t key = 0;
+
+  // `Remote`: that type. The protocol does not know it.
+  template <class Remote>
+  static Descriptor of(const Remote& remote) {
+    return {remote.address, remote.length_bytes, remote.key};
+  }
+  template <class Remote>
+  [[nodiscard]] Remote as() const {
+    return {address, length_bytes, key};
+  }
   friend bool operator==(const Descriptor&, const Descriptor&) = default;
 };
 

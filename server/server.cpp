@@ -23,79 +23,15 @@ namespace {
 constexpr auto kLockPatience = std::chrono::microseconds(20);
 /// How many polls with events come before the clock is read for the workers' heartbeats.
 constexpr std::uint32_t kPollsBeforeWatch = 256;
-/// Patience with a peer that has connected and is not a worker: a worker says hello at once, and a peer that
-/// was refused has read why.
-constexpr auto kHelloPatience = std::chrono::seconds(30);
-constexpr auto kFarewellPatience = std::chrono::seconds(2);
-constexpr std::size_t kMostStrangers = 64;  // beyond the workers of the job
 // The weights can take all counts that the protocol lets through.
 static_assert(protocol::kMaxExamples == consistency::kMaxExamples);
 
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
+std::uint32_t lanes_of(const ServerOptions& options) {
+  return options.lanes > 0 ? options.lanes : std::max(2U, options.threads) - 1;
 }
 
 absl::Status with_name(const std::string& name, const absl::Status& status) {
   return absl::Status(status.code(), fmt::format("{}: {}", name, std::string(status.message())));
-}
-
-}  // namespace
-
-/// A push buffer of a lane on its way to a worker.
-struct Server::Flight {
-  std::uint32_t lane = 0;
-  PushBuffer* buffer = nullptr;
-  std::uint64_t position = 0;  ///< in the push ring, once sent
-};
-
-struct Server::Peer {
-  static constexpr std::uint32_t kNoWorker = UINT32_MAX;
-
-  std::unique_ptr<transport::HeartbeatWatch> watch;  ///< of a worker; outlives the connection
-  std::unique_ptr<transport::Connection> connection;
-  std::uint32_t worker = kNoWorker;  ///< rank, once it is admitted
-  transport::TimePoint due;          ///< before it is a worker: when it is closed
-  std::uint32_t node = 0;            ///< the server that is its own
-  bool left = false;                 ///< said goodbye, or was let go
-  bool closed = false;               ///< to be dropped
-  bool refused = false;              ///< broke the rules: what it says or writes from now on is ignored
-  transport::MessageOutbox control;
-  consistency::Clock clock = 0;
-  consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
-  std::uint32_t tables_opened = 0;
-  std::unique_ptr<transport::RingReceiver> inbox;
-  std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
-  std::unique_ptr<transport::RingSender> push_ring;
-  std::unique_ptr<transport::MemoryRegion> push_memory;
-  std::vector<PushBuffer> push_buffers;
-  std::deque<Flight> outgoing;   ///< what the ring had no room for yet
-  std::deque<Flight> in_flight;  ///< sent, memory not reusable yet
-  struct KeyAnswer {
-    std::uint32_t table = 0;
-    protocol::KeyAnswers::Answer answer;
-  };
-  /// About dynamic tables: the answers that are not sent yet, and how many answers the peer waits for in all.
-  std::deque<std::variant<KeyAnswer, protocol::PushAnswer, protocol::InstallAnswer>> answers;
-  std::size_t open_requests = 0;
-  bool owes_credit = false;
-  bool listed = false;  ///< in to_do_
-
-  /// There is something to do that no event will announce.
-  [[nodiscard]] bool is_busy() const {
-    const bool waits =
-        !control.empty() || !answers.empty() || !in_inbox.empty() || !outgoing.empty() || !in_flight.empty();
-    return connection && (waits || owes_credit || closed);
-  }
-  [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
-};
-
-namespace {
-
-std::uint32_t lanes_of(const ServerOptions& options) {
-  return options.lanes > 0 ? options.lanes : std::max(2U, options.threads) - 1;
 }
 
 }  // namespace
@@ -131,9 +67,14 @@ Server::Server(transport::Transport& transport, ServerOptions options,
     : transport_(transport),
       options_(std::move(options)),
       placement_(options_.servers),
-      memory_(transport),
       heartbeat_(std::move(heartbeat)),
-      workers_(options_.workers) {
+      shards_(transport, {.server = options_.rank,
+                          .placement = placement_,
+                          .lanes = lanes_of(options_),
+                          .workers = options_.workers,
+                          .has_push_budget = options_.push_budget_mb_per_s > 0}),
+      workers_(options_.workers),
+      strangers_(options_.workers) {
   std::vector<transport::TokenBucket*> budgets;
   for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
@@ -160,52 +101,21 @@ bool Server::poll() {
   for (const transport::Event& event : std::span(events_).first(count)) on_event(event);
   bool worked = count > 0 || !heeding_.empty();
   take_intents();
-  if (!strangers_.empty()) part_from_strangers();
+  strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
   if (count == 0 || --polls_before_watch_ == 0) watch_workers();
   take_outgoing();
   worked |= try_again();
-  // What is done for one may give others something to do.
-  std::swap(to_do_, doing_);
-  for (Peer* const peer : doing_) peer->listed = false;
-  for (Peer* const peer : doing_) {
-    worked |= look_after(*peer);
-    if (peer->is_busy()) list(*peer);
-  }
-  doing_.clear();
-  if (std::exchange(dropped_, false)) forget_dropped();
-  return worked;
-}
-
-/// Closes strangers that are past their time and, if there are too many, the oldest ones.
-void Server::part_from_strangers() {
-  const auto is_stranger = [](const Peer* peer) { return !peer->is_worker() && !peer->closed; };
-  const transport::TimePoint now = transport_.now();
-  std::size_t too_many = strangers_.size() - std::min(strangers_.size(), workers_.size() + kMostStrangers);
-  for (Peer* const peer : strangers_) {
-    if (!is_stranger(peer) || (now < peer->due && too_many == 0)) continue;
-    too_many -= std::min<std::size_t>(too_many, 1);
-    if (!peer->refused)
-      refusals_.note(now,
-                     fmt::format("{}: it has not said which worker it is", peer->connection->peer_name()));
-    peer->closed = true;
-    list(*peer);
-  }
-  std::erase_if(strangers_, [&](const Peer* peer) { return !is_stranger(peer); });
-}
-
-void Server::forget_dropped() {
-  std::erase_if(strangers_, [](const Peer* peer) { return !peer->connection; });
-  std::erase_if(to_do_, [](Peer* peer) {
-    if (!peer->connection) peer->listed = false;
-    return !peer->connection;
+  to_do_.for_each_once([&](Peer& peer) {
+    worked |= look_after(peer);
+    if (peer.is_busy()) to_do_.add(peer);
   });
-  std::erase_if(peers_,
-                [](const std::unique_ptr<Peer>& peer) { return !peer->is_worker() && !peer->connection; });
-}
-
-void Server::list(Peer& peer) {
-  if (!std::exchange(peer.listed, true)) to_do_.push_back(&peer);
+  if (std::exchange(dropped_, false)) {
+    strangers_.forget_dropped();
+    to_do_.forget_dropped();
+    std::erase_if(peers_, [](const auto& peer) { return !peer->is_worker() && !peer->connection; });
+  }
+  return worked;
 }
 
 bool Server::look_after(Peer& peer) {
@@ -213,7 +123,7 @@ bool Server::look_after(Peer& peer) {
   if (!peer.closed) peer.control.flush(*peer.connection);
   send_answers(peer);
   bool worked = release_inbox(peer);
-  if (peer.push_ring) worked |= send_outgoing(peer);
+  if (peer.pushes && peer.pushes->is_connected()) worked |= send_outgoing(peer);
   return drop_if_closed(peer) || worked;
 }
 
@@ -223,14 +133,13 @@ void Server::on_event(const transport::Event& event) {
       auto peer = std::make_unique<Peer>();
       connection->user_data = reinterpret_cast<std::uintptr_t>(peer.get());
       peer->connection = std::move(connection);
-      peer->due = transport_.now() + kHelloPatience;
-      strangers_.push_back(peer.get());
+      strangers_.add(*peer, transport_.now());
       peers_.push_back(std::move(peer));
     }
     return;
   }
   Peer& peer = *reinterpret_cast<Peer*>(static_cast<std::uintptr_t>(event.connection->user_data));
-  list(peer);
+  to_do_.add(peer);
   const bool is_said =
       event.kind == transport::Event::Kind::kMessage || event.kind == transport::Event::Kind::kNotification;
   if (peer.closed || (peer.refused && is_said)) return;
@@ -244,7 +153,7 @@ void Server::on_event(const transport::Event& event) {
       break;
     case transport::Event::Kind::kCompletion:
       if (peer.watch && peer.watch->on_completion(event)) break;
-      if (peer.push_ring) peer.push_ring->on_completion(event);
+      if (peer.pushes && peer.pushes->is_connected()) peer.pushes->ring().on_completion(event);
       break;
     case transport::Event::Kind::kDisconnected:
       on_disconnected(peer);
@@ -317,52 +226,34 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   }
   auto inbox = transport::RingReceiver::create(transport_, *peer.connection, hello.inbox_bytes);
   if (!inbox.ok()) return inbox.status();
-  auto push_ring = transport::RingSender::create(transport_, *peer.connection);
-  if (!push_ring.ok()) return push_ring.status();
-  (*push_ring)->set_ring(from_wire(hello.push_ring));
-  RETURN_IF_ERROR((*push_ring)->status());
-  const std::size_t buffer_bytes = protocol::max_bulk_bytes((*push_ring)->capacity_bytes());
-  auto push_memory = transport_.allocate_region(lanes_.size() * Lane::kPushBuffers * buffer_bytes,
-                                                transport::Access::kLocal);
-  if (!push_memory.ok()) return push_memory.status();
+  auto pushes = PushChannel::create(transport_, *peer.connection,
+                                    hello.push_ring.as<transport::RemoteDescriptor>(), lanes_.size());
+  if (!pushes.ok()) return pushes.status();
   auto heartbeat = heartbeat_->grant(*peer.connection);
   if (!heartbeat.ok()) return heartbeat.status();
   const std::chrono::milliseconds silence(options_.silence_timeout_ms);
   auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
-  RETURN_IF_ERROR(watch->watch(*peer.connection, from_wire(hello.heartbeat)));
+  RETURN_IF_ERROR(watch->watch(*peer.connection, hello.heartbeat.as<transport::RemoteDescriptor>()));
   // The peer has all that it needs, and is a worker of the job from here on. Before this point, it leaves no
   // trace.
   peer.inbox = std::move(*inbox);
-  peer.push_ring = std::move(*push_ring);
-  peer.push_memory = std::move(*push_memory);
+  peer.pushes = *std::move(pushes);
   peer.watch = std::move(watch);
-  peer.inbox->set_credit(from_wire(hello.inbox_credit));
+  peer.inbox->set_credit(hello.inbox_credit.as<transport::RemoteDescriptor>());
   peer.connection->set_peer_name(fmt::format("worker {} (pid {})", hello.worker, hello.pid));
   peer.worker = hello.worker;
   peer.node = hello.node;
   workers_[hello.worker] = &peer;
-  create_push_buffers(peer);
-  reply(peer, protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
-                                .lanes = static_cast<std::uint32_t>(lanes_.size()),
-                                .inbox = to_wire(peer.inbox->descriptor()),
-                                .push_credit = to_wire(peer.push_ring->credit_descriptor()),
-                                .heartbeat = to_wire(*heartbeat)});
+  peer.pushes->give_buffers_to(lanes_, peer.worker);
+  reply(peer,
+        protocol::Welcome{.pid = static_cast<std::uint32_t>(::getpid()),
+                          .lanes = static_cast<std::uint32_t>(lanes_.size()),
+                          .inbox = protocol::Descriptor::of(peer.inbox->descriptor()),
+                          .push_credit = protocol::Descriptor::of(peer.pushes->ring().credit_descriptor()),
+                          .heartbeat = protocol::Descriptor::of(*heartbeat)});
   if (ended_ >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
-}
-
-void Server::create_push_buffers(Peer& peer) {
-  const std::size_t count = lanes_.size() * Lane::kPushBuffers;
-  const std::size_t buffer_bytes = peer.push_memory->bytes().size() / count;
-  peer.push_buffers.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    PushBuffer& buffer = peer.push_buffers[i];
-    buffer = {.worker = peer.worker,
-              .memory = peer.push_memory->bytes().subspan(i * buffer_bytes, buffer_bytes),
-              .region = peer.push_memory.get()};
-    lanes_[i / Lane::kPushBuffers]->add_push_buffer(&buffer);
-  }
 }
 
 absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
@@ -370,12 +261,12 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
     return absl::InvalidArgumentError(
         fmt::format("opens table {} after {} tables", open.table, peer.tables_opened));
   }
-  const absl::StatusOr<const TableShard*> shard = open_shard(open);
+  const absl::StatusOr<TableShard*> shard = open_shard(open);
   if (!shard.ok()) return shard.status();
   ++peer.tables_opened;
   const std::size_t record = sizeof(protocol::BulkHeader) + (*shard)->row_message_bytes();
-  const std::size_t most = std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()),
-                                    protocol::max_bulk_bytes(peer.push_ring->capacity_bytes()));
+  const std::size_t most =
+      std::min(protocol::max_bulk_bytes(peer.inbox->capacity_bytes()), peer.pushes->message_bytes());
   if (record > most) {
     return absl::InvalidArgumentError(
         fmt::format("a row of table \"{}\" needs {} bytes in a message, the rings of worker {} take {}: ask "
@@ -384,49 +275,31 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
   }
   const auto rows = (*shard)->grant(*peer.connection, peer.node == options_.rank);
   if (!rows.ok()) return rows.status();
-  reply(peer, protocol::TableOpened{.table = open.table, .shard = to_wire(*rows)});
+  reply(peer, protocol::TableOpened{.table = open.table, .shard = protocol::Descriptor::of(*rows)});
   return absl::OkStatus();
 }
 
-absl::StatusOr<const TableShard*> Server::open_shard(const protocol::OpenTable& open) {
-  if (open.table < shards_.size()) {
-    const protocol::OpenTable& first = shards_[open.table]->table;
-    if (first == open) return shards_[open.table].get();
-    return absl::InvalidArgumentError(
-        fmt::format("workers open table {} differently: {}", open.table, protocol::differences(first, open)));
-  }
-  const auto same_name =
-      std::find_if(shards_.begin(), shards_.end(),
-                   [&](const std::unique_ptr<TableShard>& shard) { return shard->table.name == open.name; });
-  if (same_name != shards_.end()) {
-    return absl::InvalidArgumentError(fmt::format("opens table {} by the name of table {}, \"{}\"",
-                                                  open.table, (*same_name)->table.table, open.name));
-  }
+absl::StatusOr<TableShard*> Server::open_shard(const protocol::OpenTable& open) {
+  RETURN_IF_ERROR(shards_.check(open));
+  if (open.table < shards_.size()) return &shards_[open.table];
   if (!lost_.ok() && open.allocation != Allocation::kDynamic) {
     return absl::Status(lost_.code(),
                         fmt::format("static table \"{}\" would wait for a worker that is gone: {}", open.name,
                                     std::string(lost_.message())));
   }
-  auto shard = memory_.create(open, {.server = options_.rank,
-                                     .placement = placement_,
-                                     .lanes = static_cast<std::uint32_t>(lanes_.size()),
-                                     .workers = options_.workers,
-                                     .has_push_budget = !push_budgets_.empty()});
-  if (!shard.ok()) return shard.status();
-  shards_.push_back(*std::move(shard));
-  const TableShard* const opened = shards_.back().get();
-  if (opened->for_lanes() == nullptr) outside_lanes_.push_back(shards_.back().get());
+  absl::StatusOr<TableShard*> shard = shards_.create(open);
+  if (!shard.ok()) return shard;
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = opened->for_lanes()});
+    enqueue(lane, {.kind = LaneTask::Kind::kOpen, .shard = (*shard)->for_lanes()});
   }
-  return opened;
+  return shard;
 }
 
 absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
   if (!peer.is_worker()) return absl::FailedPreconditionError("notified before its hello");
   absl::StatusOr<std::span<const std::byte>> bytes = peer.inbox->on_notification(notification);
   if (!bytes.ok()) return bytes.status();
-  if (bytes->empty()) return peer.push_ring->on_credit();
+  if (bytes->empty()) return peer.pushes->ring().on_credit();
   if (peer.left) return absl::FailedPreconditionError("sent rows or clocks after its goodbye");
   return on_bulk(peer, *bytes);
 }
@@ -442,7 +315,7 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
         fmt::format("message for table {}, lane {}", header.table, header.lane));
   }
   const absl::Status status =
-      shards_[header.table]->on_bulk({{peer.worker, peer.node}, peer.clock}, *message, inbox, *this);
+      shards_[header.table].on_bulk({{peer.worker, peer.node}, peer.clock}, *message, inbox, *this);
   give_answers(header.table);
   return status;
 }
@@ -453,7 +326,7 @@ absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& re
         fmt::format("asks where rows of table {} are, which is not dynamic", requests.table));
   }
   const absl::Status status =
-      shards_[requests.table]->on_key_requests({{peer.worker, peer.node}, peer.clock}, requests, *this);
+      shards_[requests.table].on_key_requests({{peer.worker, peer.node}, peer.clock}, requests, *this);
   give_answers(requests.table);
   return status;
 }
@@ -471,63 +344,40 @@ void Server::take_intents() {
 }
 
 absl::Status Server::expect_answers(std::uint32_t worker, std::size_t more) {
-  Peer& peer = *workers_[worker];
-  peer.open_requests += more;
-  if (peer.open_requests <= protocol::kMaxOpenRequests) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format("asks about {} rows at a time, expected at most {}",
-                                                peer.open_requests, protocol::kMaxOpenRequests));
+  return workers_[worker]->answers.expect(more);
 }
 
 /// Gives each answer to the peer that waits for it.
 void Server::give_answers(std::uint32_t table) {
-  for (const Homes::Answer& each : answers_) {
+  for (const Homes::Answer& each : key_answers_) {
     Peer* const peer = workers_[each.worker];
-    if (peer == nullptr || peer->left || peer->closed) continue;
-    peer->answers.emplace_back(Peer::KeyAnswer{.table = table, .answer = each.answer});
-    list(*peer);
+    if (peer == nullptr || !peer->is_there()) continue;
+    peer->answers.add(table, each.answer);
+    to_do_.add(*peer);
   }
-  answers_.clear();
+  key_answers_.clear();
   for (MessageAnswer& each : message_answers_) {
     Peer* const peer = workers_[each.worker];
-    if (peer == nullptr || peer->left || peer->closed) continue;
-    std::visit([&](auto& answer) { peer->answers.emplace_back(std::move(answer)); }, each.answer);
-    list(*peer);
+    if (peer == nullptr || !peer->is_there()) continue;
+    peer->answers.add(std::move(each.answer));
+    to_do_.add(*peer);
   }
   message_answers_.clear();
 }
 
-/// Sends as many answers as the connection takes. Answers that gather while it takes none are sent together.
+/// Sends as many answers as the connection takes.
 void Server::send_answers(Peer& peer) {
-  while (!peer.answers.empty() && peer.control.empty() && !peer.closed && !peer.left) {
-    if (const auto* const pushed = std::get_if<protocol::PushAnswer>(&peer.answers.front())) {
-      peer.open_requests -= std::size_t{pushed->records} + 1;
-      reply(peer, *pushed);
-      peer.answers.pop_front();
-      continue;
-    }
-    if (const auto* const installed = std::get_if<protocol::InstallAnswer>(&peer.answers.front())) {
-      --peer.open_requests;
-      reply(peer, *installed);
-      peer.answers.pop_front();
-      continue;
-    }
-    protocol::KeyAnswers message{.table = std::get<Peer::KeyAnswer>(peer.answers.front()).table};
-    protocol::MessageRoom<protocol::KeyAnswers::Answer> room;
-    while (!peer.answers.empty()) {
-      const auto* const next = std::get_if<Peer::KeyAnswer>(&peer.answers.front());
-      if (next == nullptr || next->table != message.table || !room.take(next->answer)) break;
-      if (next->answer.kind != protocol::KeyAnswers::Kind::kAlone) --peer.open_requests;
-      message.answers.push_back(next->answer);
-      peer.answers.pop_front();
-    }
-    reply(peer, message);
+  while (peer.control.empty() && peer.is_there()) {
+    const std::optional<protocol::ControlMessage> message = peer.answers.take_message();
+    if (!message) return;
+    reply(peer, *message);
   }
-  if (peer.closed || peer.left) peer.answers.clear();
+  if (!peer.is_there()) peer.answers.clear();
 }
 
 bool Server::try_again() {
   bool worked = false;
-  for (TableShard* const shard : outside_lanes_) {
+  for (TableShard* const shard : shards_.outside_lanes()) {
     if (!shard->has_put_off()) continue;
     if (!status_.ok()) shard->forget_put_off();
     worked |= shard->try_again(*this);
@@ -579,7 +429,7 @@ absl::Status Server::on_end_iteration(Peer& peer, consistency::Clock clock) {
 }
 
 void Server::tell_end_of_iteration(Peer& peer) {
-  if (!peer.left && !peer.closed) reply(peer, protocol::EndIteration{ended_});
+  if (peer.is_there()) reply(peer, protocol::EndIteration{ended_});
 }
 
 void Server::on_goodbye(Peer& peer) {
@@ -613,8 +463,7 @@ void Server::on_disconnected(Peer& peer) {
 
 /// A worker is gone without a goodbye.
 void Server::lose(Peer& peer, const absl::Status& why) {
-  const bool nobody_waits = !shards_.empty() && outside_lanes_.size() == shards_.size();
-  if (!options_.outlives_workers || !nobody_waits || !status_.ok()) return fail(why);
+  if (!options_.outlives_workers || !shards_.wait_for_no_clock() || !status_.ok()) return fail(why);
   spdlog::warn("the job goes on without a worker: {}", std::string(why.message()));
   if (lost_.ok()) lost_ = why;
   part_from(peer);
@@ -630,7 +479,7 @@ void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
 }
 
 void Server::reply(Peer& peer, const protocol::ControlMessage& message) {
-  list(peer);
+  to_do_.add(peer);
   if (peer.control.send(*peer.connection, protocol::encode(message))) return;
   peer.closed = true;  // as good as gone
   if (peer.is_worker() && !peer.left) {
@@ -645,9 +494,7 @@ void Server::reject(Peer& peer, const absl::Status& because) {
     fail(with_name(peer.connection->peer_name(), why));
     return;
   }
-  const transport::TimePoint now = transport_.now();
-  refusals_.note(now, fmt::format("{}: {}", peer.connection->peer_name(), std::string(why.message())));
-  peer.due = std::min<transport::TimePoint>(peer.due, now + kFarewellPatience);
+  strangers_.refuse(peer, std::string(why.message()), transport_.now());
   reply(peer, protocol::Failed{static_cast<std::uint32_t>(why.code()), std::string(why.message())});
 }
 
@@ -665,9 +512,7 @@ transport::TimePoint Server::next_poll() const {
   transport::TimePoint next = transport::TimePoint::max();
   if (options_.silence_timeout_ms > 0 && status_.ok()) next = next_watch_;
   for (const transport::TokenBucket& budget : push_budgets_) next = std::min(next, budget.due());
-  const bool has_put_off = std::any_of(outside_lanes_.begin(), outside_lanes_.end(),
-                                       [](const auto* shard) { return shard->has_put_off(); });
-  if (has_put_off) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
+  if (shards_.have_put_off()) next = std::min<transport::TimePoint>(next, transport_.now() + kLockPatience);
   return next;
 }
 
@@ -714,41 +559,25 @@ void Server::take_outgoing() {
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {
       Peer& peer = *workers_[buffer->worker];
-      peer.outgoing.push_back({lane, buffer, 0});
-      list(peer);
+      peer.pushes->add(lane, buffer);
+      to_do_.add(peer);
     }
   }
 }
 
+void Server::give_back(std::uint32_t lane, PushBuffer* buffer) {
+  lanes_[lane]->give_back(buffer);
+  if (wake_lane_) wake_lane_(lane);
+}
+
 bool Server::send_outgoing(Peer& peer) {
-  bool sent = false;
-  while (!peer.outgoing.empty()) {
-    Flight flight = peer.outgoing.front();
-    if (peer.left) {
-      peer.outgoing.pop_front();
-      lanes_[flight.lane]->give_back(flight.buffer);
-      continue;
-    }
-    const PushBuffer& buffer = *flight.buffer;
-    if (peer.push_ring->try_send(buffer.memory.first(buffer.used_bytes), *buffer.region) !=
-        transport::SendResult::kSent) {
-      const absl::Status& ring = peer.push_ring->status();
-      if (!ring.ok()) {
-        const absl::Status why = with_name(peer.connection->peer_name(), ring);
-        peer.connection->status().ok() ? fail(why) : lose(peer, why);
-      }
-      break;
-    }
-    flight.position = peer.push_ring->sent_position();
-    peer.outgoing.pop_front();
-    peer.in_flight.push_back(flight);
-    sent = true;
-  }
-  while (!peer.in_flight.empty() && peer.in_flight.front().position <= peer.push_ring->reusable_position()) {
-    const Flight flight = peer.in_flight.front();
-    peer.in_flight.pop_front();
-    lanes_[flight.lane]->give_back(flight.buffer);
-    if (wake_lane_) wake_lane_(flight.lane);
+  const auto give_back = [this](std::uint32_t lane, PushBuffer* buffer) { this->give_back(lane, buffer); };
+  if (peer.left) peer.pushes->drop(give_back);
+  absl::Status status;
+  const bool sent = peer.pushes->send(give_back, status);
+  if (!status.ok()) {
+    const absl::Status why = with_name(peer.connection->peer_name(), status);
+    peer.connection->status().ok() ? fail(why) : lose(peer, why);
   }
   return sent;
 }
@@ -763,7 +592,7 @@ bool Server::drop_if_closed(Peer& peer) {
   if (!std::all_of(peer.in_inbox.begin(), peer.in_inbox.end(), used)) return false;
   peer.in_inbox.clear();
   peer.inbox.reset();
-  peer.push_ring.reset();
+  if (peer.pushes) peer.pushes->disconnect();
   peer.connection.reset();
   dropped_ = true;
   return true;

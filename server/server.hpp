@@ -6,6 +6,10 @@
 // A job is a fixed set of workers. When one of them dies or breaks the protocol, the job has failed: every
 // worker is told why, and status() says it. (One that dies may be let go, see
 // ServerOptions::outlives_workers.) A worker that says goodbye holds nobody back from then on.
+//
+// It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
+// Lane, Strangers, and Peer with its AnswerQueue and PushChannel. What remains here is what connects them:
+// events, messages, and how a job ends.
 #pragma once
 
 #include <array>
@@ -22,11 +26,10 @@
 #include "protocol/placement.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
-#include "server/shard_memory.hpp"
+#include "server/peer.hpp"
+#include "server/shards.hpp"
 #include "server/table_shard.hpp"
 #include "transport/heartbeat.hpp"
-#include "transport/message_ring.hpp"
-#include "transport/refusals.hpp"
 #include "transport/token_bucket.hpp"
 #include "transport/transport.hpp"
 #include <verbena/server.hpp>
@@ -57,8 +60,6 @@ class Server : private ShardHost {
   [[nodiscard]] bool finished() const;
 
  private:
-  struct Flight;
-  struct Peer;  ///< a connection, a worker's once it has said hello
   struct Intents {
     std::uint32_t worker = 0;
     protocol::KeyRequests requests;
@@ -83,13 +84,11 @@ class Server : private ShardHost {
   void lose(Peer& peer, const absl::Status& why);
   void part_from(Peer& peer);
 
-  void create_push_buffers(Peer& peer);
-  void part_from_strangers();
-  absl::StatusOr<const TableShard*> open_shard(const protocol::OpenTable& open);
+  absl::StatusOr<TableShard*> open_shard(const protocol::OpenTable& open);
   // ShardHost
   void enqueue(std::uint32_t lane, const LaneTask& task) override;
   absl::Status expect_answers(std::uint32_t worker, std::size_t more) override;
-  Homes::Answers& key_answers() override { return answers_; }
+  Homes::Answers& key_answers() override { return key_answers_; }
   MessageAnswers& message_answers() override { return message_answers_; }
 
   void reply(Peer& peer, const protocol::ControlMessage& message);
@@ -101,8 +100,7 @@ class Server : private ShardHost {
   void give_answers(std::uint32_t table);
   void send_answers(Peer& peer);
   void take_outgoing();
-  void list(Peer& peer);
-  void forget_dropped();
+  void give_back(std::uint32_t lane, PushBuffer* buffer);
   bool look_after(Peer& peer);
   bool release_inbox(Peer& peer);
   bool send_outgoing(Peer& peer);
@@ -111,31 +109,26 @@ class Server : private ShardHost {
   transport::Transport& transport_;
   const ServerOptions options_;
   const protocol::Placement placement_;
-  ShardMemory memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
-  transport::TimePoint next_watch_;                  ///< when workers' heartbeats are looked at
-  std::uint32_t polls_before_watch_ = 1;             ///< polls with events, before the clock is read
-  std::vector<std::unique_ptr<TableShard>> shards_;  ///< by table
-  /// Shards whose rows no lane touches: they work in poll() and may put work off; no clock waits for them.
-  std::vector<TableShard*> outside_lanes_;
+  transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
+  std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
+  Shards shards_;
   // The answers to one message. They are members so that their memory stays.
-  Homes::Answers answers_;
+  Homes::Answers key_answers_;
   MessageAnswers message_answers_;
   std::deque<transport::TokenBucket> push_budgets_;  ///< by worker; empty: no bound
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> workers_;    ///< by rank; nullptr before hello
-  std::deque<Peer*> strangers_;   ///< those of peers_ that are not workers, in the order in which they came
-  std::vector<Peer*> to_do_;      ///< peers for which there is something to do: few at a time, of thousands
-  std::vector<Peer*> doing_;      ///< what to_do_ was when a poll() began
+  std::vector<Peer*> workers_;  ///< by rank; nullptr before hello
+  Strangers strangers_;         ///< those of peers_ that are not workers
+  PeerList to_do_;
   std::vector<Intents> intents_;  ///< heard in the last poll(), in their order
   std::vector<Intents> heeding_;  ///< what intents_ was when a poll() began
   std::array<transport::Event, 64>
-      events_;              ///< of one poll(): making them anew would cost more than the poll
-  bool dropped_ = false;    ///< a peer was dropped, in this poll()
-  std::uint32_t left_ = 0;  ///< workers that said goodbye, or were let go
-  absl::Status lost_;       ///< why the first worker without a goodbye was let go
-  transport::Refusals refusals_;
+      events_;                     ///< of one poll(): making them anew would cost more than the poll
+  bool dropped_ = false;           ///< a peer was dropped, in this poll()
+  std::uint32_t left_ = 0;         ///< workers that said goodbye, or were let go
+  absl::Status lost_;              ///< why the first worker without a goodbye was let go
   consistency::Clock ended_ = -1;  ///< the newest clock whose iteration a worker has ended
   std::function<void(std::uint32_t)> wake_lane_;
   absl::Status status_;

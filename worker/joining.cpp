@@ -18,18 +18,10 @@ absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat, cons
       .silence = std::chrono::milliseconds(ground.options.silence_timeout_ms),
       .hanging = std::chrono::milliseconds(ground.options.timeout_ms)};
   link.watch = std::make_unique<transport::HeartbeatWatch>(ground.transport, bounds);
-  return link.watch->watch(*link.connection, from_wire(heartbeat));
+  return link.watch->watch(*link.connection, heartbeat.as<transport::RemoteDescriptor>());
 }
 
 }  // namespace
-
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
 
 absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& ground) {
   const SessionOptions& options = ground.options;
@@ -53,9 +45,9 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
                          .node = ground.node,
                          .placement = ground.placement,
                          .inbox_bytes = options.inbox_bytes,
-                         .push_ring = to_wire(link.push_ring->descriptor()),
-                         .inbox_credit = to_wire(link.inbox->credit_descriptor()),
-                         .heartbeat = to_wire(*heartbeat)};
+                         .push_ring = protocol::Descriptor::of(link.push_ring->descriptor()),
+                         .inbox_credit = protocol::Descriptor::of(link.inbox->credit_descriptor()),
+                         .heartbeat = protocol::Descriptor::of(*heartbeat)};
 }
 
 absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, const Ground& ground) {
@@ -65,9 +57,9 @@ absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, co
                                                   welcome.inbox.length_bytes, protocol::kMinRingBytes));
   }
   link.lanes.resize(welcome.lanes);
-  link.inbox->set_ring(from_wire(welcome.inbox));
+  link.inbox->set_ring(welcome.inbox.as<transport::RemoteDescriptor>());
   if (!link.inbox->status().ok()) return link.inbox->status();
-  link.push_ring->set_credit(from_wire(welcome.push_credit));
+  link.push_ring->set_credit(welcome.push_credit.as<transport::RemoteDescriptor>());
   link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome.pid));
   return watch(link, welcome.heartbeat, ground);
 }

@@ -32,7 +32,4 @@ absl::StatusOr<protocol::Hello> prepare_hello(ServerLink& link, const Ground& gr
 /// INVALID_ARGUMENT: the welcome breaks the rules.
 absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, const Ground& ground);
 
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor);
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor);
-
 }  // namespace verbena::worker

@@ -305,7 +305,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
   if (const auto* opened = std::get_if<protocol::TableOpened>(&*message)) {
     if (opened->table != link.shards.size() || !is_opening_ || opened->table > tables_.size())
       return absl::InvalidArgumentError("opened a table that nobody asked for");
-    link.shards.push_back(from_wire(opened->shard));
+    link.shards.push_back(opened->shard.as<transport::RemoteDescriptor>());
     return absl::OkStatus();
   }
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {

@@ -4,7 +4,6 @@
 
 #include "base/return_if_error.hpp"
 #include "consistency/model.hpp"
-#include "protocol/row_stride.hpp"
 #include "worker/fixed/fixed_table.hpp"
 #include "worker/moving/moving_table.hpp"
 
@@ -26,11 +25,8 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
     : session_(session),
       number_(number),
       options_(options),
-      type_(type),
-      stride_bytes_(protocol::row_stride_bytes(type, options.width)),
-      row_bytes_(value_bytes(type) * options.width),
-      rules_(consistency::rules_of(options.consistency)),
-      rule_(protocol::UpdateRule::find(options.rule, type, options.width).value()) {
+      layout_(protocol::UpdateRule::find(options.rule, type, options.width).value()),
+      rules_(consistency::rules_of(options.consistency)) {
   staleness_.reads_by_lag.resize(kHistogramBins);
 }
 

@@ -1,6 +1,9 @@
 // A table of either kind, as a session sees it: worker/fixed has the static tables, worker/moving the dynamic
 // ones.
 //
+// It is an interface of two sides, what users call and what a session tells, so it has many functions. Most
+// have a body here that does nothing, and a kind overrides those that concern it.
+//
 // Thread safety: none; it belongs to its session.
 #pragma once
 
@@ -19,6 +22,7 @@
 #include "transport/transport.hpp"
 #include "worker/key_views.hpp"
 #include "worker/operation.hpp"
+#include "worker/row_layout.hpp"
 #include "worker/server_link.hpp"
 #include "worker/session_core.hpp"
 #include <verbena/sampling.hpp>
@@ -38,7 +42,7 @@ class TableCore {
   [[nodiscard]] const TableOptions& options() const { return options_; }
   [[nodiscard]] const consistency::Rules& rules() const { return rules_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
-  [[nodiscard]] ValueType value_type() const { return type_; }
+  [[nodiscard]] ValueType value_type() const { return layout_.type; }
   [[nodiscard]] const StalenessHistogram& staleness() const { return staleness_; }
 
   // ---- what users call (<verbena/table.hpp>). `values`: how many they gave.
@@ -141,11 +145,8 @@ class TableCore {
   SessionCore& session_;
   const std::uint32_t number_;
   const TableOptions options_;
-  const ValueType type_;
-  const std::size_t stride_bytes_;
-  const std::size_t row_bytes_;
+  const RowLayout layout_;
   const consistency::Rules rules_;
-  const protocol::UpdateRule rule_;
   StalenessHistogram staleness_;  ///< of the reads so far
 
  private:

@@ -22,7 +22,7 @@ class ChildProcess {
   /// Runs this program with `arguments`. A letter (job::take_letter()) gives it a pipe to report to and, if
   /// `rendezvous` is not negative, its end of a rendezvous. With a role it runs arguments[0] instead, the
   /// user's own program, without a standard input; that program finds the letter through its environment.
-  /// Call it while this process has only one thread.
+  /// The thread that calls it must live as long as the process, which is killed when the thread ends.
   static absl::StatusOr<ChildProcess> start(std::string name, const std::vector<std::string>& arguments,
                                             int rendezvous = -1,
                                             const std::optional<job::ProgramRole>& role = std::nullopt);
@@ -55,5 +55,7 @@ class ChildProcess {
 
 /// "was killed by SIGKILL", "ended with status 3"
 std::string describe_end(int wait_status);
+/// The error for a user's program that has ended well, but has not been a worker to the end.
+absl::Status ended_without_session(const std::string& name);
 
 }  // namespace verbena::apps

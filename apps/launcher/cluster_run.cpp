@@ -229,7 +229,7 @@ absl::Status ClusterProcess::check_memory_here() const {
 absl::StatusOr<ProcessJobs> ClusterProcess::make_jobs(const Role& role, const std::atomic<bool>& stop) {
   RETURN_IF_ERROR(check_memory_here());
   if (others_.members[rank()].server) return server_jobs(role, stop);
-  return worker_jobs(role, application_, *link_, stop);
+  return cluster_.worker_jobs(role, *link_, stop);
 }
 
 int ClusterProcess::train() {
@@ -281,7 +281,9 @@ int ClusterProcess::train(std::thread& listening) {
   }
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
-  if (status == kExitOk && (result.told_to_stop || result.abandoned)) status = kExitFailed;
+  const bool is_stopped = std::any_of(result.statuses.begin(), result.statuses.end(),
+                                      [](const absl::Status& ended) { return absl::IsCancelled(ended); });
+  if (status == kExitOk && (result.told_to_stop || result.abandoned || is_stopped)) status = kExitFailed;
   const bool lost = result.told_to_stop && link_->lost();
   link_->send(job::EndedMessage{status});
   if (leads()) {

@@ -2,6 +2,7 @@
 // (job/address_exchange.hpp has the mapping). Rank 0 shows the progress and writes the outputs, too.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,6 +11,9 @@
 
 #include "absl/status/status.h"
 #include "apps/application.hpp"
+#include "apps/launcher/outlet.hpp"
+#include "apps/launcher/process_jobs.hpp"
+#include "apps/launcher/roles.hpp"
 #include "apps/launcher/run_outputs.hpp"
 #include "apps/launcher/stop_signals.hpp"
 #include "job/rendezvous.hpp"
@@ -29,11 +33,14 @@ std::optional<std::uint32_t> own_server(std::span<const std::string> hosts, std:
 struct ClusterOptions {
   job::Rendezvous& rendezvous;
   StopSignals& signals;
+  /// What a process with the role of a worker does; the arguments outlive the jobs.
+  std::function<ProcessJobs(const Role& role, Outlet& outlet, const std::atomic<bool>& stop)> worker_jobs;
   /// Ends all processes of the job, this one included, when some do not end by themselves.
   std::function<void(int exit_status, const std::string& why)> abort;
 };
 
-/// Returns the exit status. May not return: a thread that cannot be stopped is left behind.
+/// Returns the exit status. May not return: a thread that cannot be stopped is left behind. `application`: as
+/// the outputs see it.
 int run_in_cluster(RunOptions run, Application& application, const ApplicationOptions& options,
                    const ClusterOptions& cluster);
 

@@ -118,11 +118,7 @@ void Launcher::on_end(Child& child, int wait_status) {
     }
   }
   if (child.is_program && !stopping_ && wait_status == 0 && !child.finished) {
-    fail(Cause::kOwnError,
-         absl::FailedPreconditionError(fmt::format("{} ended before a session of it had: a program calls "
-                                                   "verbena::Session::from_environment(), and lets "
-                                                   "that session end before it ends itself",
-                                                   child.process.name())));
+    fail(Cause::kOwnError, ended_without_session(child.process.name()));
   }
   if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + RunMonitor::kServersPatience;
 }

@@ -1,10 +1,11 @@
 // `verbena run -- PROGRAM ARGUMENTS`: a user's own program runs as the workers of a job, with Verbena's
-// servers, on this host.
+// servers, on this host or on a cluster.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/run_outputs.hpp"
 
 namespace CLI {
@@ -24,5 +25,9 @@ void add_program_options(CLI::App& command, ProgramOptions& options);
 
 /// Returns the exit status.
 int run_program(RunOptions run, const ProgramOptions& options);
+
+/// The same in a process that mpirun or srun has started: it serves, or the program runs under it. Sets
+/// cluster.worker_jobs.
+int run_program_in_cluster(const RunOptions& run, const ProgramOptions& options, ClusterOptions cluster);
 
 }  // namespace verbena::apps

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 
 #include "apps/launcher/cluster_run.hpp"
@@ -26,26 +27,28 @@ int run_on_this_host(RunOptions run, Application& application, const Application
   return (*outputs)->finish(ended.status, ended.signal);
 }
 
-/// Runs this process if mpirun or srun has started it. nullopt if it is the only process.
-std::optional<int> run_as_one_of_many(const RunOptions& run, Application& application,
-                                      const ApplicationOptions& options) {
+/// Calls run_one() if mpirun or srun has started this process. nullopt if it is the only process.
+std::optional<int> run_as_one_of_many(const std::function<int(const ClusterOptions& cluster)>& run_one) {
+  if (std::getenv("PMIX_RANK") == nullptr) return std::nullopt;
   StopSignals signals({SIGINT, SIGTERM, SIGHUP});  // before there are threads
   const absl::StatusOr<std::unique_ptr<job::PmixRendezvous>> rendezvous = job::PmixRendezvous::join();
   if (!rendezvous.ok()) return report_error(rendezvous.status());
   if ((*rendezvous)->size() == 1) return std::nullopt;
   const auto abort = [&](int exit_status, const std::string& why) { (*rendezvous)->abort(exit_status, why); };
-  return run_in_cluster(run, application, options,
-                        {.rendezvous = **rendezvous, .signals = signals, .abort = abort});
+  return run_one({.rendezvous = **rendezvous, .signals = signals, .worker_jobs = {}, .abort = abort});
 }
 
 }  // namespace
 
 int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options) {
   if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
-  if (std::getenv("PMIX_RANK") != nullptr) {
-    if (const std::optional<int> status = run_as_one_of_many(run, application, options)) return *status;
-  }
-  return run_on_this_host(run, application, options);
+  const std::optional<int> ended = run_as_one_of_many([&](ClusterOptions cluster) {
+    cluster.worker_jobs = [&application](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
+      return worker_jobs(role, application, outlet, stop);
+    };
+    return run_in_cluster(run, application, options, cluster);
+  });
+  return ended ? *ended : run_on_this_host(run, application, options);
 }
 
 namespace {
@@ -118,13 +121,10 @@ void check_alone(const CLI::App& command) {
 
 int run_own_program(const ProgramRun& options) {
   if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
-  if (std::getenv("PMIX_RANK") != nullptr) {
-    return report_error(absl::InvalidArgumentError(
-        "verbena run starts a program's workers on one host; on a cluster start the program itself: mpirun "
-        "or srun "
-        "--mpi=pmix PROGRAM, which is a worker of the job then (docs/library.md)"));
-  }
-  return run_program(options.run, options.program);
+  const std::optional<int> ended = run_as_one_of_many([&](const ClusterOptions& cluster) {
+    return run_program_in_cluster(options.run, options.program, cluster);
+  });
+  return ended ? *ended : run_program(options.run, options.program);
 }
 
 /// `verbena run [options] -- PROGRAM …`
@@ -143,6 +143,8 @@ void add_own_program(CLI::App& command, const std::vector<std::string>& words, R
   command.callback([&command, options, run] {
     check_alone(command);
     if (options->program.words.empty()) return;
+    options->run.servers_given = command.count("--servers") > 0;
+    options->run.workers_given = command.count("--workers") > 0;
     if (!command.get_subcommands().empty())
       throw CLI::ValidationError("-- " + options->program.words.front(),
                                  "a program of your own stands instead of an application, not behind one");

@@ -118,7 +118,7 @@ class Victim {
                                          .name = "moving",
                                          .allocation = Allocation::kDynamic,
                                          .consistency = "sequential"});
-      slots_.push_back(Peer::from_wire(at(server).hear<protocol::TableOpened>().shard));
+      slots_.push_back(at(server).hear<protocol::TableOpened>().shard.as<transport::RemoteDescriptor>());
     }
   }
   /// Of its own node.

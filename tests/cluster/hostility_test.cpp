@@ -723,7 +723,7 @@ TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
   EXPECT_EQ(peer.hear<protocol::TableOpened>().table, 0U);
   peer.say(kDynamicTable);
   const auto opened = peer.hear<protocol::TableOpened>();
-  std::byte* const slots = peer.connection().mapped_in_place(Peer::from_wire(opened.shard));
+  std::byte* const slots = peer.connection().mapped_in_place(opened.shard.as<transport::RemoteDescriptor>());
   ASSERT_NE(slots, nullptr);
   const std::size_t slot_bytes = protocol::slot_bytes(8);
   const protocol::Slot slot = protocol::slot_at(slots, slot_bytes, 3, {0, kDynamicTable.rows});

@@ -59,16 +59,16 @@ class Peer {
   void say_hello(protocol::Hello who) {
     who.pid = static_cast<std::uint32_t>(::getpid());
     who.inbox_bytes = kRingBytes;
-    who.push_ring = to_wire(receiver_->descriptor());
-    who.inbox_credit = to_wire(sender_->credit_descriptor());
+    who.push_ring = protocol::Descriptor::of(receiver_->descriptor());
+    who.inbox_credit = protocol::Descriptor::of(sender_->credit_descriptor());
     who.heartbeat = heartbeat();
     say(who);
   }
   [[nodiscard]] protocol::Welcome welcome(std::uint32_t lanes) {
     return {.pid = static_cast<std::uint32_t>(::getpid()),
             .lanes = lanes,
-            .inbox = to_wire(receiver_->descriptor()),
-            .push_credit = to_wire(sender_->credit_descriptor()),
+            .inbox = protocol::Descriptor::of(receiver_->descriptor()),
+            .push_credit = protocol::Descriptor::of(sender_->credit_descriptor()),
             .heartbeat = heartbeat()};
   }
   void say_welcome(std::uint32_t lanes) { say(welcome(lanes)); }
@@ -98,17 +98,21 @@ class Peer {
     }
   }
   /// Of this peer, for whoever only needs to be told of some.
-  [[nodiscard]] protocol::Descriptor any_memory() const { return to_wire(receiver_->descriptor()); }
+  [[nodiscard]] protocol::Descriptor any_memory() const {
+    return protocol::Descriptor::of(receiver_->descriptor());
+  }
   /// Zeros that the other side may read.
   protocol::Descriptor make_readable_memory() {
     readable_ = *transport_.allocate_region(kRingBytes, transport::Access::kRemoteRead);
-    return to_wire(*connection_->grant(*readable_));
+    return protocol::Descriptor::of(*connection_->grant(*readable_));
   }
   /// Of the bulk messages that have come with what was heard.
   [[nodiscard]] const std::vector<protocol::BulkHeader>& bulk_headers() const { return bulk_headers_; }
-  void set_credit(const protocol::Descriptor& credit) { receiver_->set_credit(from_wire(credit)); }
+  void set_credit(const protocol::Descriptor& credit) {
+    receiver_->set_credit(credit.as<transport::RemoteDescriptor>());
+  }
   void set_ring(const protocol::Descriptor& ring) {
-    ring_ = from_wire(ring);
+    ring_ = ring.as<transport::RemoteDescriptor>();
     sender_->set_ring(ring_);
   }
   /// Writes over what it has sent, `offset` bytes from the ring's beginning, as no honest peer does.
@@ -133,16 +137,10 @@ class Peer {
     EXPECT_EQ(connection_->post({&request, 1}), 1U);
   }
 
-  static protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-    return {descriptor.address, descriptor.length_bytes, descriptor.key};
-  }
-  static transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-    return {descriptor.address, descriptor.length_bytes, descriptor.key};
-  }
-
  private:
   protocol::Descriptor heartbeat() {
-    return to_wire(silence_ != nullptr ? *connection_->grant(*silence_) : *heartbeat_->grant(*connection_));
+    return protocol::Descriptor::of(silence_ != nullptr ? *connection_->grant(*silence_)
+                                                        : *heartbeat_->grant(*connection_));
   }
   void note_bulk(std::uint32_t notification) {
     const auto bytes = receiver_->on_notification(notification);

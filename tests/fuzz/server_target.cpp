@@ -35,13 +35,6 @@ constexpr std::uint32_t kWidth = 2;
 constexpr std::array kModels = {"bsp",        "ssp:1",   "essp:1", "asp",
                                 "sequential", "vap:0.5", "a-bsp",  "bounded-delay:1"};
 
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-
 /// A connection, and whoever says something there.
 class Visitor {
  public:
@@ -68,10 +61,10 @@ class Visitor {
     static_cast<void>(connection_->post({&request, 1}));
   }
   void say_hello(protocol::Hello hello) {
-    hello.push_ring = to_wire(receiver_->descriptor());
-    hello.inbox_credit = to_wire(sender_->credit_descriptor());
+    hello.push_ring = protocol::Descriptor::of(receiver_->descriptor());
+    hello.inbox_credit = protocol::Descriptor::of(sender_->credit_descriptor());
     const auto beats = connection_->grant(*beats_);
-    if (beats.ok()) hello.heartbeat = to_wire(beats->slice(0, transport::Heartbeat::kBytes));
+    if (beats.ok()) hello.heartbeat = protocol::Descriptor::of(beats->slice(0, transport::Heartbeat::kBytes));
     say(protocol::encode(hello));
   }
   /// True if the server is to read it: this worker has come, and has not said goodbye.
@@ -106,8 +99,8 @@ class Visitor {
     const auto* welcome = std::get_if<protocol::Welcome>(&*message);
     if (welcome == nullptr) return;
     require(!came_.empty(), "a stranger is welcomed");
-    sender_->set_ring(from_wire(welcome->inbox));
-    receiver_->set_credit(from_wire(welcome->push_credit));
+    sender_->set_ring(welcome->inbox.as<transport::RemoteDescriptor>());
+    receiver_->set_credit(welcome->push_credit.as<transport::RemoteDescriptor>());
   }
 
   std::unique_ptr<transport::Connection> connection_;

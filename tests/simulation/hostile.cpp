@@ -33,13 +33,6 @@ constexpr auto kPatience = seconds(2);
 /// them.
 constexpr auto kPatienceOfTraitors = seconds(30);
 
-protocol::Descriptor to_wire(const transport::RemoteDescriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-transport::RemoteDescriptor from_wire(const protocol::Descriptor& descriptor) {
-  return {descriptor.address, descriptor.length_bytes, descriptor.key};
-}
-
 /// A connection, and what it takes to speak over it as a worker.
 class Line {
  public:
@@ -66,14 +59,14 @@ class Line {
     if (!beats.ok()) return false;
     hello.pid = static_cast<std::uint32_t>(::getpid());
     hello.inbox_bytes = kRingBytes;
-    hello.push_ring = to_wire(receiver_->descriptor());
-    hello.inbox_credit = to_wire(sender_->credit_descriptor());
-    hello.heartbeat = to_wire(*beats);
+    hello.push_ring = protocol::Descriptor::of(receiver_->descriptor());
+    hello.inbox_credit = protocol::Descriptor::of(sender_->credit_descriptor());
+    hello.heartbeat = protocol::Descriptor::of(*beats);
     return true;
   }
   void take(const protocol::Welcome& welcome) {
     welcomed_ = true;
-    if (sender_) sender_->set_ring(from_wire(welcome.inbox));
+    if (sender_) sender_->set_ring(welcome.inbox.as<transport::RemoteDescriptor>());
   }
   [[nodiscard]] bool welcomed() const { return welcomed_; }
 

@@ -12,7 +12,6 @@
 #include "base/word_copy.hpp"
 #include "consistency/in_transit_bound.hpp"
 #include "consistency/rules.hpp"
-#include "protocol/importance.hpp"
 #include "protocol/placement.hpp"
 #include "worker/fixed/pull_now.hpp"
 
@@ -23,8 +22,6 @@ namespace {
 constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 /// The most asynchronous pushes under way, if the table sends each push at once: each takes a buffer.
 constexpr std::size_t kMostAsyncPushes = 16;
-/// The most buffers of a part that were shipped within a clock and are not known to be applied.
-constexpr std::size_t kMostAhead = 2;
 
 template <class Value>
 class TypedTable final : public FixedTable {
@@ -84,17 +81,17 @@ class TypedTable final : public FixedTable {
       const Key key = keys[i];
       Part& part = part_of(key);
       const Row row = part.range.row_of(key);
-      const std::byte* const update = updates + i * row_bytes_;
+      const std::byte* const update = updates + i * layout_.row_bytes;
       const UpdateBuffer::Found found = part.current->find_or_add(row, key);
       if (found.values == nullptr) return false;
       if (found.fresh) {
-        std::memcpy(found.values, update, row_bytes_);
+        std::memcpy(found.values, update, layout_.row_bytes);
       } else {
-        rule_.combine_as<Value>(found.values, update);
+        layout_.rule.combine_as<Value>(found.values, update);
       }
       if (part.cache != nullptr && !keeps_own_apart_) {
         if (CachedRow* const cached = part.cache->find(row))
-          rule_.predict_as<Value>(cached->values(), update);
+          layout_.rule.predict_as<Value>(cached->values(), update);
       }
     }
     return true;
@@ -117,17 +114,18 @@ FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOp
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
                    !rules_.acknowledges_at_once()),
       ships_in_a_clock_(ships_ahead_ || rules_.acknowledges_at_once()),
-      keeps_own_apart_(rules_.holds_updates_back) {}
+      keeps_own_apart_(rules_.holds_updates_back),
+      shipping_(session, number, options_.name, layout_) {}
 
 absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDescriptor& shard) {
   const protocol::TablePlacement placement = session_.placement().table(options_.rows);
   const KeyRange keys = placement.keys(link.server);
   const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
   first_part_.push_back(parts_.size());
-  if (shard.length_bytes < keys.size() * stride_bytes_) {
+  if (shard.length_bytes < keys.size() * layout_.stride_bytes) {
     return absl::InvalidArgumentError(fmt::format(
         "{} opened table \"{}\" with {} bytes for {} rows of {} bytes", link.connection->peer_name(),
-        options_.name, shard.length_bytes, keys.size(), stride_bytes_));
+        options_.name, shard.length_bytes, keys.size(), layout_.stride_bytes));
   }
   const std::byte* const mapped = keys.size() == 0 ? nullptr : link.connection->mapped(shard);
   const ReadPath path = session_.options().read_path;
@@ -141,12 +139,12 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
     part->lane = lane;
     part->view = &link.lanes[lane];
     part->range = protocol::RowRange(placement.keys(link.server, lane, lane_count));
-    const std::size_t offset = (part->range.keys().first - keys.first) * stride_bytes_;
-    if (part->range.size() > 0) part->rows = shard.slice(offset, part->range.size() * stride_bytes_);
+    const std::size_t offset = (part->range.keys().first - keys.first) * layout_.stride_bytes;
+    if (part->range.size() > 0) part->rows = shard.slice(offset, part->range.size() * layout_.stride_bytes);
     const bool caches = rules_.cache != consistency::CacheRule::kNever;
     // Rows that are never cached are read over the network if `path` asks to try that on one host.
     if (mapped != nullptr && (caches || path != ReadPath::kCached)) part->mapped = mapped + offset;
-    absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = make_buffer(*part);
+    absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = shipping_.make_buffer(*part);
     if (!buffer.ok()) return buffer.status();
     part->current = std::move(*buffer);
     if (caches && (path == ReadPath::kCached || mapped == nullptr)) {
@@ -158,25 +156,6 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
   return absl::OkStatus();
 }
 
-absl::Status FixedTable::no_memory(const Part& part) const {
-  return absl::ResourceExhaustedError(
-      fmt::format("table \"{}\": no memory for an index of {} rows", options_.name, part.range.size()));
-}
-
-absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::make_buffer(const Part& part) {
-  const std::size_t chunk_bytes = protocol::max_bulk_bytes(part.link->inbox->capacity_bytes());
-  if (chunk_bytes < sizeof(protocol::BulkHeader) + protocol::record_bytes(stride_bytes_)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} gave an inbox of {} bytes, too small for a row of table \"{}\"",
-                    part.link->connection->peer_name(), part.link->inbox->capacity_bytes(), options_.name));
-  }
-  try {
-    return std::make_unique<UpdateBuffer>(part.range.size(), stride_bytes_, chunk_bytes, session_.memory());
-  } catch (const std::bad_alloc&) {
-    return no_memory(part);
-  }
-}
-
 absl::Status FixedTable::make_cache(Part& part) const {
   // The part's share of the rows that may be cached.
   const auto below = [&](Key key) {
@@ -186,11 +165,11 @@ absl::Status FixedTable::make_cache(Part& part) const {
   const bool is_bounded = options_.cache_rows < options_.rows;
   try {
     part.cache = std::make_unique<RowCache>(
-        part.range.size(), stride_bytes_,
+        part.range.size(), layout_.stride_bytes,
         is_bounded ? below(part.range.keys().last) - below(part.range.keys().first) : options_.rows);
     if (rules_.pushes_eagerly) part.subscriptions.start(part.range.size(), part.cache->is_bounded());
   } catch (const std::bad_alloc&) {
-    return no_memory(part);
+    return shipping_.no_memory(part);
   }
   return absl::OkStatus();
 }
@@ -248,15 +227,15 @@ void FixedTable::take_fetched(Part& part, Row row, const std::byte* values, cons
                               std::byte* out) {
   const bool for_one_clock = rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock row_clock = for_one_clock ? session_.current_clock() : min_clock;
-  if (out != values) std::memcpy(out, values, row_bytes_);
+  if (out != values) std::memcpy(out, values, layout_.row_bytes);
   if (!keeps_own_apart_) predict_own(part, row, out);
   CachedRow* const cached = cache_row(part, row);
   if (cached != nullptr && cached->clock() > row_clock) {
     // An eager push has overtaken the read.
-    std::memcpy(out, cached->values(), row_bytes_);
+    std::memcpy(out, cached->values(), layout_.row_bytes);
     min_clock = std::min(cached->clock(), part.view->min_clock);
   } else if (cached != nullptr) {
-    std::memcpy(cached->values(), out, row_bytes_);
+    std::memcpy(cached->values(), out, layout_.row_bytes);
     cached->set_clock(row_clock);
   }
   if (keeps_own_apart_) predict_own(part, row, out);
@@ -266,13 +245,14 @@ void FixedTable::take_fetched(Part& part, Row row, const std::byte* values, cons
 /// Reads a row that is not in the cache, or too old there, if the server's memory is mapped.
 bool FixedTable::fetch_mapped(Part& part, Row row, std::byte* out) {
   if (part.mapped == nullptr || (part.reading.has_outstanding && part.has_unapplied(row))) return false;
-  copy_mapped(out, mapped_row(part, row), row_bytes_);
+  copy_mapped(out, part.mapped_row(row, layout_.stride_bytes), layout_.row_bytes);
   take_fetched(part, row, out, part.view->min_clock, out);
   return true;
 }
 
 absl::Status FixedTable::ship_in_a_clock(const Keys& keys, bool wait) {
-  if (ships_ahead_) return session_.may_ship_ahead(keys.size()) ? ship_ahead() : absl::OkStatus();
+  if (ships_ahead_)
+    return session_.may_ship_ahead(keys.size()) ? shipping_.ship_ahead(parts_) : absl::OkStatus();
   if (rules_.pushes_at_once) return push_at_once(wait);
   const double bound = in_transit_bound();
   return wait_for_value_bound([&, next = std::size_t{0}]() mutable {
@@ -285,7 +265,7 @@ absl::Status FixedTable::ship_in_a_clock(const Keys& keys, bool wait) {
 }
 
 absl::Status FixedTable::push_at_once(bool wait) {
-  RETURN_IF_ERROR(ship_updates());
+  RETURN_IF_ERROR(shipping_.ship_updates(parts_));
   const std::size_t most = wait ? 0 : kMostAsyncPushes;
   return session_.wait_until(
       [&] { return most_outstanding() <= most; }, session_.options().timeout_ms,
@@ -313,7 +293,7 @@ absl::Status FixedTable::bound_in_transit() {
 
 absl::Status FixedTable::wait_for_value_bound(const std::function<bool()>& is_kept) {
   if (is_kept()) return absl::OkStatus();
-  RETURN_IF_ERROR(ship_updates());
+  RETURN_IF_ERROR(shipping_.ship_updates(parts_));
   SessionStatistics& counters = session_.counters();
   const double waited_before = counters.waited_seconds;
   absl::Status status = session_.wait_until(is_kept, session_.options().timeout_ms, [&] {
@@ -401,26 +381,28 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
   };
   if (!fetchable(first)) return false;
   if (!pull.staging_) {
-    absl::StatusOr<LocalSpan> staging = session_.staging().take(std::max(kStagingBytes, stride_bytes_));
+    absl::StatusOr<LocalSpan> staging =
+        session_.staging().take(std::max(kStagingBytes, layout_.stride_bytes));
     if (!staging.ok()) {
       session_.fail(staging.status());
       return false;
     }
     pull.staging_ = *staging;
   }
-  const std::size_t room = (pull.staging_->bytes.size() - staged_bytes) / stride_bytes_;
+  const std::size_t room = (pull.staging_->bytes.size() - staged_bytes) / layout_.stride_bytes;
   std::size_t count = 0;
   while (count < room && pull.next_ + count < pull.keys.size() && part.range.has(first + count) &&
          pull.keys[pull.next_ + count] == first + count && fetchable(first + count)) {
     ++count;
   }
   if (count == 0) return false;
-  const std::span<std::byte> staging = pull.staging_->bytes.subspan(staged_bytes, count * stride_bytes_);
+  const std::span<std::byte> staging =
+      pull.staging_->bytes.subspan(staged_bytes, count * layout_.stride_bytes);
   staged_bytes += staging.size();
   pull.runs_.push_back({&part, pull.next_, count, staging, part.view->min_clock, part.view->shipped});
   pull.reads.add(*part.link,
-                 part.rows.slice(index_of(part.range.row_of(first)) * stride_bytes_, staging.size()), staging,
-                 *pull.staging_);
+                 part.rows.slice(index_of(part.range.row_of(first)) * layout_.stride_bytes, staging.size()),
+                 staging, *pull.staging_);
   pull.next_ += count;
   return true;
 }
@@ -434,8 +416,9 @@ void FixedTable::finish_runs(FixedPull& pull) {
     }
     for (std::size_t i = 0; i < run.count; ++i) {
       const std::size_t at = run.first + i;
-      take_fetched(*run.part, run.part->range.row_of(pull.keys[at]), run.staging.data() + i * stride_bytes_,
-                   run.clock, pull.out_ + at * row_bytes_);
+      take_fetched(*run.part, run.part->range.row_of(pull.keys[at]),
+                   run.staging.data() + i * layout_.stride_bytes, run.clock,
+                   pull.out_ + at * layout_.row_bytes);
     }
   }
   pull.runs_.clear();
@@ -444,164 +427,31 @@ void FixedTable::finish_runs(FixedPull& pull) {
 // ---- updates on their way
 
 absl::Status FixedTable::ship() {
-  RETURN_IF_ERROR(send_subscriptions());
-  return ship_updates();
-}
-
-absl::Status FixedTable::ship_updates() {
-  // All buffers become outstanding before the first one is sent: sending may wait and poll, and a read that
-  // ends meanwhile must know for each update whether the row can contain it. Updates that are not outstanding
-  // are added to what was read.
-  absl::InlinedVector<std::pair<Part*, UpdateBuffer*>, 8> shipped;
-  for (const std::unique_ptr<Part>& part : parts_) {
-    if (part->current->empty()) continue;
-    absl::StatusOr<std::unique_ptr<UpdateBuffer>> next = take_buffer(*part);
-    if (!next.ok()) return next.status();
-    shipped.emplace_back(part.get(), &add_outstanding(*part, std::exchange(part->current, *std::move(next))));
-  }
-  for (const auto& [part, updates] : shipped) {
-    RETURN_IF_ERROR(send(*part, *updates, protocol::BulkKind::kUpdates));
-  }
-  return absl::OkStatus();
-}
-
-UpdateBuffer& FixedTable::add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates) {
-  UpdateBuffer& buffer = *part.outstanding.emplace_back(std::move(updates));
-  session_.start_epoch();
-  for (std::size_t i = 0; i < buffer.chunks(); ++i) buffer.chunk(i).sequence = part.view->shipped++;
-  return buffer;
-}
-
-absl::Status FixedTable::send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind) {
-  for (std::size_t i = 0; i < updates.chunks(); ++i) {
-    UpdateBuffer::Chunk& chunk = updates.chunk(i);
-    const protocol::BulkHeader header{.kind = kind,
-                                      .table = number_,
-                                      .lane = part.lane,
-                                      .count = updates.records_in(i),
-                                      .clock = session_.current_clock()};
-    std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
-    const absl::Status status =
-        session_.send(*part.link, chunk.memory.bytes.first(updates.message_bytes(i)), *chunk.memory.region);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status FixedTable::ship_ahead() {
-  // In turns: the first of a link's lanes that may ship uses up the budget of all of them.
-  const std::size_t last = last_ahead_;
-  for (std::size_t turn = 1; turn <= parts_.size(); ++turn) {
-    const std::size_t index = (last + turn) % parts_.size();
-    Part& part = *parts_[index];
-    transport::TokenBucket& budget = *part.link->update_budget;
-    if (part.current->empty() || part.outstanding.size() >= kMostAhead || !budget.is_full()) continue;
-    const auto bytes = static_cast<std::size_t>(budget.burst_bytes());
-    absl::StatusOr<std::unique_ptr<UpdateBuffer>> updates = take_most_important(part, bytes);
-    if (!updates.ok()) return updates.status();
-    for (std::size_t i = 0; i < (*updates)->chunks(); ++i) budget.take((*updates)->message_bytes(i));
-    session_.counters().rows_shipped_ahead += (*updates)->records();
-    last_ahead_ = index;
-    UpdateBuffer& shipped = add_outstanding(part, *std::move(updates));
-    RETURN_IF_ERROR(send(part, shipped, protocol::BulkKind::kUpdatesAhead));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_most_important(Part& part, std::size_t bytes) {
-  absl::StatusOr<std::unique_ptr<UpdateBuffer>> taken = take_buffer(part);
-  if (!taken.ok()) return taken;
-  UpdateBuffer& current = *part.current;
-  const std::size_t most = bytes / protocol::record_bytes(stride_bytes_) + 1;
-  if (most >= current.records()) {
-    std::swap(part.current, *taken);
-    return taken;
-  }
-  std::vector<protocol::Ranked<Row>> ranked(
-      std::min<std::size_t>(current.records(), protocol::kImportanceCandidates * most));
-  std::vector<std::byte> scratch(stride_bytes_);
-  for (std::uint32_t i = 0; i < ranked.size(); ++i) {
-    const Row row = current.row(i);
-    ranked[i] = {protocol::importance_class(importance(part, row, scratch)), row};
-  }
-  protocol::put_most_important_first(ranked, most);
-  for (std::size_t i = 0; i < most; ++i) {
-    if (!current.move_to(ranked[i].item, **taken)) return no_memory(part);
-  }
-  return taken;
-}
-
-/// The importance of this worker's update of the row, as far as it has not been shipped.
-double FixedTable::importance(const Part& part, Row row, std::span<std::byte> scratch) const {
-  const std::byte* values = nullptr;
-  if (part.cache != nullptr) {
-    if (const CachedRow* const cached = part.cache->find(row)) values = cached->values();
-  } else if (part.mapped != nullptr) {
-    copy_mapped(scratch.data(), mapped_row(part, row), row_bytes_);
-    values = scratch.data();
-  }
-  // Nothing is known about a row that is not read: its update may be its whole value.
-  if (values == nullptr) return 1;
-  return protocol::relative_change(type_, options_.width, values, part.current->find(row));
-}
-
-absl::StatusOr<std::unique_ptr<UpdateBuffer>> FixedTable::take_buffer(Part& part) {
-  if (part.spare.empty()) return make_buffer(part);
-  std::unique_ptr<UpdateBuffer> buffer = std::move(part.spare.back());
-  part.spare.pop_back();
-  return buffer;
-}
-
-absl::Status FixedTable::send_subscriptions() {
-  for (const std::unique_ptr<Part>& part : parts_) {
-    const Subscriptions::Changes changes =
-        part->subscriptions.take([&](Row row) { return part->cache->find(row) != nullptr; },
-                                 [&](Row row) { return part->cache->at(row).clock() == CachedRow::kLive; });
-    RETURN_IF_ERROR(send_subscriptions(*part, protocol::BulkKind::kUnsubscribe, changes.end));
-    RETURN_IF_ERROR(send_subscriptions(*part, protocol::BulkKind::kSubscribe, changes.begin));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status FixedTable::send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Row> rows) {
-  constexpr std::size_t kKeysAMessage =
-      (SmallMessages::kSlotBytes - sizeof(protocol::BulkHeader)) / sizeof(Key);
-  std::vector<Key> keys;
-  for (std::size_t at = 0; at < rows.size(); at += kKeysAMessage) {
-    const std::uint64_t message = ++part.view->subscriptions;
-    keys.clear();
-    for (const Row row : rows.subspan(at, std::min(kKeysAMessage, rows.size() - at))) {
-      part.subscriptions.told(row, kind == protocol::BulkKind::kSubscribe, message);
-      keys.push_back(part.range.key_of(row));
-    }
-    const protocol::BulkHeader header{
-        .kind = kind, .table = number_, .lane = part.lane, .count = static_cast<std::uint32_t>(keys.size())};
-    RETURN_IF_ERROR(session_.send_small(*part.link, header, keys));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(shipping_.ship_subscriptions(parts_));
+  return shipping_.ship_updates(parts_);
 }
 
 absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
   Part& part = this->part(link.server, message.header.lane);
-  RETURN_IF_ERROR(protocol::check_record_count(message, stride_bytes_));
+  RETURN_IF_ERROR(protocol::check_record_count(message, layout_.stride_bytes));
   for (std::size_t i = 0; i < message.header.count; ++i) {
     // The server can still write to this memory, so the key that is checked must be the one that is used. If
     // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
-    const Key key = protocol::record_key(message.payload, stride_bytes_, i);
+    const Key key = protocol::record_key(message.payload, layout_.stride_bytes, i);
     if (!part.range.has(key)) [[unlikely]]
       return protocol::wrong_record(key, part.range.keys());
     const Row row = part.range.row_of(key);
     CachedRow* const cached = part.cached(row);
     if (cached == nullptr || !part.subscriptions.covers(row, message.header.subscriptions)) continue;
-    base::copy_words(
-        reinterpret_cast<std::uint64_t*>(cached->values()),
-        reinterpret_cast<const std::uint64_t*>(protocol::record_values(message.payload, stride_bytes_, i)),
-        stride_bytes_ / sizeof(std::uint64_t));
+    base::copy_words(reinterpret_cast<std::uint64_t*>(cached->values()),
+                     reinterpret_cast<const std::uint64_t*>(
+                         protocol::record_values(message.payload, layout_.stride_bytes, i)),
+                     layout_.stride_bytes / sizeof(std::uint64_t));
     // Read-my-writes: adds those of this worker's updates that the row does not contain yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
       const std::byte* const own = buffer->find(row);
       if (own != nullptr && buffer->chunk_of(row).sequence >= message.header.applied)
-        rule_.predict(cached->values(), own);
+        layout_.rule.predict(cached->values(), own);
     }
     predict_own(part, row, cached->values());
     cached->set_clock(CachedRow::kLive);

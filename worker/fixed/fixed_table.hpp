@@ -10,6 +10,7 @@
 #include "consistency/in_transit_bound.hpp"
 #include "consistency/rules.hpp"
 #include "worker/fixed/part.hpp"
+#include "worker/fixed/shipping.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
@@ -89,7 +90,7 @@ class FixedTable : public TableCore {
   /// The place where a fetched row is cached; nullptr if the cache is full.
   CachedRow* cache_row(Part& part, Row row) const;
   void predict_own(const Part& part, Row row, std::byte* values) const {
-    if (const std::byte* const own = part.current->find(row)) rule_.predict(values, own);
+    if (const std::byte* const own = part.current->find(row)) layout_.rule.predict(values, own);
   }
   /// Puts a row that has just been read from the server, at `min_clock`, into the cache and into `out`, with
   /// this worker's updates.
@@ -109,27 +110,16 @@ class FixedTable : public TableCore {
   const bool keeps_own_apart_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
-  std::size_t last_ahead_ = 0;                ///< the part that shipped ahead last
   Part* last_part_ = nullptr;
+  Shipping shipping_;
 
  private:
   friend class FixedPull;
 
-  absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part);
-  absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_buffer(Part& part);
   absl::Status make_cache(Part& part) const;
-  absl::Status send_subscriptions();
-  absl::Status send_subscriptions(Part& part, protocol::BulkKind kind, std::span<const Row> rows);
-  absl::Status ship_updates();
   absl::Status push_at_once(bool wait);
-  UpdateBuffer& add_outstanding(Part& part, std::unique_ptr<UpdateBuffer> updates);
-  absl::Status send(Part& part, UpdateBuffer& updates, protocol::BulkKind kind);
-  absl::Status ship_ahead();
-  absl::StatusOr<std::unique_ptr<UpdateBuffer>> take_most_important(Part& part, std::size_t bytes);
-  [[nodiscard]] double importance(const Part& part, Row row, std::span<std::byte> scratch) const;
   [[nodiscard]] double in_transit_bound() const;
   absl::Status wait_for_value_bound(const std::function<bool()>& is_kept);
-  [[nodiscard]] absl::Status no_memory(const Part& part) const;
   [[nodiscard]] Part& find_part(Key key);
   /// One step of a pull. Returns true when the pull has ended.
   bool advance(FixedPull& pull);
@@ -148,9 +138,6 @@ class FixedTable : public TableCore {
   template <class Keys>
   std::size_t pull_cached(Part& part, const Keys& keys, std::size_t i, std::byte* out);
   bool fetch_mapped(Part& part, Row row, std::byte* out);
-  [[nodiscard]] const std::byte* mapped_row(const Part& part, Row row) const {
-    return part.mapped + index_of(row) * stride_bytes_;
-  }
   /// Copies between the server's memory, where others write, and this worker's.
   void copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const;
 };

@@ -49,6 +49,10 @@ struct alignas(64) Part {
   [[nodiscard]] CachedRow* cached(protocol::Row row) const {
     return cache == nullptr ? nullptr : cache->find(row);
   }
+  /// The server's row. REQUIRES: mapped
+  [[nodiscard]] const std::byte* mapped_row(protocol::Row row, std::size_t stride_bytes) const {
+    return mapped + index_of(row) * stride_bytes;
+  }
   /// A shipped update of the row may be missing in the server's row.
   [[nodiscard]] bool is_unapplied(const UpdateBuffer& shipped, protocol::Row row) const {
     return shipped.find(row) != nullptr && shipped.chunk_of(row).sequence >= view->applied;

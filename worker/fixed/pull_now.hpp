@@ -13,7 +13,7 @@
 namespace verbena::worker {
 
 inline void FixedTable::copy_mapped(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  copy_shared_row(type_, to, from, bytes);
+  copy_shared_row(layout_.type, to, from, bytes);
 }
 
 template <class Keys>
@@ -49,7 +49,7 @@ template <class Keys>
   const Keys copy = keys;
   const std::size_t size = copy.size();
   const protocol::RowRange range = part.range;
-  const std::size_t row_bytes = row_bytes_;
+  const std::size_t row_bytes = layout_.row_bytes;
   const consistency::Clock needed = std::max(part.reading.needed, part.reading.min_clock);
   const std::size_t first = i;
   for (; i < size; ++i) {
@@ -71,12 +71,13 @@ template <class Keys>
                                                         std::byte* out) {
   const std::size_t first = i;
   const bool has_own = !part.current->empty();
-  if (keys.is_range() && !part.reading.has_outstanding && stride_bytes_ == row_bytes_) {
+  if (keys.is_range() && !part.reading.has_outstanding && layout_.stride_bytes == layout_.row_bytes) {
     const std::uint64_t row = index_of(part.range.row_of(keys[i]));
     const std::size_t count = std::min<std::size_t>(keys.size() - i, part.range.size() - row);
-    copy_mapped(out + i * row_bytes_, mapped_row(part, Row{row}), count * row_bytes_);
+    copy_mapped(out + i * layout_.row_bytes, part.mapped_row(Row{row}, layout_.stride_bytes),
+                count * layout_.row_bytes);
     for (std::size_t k = 0; has_own && k < count; ++k)
-      predict_own(part, Row{row + k}, out + (i + k) * row_bytes_);
+      predict_own(part, Row{row + k}, out + (i + k) * layout_.row_bytes);
     *part.reading.counter += count;
     return i + count;
   }
@@ -84,8 +85,8 @@ template <class Keys>
     if (!part.range.has(keys[i])) break;
     const Row row = part.range.row_of(keys[i]);
     if (part.reading.has_outstanding && part.has_unapplied(row)) break;
-    copy_mapped(out + i * row_bytes_, mapped_row(part, row), row_bytes_);
-    if (has_own) predict_own(part, row, out + i * row_bytes_);
+    copy_mapped(out + i * layout_.row_bytes, part.mapped_row(row, layout_.stride_bytes), layout_.row_bytes);
+    if (has_own) predict_own(part, row, out + i * layout_.row_bytes);
   }
   *part.reading.counter += i - first;
   return i;
@@ -111,14 +112,14 @@ template <class Keys>
     const consistency::Clock clock = cached.clock();
     if (clock >= needed) {
       if (is_bounded) cache.touch(row);
-      copy_row(out + i * row_bytes_, cached.values(), row_bytes_);
-      if (predicts_own) predict_own(part, row, out + i * row_bytes_);
+      copy_row(out + i * layout_.row_bytes, cached.values(), layout_.row_bytes);
+      if (predicts_own) predict_own(part, row, out + i * layout_.row_bytes);
       if (clock >= min_clock) {
         ++fresh;
       } else {
         ++reads_at(clock);
       }
-    } else if (!fetch_mapped(part, row, out + i * row_bytes_)) {
+    } else if (!fetch_mapped(part, row, out + i * layout_.row_bytes)) {
       break;
     }
   }

@@ -26,7 +26,8 @@ template <class Keys>
     if (i + base::kKeysAhead < keys.size()) prefetch_slot(slot_of(keys[i + base::kKeysAhead]));
     const protocol::Slot slot = slot_of(keys[i]);
     if (!protocol::load_header(slot).is_owned()) break;
-    copy_shared_row(type_, out + i * row_bytes_, protocol::slot_values(slot), row_bytes_);
+    copy_shared_row(layout_.type, out + i * layout_.row_bytes, protocol::slot_values(slot),
+                    layout_.row_bytes);
   }
   session_.counters().rows_pulled_locally += i;
   return i;
@@ -39,7 +40,7 @@ template <class Keys>
   if (!rows_.own.is_mapped()) return 0;
   std::size_t i = 0;
   for (; i < keys.size(); ++i) {
-    const std::byte* const update = updates + i * row_bytes_;
+    const std::byte* const update = updates + i * layout_.row_bytes;
     const protocol::Slot slot = rows_.own.slot(keys[i]);
     protocol::SlotHeader header;
     if (rows_.own.try_lock(slot, header) == protocol::LockResult::kLocked) {
@@ -65,10 +66,10 @@ template <class Keys>
     if (rows_.marked.contains(key)) {
       const Replica* const replica = rows_.replication.find(key);
       if (replica == nullptr || !rows_.replication.is_usable(*replica)) break;
-      rows_.replication.pull(*replica, out + i * row_bytes_);
+      rows_.replication.pull(*replica, out + i * layout_.row_bytes);
       continue;
     }
-    if (!is_mapped || !rows_.own.pull(key, out + i * row_bytes_)) break;
+    if (!is_mapped || !rows_.own.pull(key, out + i * layout_.row_bytes)) break;
     ++here;
   }
   session_.counters().rows_pulled_locally += here;
@@ -81,7 +82,7 @@ template <class Keys>
   std::uint64_t here = 0;
   for (; i < keys.size(); ++i) {
     const Key key = keys[i];
-    const std::byte* const update = updates + i * row_bytes_;
+    const std::byte* const update = updates + i * layout_.row_bytes;
     if (rows_.marked.contains(key)) {
       if (!rows_.replication.push(key, update)) break;
       continue;

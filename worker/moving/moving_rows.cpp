@@ -30,11 +30,11 @@ absl::Status not_the_one_asked(const KeyAnswers::Answer& answer) {
 }  // namespace
 
 MovingRows::MovingRows(SessionCore& of_session, std::uint32_t table_number, const TableOptions& of,
-                       const protocol::UpdateRule& rule, bool is_asynchronous_table)
+                       const RowLayout& layout_of_table, bool is_asynchronous_table)
     : session(of_session),
       table(table_number),
       options(of),
-      layout(rule),
+      layout(layout_of_table),
       node(of_session.node()),
       is_asynchronous(is_asynchronous_table),
       own(layout, of_session.options().rank + 1, of_session.options().servers.size() == 1),

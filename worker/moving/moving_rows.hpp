@@ -21,7 +21,7 @@
 #include "worker/moving/push_log.hpp"
 #include "worker/moving/replication.hpp"
 #include "worker/moving/request_queue.hpp"
-#include "worker/moving/row_layout.hpp"
+#include "worker/row_layout.hpp"
 #include "worker/session_core.hpp"
 #include <verbena/session.hpp>
 
@@ -46,7 +46,7 @@ class MovingRows {
  public:
   /// `table`: its number. `of`: must outlive this object. `is_asynchronous`: whether the table's model is.
   MovingRows(SessionCore& of_session, std::uint32_t table, const TableOptions& of,
-             const protocol::UpdateRule& rule, bool is_asynchronous);
+             const RowLayout& layout_of_table, bool is_asynchronous);
   MovingRows(const MovingRows&) = delete;  // its parts refer to one another
   MovingRows& operator=(const MovingRows&) = delete;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& slots);

@@ -25,7 +25,7 @@ constexpr std::size_t kMostPushesUnderWay = 16;
 MovingTable::MovingTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
                          ValueType type)
     : TableCore(session, number, options, type),
-      rows_(session, number, options_, rule_, /*is_asynchronous=*/!rules_.pushes_at_once) {}
+      rows_(session, number, options_, layout_, /*is_asynchronous=*/!rules_.pushes_at_once) {}
 
 // ---- what users call
 

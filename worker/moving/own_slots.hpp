@@ -15,8 +15,8 @@
 
 #include "protocol/presence.hpp"
 #include "protocol/slot.hpp"
-#include "worker/moving/row_layout.hpp"
 #include "worker/row_copy.hpp"
+#include "worker/row_layout.hpp"
 
 namespace verbena::worker {
 

@@ -17,7 +17,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "consistency/rules.hpp"
-#include "worker/moving/row_layout.hpp"
+#include "worker/row_layout.hpp"
 #include <verbena/keys.hpp>
 
 namespace verbena::worker {

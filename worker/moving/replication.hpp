@@ -13,7 +13,7 @@
 
 #include "consistency/rules.hpp"
 #include "worker/moving/replicas.hpp"
-#include "worker/moving/row_layout.hpp"
+#include "worker/row_layout.hpp"
 #include <verbena/keys.hpp>
 
 namespace verbena::worker {

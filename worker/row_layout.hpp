@@ -21,11 +21,11 @@ struct RowLayout {
         rule(of_updates) {}
 
   ValueType type;
-  std::uint32_t width;       ///< values of a row
-  std::size_t row_bytes;     ///< of these values
-  std::size_t stride_bytes;  ///< of a row in messages, and in its slot
-  std::size_t slot_bytes;
-  protocol::UpdateRule rule;  ///< without a state, which would not move with a row
+  std::uint32_t width;        ///< values of a row
+  std::size_t row_bytes;      ///< of these values
+  std::size_t stride_bytes;   ///< of a row in messages, and in its slot
+  std::size_t slot_bytes;     ///< of a dynamic table
+  protocol::UpdateRule rule;  ///< of a dynamic table without a state, which would not move with a row
 };
 
 }  // namespace verbena::worker

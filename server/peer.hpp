@@ -1,0 +1,125 @@
+// A connection of a server: a worker's once it has said hello, a stranger's before that.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "server/answer_queue.hpp"
+#include "server/lane.hpp"
+#include "server/push_channel.hpp"
+#include "transport/heartbeat.hpp"
+#include "transport/message_outbox.hpp"
+#include "transport/message_ring.hpp"
+#include "transport/refusals.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::server {
+
+struct Peer {
+  static constexpr std::uint32_t kNoWorker = UINT32_MAX;
+
+  std::unique_ptr<transport::HeartbeatWatch> watch;  ///< of a worker; outlives the connection
+  std::unique_ptr<transport::Connection> connection;
+  std::uint32_t worker = kNoWorker;  ///< rank, once it is admitted
+  transport::TimePoint due;          ///< before it is a worker: when it is closed
+  std::uint32_t node = 0;            ///< the server that is its own
+  bool left = false;                 ///< said goodbye, or was let go
+  bool closed = false;               ///< to be dropped
+  bool refused = false;              ///< broke the rules: what it says or writes from now on is ignored
+  bool owes_credit = false;
+  bool listed = false;  ///< in a PeerList
+  transport::MessageOutbox control;
+  consistency::Clock clock = 0;
+  consistency::Clock ended = -1;  ///< the newest clock whose iteration it has ended
+  std::uint32_t tables_opened = 0;
+  std::unique_ptr<transport::RingReceiver> inbox;
+  std::deque<InboxMessage> in_inbox;  ///< messages that the lanes still use, oldest first
+  std::unique_ptr<PushChannel> pushes;
+  AnswerQueue answers;
+
+  [[nodiscard]] bool is_worker() const { return worker != kNoWorker; }
+  /// It can be told something.
+  [[nodiscard]] bool is_there() const { return !left && !closed; }
+  /// There is something to do that no event will announce.
+  [[nodiscard]] bool is_busy() const {
+    const bool waits =
+        !control.empty() || !answers.empty() || !in_inbox.empty() || (pushes && pushes->is_busy());
+    return connection && (waits || owes_credit || closed);
+  }
+};
+
+/// The peers for which there is something to do: few at a time, of thousands.
+class PeerList {
+ public:
+  void add(Peer& peer) {
+    if (!std::exchange(peer.listed, true)) peers_.push_back(&peer);
+  }
+  /// Takes all off the list and calls `look_after` for each; may be called while peers are added. What is
+  /// done for one may give others something to do, so those are for the next time.
+  template <class LookAfter>
+  void for_each_once(const LookAfter& look_after) {
+    std::swap(peers_, taken_);
+    for (Peer* const peer : taken_) peer->listed = false;
+    for (Peer* const peer : taken_) look_after(*peer);
+    taken_.clear();
+  }
+  /// Forgets those without a connection.
+  void forget_dropped() {
+    std::erase_if(peers_, [](Peer* peer) {
+      if (!peer->connection) peer->listed = false;
+      return !peer->connection;
+    });
+  }
+
+ private:
+  std::vector<Peer*> peers_;
+  std::vector<Peer*> taken_;
+};
+
+/// Peers that are not workers: those that have just connected, and those that were refused. They are given
+/// little time, and there may be few of them.
+class Strangers {
+ public:
+  /// `workers`: of the job. So many more may be connected at the same time.
+  explicit Strangers(std::size_t workers);
+
+  void add(Peer& peer, transport::TimePoint now);
+  /// It was refused; it has a moment to read why.
+  void refuse(Peer& peer, const std::string& why, transport::TimePoint now);
+  /// Marks as closed those that are past their time and, if there are too many, the oldest ones; calls
+  /// `close` for each.
+  template <class Close>
+  void part(const transport::Transport& clock, const Close& close) {
+    if (peers_.empty()) return;  // as it is nearly always: the clock is not read
+    const transport::TimePoint now = clock.now();
+    std::size_t too_many = peers_.size() - std::min(peers_.size(), most_);
+    for (Peer* const peer : peers_) {
+      if (!is_one(peer) || (now < peer->due && too_many == 0)) continue;
+      too_many -= std::min<std::size_t>(too_many, 1);
+      note_silent(*peer, now);
+      peer->closed = true;
+      close(*peer);
+    }
+    std::erase_if(peers_, [](const Peer* peer) { return !is_one(peer); });
+  }
+  /// Forgets those without a connection.
+  void forget_dropped() {
+    std::erase_if(peers_, [](const Peer* peer) { return !peer->connection; });
+  }
+
+ private:
+  static bool is_one(const Peer* peer) { return !peer->is_worker() && !peer->closed; }
+  void note_silent(const Peer& peer, transport::TimePoint now);
+
+  const std::size_t most_;
+  std::deque<Peer*> peers_;  ///< in the order in which they came
+  transport::Refusals refusals_;
+};
+
+}  // namespace verbena::server
