@@ -183,6 +183,23 @@ TEST(SendQueue, SignalsOneInAQuarterAndKnowsWhatIsOutstanding) {
   EXPECT_TRUE(queue.awaits_report());
 }
 
+TEST(SendQueue, CountsReadsAndBindsThatAreOutstanding) {
+  verbs::SendQueue queue(16);
+  queue.push({.read = true});
+  queue.push({});
+  queue.push({.bind = true});
+  queue.push({.read = true});
+  EXPECT_EQ(queue.reads(), 2U);
+  EXPECT_EQ(queue.binds(), 1U);
+  queue.drop_last(1);
+  EXPECT_EQ(queue.reads(), 1U) << "the device did not take the second";
+  queue.pop();
+  EXPECT_EQ(queue.reads(), 0U);
+  EXPECT_EQ(queue.binds(), 1U);
+  queue.drop_last(1);
+  EXPECT_EQ(queue.binds(), 0U);
+}
+
 // ---- devices
 
 TEST_F(VerbsTest, ListensWhereTheDeviceIsAndSaysWhere) {

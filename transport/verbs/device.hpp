@@ -14,7 +14,7 @@
 
 namespace verbena::transport::verbs {
 
-/// Receives beyond VerbsOptions::receive_depth, for what is not counted as credit (verbs_connection.hpp).
+/// Receives beyond VerbsOptions::receive_depth, for what is not counted as credit (receives.hpp).
 constexpr std::uint32_t kReservedReceives = 4;
 
 /// Owns what it opened. Everything made from it must be destroyed before it.

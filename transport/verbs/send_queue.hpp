@@ -35,6 +35,9 @@ class SendQueue {
   [[nodiscard]] std::uint32_t outstanding() const { return tail_ - head_; }
   [[nodiscard]] std::uint32_t room() const { return depth() - outstanding(); }
   [[nodiscard]] bool empty() const { return head_ == tail_; }
+  // How many of the outstanding entries are such.
+  [[nodiscard]] std::uint32_t reads() const { return reads_; }
+  [[nodiscard]] std::uint32_t binds() const { return binds_; }
   /// Is anything outstanding that the device will report if it succeeds?
   [[nodiscard]] bool awaits_report() const { return unsignaled_ < outstanding(); }
   [[nodiscard]] bool must_signal() const { return unsignaled_ + 1 >= depth() / 4; }
@@ -44,13 +47,15 @@ class SendQueue {
     assert(room() > 0);
     unsignaled_ = entry.signaled ? 0 : unsignaled_ + 1;
     assert(unsignaled_ <= depth() / 2);
+    if (entry.read) ++reads_;
+    if (entry.bind) ++binds_;
     entries_[tail_ & mask()] = entry;
     return tail_++ & mask();
   }
   /// Takes back what the device did not accept. The queue takes nothing more after that.
   void drop_last(std::uint32_t count) {
     assert(count <= outstanding());
-    tail_ -= count;
+    for (; count > 0; --count) forget(entries_[--tail_ & mask()]);
   }
 
   [[nodiscard]] bool contains(std::uint32_t number) const {
@@ -61,17 +66,24 @@ class SendQueue {
   [[nodiscard]] Entry& front() { return entries_[front_number()]; }
   void pop() {
     assert(!empty());
+    forget(front());
     ++head_;
     if (unsignaled_ > outstanding()) unsignaled_ = outstanding();
   }
 
  private:
   [[nodiscard]] std::uint32_t mask() const { return depth() - 1; }
+  void forget(const Entry& entry) {
+    if (entry.read) --reads_;
+    if (entry.bind) --binds_;
+  }
 
   std::vector<Entry> entries_;
   std::uint32_t head_ = 0;
   std::uint32_t tail_ = 0;
   std::uint32_t unsignaled_ = 0;  ///< entries since the last signaled one
+  std::uint32_t reads_ = 0;
+  std::uint32_t binds_ = 0;
 };
 
 }  // namespace verbena::transport::verbs

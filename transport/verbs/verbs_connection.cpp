@@ -2,65 +2,23 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <bit>
 #include <cerrno>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/return_if_error.hpp"
-#include "transport/inside.hpp"
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
+#include "transport/verbs/work_request_id.hpp"
 
 namespace verbena::transport::verbs {
 
 namespace {
 
-constexpr int kResolveTimeoutMs = 2000;
-constexpr auto kAttemptPause = std::chrono::milliseconds(5);
-constexpr auto kLongestAttemptPause = std::chrono::milliseconds(200);
 constexpr auto kDrainPatience = std::chrono::seconds(1);
-constexpr std::uint8_t kRetries = 6;         // for rxe 7 means endless
-constexpr std::uint8_t kEndlessRetries = 7;  // of receiver-not-ready, which does not happen; see the header
-constexpr std::uint32_t kSendBuffers = 16;
-constexpr std::uint32_t kMostCredits = 1U << 20U;  // the most that any peer may give
-constexpr std::uint32_t kReservedSends = 2;        // credits and an empty write must always find room
-
-// A bit in a work request's identifier. The identifier tells what completed even if no other field of the
-// completion is valid.
-constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 31U;
-
-std::uint64_t request_id(std::uint32_t serial, std::uint32_t number) {
-  return std::uint64_t{serial} << 32U | number;
-}
-
-TimePoint clock_now() {
-  return std::chrono::steady_clock::now();
-}
-
-// The upper half of a descriptor's key is the number under which memory that was granted in place was passed
-// to a neighbour. The lower half is the device's key.
-std::uint32_t device_key(const RemoteDescriptor& remote) {
-  return static_cast<std::uint32_t>(remote.key);
-}
-std::uint64_t numbered_key(std::uint64_t key, std::uint32_t number) {
-  return std::uint64_t{number} << 32U | key;
-}
-std::uint32_t number_of(const RemoteDescriptor& remote) {
-  return static_cast<std::uint32_t>(remote.key >> 32U);
-}
-
-/// InfiniBand's code for the time until a retry, 4.096 µs × 2^code. All retries must fit into half of
-/// `patience`, because devices take up to four times as long as they are told.
-std::uint8_t retry_code(Duration patience) {
-  const double each_us = std::chrono::duration<double, std::micro>(patience).count() / 2 / (kRetries + 1);
-  return static_cast<std::uint8_t>(std::clamp(std::floor(std::log2(each_us / 4.096)), 1.0, 21.0));
-}
 
 std::string text(const absl::Status& status) {
   return std::string(status.message());
@@ -70,37 +28,34 @@ std::string text(const absl::Status& status) {
 
 // ---- life
 
-VerbsConnection::VerbsConnection(Hub& hub, Role role)
+VerbsConnection::VerbsConnection(Hub& hub, Meeting::Role role)
     : hub_(hub),
-      role_(role),
       serial_(++hub.last_serial),
-      attempt_pause_(kAttemptPause),
-      sends_(hub.device.send_depth()),
-      requests_(hub.device.send_depth()),
-      pieces_(hub.device.send_depth()),
-      headers_(hub.device.send_depth()),
-      alive_at_(clock_now()) {
+      sender_(hub.device, hub.options, hub.windows, serial_),
+      receives_(serial_, hub.device.receive_depth() + kReservedReceives),
+      queue_pair_(hub.device, hub.options, hub.queues, sender_.queue().depth(), receives_.count()),
+      meeting_(hub, queue_pair_, *this, role),
+      grants_(hub, *this, meeting_),
+      watch_(clock_now()),
+      events_(hub.ready) {
   hub_.connections.emplace(serial_, this);
 }
 
 VerbsConnection::VerbsConnection(Hub& hub, std::string address, const sockaddr_storage& destination,
                                  TimePoint deadline)
-    : VerbsConnection(hub, Role::kConnector) {
-  address_ = std::move(address);
-  destination_ = destination;
-  deadline_ = deadline;
-  taken_ = true;
-  set_peer_name(address_);
-  start_attempt();
+    : VerbsConnection(hub, Meeting::Role::kConnector) {
+  events_.open();
+  set_peer_name(address);
+  absl::Status status = meeting_.seek(std::move(address), destination, deadline);
+  if (!status.ok()) fail(std::move(status));
 }
 
 VerbsConnection::~VerbsConnection() {
   if (state_ == State::kOpen) drain();
-  // An identifier has no device before its address is resolved, and older libraries do not check that.
-  if (state_ != State::kFailed && id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);
+  if (state_ != State::kFailed) queue_pair_.disconnect();
   hub_.windows.close(*this);
-  destroy_queue_pair();
-  destroy_id();
+  queue_pair_.destroy();
+  queue_pair_.destroy_id();
   if (failed_at_ && !disconnect_raised_) --hub_.failed;
   hub_.connections.erase(serial_);
   std::erase(hub_.attention, this);
@@ -111,197 +66,75 @@ VerbsConnection::~VerbsConnection() {
 // Waits until the peer's device has what was posted, at most `linger`.
 void VerbsConnection::drain() {
   const TimePoint end = clock_now() + hub_.options.linger;
-  while (state_ == State::kOpen && !sends_.empty() && clock_now() < end) {
-    if (!sends_.awaits_report()) probe();
+  while (state_ == State::kOpen && !sender_.queue().empty() && clock_now() < end) {
+    if (!sender_.queue().awaits_report()) probe();
     hub_.queues.take();
   }
 }
 
-void VerbsConnection::take() {
-  taken_ = true;
-  for (Hub::Pending& pending : held_) hub_.ready.push_back(pending);
-  held_.clear();
-}
+// ---- meeting
 
-void VerbsConnection::raise(const Event& event, std::optional<std::uint32_t> receive) {
-  (taken_ ? hub_.ready : held_).push_back({event, receive});
-}
-
-void VerbsConnection::destroy_id() {
-  if (id_ != nullptr) api().destroy_id(std::exchange(id_, nullptr));
-}
-
-// ---- meeting: the connector
-
-void VerbsConnection::prepare_opening() {
-  opening_.flags = (hub_.device.iwarp() ? 0U : unsigned{Opening::kImmediate}) |
-                   (answers_ ? unsigned{Opening::kAnswers} : 0U);
-  opening_.receives = static_cast<std::uint16_t>(hub_.device.receive_depth());
-  opening_.max_message_bytes = hub_.options.max_message_bytes;
-  if (std::exchange(answers_, false)) {
-    sign(opening_, hub_.options.secret.get());
-    return;
+absl::Status VerbsConnection::create_queue_pair() {
+  if (!staging_) {
+    const std::size_t each = buffer_bytes(hub_.options.max_message_bytes);
+    auto memory = RegisteredMemory::create(hub_.device, (receives_.count() + Sender::kBuffers) * each,
+                                           IBV_ACCESS_LOCAL_WRITE);
+    if (!memory.ok()) return memory.status();
+    staging_.emplace(std::move(*memory));
+    const BufferRow row = {
+        .first = staging_->bytes().data(), .each_bytes = each, .key = staging_->registration()->lkey};
+    receives_.use(row);
+    sender_.use({.first = row.at(receives_.count()).data(), .each_bytes = each, .key = row.key});
   }
-  opening_.challenge = {};
-  opening_.proof = {};
-}
-
-rdma_conn_param VerbsConnection::parameters(std::span<const std::byte> data) const {
-  return {.private_data = data.data(),
-          .private_data_len = static_cast<std::uint8_t>(data.size()),
-          .responder_resources = hub_.device.reads_at_once(),
-          .initiator_depth = hub_.device.reads_at_once(),
-          .flow_control = 1,
-          .retry_count = kRetries,
-          .rnr_retry_count = kEndlessRetries,
-          .srq = 0,
-          .qp_num = qp_->qp_num};
-}
-
-void VerbsConnection::start_attempt() {
-  ManagerUser* user = this;
-  if (api().create_id(hub_.channel, &id_, user, RDMA_PS_TCP) != 0) {
-    id_ = nullptr;
-    const int error = errno;
-    return fail(errno_status(error, fmt::format("{}: no identifier of the connection manager", address_)));
-  }
-  // Connect from the device's own address if it is known: with two devices in one network the system would
-  // choose one.
-  sockaddr_storage source{};
-  sockaddr* from = nullptr;
-  auto& to = reinterpret_cast<sockaddr&>(destination_);
-  if (!hub_.device.address().empty() && !is_loopback(to)) {
-    const auto own = resolve({.host = hub_.device.address(), .port = 0});
-    if (own.ok() && own->ss_family == to.sa_family) {
-      source = *own;
-      from = reinterpret_cast<sockaddr*>(&source);
-    }
-  }
-  if (api().resolve_addr(id_, from, &to, kResolveTimeoutMs) != 0) {
-    abandon_attempt(errno_text(errno, "its host cannot be reached"));
-  }
-}
-
-void VerbsConnection::abandon_attempt(std::string obstacle) {
-  obstacle_ = std::move(obstacle);
-  asked_at_.reset();
-  destroy_queue_pair();
-  destroy_id();
-  next_attempt_ = clock_now() + attempt_pause_;
-  attempt_pause_ = std::min<Duration>(2 * attempt_pause_, kLongestAttemptPause);
+  receives_.restart();
+  const absl::StatusOr<std::uint32_t> inline_bytes = queue_pair_.create(peer_name());
+  if (!inline_bytes.ok()) return inline_bytes.status();
+  sender_.set_max_inline(*inline_bytes);
+  post_receives();
+  return status_;
 }
 
 absl::Status VerbsConnection::ask() {
   RETURN_IF_ERROR(create_queue_pair());
-  if (!answers_) {
-    const auto nonce = fresh_nonce();
-    if (!nonce.ok()) return nonce.status();
-    std::copy_n(nonce->begin(), opening_.nonce.size(), opening_.nonce.begin());
-  }
-  prepare_opening();
-  rdma_conn_param param = parameters(std::as_bytes(std::span(&opening_, 1)));
-  if (api().connect(id_, &param) != 0) {
-    const int error = errno;
-    return errno_status(error, fmt::format("{}: no connection can be asked for", address_));
-  }
-  asked_at_ = clock_now();
-  return absl::OkStatus();
+  return meeting_.ask();
 }
 
 absl::Status VerbsConnection::take_answer(const ManagerEvent& event) {
-  const std::optional<Welcome> theirs = read_welcome(event.private_data);
-  if (!theirs) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: who listens there is not of this program's version", address_));
+  const absl::StatusOr<Welcome> theirs = meeting_.take_answer(event, peer_name());
+  if (!theirs.ok()) return theirs.status();
+  sender_.set_peer(theirs->receives, theirs->immediate == 1 && !hub_.device.iwarp());
+  if (peer_name() == meeting_.address()) {
+    set_peer_name(
+        fmt::format("process {} at {}", theirs->process, host_of(queue_pair_.id()->route.addr.dst_addr)));
   }
-  const Secret* secret = hub_.options.secret.get();
-  if (!is_signed(*theirs, opening_, secret)) {
-    return absl::PermissionDeniedError(
-        fmt::format("{}: who listens there does not have this job's secret", address_));
-  }
-  if (theirs->max_message_bytes != hub_.options.max_message_bytes) {
-    return absl::FailedPreconditionError(fmt::format("{}: its options differ: max_message_bytes {}; here {}",
-                                                     peer_name(), theirs->max_message_bytes,
-                                                     hub_.options.max_message_bytes));
-  }
-  send_credits_ = theirs->receives;
-  immediate_ = theirs->immediate == 1 && !hub_.device.iwarp();
-  if (peer_name() == address_)
-    set_peer_name(fmt::format("process {} at {}", theirs->process, host_of(id_->route.addr.dst_addr)));
-  neighbour_ = visit(theirs->neighbours, opening_, secret);
+  grants_.set_neighbour(visit(theirs->neighbours, meeting_.opening(), hub_.options.secret.get()));
   if (!hub_.device.iwarp()) {
-    RETURN_IF_ERROR(move_to(IBV_QPS_RTR, nullptr));
-    RETURN_IF_ERROR(move_to(IBV_QPS_RTS, nullptr));
-    if (api().establish(id_) != 0) {
+    RETURN_IF_ERROR(queue_pair_.start(nullptr, peer_name()));
+    if (hub_.device.api().establish(queue_pair_.id()) != 0) {
       const int error = errno;
-      return errno_status(error, fmt::format("{}: the connection cannot be established", address_));
+      return errno_status(error, fmt::format("{}: the connection cannot be established", meeting_.address()));
     }
   }
   open();
-  add_message(MessageKind::kIntroduction, static_cast<std::uint32_t>(::getpid()), {}, {.signaled = true});
-  submit();
+  if (sender_.add_own(MessageKind::kIntroduction, static_cast<std::uint32_t>(::getpid()), true)) submit();
   return absl::OkStatus();
-}
-
-void VerbsConnection::take_refusal(const ManagerEvent& event) {
-  const std::optional<Refusal> refusal = read_refusal(event.private_data);
-  if (!refusal) return abandon_attempt("nobody of this program's version listens there");
-  const bool has_secret = hub_.options.secret != nullptr;
-  if (refusal->has_secret != 0 && !has_secret) {
-    return fail(absl::PermissionDeniedError(fmt::format(
-        "{}: who listens there is of a job that has a secret, and this process was given none", address_)));
-  }
-  if (refusal->has_secret == 0 && has_secret) {
-    return fail(absl::PermissionDeniedError(fmt::format(
-        "{}: who listens there was given no secret, and so cannot be of this process's job", address_)));
-  }
-  switch (refusal->reason) {
-    case Refusal::kChallenge:
-      return take_challenge(*refusal);
-    case Refusal::kNoProof:
-      return fail(absl::PermissionDeniedError(fmt::format(
-          "{}: who listens there has another secret than this process: it is of another job", address_)));
-    case Refusal::kOptions:
-      return fail(absl::FailedPreconditionError(
-          fmt::format("{}: its options differ: max_message_bytes {}; here {}", address_,
-                      refusal->max_message_bytes, hub_.options.max_message_bytes)));
-    default:
-      return fail(absl::FailedPreconditionError(
-          fmt::format("{}: it refused the connection; its log says why", address_)));
-  }
-}
-
-/// Asks again at once, with the answer to the challenge.
-void VerbsConnection::take_challenge(const Refusal& challenge) {
-  if ((opening_.flags & Opening::kAnswers) != 0) return abandon_attempt("it challenges without end");
-  abandon_attempt("it has not let this process in");
-  opening_.challenge = challenge.challenge;
-  answers_ = true;
-  start_attempt();
 }
 
 void VerbsConnection::open() {
   if (state_ != State::kConnecting) return;
   state_ = State::kOpen;
-  asked_at_.reset();
-  alive_at_ = clock_now();
-  if (!unbound_.empty()) want_attention();
+  meeting_.end();
+  watch_.start(clock_now());
+  if (!grants_.all_bound()) want_attention();
 }
 
 void VerbsConnection::on_manager_event(const ManagerEvent& event) {
   ++hub_.activity;
-  if (event.id != id_ || state_ == State::kFailed) return;
+  if (event.id != queue_pair_.id() || state_ == State::kFailed) return;
   absl::Status status;
   switch (event.type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      if (!hub_.device.is(*id_)) {
-        status = absl::FailedPreconditionError(fmt::format(
-            "{}: the way there leads through device {} port {}, but {} port {} is in use; choose "
-            "the device by the option",
-            address_, id_->verbs->device->name, id_->port_num, hub_.device.name(), hub_.device.port()));
-      } else if (api().resolve_route(id_, kResolveTimeoutMs) != 0) {
-        abandon_attempt(errno_text(errno, "there is no route to its host"));
-      }
+      status = meeting_.seek_route();
       break;
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
       status = ask();
@@ -311,12 +144,12 @@ void VerbsConnection::on_manager_event(const ManagerEvent& event) {
       break;
     case RDMA_CM_EVENT_ESTABLISHED:
       // On iWARP the acceptor waits for the first message, and the connector gets no earlier event than this.
-      if (role_ == Role::kAcceptor && !hub_.device.iwarp()) open();
-      if (role_ == Role::kConnector && connecting()) status = take_answer(event);
+      if (!meeting_.connects() && !hub_.device.iwarp()) open();
+      if (meeting_.connects() && connecting()) status = take_answer(event);
       break;
     case RDMA_CM_EVENT_REJECTED:
-      if (role_ == Role::kConnector && connecting()) {
-        take_refusal(event);
+      if (meeting_.connects() && connecting()) {
+        status = meeting_.take_refusal(event);
       } else {
         status = absl::UnavailableError(fmt::format("{}: it gave the connection up", peer_name()));
       }
@@ -325,8 +158,8 @@ void VerbsConnection::on_manager_event(const ManagerEvent& event) {
     case RDMA_CM_EVENT_ROUTE_ERROR:
     case RDMA_CM_EVENT_UNREACHABLE:
     case RDMA_CM_EVENT_CONNECT_ERROR:
-      if (role_ == Role::kConnector && connecting()) {
-        abandon_attempt(errno_text(std::abs(event.status), "its host cannot be reached"));
+      if (meeting_.connects() && connecting()) {
+        meeting_.abandon(errno_text(std::abs(event.status), "its host cannot be reached"));
       } else {
         status = absl::UnavailableError(fmt::format("{}: the connection was never completed", peer_name()));
       }
@@ -344,8 +177,6 @@ void VerbsConnection::on_manager_event(const ManagerEvent& event) {
   if (!status.ok()) fail(std::move(status));
 }
 
-// ---- meeting: the acceptor
-
 std::unique_ptr<VerbsConnection> VerbsConnection::accept(Hub& hub, const ManagerEvent& request) {
   const VerbsApi& api = hub.device.api();
   const std::string from = fmt::format("a process at {}", host_of(request.id->route.addr.dst_addr));
@@ -356,12 +187,9 @@ std::unique_ptr<VerbsConnection> VerbsConnection::accept(Hub& hub, const Manager
     api.destroy_id(request.id);
     return nullptr;
   }
-  std::unique_ptr<VerbsConnection> connection(new VerbsConnection(hub, Role::kAcceptor));
-  connection->id_ = request.id;
-  ManagerUser* user = connection.get();
-  request.id->context = user;
-  connection->deadline_ = clock_now() + hub.options.peer_timeout;
-  connection->opening_ = *opening;
+  std::unique_ptr<VerbsConnection> connection(new VerbsConnection(hub, Meeting::Role::kAcceptor));
+  connection->queue_pair_.adopt_id(request.id, *connection);
+  connection->meeting_.expect(*opening, clock_now() + hub.options.peer_timeout);
   connection->set_peer_name(from);
   const absl::Status status = connection->answer(request);
   if (status.ok()) return connection;
@@ -374,192 +202,41 @@ std::unique_ptr<VerbsConnection> VerbsConnection::accept(Hub& hub, const Manager
 }
 
 absl::Status VerbsConnection::answer(const ManagerEvent& request) {
-  if (!hub_.device.is(*id_)) {
+  const rdma_cm_id& id = *request.id;
+  if (!hub_.device.is(id)) {
     return absl::FailedPreconditionError(
         fmt::format("{} came through device {} port {}, but {} port {} is in use", peer_name(),
-                    id_->verbs->device->name, id_->port_num, hub_.device.name(), hub_.device.port()));
+                    id.verbs->device->name, id.port_num, hub_.device.name(), hub_.device.port()));
   }
-  send_credits_ = opening_.receives;
-  immediate_ = (opening_.flags & Opening::kImmediate) != 0 && !hub_.device.iwarp();
+  const Opening& opening = meeting_.opening();
+  sender_.set_peer(opening.receives, (opening.flags & Opening::kImmediate) != 0 && !hub_.device.iwarp());
   RETURN_IF_ERROR(create_queue_pair());
   if (!hub_.device.iwarp()) {
-    RETURN_IF_ERROR(move_to(IBV_QPS_RTR, &request));
-    RETURN_IF_ERROR(move_to(IBV_QPS_RTS, &request));
+    RETURN_IF_ERROR(queue_pair_.start(&request, peer_name()));
   }
-  Welcome welcome{.immediate = hub_.device.iwarp() ? 0U : 1U,
-                  .receives = hub_.device.receive_depth(),
-                  .max_message_bytes = hub_.options.max_message_bytes,
-                  .process = static_cast<std::uint32_t>(::getpid()),
-                  .neighbours = hub_.neighbours.name()};
-  sign(welcome, opening_, hub_.options.secret.get());
-  rdma_conn_param param = parameters(std::as_bytes(std::span(&welcome, 1)));
-  param.responder_resources = std::min(param.responder_resources, request.responder_resources);
-  param.initiator_depth = std::min(param.initiator_depth, request.initiator_depth);
-  if (api().accept(id_, &param) != 0) {
-    const int error = errno;
-    return errno_status(error, fmt::format("{} cannot be accepted", peer_name()));
-  }
-  return absl::OkStatus();
-}
-
-// ---- the queue pair
-
-std::size_t VerbsConnection::buffer_bytes() const {
-  const std::size_t bytes = sizeof(MessageHeader) + hub_.options.max_message_bytes;
-  return (bytes + 7) / 8 * 8;
-}
-
-std::span<std::byte> VerbsConnection::receive_buffer(std::uint32_t receive) const {
-  return staging_->bytes().subspan(receive * buffer_bytes(), buffer_bytes());
-}
-
-std::span<std::byte> VerbsConnection::send_buffer(std::uint32_t number) const {
-  return receive_buffer(receives() + number % kSendBuffers);
-}
-
-absl::Status VerbsConnection::create_staging() {
-  auto memory = RegisteredMemory::create(hub_.device, (receives() + kSendBuffers) * buffer_bytes(),
-                                         IBV_ACCESS_LOCAL_WRITE);
-  if (!memory.ok()) return memory.status();
-  staging_.emplace(std::move(*memory));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ibv_qp*> VerbsConnection::create_queue_pair(ibv_qp_init_attr& attributes) {
-  // A device does not tell how many inline bytes it grants; some refuse the queue pair instead of granting
-  // less.
-  for (std::uint32_t bytes = hub_.options.max_inline_bytes;; bytes /= 2) {
-    attributes.cap = {.max_send_wr = sends_.depth(),
-                      .max_recv_wr = receives(),
-                      .max_send_sge = 2,
-                      .max_recv_sge = 1,
-                      .max_inline_data = bytes};
-    ibv_qp* qp = api().create_qp(hub_.device.domain(), &attributes);
-    if (qp != nullptr) return qp;
-    if (bytes == 0) break;
-  }
-  const int error = errno;
-  return errno_status(error,
-                      fmt::format("{}: {} makes no queue pair with {} sends and {} receives (of {} queue "
-                                  "pairs)",
-                                  peer_name(), hub_.device.name(), sends_.depth(), receives(),
-                                  hub_.device.attributes().max_qp));
-}
-
-absl::Status VerbsConnection::create_queue_pair() {
-  if (!staging_) {
-    RETURN_IF_ERROR(create_staging());
-  }
-  auto queue = hub_.queues.reserve(sends_.depth() + receives());
-  if (!queue.ok()) return queue.status();
-  queue_ = *queue;
-  ibv_qp_init_attr attributes{};
-  attributes.send_cq = queue_->cq;
-  attributes.recv_cq = queue_->cq;
-  attributes.qp_type = IBV_QPT_RC;
-  auto qp = create_queue_pair(attributes);
-  if (!qp.ok()) {
-    hub_.queues.release(*std::exchange(queue_, nullptr), sends_.depth() + receives());
-    return qp.status();
-  }
-  qp_ = *qp;
-  max_inline_bytes_ = std::min(attributes.cap.max_inline_data, hub_.options.max_inline_bytes);
-  if (max_inline_bytes_ < hub_.options.max_inline_bytes) {
-    spdlog::debug("{} grants {} bytes inline instead of {}", hub_.device.name(), max_inline_bytes_,
-                  hub_.options.max_inline_bytes);
-  }
-  RETURN_IF_ERROR(move_to(IBV_QPS_INIT, nullptr));
-  free_receives_.clear();
-  for (std::uint32_t receive = 0; receive < receives(); ++receive) free_receives_.push_back(receive);
-  post_receives();
-  return status_;
-}
-
-absl::Status VerbsConnection::move_to(ibv_qp_state state, const ManagerEvent* request) {
-  ibv_qp_attr attributes{};
-  int mask = 0;
-  attributes.qp_state = state;
-  if (api().init_qp_attr(id_, &attributes, &mask) != 0) {
-    const int error = errno;
-    return errno_status(error, fmt::format("{}: the connection manager has no parameters", peer_name()));
-  }
-  if (state == IBV_QPS_INIT) {
-    attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-    mask |= IBV_QP_ACCESS_FLAGS;
-  }
-  if ((mask & IBV_QP_TIMEOUT) != 0) attributes.timeout = retry_code(hub_.options.peer_timeout);
-  if (request != nullptr) {
-    const std::uint8_t most = hub_.device.reads_at_once();
-    if (state == IBV_QPS_RTR) attributes.max_dest_rd_atomic = std::min(most, request->responder_resources);
-    if (state == IBV_QPS_RTS) attributes.max_rd_atomic = std::min(most, request->initiator_depth);
-  }
-  if (const int error = api().modify_qp(qp_, &attributes, mask); error != 0) {
-    return errno_status(error, fmt::format("{}: its queue pair cannot be set to state {}", peer_name(),
-                                           static_cast<int>(state)));
-  }
-  return absl::OkStatus();
-}
-
-void VerbsConnection::destroy_queue_pair() {
-  if (qp_ != nullptr) {
-    if (const int error = api().destroy_qp(std::exchange(qp_, nullptr)); error != 0) {
-      spdlog::error("{}", errno_text(error, "a queue pair cannot be destroyed"));
-    }
-  }
-  posted_receives_ = 0;
-  if (queue_ == nullptr) return;
-  hub_.queues.release(*std::exchange(queue_, nullptr), sends_.depth() + receives());
+  return meeting_.answer(request, peer_name());
 }
 
 // ---- granting
 
 absl::StatusOr<RemoteDescriptor> VerbsConnection::grant(const MemoryRegion& region) {
   if (!status_.ok()) return status_;
-  const auto* ours = dynamic_cast<const VerbsRegion*>(&region);
-  if (ours == nullptr || &ours->owner() != &hub_.windows) {
-    return absl::InvalidArgumentError("the region to be granted belongs to another transport");
-  }
-  if (region.access() == Access::kLocal) {
-    return absl::PermissionDeniedError("a local region cannot be granted to a peer");
-  }
-  auto grant = hub_.windows.grant(*ours, *this);
-  if (!grant.ok()) {
-    return absl::Status(grant.status().code(), fmt::format("{}: {}", peer_name(), text(grant.status())));
-  }
+  const absl::StatusOr<Grants::Grant> grant = grants_.add(region, peer_name());
+  if (!grant.ok()) return grant.status();
   if (grant->fresh) {
-    unbound_.push_back(grant->binding);
     bind_windows();
     if (!status_.ok()) return status_;
   }
-  return RemoteDescriptor{.address = reinterpret_cast<std::uintptr_t>(region.bytes().data()),
-                          .length_bytes = region.bytes().size(),
-                          .key = grant->key};
+  return grant->descriptor;
 }
 
 absl::StatusOr<RemoteDescriptor> VerbsConnection::grant_in_place(const MemoryRegion& region) {
   if (region.access() != Access::kRemoteReadHostWrite) {
     return absl::PermissionDeniedError("a region that peers may not write in place cannot be granted so");
   }
-  absl::StatusOr<RemoteDescriptor> descriptor = grant(region);
-  Neighbour* const peer = descriptor.ok() ? neighbour() : nullptr;
-  if (peer == nullptr) return descriptor;
-  // Pass it anew each time: a number belongs to one file for ever, but keys can be used again.
-  const std::uint32_t number = peer->pass(region.bytes(), static_cast<const VerbsRegion&>(region).file());
-  descriptor->key = numbered_key(descriptor->key, number);
-  return descriptor;
-}
-
-std::byte* VerbsConnection::mapped_in_place(const RemoteDescriptor& remote) {
-  const std::uint32_t number = number_of(remote);
-  Neighbour* const peer = number == 0 ? nullptr : neighbour();
-  return peer == nullptr ? nullptr : peer->find(number, remote.address, remote.length_bytes);
-}
-
-/// A neighbour comes before it sends anything over the device.
-Neighbour* VerbsConnection::neighbour() {
-  if (neighbour_ == nullptr && role_ == Role::kAcceptor)
-    neighbour_ = hub_.neighbours.claim(opening_, hub_.options.secret.get());
-  return neighbour_.get();
+  const absl::StatusOr<RemoteDescriptor> descriptor = grant(region);
+  if (!descriptor.ok()) return descriptor;
+  return grants_.pass(region, *descriptor);
 }
 
 // Usually the windows are bound when this returns, so that a peer can use a descriptor no matter how it got
@@ -575,205 +252,33 @@ void VerbsConnection::bind_windows() {
   // Post only the windows: receives and credits must wait for poll(), because the owner may still look at the
   // messages of the last poll().
   if (state_ == State::kOpen) post_windows();
-  while (state_ == State::kOpen && binds_ > 0 && clock_now() < end) hub_.queues.take();
+  while (state_ == State::kOpen && sender_.queue().binds() > 0 && clock_now() < end) hub_.queues.take();
 }
 
 bool VerbsConnection::post_windows() {
-  std::size_t bound = 0;
-  for (; bound < unbound_.size() && sends_.room() > kReservedSends; ++bound) {
-    const Windows::Binding& binding = unbound_[bound];
-    if (!hub_.windows.exists(binding)) continue;  // the region is gone already
-    ibv_send_wr& request = add({.bind = true, .signaled = true}, {}, 0);
-    ++binds_;
-    request.opcode = IBV_WR_BIND_MW;
-    request.bind_mw.mw = binding.window;
-    request.bind_mw.rkey = binding.key;
-    request.bind_mw.bind_info = {
-        .mr = binding.region->registration(),
-        .addr = reinterpret_cast<std::uintptr_t>(binding.region->bytes().data()),
-        .length = binding.region->bytes().size(),
-        .mw_access_flags = static_cast<unsigned>(remote_right(binding.region->access()))};
-  }
-  unbound_.erase(unbound_.begin(), unbound_.begin() + static_cast<std::ptrdiff_t>(bound));
+  grants_.bind(sender_);
   submit();
-  return unbound_.empty();
+  return grants_.all_bound();
 }
 
 // ---- posting
 
-ibv_send_wr& VerbsConnection::add(const SendQueue::Entry& entry, std::span<const std::byte> local,
-                                  std::uint32_t key) {
-  const std::uint32_t number = sends_.push(entry);
-  ibv_send_wr& request = requests_[prepared_];
-  std::array<ibv_sge, 2>& pieces = pieces_[prepared_];
-  ++prepared_;
-  request = {};
-  request.wr_id = request_id(serial_, number);
-  request.sg_list = pieces.data();
-  request.num_sge = local.empty() ? 0 : 1;
-  request.send_flags = entry.signaled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0U;
-  pieces[0] = {.addr = reinterpret_cast<std::uintptr_t>(local.data()),
-               .length = static_cast<std::uint32_t>(local.size()),
-               .lkey = key};
-  return request;
-}
-
-bool VerbsConnection::add_message(MessageKind kind, std::uint32_t value, std::span<const std::byte> payload,
-                                  SendQueue::Entry entry) {
-  const MessageHeader header = {.kind = kind, .value = value};
-  const std::size_t bytes = sizeof(header) + payload.size();
-  if (bytes <= max_inline_bytes_) {
-    MessageHeader& kept = headers_[prepared_];
-    kept = header;
-    entry.signaled = entry.signaled || sends_.must_signal();
-    ibv_send_wr& request = add(entry, std::as_bytes(std::span(&kept, 1)), 0);
-    request.opcode = IBV_WR_SEND;
-    request.send_flags |= IBV_SEND_INLINE;
-    if (!payload.empty()) {
-      request.sg_list[1] = {.addr = reinterpret_cast<std::uintptr_t>(payload.data()),
-                            .length = static_cast<std::uint32_t>(payload.size()),
-                            .lkey = 0};
-      request.num_sge = 2;
-    }
-    return true;
-  }
-  if (buffers_taken_ - buffers_released_ == kSendBuffers) return false;
-  const std::span<std::byte> buffer = send_buffer(buffers_taken_++).first(bytes);
-  std::memcpy(buffer.data(), &header, sizeof(header));
-  if (!payload.empty()) std::memcpy(buffer.data() + sizeof(header), payload.data(), payload.size());
-  entry.buffered = true;
-  entry.signaled = true;  // there are few buffers
-  add(entry, buffer, staging_->registration()->lkey).opcode = IBV_WR_SEND;
-  return true;
-}
-
 std::size_t VerbsConnection::submit() {
-  const std::uint32_t count = std::exchange(prepared_, 0);
-  if (count == 0) return 0;
-  for (std::uint32_t i = 0; i + 1 < count; ++i) requests_[i].next = &requests_[i + 1];
-  requests_[count - 1].next = nullptr;
-  ibv_send_wr* bad = nullptr;
-  const int error = api().post_send(qp_, requests_.data(), &bad);
-  if (error == 0) return count;
-  const bool known = bad >= requests_.data() && bad < requests_.data() + count;
-  const auto posted = known ? static_cast<std::uint32_t>(bad - requests_.data()) : 0;
-  sends_.drop_last(count - posted);
-  fail(errno_status(error, fmt::format("{}: {} takes no requests", peer_name(), hub_.device.name())));
-  return posted;
-}
-
-std::optional<VerbsConnection::Fault> VerbsConnection::fault_of(const WorkRequest& request) const {
-  const std::size_t bytes = request.local.size();
-  if (request.opcode == Opcode::kSend) {
-    if (bytes <= hub_.options.max_message_bytes) return std::nullopt;
-    return Fault{
-        OperationResult::kDeviceError,
-        absl::InternalError(fmt::format("{}: a message of {} bytes was posted to it; at most {} can be",
-                                        peer_name(), bytes, hub_.options.max_message_bytes))};
+  const Sender::Submitted submitted = sender_.submit(queue_pair_.get());
+  if (submitted.error != 0) {
+    fail(errno_status(submitted.error,
+                      fmt::format("{}: {} takes no requests", peer_name(), hub_.device.name())));
   }
-  if (bytes == 0) return std::nullopt;
-  const auto* region = dynamic_cast<const VerbsRegion*>(request.region);
-  if (region == nullptr || &region->owner() != &hub_.windows || !is_inside(request.local, region->bytes())) {
-    return Fault{OperationResult::kAccessDenied,
-                 absl::PermissionDeniedError(fmt::format(
-                     "{}: a request was posted to it whose local bytes are in no region", peer_name()))};
-  }
-  if (request.remote.length_bytes < bytes) {
-    return Fault{
-        OperationResult::kAccessDenied,
-        absl::PermissionDeniedError(fmt::format(
-            "{}: {} bytes are not allowed there: no such region, or too short", peer_name(), bytes))};
-  }
-  if (bytes > hub_.device.max_transfer_bytes()) {
-    return Fault{OperationResult::kDeviceError,
-                 absl::InternalError(
-                     fmt::format("{}: a request of {} bytes was posted to it; {} moves {} at once",
-                                 peer_name(), bytes, hub_.device.name(), hub_.device.max_transfer_bytes()))};
-  }
-  return std::nullopt;
-}
-
-bool VerbsConnection::has_room_for(const WorkRequest& request) const {
-  const bool send = request.opcode == Opcode::kSend;
-  const bool notify = request.opcode == Opcode::kWriteNotify;
-  if (sends_.room() < kReservedSends + 2 || ((send || notify) && send_credits_ == 0)) return false;
-  const std::size_t message_bytes = sizeof(MessageHeader) + (send ? request.local.size() : 0);
-  const bool takes_buffer = (send || (notify && !immediate_)) && message_bytes > max_inline_bytes_;
-  return !takes_buffer || buffers_taken_ - buffers_released_ < kSendBuffers;
-}
-
-void VerbsConnection::prepare_transfer(const WorkRequest& request) {
-  const bool notify = request.opcode == Opcode::kWriteNotify;
-  const bool two_requests = notify && !immediate_;
-  const bool signaled = request.signaled && !two_requests;
-  // An empty read brings no bytes back: an empty write takes its place.
-  const bool read = request.opcode == Opcode::kRead && !request.local.empty();
-  const std::uint32_t key =
-      request.local.empty() ? 0 : static_cast<const VerbsRegion*>(request.region)->local_key();
-  ibv_send_wr& transfer = add({.id = request.id,
-                               .report_success = signaled,
-                               .report_failure = true,
-                               .continued = two_requests,
-                               .read = read,
-                               .signaled = signaled || sends_.must_signal()},
-                              request.local, key);
-  transfer.wr.rdma.remote_addr = request.remote.address;
-  transfer.wr.rdma.rkey = device_key(request.remote);
-  transfer.opcode = read                      ? IBV_WR_RDMA_READ
-                    : notify && !two_requests ? IBV_WR_RDMA_WRITE_WITH_IMM
-                                              : IBV_WR_RDMA_WRITE;
-  transfer.imm_data = ::htonl(request.notification);
-  // The data to write may be what an earlier read brings: so do not copy it now, and do not overtake the
-  // read.
-  if (read) {
-    ++reads_;
-  } else if (reads_ > 0) {
-    transfer.send_flags |= IBV_SEND_FENCE;
-  } else if (!request.local.empty() && request.local.size() <= max_inline_bytes_) {
-    transfer.send_flags |= IBV_SEND_INLINE;
-  }
-  if (!two_requests) return;
-  add_message(MessageKind::kNotification, request.notification, {},
-              {.id = request.id,
-               .report_success = request.signaled,
-               .report_failure = true,
-               .signaled = request.signaled});
-}
-
-// REQUIRES: there is room for the request, and it has no fault.
-void VerbsConnection::prepare(const WorkRequest& request) {
-  if (request.opcode == Opcode::kSend || request.opcode == Opcode::kWriteNotify) --send_credits_;
-  if (request.opcode != Opcode::kSend) return prepare_transfer(request);
-  add_message(MessageKind::kMessage, 0, request.local,
-              {.id = request.id,
-               .report_success = request.signaled,
-               .report_failure = true,
-               .signaled = request.signaled});
-  // A message overtakes an earlier read unless it has a fence.
-  if (reads_ > 0) requests_[prepared_ - 1].send_flags |= IBV_SEND_FENCE;
+  return submitted.posted;
 }
 
 std::size_t VerbsConnection::post(std::span<const WorkRequest> requests) {
-  if (state_ == State::kOpen && !unbound_.empty()) post_windows();
-  if (state_ != State::kOpen || !unbound_.empty()) return 0;
-  request_ends_.clear();
-  std::optional<Fault> fault;
-  for (const WorkRequest& request : requests) {
-    if (!has_room_for(request)) break;
-    fault = fault_of(request);
-    if (fault) break;
-    prepare(request);
-    request_ends_.push_back(prepared_);
-  }
+  if (state_ == State::kOpen && !grants_.all_bound()) post_windows();
+  if (state_ != State::kOpen || !grants_.all_bound()) return 0;
+  std::optional<Sender::Fault> fault = sender_.add(requests, peer_name());
   const std::size_t posted = submit();
-  if (state_ == State::kFailed) {
-    // A request counts as posted even if only a part of it was posted: that part will complete.
-    const auto first_incomplete = std::upper_bound(request_ends_.begin(), request_ends_.end(), posted);
-    const auto complete = static_cast<std::size_t>(first_incomplete - request_ends_.begin());
-    const std::size_t complete_end = complete == 0 ? 0 : request_ends_[complete - 1];
-    return complete + (posted > complete_end ? 1 : 0);
-  }
-  std::size_t taken = request_ends_.size();
+  if (state_ == State::kFailed) return sender_.begun(posted);
+  std::size_t taken = sender_.added();
   if (fault) {
     refused_ = Event{.kind = Event::Kind::kCompletion,
                      .result = fault->result,
@@ -784,10 +289,9 @@ std::size_t VerbsConnection::post(std::span<const WorkRequest> requests) {
   return taken;
 }
 
-// An empty write proves that the peer's device answers, and frees the send queue up to here.
 void VerbsConnection::probe() {
-  if (sends_.room() == 0) return;
-  add({.signaled = true}, {}, 0).opcode = IBV_WR_RDMA_WRITE;
+  if (sender_.room() == 0) return;
+  sender_.add_probe();
   submit();
 }
 
@@ -797,21 +301,20 @@ void VerbsConnection::want_attention() {
 }
 
 void VerbsConnection::release_receive(std::uint32_t receive) {
-  free_receives_.push_back(receive);
-  ++owed_credits_;
+  receives_.return_counted(receive);
   want_attention();
 }
 
 void VerbsConnection::attend() {
-  if (state_ == State::kFailed) unbound_.clear();
+  if (state_ == State::kFailed) grants_.drop_unbound();
   bool content = true;
-  if (qp_ != nullptr && state_ != State::kFailed) {
+  if (queue_pair_.exists() && state_ != State::kFailed) {
     post_receives();
     // An acceptor's queue pair is ready to send before the connection manager reports that it is open.
-    if (state_ == State::kOpen || role_ == Role::kAcceptor) content = post_windows();
-    if (state_ == State::kOpen && owed_credits_ >= hub_.device.receive_depth() / 2) {
-      if (sends_.room() > 0 && add_message(MessageKind::kCredits, owed_credits_, {}, {})) {
-        owed_credits_ = 0;
+    if (state_ == State::kOpen || !meeting_.connects()) content = post_windows();
+    if (state_ == State::kOpen && receives_.owed_credits() >= hub_.device.receive_depth() / 2) {
+      if (sender_.room() > 0 && sender_.add_own(MessageKind::kCredits, receives_.owed_credits(), false)) {
+        receives_.credits_sent();
         submit();
       } else {
         content = false;
@@ -824,29 +327,7 @@ void VerbsConnection::attend() {
 }
 
 void VerbsConnection::post_receives() {
-  if (free_receives_.empty()) return;
-  std::vector<ibv_recv_wr>& requests = receive_requests_;
-  std::vector<ibv_sge>& pieces = receive_pieces_;
-  requests.assign(free_receives_.size(), {});
-  pieces.assign(free_receives_.size(), {});
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const std::span<std::byte> buffer = receive_buffer(free_receives_[i]);
-    pieces[i] = {.addr = reinterpret_cast<std::uintptr_t>(buffer.data()),
-                 .length = static_cast<std::uint32_t>(buffer.size()),
-                 .lkey = staging_->registration()->lkey};
-    requests[i].wr_id = request_id(serial_, free_receives_[i]) | kReceiveBit;
-    requests[i].next = i + 1 < requests.size() ? &requests[i + 1] : nullptr;
-    requests[i].sg_list = &pieces[i];
-    requests[i].num_sge = 1;
-  }
-  ibv_recv_wr* bad = nullptr;
-  const int error = api().post_recv(qp_, requests.data(), &bad);
-  const bool known = error != 0 && bad >= requests.data() && bad < requests.data() + requests.size();
-  posted_receives_ += error == 0 ? static_cast<std::uint32_t>(requests.size())
-                      : known    ? static_cast<std::uint32_t>(bad - requests.data())
-                                 : 0;
-  free_receives_.clear();
-  if (error != 0) {
+  if (const int error = receives_.post(hub_.device.api(), queue_pair_.get()); error != 0) {
     fail(errno_status(error, fmt::format("{}: {} takes no receives", peer_name(), hub_.device.name())));
   }
 }
@@ -854,97 +335,89 @@ void VerbsConnection::post_receives() {
 // ---- completing
 
 void VerbsConnection::on_completion(const ibv_wc& completion) {
-  if (qp_ == nullptr) return;  // a completion that was left over in the queue
-  ++completions_;
+  if (!queue_pair_.exists()) return;  // a completion that was left over in the queue
+  watch_.on_completion();
   ++hub_.activity;
-  const auto number = static_cast<std::uint32_t>(completion.wr_id);
-  if ((completion.wr_id & kReceiveBit) != 0) {
-    on_receive_completion(completion, number & ~static_cast<std::uint32_t>(kReceiveBit));
+  if (is_receive(completion.wr_id)) {
+    on_receive_completion(completion);
   } else {
-    on_send_completion(completion, number);
+    on_send_completion(completion);
   }
 }
 
-void VerbsConnection::on_send_completion(const ibv_wc& completion, std::uint32_t number) {
-  if (!sends_.contains(number)) {
+void VerbsConnection::on_send_completion(const ibv_wc& completion) {
+  const std::uint32_t number = place_of(completion.wr_id);
+  if (!sender_.queue().contains(number)) {
     return fail(absl::InternalError(
         fmt::format("{}: {} completed a request that was not posted", peer_name(), hub_.device.name())));
   }
-  while (sends_.front_number() != number) complete_front(OperationResult::kOk);
+  while (sender_.queue().front_number() != number) complete_front(OperationResult::kOk);
   if (completion.status != IBV_WC_SUCCESS) learn_cause(completion.status);
   complete_front(result_of(completion.status));
 }
 
 void VerbsConnection::complete_front(OperationResult result) {
-  const SendQueue::Entry entry = sends_.front();
-  sends_.pop();
-  if (entry.buffered) ++buffers_released_;
-  if (entry.read) --reads_;
-  if (entry.bind) --binds_;
   const bool ok = result == OperationResult::kOk;
+  const SendQueue::Entry entry = sender_.complete(ok);
   if (ok ? entry.report_success : entry.report_failure) {
-    raise({.kind = Event::Kind::kCompletion, .result = result, .id = entry.id, .connection = this});
+    events_.raise({.kind = Event::Kind::kCompletion, .result = result, .id = entry.id, .connection = this});
   }
-  // The failure of a request's first part is the failure of the request.
-  if (!ok && entry.continued && !sends_.empty()) sends_.front().report_failure = false;
 }
 
-void VerbsConnection::on_receive_completion(const ibv_wc& completion, std::uint32_t receive) {
-  if (posted_receives_ == 0 || receive >= receives()) {
+void VerbsConnection::on_receive_completion(const ibv_wc& completion) {
+  const std::uint32_t receive = place_of(completion.wr_id);
+  if (!receives_.take(receive)) {
     return fail(absl::InternalError(
         fmt::format("{}: {} completed a receive that was not posted", peer_name(), hub_.device.name())));
   }
-  --posted_receives_;
   if (completion.status != IBV_WC_SUCCESS) return learn_cause(completion.status);
   if (connecting()) {
     // An acceptor sends nothing before the connector does, and the connector sends nothing before it has the
     // acceptor's proof.
-    if (role_ == Role::kConnector) {
-      return fail(absl::PermissionDeniedError(fmt::format(
-          "{}: who listens there spoke without having proved that it has this job's secret", address_)));
+    if (meeting_.connects()) {
+      return fail(absl::PermissionDeniedError(
+          fmt::format("{}: who listens there spoke without having proved that it has this job's secret",
+                      meeting_.address())));
     }
     // This arrived before the connection manager's event.
-    if (!hub_.device.iwarp()) api().notify(id_, IBV_EVENT_COMM_EST);
+    if (!hub_.device.iwarp()) hub_.device.api().notify(queue_pair_.id(), IBV_EVENT_COMM_EST);
     open();
   }
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    raise({.kind = Event::Kind::kNotification,
-           .notification = ::ntohl(completion.imm_data),
-           .connection = this},
-          receive);
+    events_.raise({.kind = Event::Kind::kNotification,
+                   .notification = ::ntohl(completion.imm_data),
+                   .connection = this},
+                  receive);
   } else {
     take_message(receive, completion.byte_len);
   }
 }
 
 void VerbsConnection::take_message(std::uint32_t receive, std::uint32_t bytes) {
-  const std::span<const std::byte> buffer = receive_buffer(receive);
+  const std::span<const std::byte> buffer = receives_.buffer(receive);
   MessageHeader header{};
   if (bytes >= sizeof(header) && bytes <= buffer.size()) {
     std::memcpy(&header, buffer.data(), sizeof(header));
     if (header.kind == MessageKind::kMessage) {
-      return raise({.kind = Event::Kind::kMessage,
-                    .connection = this,
-                    .message = buffer.subspan(sizeof(header), bytes - sizeof(header))},
-                   receive);
+      return events_.raise({.kind = Event::Kind::kMessage,
+                            .connection = this,
+                            .message = buffer.subspan(sizeof(header), bytes - sizeof(header))},
+                           receive);
     }
     if (header.kind == MessageKind::kNotification) {
-      return raise({.kind = Event::Kind::kNotification, .notification = header.value, .connection = this},
-                   receive);
+      return events_.raise(
+          {.kind = Event::Kind::kNotification, .notification = header.value, .connection = this}, receive);
     }
-    const bool introduces = header.kind == MessageKind::kIntroduction && role_ == Role::kAcceptor;
-    if (introduces ||
-        (header.kind == MessageKind::kCredits && header.value <= kMostCredits - send_credits_)) {
+    const bool introduces = header.kind == MessageKind::kIntroduction && !meeting_.connects();
+    if (introduces || (header.kind == MessageKind::kCredits && sender_.take_credits(header.value))) {
       if (introduces) {
         // The owner may have given the peer a name already.
-        const std::string host = fmt::format("a process at {}", host_of(id_->route.addr.dst_addr));
-        if (peer_name() == host)
-          set_peer_name(fmt::format("process {} at {}", header.value, host_of(id_->route.addr.dst_addr)));
-      } else {
-        send_credits_ += header.value;
+        const std::string host = host_of(queue_pair_.id()->route.addr.dst_addr);
+        if (peer_name() == fmt::format("a process at {}", host))
+          set_peer_name(fmt::format("process {} at {}", header.value, host));
       }
       if (state_ != State::kOpen) return;
-      free_receives_.push_back(receive);
+      receives_.return_reserved(receive);
       return post_receives();
     }
   }
@@ -983,7 +456,8 @@ void VerbsConnection::on_device_event(ibv_event_type type) {
       return fail(absl::UnavailableError(
           fmt::format("{}: the device {} broke down", peer_name(), hub_.device.name())));
     case IBV_EVENT_COMM_EST:
-      if (connecting() && id_ != nullptr) api().notify(id_, IBV_EVENT_COMM_EST);
+      if (connecting() && queue_pair_.id() != nullptr)
+        hub_.device.api().notify(queue_pair_.id(), IBV_EVENT_COMM_EST);
       return;
     default:
       return;
@@ -999,53 +473,39 @@ void VerbsConnection::fail(absl::Status status) {
   failed_at_ = clock_now();
   ++hub_.failed;
   ++hub_.activity;
-  if (qp_ != nullptr) {
-    ibv_qp_attr attributes{};
-    attributes.qp_state = IBV_QPS_ERR;
-    // Flushes the outstanding requests. If the device cannot do even that, do not wait for it: see finish().
-    if (api().modify_qp(qp_, &attributes, IBV_QP_STATE) != 0) failed_at_ = TimePoint::min();
-  }
-  if (id_ != nullptr && id_->verbs != nullptr) api().disconnect(id_);  // fails if the peer was faster
+  // If the device cannot even flush, do not wait for it: see finish().
+  if (queue_pair_.exists() && !queue_pair_.flush()) failed_at_ = TimePoint::min();
+  queue_pair_.disconnect();
 }
 
 void VerbsConnection::finish(TimePoint now) {
   if (disconnect_raised_ || state_ != State::kFailed) return;
-  if (qp_ != nullptr && (!sends_.empty() || posted_receives_ > 0) && now - kDrainPatience < *failed_at_)
-    return;
+  const bool outstanding = !sender_.queue().empty() || receives_.posted() > 0;
+  if (queue_pair_.exists() && outstanding && now - kDrainPatience < *failed_at_) return;
   hub_.windows.close(*this);
-  destroy_queue_pair();
-  while (!sends_.empty()) complete_front(OperationResult::kFlushed);
-  if (refused_) raise(*refused_);
+  queue_pair_.destroy();
+  while (!sender_.queue().empty()) complete_front(OperationResult::kFlushed);
+  if (refused_) events_.raise(*refused_);
   disconnect_raised_ = true;
   --hub_.failed;
-  raise({.kind = Event::Kind::kDisconnected, .result = OperationResult::kPeerGone, .connection = this});
+  events_.raise(
+      {.kind = Event::Kind::kDisconnected, .result = OperationResult::kPeerGone, .connection = this});
 }
 
 void VerbsConnection::tick(TimePoint now) {
   if (state_ == State::kFailed) return;
   if (connecting()) {
-    if (now >= deadline_) {
-      fail(absl::DeadlineExceededError(fmt::format("{}: nobody has accepted connections there in time{}{}",
-                                                   role_ == Role::kConnector ? address_ : peer_name(),
-                                                   obstacle_.empty() ? "" : ": ", obstacle_)));
-    } else if (role_ == Role::kConnector && id_ == nullptr && now >= next_attempt_) {
-      start_attempt();
-    }
+    absl::Status status = meeting_.tick(now, peer_name());
+    if (!status.ok()) fail(std::move(status));
     return;
   }
-  const Duration patience = hub_.options.peer_timeout;
-  // If this side has not looked for a long time, it cannot tell whether the peer has answered.
-  if (now - std::exchange(last_tick_, now) > patience / 4) waiting_since_.reset();
-  if (std::exchange(completions_at_tick_, completions_) != completions_) {
-    alive_at_ = now;
-    waiting_since_.reset();
-  } else if (!sends_.awaits_report()) {
-    waiting_since_.reset();
-    if (now - alive_at_ > patience / 4) probe();
-  } else if (!waiting_since_) {
-    waiting_since_ = now;
-  } else if (now - *waiting_since_ > patience) {
-    learn_cause(IBV_WC_RESP_TIMEOUT_ERR);
+  switch (watch_.look(now, hub_.options.peer_timeout, sender_.queue().awaits_report())) {
+    case AnswerWatch::Finding::kFine:
+      return;
+    case AnswerWatch::Finding::kSilent:
+      return probe();
+    case AnswerWatch::Finding::kGone:
+      return learn_cause(IBV_WC_RESP_TIMEOUT_ERR);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "transport/verbs/address.hpp"
 #include "transport/verbs/errors.hpp"
 #include "transport/verbs/verbs_connection.hpp"
+#include "transport/verbs/work_request_id.hpp"
 
 namespace verbena::transport {
 
@@ -165,8 +166,7 @@ VerbsTransport::VerbsTransport(const VerbsOptions& options, std::unique_ptr<Devi
       windows_(*device_),
       queues_(*device_,
               [this](const ibv_wc& completion) {
-                const auto serial = static_cast<std::uint32_t>(completion.wr_id >> 32U);
-                const auto found = hub_.connections.find(serial);
+                const auto found = hub_.connections.find(serial_of(completion.wr_id));
                 if (found != hub_.connections.end()) found->second->on_completion(completion);
               }),
       gatekeeper_(options.secret),
