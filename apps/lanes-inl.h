@@ -1,7 +1,7 @@
 // Vector arithmetic for kernels that are compiled once per instruction set: include it after
-// hwy/foreach_target.h, and `using namespace verbena::apps::HWY_NAMESPACE`. Rows are aligned to kRowAlignment and their
-// sizes are multiples of kLanes. All instruction sets give the same bits: sums are always formed over 16 virtual
-// lanes in one fixed order, and nothing is fused.
+// hwy/foreach_target.h, and `using namespace verbena::apps::HWY_NAMESPACE`. Rows are aligned to kRowAlignment
+// and their sizes are multiples of kLanes. All instruction sets give the same bits: sums are always formed
+// over 16 virtual lanes in one fixed order, and nothing is fused.
 #if defined(VERBENA_APPS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef VERBENA_APPS_LANES_INL_H_
 #undef VERBENA_APPS_LANES_INL_H_

@@ -42,10 +42,11 @@ struct Encoder {
     return object;
   }
   json operator()(const FailedMessage& message) const {
-    return {{"kind", "failed"},
-            {"code", static_cast<int>(message.status.code())},
-            {"message", std::string(message.status.message())},
-            {"is_cause", message.is_cause}};
+    json object = {{"kind", "failed"},
+                   {"code", static_cast<int>(message.status.code())},
+                   {"message", std::string(message.status.message())}};
+    if (message.cause) object["cause"] = static_cast<int>(*message.cause);
+    return object;
   }
   json operator()(const EndedMessage& message) const {
     return {{"kind", "ended"}, {"status", message.status}};
@@ -104,9 +105,15 @@ FinishedMessage finished(const json& object) {
 FailedMessage failed(const json& object) {
   const int code = exact_number<int>(object.at("code"));
   const bool known = code > 0 && code <= static_cast<int>(absl::StatusCode::kUnauthenticated);
-  return {absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-                       object.at("message").get<std::string>()),
-          object.at("is_cause").get<bool>()};
+  FailedMessage message{absl::Status(known ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+                                     object.at("message").get<std::string>())};
+  if (object.contains("cause")) {
+    const int cause = exact_number<int>(object.at("cause"));
+    if (cause < 0 || cause >= static_cast<int>(Cause::kNone))
+      throw json::out_of_range::create(0, fmt::format("{} is no cause", cause), nullptr);
+    message.cause = static_cast<Cause>(cause);
+  }
+  return message;
 }
 
 /// Throws what nlohmann throws, also for text that is nested deeper than any message of ours: the library

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -62,11 +63,13 @@ struct FinishedMessage {
   double seconds = 0;  ///< from the start of run_worker() to its end
   SessionStatistics statistics;
 };
+/// How close a failure is to the cause, the closest first. Of a job's failures the closest is reported.
+enum class Cause : std::uint8_t { kKilled, kOwnError, kSilentEnd, kPeerGone, kFollowed, kNone };
+
 /// The process cannot go on and is about to exit.
 struct FailedMessage {
   absl::Status status;
-  /// The failure does not follow from anything that another process did, whatever its code is.
-  bool is_cause = false;
+  std::optional<Cause> cause = std::nullopt;  ///< nullopt: to be told from the status
 };
 
 /// The process's last message: it ends on purpose. Sent on a cluster, where nobody gets its wait status.

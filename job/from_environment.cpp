@@ -54,7 +54,9 @@ class Launched : public worker::Surroundings {
   Launched(int report_to, std::uint32_t rank) : report_to_(report_to), rank_(rank) {}
 
   void on_iteration(const IterationReport& report) override { send(IterationMessage{rank_, report}); }
-  void on_given_up(const absl::Status& why, bool is_cause) override { send(FailedMessage{why, is_cause}); }
+  void on_given_up(const absl::Status& why, bool is_cause) override {
+    send(FailedMessage{why, is_cause ? std::optional(Cause::kOwnError) : std::nullopt});
+  }
   void on_end(const absl::Status& status, const SessionStatistics& statistics) override {
     // Also if the user's program does not report the failure.
     if (!status.ok()) return send(FailedMessage{status});

@@ -157,10 +157,10 @@ std::string describe_end(int wait_status) {
 }
 
 absl::Status ended_without_session(const std::string& name) {
-  return absl::FailedPreconditionError(
-      fmt::format("{} ended before a session of it had: a program calls verbena::Session::from_environment(), "
-                  "and lets that session end before it ends itself",
-                  name));
+  return absl::FailedPreconditionError(fmt::format(
+      "{} ended before a session of it had: a program calls verbena::Session::from_environment(), "
+      "and lets that session end before it ends itself",
+      name));
 }
 
 }  // namespace verbena::apps

@@ -111,7 +111,8 @@ class ProgramUnderCluster {
  public:
   explicit ProgramUnderCluster(Outlet& outlet) : outlet_(outlet) {}
 
-  /// Starts it and waits for its end. CANCELLED after a stop, and if the program has said itself why it fails.
+  /// Starts it and waits for its end. CANCELLED after a stop, and if the program has said itself why it
+  /// fails.
   absl::Status run(const Role& role, const std::vector<std::string>& words, const std::atomic<bool>& stop) {
     const absl::StatusOr<std::vector<std::string>> addresses = role.addresses->addresses("", stop);
     if (!addresses.ok()) return addresses.status();
@@ -135,11 +136,13 @@ class ProgramUnderCluster {
     }
     if (stop || has_failed_) return absl::CancelledError("stopped, or it has said why it ends");
     RETURN_IF_ERROR(broken_);
-    if (*end == 0 && has_finished_) return absl::OkStatus();
-    if (*end == 0) return ended_without_session(child->name());
-    return absl::AbortedError(fmt::format(
-        "{} {}{}", child->name(), describe_end(*end),
-        WIFSIGNALED(*end) && WTERMSIG(*end) == SIGKILL ? guess_at_kill(kills_before_, count_memory_kills()) : ""));
+    if (*end == 0) return has_finished_ ? absl::OkStatus() : ended_without_session(child->name());
+    const bool is_killed = WIFSIGNALED(*end);
+    std::string why = fmt::format("{} {}", child->name(), describe_end(*end));
+    if (is_killed && WTERMSIG(*end) == SIGKILL) why += guess_at_kill(kills_before_, count_memory_kills());
+    outlet_.send(job::FailedMessage{absl::AbortedError(why),
+                                    is_killed ? job::Cause::kKilled : job::Cause::kSilentEnd});
+    return absl::CancelledError("it has ended, which is said");
   }
 
  private:

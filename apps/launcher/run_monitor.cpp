@@ -52,9 +52,9 @@ void RunMonitor::on_message(const std::string& name, const job::ChildMessage& me
 void RunMonitor::on_failed(const std::string& name, const job::FailedMessage& message) {
   const absl::Status& status = message.status;
   const absl::StatusCode code = status.code();
-  Cause cause = Cause::kOwnError;
-  if (message.is_cause) {
-    // The message says that it is the cause: kOwnError.
+  Cause cause = message.cause.value_or(Cause::kOwnError);
+  if (message.cause) {
+    // The process knows better.
   } else if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
     cause = Cause::kPeerGone;
   } else if (code == absl::StatusCode::kAborted || code == absl::StatusCode::kCancelled) {

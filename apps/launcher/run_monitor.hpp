@@ -21,8 +21,7 @@ namespace verbena::apps {
 class RunMonitor {
  public:
   using Clock = std::chrono::steady_clock;
-  /// How close a failure is to the cause, the closest first. The closest failure is reported.
-  enum class Cause { kKilled, kOwnError, kSilentEnd, kPeerGone, kFollowed, kNone };
+  using Cause = job::Cause;
   /// How long servers have to end after the last worker has left.
   static constexpr auto kServersPatience = std::chrono::seconds(10);
 

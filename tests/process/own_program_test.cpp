@@ -32,6 +32,13 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+std::vector<nlohmann::json> lines_of(const std::string& metrics) {
+  std::istringstream lines(verbena::testing::contents(metrics));
+  std::vector<nlohmann::json> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+  return all;
+}
+
 class OwnProgramTest : public ::testing::Test {
  protected:
   using Words = std::vector<std::string>;
@@ -67,9 +74,7 @@ TEST_F(OwnProgramTest, IsTheWorkersOfARun) {
   EXPECT_THAT(ended.out, HasSubstr("own_program, own consistency, 2 servers × 3 workers, shm"));
   EXPECT_THAT(ended.err, HasSubstr("own_program iteration 3  number 9"));
 
-  std::istringstream lines(verbena::testing::contents(scratch_.path("run.jsonl")));
-  std::vector<nlohmann::json> all;
-  for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+  const std::vector<nlohmann::json> all = lines_of(scratch_.path("run.jsonl"));
   ASSERT_EQ(all.size(), 1 + 3 + 3 + 1U) << "start, iterations, workers, summary";
   EXPECT_EQ(all[0]["options"]["command"], std::string(OWN_PROGRAM) + " count");
   EXPECT_EQ(all[2]["objectives"]["number"], 6);
@@ -276,10 +281,34 @@ TEST_F(OwnProgramTest, IsAWorkerUnderMpirun) {
   const Ended failed = mpirun({OWN_PROGRAM, "gives-up"});
   EXPECT_NE(failed.status, 0);
   EXPECT_THAT(failed.err, HasSubstr("no more coffee"));
+}
 
-  const Ended twice = mpirun({VERBENA_PROGRAM, "run", "--", OWN_PROGRAM, "count"});
-  EXPECT_NE(twice.status, 0);
-  EXPECT_THAT(twice.err, HasSubstr("start the program itself: mpirun"));
+TEST_F(OwnProgramTest, IsLookedAfterUnderMpirun) {
+  if (!std::filesystem::exists(kMpi)) GTEST_SKIP() << "skipped: no mpirun (scripts/setup installs it)";
+  const auto looked_after = [&](const Words& options, const std::string& mode) {
+    Words all = {"--allow-run-as-root", "--oversubscribe", "-n", "3", VERBENA_PROGRAM};
+    const Words words = verbena_run(options, {mode});
+    all.insert(all.end(), words.begin(), words.end());
+    return run(kMpi, all, scratch_.path());
+  };
+  const std::string metrics = scratch_.path("run.jsonl");
+  const Ended ended = looked_after({"--servers", "1", "--metrics", metrics}, "count");
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(count_of(ended.out, "of 2 sees 6\n"), 2) << ended.out;
+  const std::vector<nlohmann::json> all = lines_of(metrics);
+  ASSERT_EQ(all.size(), 1 + 3 + 2 + 1U) << "start, iterations, workers, summary";
+  EXPECT_EQ(all.front()["options"]["command"], std::string(OWN_PROGRAM) + " count");
+  EXPECT_EQ(all.back()["objectives"]["number"], 6);
+
+  const auto error_of = [&](const std::string& mode) {
+    const Ended failed = looked_after({"--servers", "1"}, mode);
+    EXPECT_NE(failed.status, 0) << mode;
+    EXPECT_EQ(count_of(failed.err, "verbena: error"), 1) << failed.err;
+    return failed.err;
+  };
+  EXPECT_THAT(error_of("gives-up"), AllOf(HasSubstr("error: worker 1 (rank 2"), HasSubstr("no more coffee")));
+  EXPECT_THAT(error_of("silent"), AllOf(HasSubstr("worker 1 (rank 2"), HasSubstr("ended with status 3")));
+  EXPECT_THAT(error_of("stays-out"), HasSubstr("ended before a session of it had"));
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ Violations own_partitions(const std::vector<File>& tree);
 Violations machine_paths(const std::vector<File>& tree);
 /// No note of something left to do.
 Violations unfinished_marks(const std::vector<File>& tree);
-/// Links in documents lead to files, folders and headings that exist. (Binary files and those of data/ are not
-/// looked for.)
+/// Links in documents lead to files, folders and headings that exist. (Binary files and those of data/ are
+/// not looked for.)
 Violations broken_links(const std::vector<File>& tree);
 /// Scripts and presets that the documents name exist.
 Violations missing_commands(const std::vector<File>& tree);

@@ -59,7 +59,8 @@ TEST(RunMonitorTest, WhatAProcessCallsTheCauseIs) {
   monitor.hear("worker 0", encode(job::FailedMessage{absl::AbortedError("another gave up")}));
   monitor.fail(RunMonitor::Cause::kSilentEnd, absl::AbortedError("worker 0 ended with status 1"));
   EXPECT_EQ(monitor.failure().message(), "worker 0 ended with status 1") << "nearer to the cause";
-  monitor.hear("worker 1", encode(job::FailedMessage{absl::AbortedError("no coffee"), /*is_cause=*/true}));
+  monitor.hear("worker 1",
+               encode(job::FailedMessage{absl::AbortedError("no coffee"), job::Cause::kOwnError}));
   EXPECT_EQ(monitor.failure().message(), "worker 1: no coffee");
 }
 
