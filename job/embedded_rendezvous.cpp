@@ -171,7 +171,7 @@ absl::StatusOr<int> RendezvousHost::add() {
     ::close(ends[1]);
     return status;
   }
-  const json welcome = {{"rank", seats_.size()}, {"size", size_}};
+  const json welcome = {{"rank", seats_.size()}, {"size", told_size_}};
   Seat& seat = seats_.emplace_back();
   seat.descriptor = ends[0];
   seat.unsent = line_of(welcome);

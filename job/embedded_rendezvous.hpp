@@ -4,6 +4,7 @@
 // put since the last fence, in lines {"rank": r, "key": key, "value": value}, and then {"go": true}.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -49,8 +50,10 @@ class EmbeddedRendezvous : public Rendezvous {
 /// The launcher's end. It never waits for a process.
 class RendezvousHost {
  public:
-  RendezvousHost(std::uint32_t size, std::shared_ptr<const transport::Secret> secret)
-      : size_(size), secret_(std::move(secret)) {}
+  /// `size`: how many processes will be added. `told_ranks`: tell() will be called for ranks below it.
+  RendezvousHost(std::uint32_t size, std::shared_ptr<const transport::Secret> secret,
+                 std::uint32_t told_ranks = 0)
+      : size_(size), told_size_(std::max(size, told_ranks)), secret_(std::move(secret)) {}
   ~RendezvousHost();
   RendezvousHost(const RendezvousHost&) = delete;
   RendezvousHost& operator=(const RendezvousHost&) = delete;
@@ -83,6 +86,7 @@ class RendezvousHost {
   static void send(Seat& seat);
 
   const std::uint32_t size_;
+  const std::uint32_t told_size_;  ///< the size that the processes are told
   const std::shared_ptr<const transport::Secret> secret_;
   std::deque<Seat> seats_;
   std::string news_;  ///< put since the last fence, as lines

@@ -5,15 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
-#include "transport/message_outbox.hpp"
 
 namespace verbena::server {
 

@@ -147,20 +147,4 @@ std::optional<int> ChildProcess::reap() {
   return status;
 }
 
-std::string describe_end(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    const char* name = ::sigabbrev_np(WTERMSIG(wait_status));
-    return name == nullptr ? fmt::format("was killed by signal {}", WTERMSIG(wait_status))
-                           : fmt::format("was killed by SIG{}", name);
-  }
-  return fmt::format("ended with status {}", WEXITSTATUS(wait_status));
-}
-
-absl::Status ended_without_session(const std::string& name) {
-  return absl::FailedPreconditionError(fmt::format(
-      "{} ended before a session of it had: a program calls verbena::Session::from_environment(), "
-      "and lets that session end before it ends itself",
-      name));
-}
-
 }  // namespace verbena::apps

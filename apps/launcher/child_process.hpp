@@ -53,9 +53,4 @@ class ChildProcess {
   job::LineStream lines_;
 };
 
-/// "was killed by SIGKILL", "ended with status 3"
-std::string describe_end(int wait_status);
-/// The error for a user's program that has ended well, but has not been a worker to the end.
-absl::Status ended_without_session(const std::string& name);
-
 }  // namespace verbena::apps

@@ -281,9 +281,14 @@ int ClusterProcess::train(std::thread& listening) {
   }
   int status = report_result(result, *link_);
   if (!result.abandoned) addresses.give_up();  // after the report: who learns of it asks nobody why
-  const bool is_stopped = std::any_of(result.statuses.begin(), result.statuses.end(),
+  const auto cancelled = std::find_if(result.statuses.begin(), result.statuses.end(),
                                       [](const absl::Status& ended) { return absl::IsCancelled(ended); });
-  if (status == kExitOk && (result.told_to_stop || result.abandoned || is_stopped)) status = kExitFailed;
+  if (status == kExitOk && cancelled != result.statuses.end() && !result.told_to_stop) {
+    // Another process says why. The leader must not take this end for one without a word.
+    link_->send(job::FailedMessage{*cancelled, job::Cause::kFollowed});
+    status = kExitFailed;
+  }
+  if (status == kExitOk && (result.told_to_stop || result.abandoned)) status = kExitFailed;
   const bool lost = result.told_to_stop && link_->lost();
   link_->send(job::EndedMessage{status});
   if (leads()) {

@@ -73,8 +73,9 @@ absl::Status Launcher::start(const std::vector<Command>& commands) {
         ChildProcess::start(command.name, command.arguments, *seat, command.role);
     ::close(*seat);
     if (!process.ok()) return process.status();
-    children_.push_back(
-        {.process = *std::move(process), .server = command.server, .is_program = command.role.has_value()});
+    children_.push_back({.process = *std::move(process),
+                         .server = command.server,
+                         .history = {.must_finish = command.role.has_value()}});
   }
   return absl::OkStatus();
 }
@@ -93,33 +94,15 @@ void Launcher::on_signal(int number) {
 
 void Launcher::on_line(Child& child, std::string_view line) {
   const std::optional<job::ChildMessage> message = monitor_.hear(child.process.name(), line);
-  if (message && std::holds_alternative<job::FailedMessage>(*message)) child.reported_failure = true;
-  if (message && std::holds_alternative<job::FinishedMessage>(*message)) child.finished = true;
+  if (message && std::holds_alternative<job::FailedMessage>(*message)) child.history.reported_failure = true;
+  if (message && std::holds_alternative<job::FinishedMessage>(*message)) child.history.finished = true;
   if (monitor_.failed()) stop_all();
 }
 
 void Launcher::on_end(Child& child, int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    const int number = WTERMSIG(wait_status);
-    const bool by_us = (number == SIGKILL && killed_) || (number == SIGTERM && stopping_);
-    if (!by_us) {
-      fail(Cause::kKilled,
-           absl::AbortedError(fmt::format(
-               "{} {}{}", child.process.name(), describe_end(wait_status),
-               number == SIGKILL ? guess_at_kill(memory_kills_before_, count_memory_kills()) : "")));
-    }
-  } else if (const int status = WEXITSTATUS(wait_status); status != 0 && !child.reported_failure) {
-    // This can also be the cause while all are being stopped: what the others reported about this end may
-    // have come first.
-    const bool by_us = stopping_ && status == kExitSignalBase + SIGTERM;
-    if (!by_us) {
-      fail(Cause::kSilentEnd,
-           absl::AbortedError(fmt::format("{} {}", child.process.name(), describe_end(wait_status))));
-    }
-  }
-  if (child.is_program && !stopping_ && wait_status == 0 && !child.finished) {
-    fail(Cause::kOwnError, ended_without_session(child.process.name()));
-  }
+  std::optional<job::FailedMessage> failed =
+      judge_end(child.process.name(), wait_status, child.history, memory_kills_before_);
+  if (failed) fail(*failed->cause, std::move(failed->status));
   if (!stopping_ && !any_running(true)) deadline_ = Clock::now() + RunMonitor::kServersPatience;
 }
 
@@ -132,9 +115,11 @@ void Launcher::check_deadline() {
       return;
     }
   }
-  killed_ = true;
   deadline_ = Clock::time_point::max();
-  for (const Child& child : children_) child.process.signal(SIGKILL);
+  for (Child& child : children_) {
+    child.process.signal(SIGKILL);
+    child.history.killed = true;
+  }
 }
 
 void Launcher::fail(Cause cause, absl::Status status) {
@@ -146,7 +131,10 @@ void Launcher::stop_all() {
   if (stopping_) return;
   stopping_ = true;
   deadline_ = std::min(deadline_, Clock::now() + kPoliteness);
-  for (const Child& child : children_) child.process.signal(SIGTERM);
+  for (Child& child : children_) {
+    child.process.signal(SIGTERM);
+    child.history.asked_to_end = true;
+  }
 }
 
 bool Launcher::any_running(bool workers_only) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "apps/launcher/child_end.hpp"
 #include "apps/launcher/child_process.hpp"
 #include "apps/launcher/memory_kills.hpp"
 #include "apps/launcher/run_monitor.hpp"
@@ -41,9 +42,7 @@ class Launcher {
   struct Child {
     ChildProcess process;
     bool server = false;
-    bool is_program = false;
-    bool reported_failure = false;
-    bool finished = false;  ///< its worker, as it has reported
+    ChildHistory history = {};
   };
 
   absl::Status start(const std::vector<Command>& commands);
@@ -62,7 +61,6 @@ class Launcher {
   std::deque<Child> children_;
   const MemoryKills memory_kills_before_ = count_memory_kills();
   bool stopping_ = false;
-  bool killed_ = false;                                    ///< by us
   Clock::time_point deadline_ = Clock::time_point::max();  ///< then what still runs is killed
   int signal_ = 0;
 };

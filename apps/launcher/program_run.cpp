@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -20,6 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/application.hpp"
+#include "apps/launcher/child_end.hpp"
 #include "apps/launcher/child_process.hpp"
 #include "apps/launcher/host_run.hpp"
 #include "apps/launcher/launcher.hpp"
@@ -109,14 +113,23 @@ std::vector<Launcher::Command> program_commands(const JobOptions& job,
 /// The program of one worker, under a process that mpirun or srun has started.
 class ProgramUnderCluster {
  public:
-  explicit ProgramUnderCluster(Outlet& outlet) : outlet_(outlet) {}
+  /// Whoever sets `stop` calls wake().
+  ProgramUnderCluster(Outlet& outlet, const std::atomic<bool>& stop) : outlet_(outlet), stop_(stop) {}
+  ~ProgramUnderCluster() { ::close(woken_); }
+  ProgramUnderCluster(const ProgramUnderCluster&) = delete;
+  ProgramUnderCluster& operator=(const ProgramUnderCluster&) = delete;
 
-  /// Starts it and waits for its end. CANCELLED after a stop, and if the program has said itself why it
-  /// fails.
-  absl::Status run(const Role& role, const std::vector<std::string>& words, const std::atomic<bool>& stop) {
-    const absl::StatusOr<std::vector<std::string>> addresses = role.addresses->addresses("", stop);
+  void wake() const {
+    const std::uint64_t one = 1;
+    (void)!::write(woken_, &one, sizeof one);
+  }
+
+  /// Starts it and waits for its end. CANCELLED if that was no good end; the outlet has been told why, unless
+  /// `stop` was set.
+  absl::Status run(const Role& role, const std::vector<std::string>& words) {
+    const absl::StatusOr<std::vector<std::string>> addresses = role.addresses->addresses("", stop_);
     if (!addresses.ok()) return addresses.status();
-    job::RendezvousHost rendezvous(1, role.job.transport.secret);
+    job::RendezvousHost rendezvous(1, role.job.transport.secret, role.job.servers);
     job::AddressExchange::pass_on(*addresses, rendezvous);
     const absl::StatusOr<int> seat = rendezvous.add();
     if (!seat.ok()) return seat.status();
@@ -128,58 +141,80 @@ class ProgramUnderCluster {
     std::optional<int> end;
     while (!end) {
       wait(*child, rendezvous);
-      RETURN_IF_ERROR(rendezvous.serve());
+      if (absl::Status status = rendezvous.serve(); !status.ok()) broken_.Update(status);
       // Ask for its end first: then everything that it has sent is in the pipe.
       end = child->reap();
       child->read_lines([&](std::string_view line) { pass_on(line); });
-      if (stop || !broken_.ok()) ask_to_end(*child);
+      if (stop_ || !broken_.ok()) ask_to_end(*child);
     }
-    if (stop || has_failed_) return absl::CancelledError("stopped, or it has said why it ends");
-    RETURN_IF_ERROR(broken_);
-    if (*end == 0) return has_finished_ ? absl::OkStatus() : ended_without_session(child->name());
-    const bool is_killed = WIFSIGNALED(*end);
-    std::string why = fmt::format("{} {}", child->name(), describe_end(*end));
-    if (is_killed && WTERMSIG(*end) == SIGKILL) why += guess_at_kill(kills_before_, count_memory_kills());
-    outlet_.send(job::FailedMessage{absl::AbortedError(why),
-                                    is_killed ? job::Cause::kKilled : job::Cause::kSilentEnd});
-    return absl::CancelledError("it has ended, which is said");
+    if (!broken_.ok())
+      return absl::InternalError(fmt::format("{}: {}", child->name(), std::string(broken_.message())));
+    return how_it_ended(child->name(), *end);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kTickMs = 50;
-  /// From SIGTERM to SIGKILL: less than run_jobs() gives a job.
-  static constexpr auto kPoliteness = std::chrono::milliseconds(700);
+  /// From SIGTERM to SIGKILL: less than the leader gives the members of a job.
+  static constexpr auto kPoliteness = std::chrono::milliseconds(400);
+  /// A stop reaches the program and this process at about the same time.
+  static constexpr auto kStopPatience = std::chrono::milliseconds(200);
+  static constexpr int kTickMs = 1000;
 
-  static void wait(const ChildProcess& child, const job::RendezvousHost& rendezvous) {
+  void wait(const ChildProcess& child, const job::RendezvousHost& rendezvous) const {
     const int events = rendezvous.wants_to_write(0) ? POLLIN | POLLOUT : POLLIN;
-    std::array<pollfd, 3> wanted = {{{child.end_descriptor(), POLLIN, 0},
+    std::array<pollfd, 4> wanted = {{{child.end_descriptor(), POLLIN, 0},
                                      {child.message_descriptor(), POLLIN, 0},
-                                     {rendezvous.descriptor(0), static_cast<short>(events), 0}}};
-    ::poll(wanted.data(), wanted.size(), kTickMs);
+                                     {rendezvous.descriptor(0), static_cast<short>(events), 0},
+                                     {history_.asked_to_end ? -1 : woken_, POLLIN, 0}}};
+    int timeout_ms = kTickMs;
+    if (history_.asked_to_end && !history_.killed) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(kill_at_ - Clock::now());
+      timeout_ms = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kTickMs));
+    }
+    ::poll(wanted.data(), wanted.size(), timeout_ms);
   }
   void pass_on(std::string_view line) {
     const absl::StatusOr<job::ChildMessage> message = job::decode(line);
-    if (!message.ok()) {
-      broken_ = message.status();
-      return;
+    if (!message.ok()) return broken_.Update(message.status());
+    if (std::holds_alternative<job::FailedMessage>(*message)) {
+      history_.reported_failure = true;
+    } else if (std::holds_alternative<job::FinishedMessage>(*message)) {
+      history_.finished = true;
+    } else if (!std::holds_alternative<job::IterationMessage>(*message)) {
+      return broken_.Update(absl::InvalidArgumentError("it said what no session says"));
     }
-    has_failed_ |= std::holds_alternative<job::FailedMessage>(*message);
-    has_finished_ |= std::holds_alternative<job::FinishedMessage>(*message);
     outlet_.send(*message);
   }
   void ask_to_end(const ChildProcess& child) {
-    if (!asked_at_) child.signal(SIGTERM);
-    if (!asked_at_) asked_at_ = Clock::now();
-    if (Clock::now() > *asked_at_ + kPoliteness) child.signal(SIGKILL);
+    if (!std::exchange(history_.asked_to_end, true)) {
+      child.signal(SIGTERM);
+      kill_at_ = Clock::now() + kPoliteness;
+    }
+    if (Clock::now() < kill_at_) return;
+    child.signal(SIGKILL);
+    history_.killed = true;
+  }
+  absl::Status how_it_ended(const std::string& name, int end) {
+    const bool is_stop =
+        WIFSIGNALED(end) && (WTERMSIG(end) == SIGTERM || WTERMSIG(end) == SIGINT || WTERMSIG(end) == SIGHUP);
+    if (is_stop) {
+      pollfd wanted = {woken_, POLLIN, 0};
+      ::poll(&wanted, 1, static_cast<int>(kStopPatience.count()));
+      if (stop_) return absl::CancelledError("stopped");
+    }
+    const std::optional<job::FailedMessage> failed = judge_end(name, end, history_, kills_before_);
+    if (failed) outlet_.send(*failed);
+    return failed || end != 0 || stop_ ? absl::CancelledError("the program has not ended well")
+                                       : absl::OkStatus();
   }
 
   Outlet& outlet_;
+  const std::atomic<bool>& stop_;
+  const int woken_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const MemoryKills kills_before_ = count_memory_kills();
-  bool has_failed_ = false;    ///< and said why
-  bool has_finished_ = false;  ///< its worker has left the job
-  absl::Status broken_;        ///< it said what no program says
-  std::optional<Clock::time_point> asked_at_;
+  ChildHistory history_{.must_finish = true};
+  absl::Status broken_;  ///< why what it says cannot be understood
+  Clock::time_point kill_at_;
 };
 
 /// The words with the program's path in place of its name.
@@ -226,12 +261,13 @@ int run_program_in_cluster(const RunOptions& run, const ProgramOptions& options,
   CLI::App none;
   const ApplicationOptions arguments(none, application);
   cluster.worker_jobs = [&options](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
+    const auto under = std::make_shared<ProgramUnderCluster>(outlet, stop);
     ProcessJobs jobs;
-    jobs.jobs.emplace_back([&]() -> absl::Status {
+    jobs.jobs.emplace_back([&, under]() -> absl::Status {
       const absl::StatusOr<std::vector<std::string>> words = with_path(options.words);  // on this host
-      if (!words.ok()) return words.status();
-      return ProgramUnderCluster(outlet).run(role, *words, stop);
+      return words.ok() ? under->run(role, *words) : words.status();
     });
+    jobs.wake = [under] { under->wake(); };
     return jobs;
   };
   return run_in_cluster(run, application, arguments, cluster);

@@ -286,13 +286,13 @@ TEST_F(OwnProgramTest, IsAWorkerUnderMpirun) {
 TEST_F(OwnProgramTest, IsLookedAfterUnderMpirun) {
   if (!std::filesystem::exists(kMpi)) GTEST_SKIP() << "skipped: no mpirun (scripts/setup installs it)";
   const auto looked_after = [&](const Words& options, const std::string& mode) {
-    Words all = {"--allow-run-as-root", "--oversubscribe", "-n", "3", VERBENA_PROGRAM};
+    Words all = {"--allow-run-as-root", "--oversubscribe", "-n", "4", VERBENA_PROGRAM};
     const Words words = verbena_run(options, {mode});
     all.insert(all.end(), words.begin(), words.end());
     return run(kMpi, all, scratch_.path());
   };
   const std::string metrics = scratch_.path("run.jsonl");
-  const Ended ended = looked_after({"--servers", "1", "--metrics", metrics}, "count");
+  const Ended ended = looked_after({"--metrics", metrics}, "count");
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(count_of(ended.out, "of 2 sees 6\n"), 2) << ended.out;
   const std::vector<nlohmann::json> all = lines_of(metrics);
@@ -301,13 +301,13 @@ TEST_F(OwnProgramTest, IsLookedAfterUnderMpirun) {
   EXPECT_EQ(all.back()["objectives"]["number"], 6);
 
   const auto error_of = [&](const std::string& mode) {
-    const Ended failed = looked_after({"--servers", "1"}, mode);
+    const Ended failed = looked_after({}, mode);
     EXPECT_NE(failed.status, 0) << mode;
     EXPECT_EQ(count_of(failed.err, "verbena: error"), 1) << failed.err;
     return failed.err;
   };
-  EXPECT_THAT(error_of("gives-up"), AllOf(HasSubstr("error: worker 1 (rank 2"), HasSubstr("no more coffee")));
-  EXPECT_THAT(error_of("silent"), AllOf(HasSubstr("worker 1 (rank 2"), HasSubstr("ended with status 3")));
+  EXPECT_THAT(error_of("gives-up"), AllOf(HasSubstr("error: worker 1 (rank 3"), HasSubstr("no more coffee")));
+  EXPECT_THAT(error_of("silent"), AllOf(HasSubstr("worker 1 (rank 3"), HasSubstr("ended with status 3")));
   EXPECT_THAT(error_of("stays-out"), HasSubstr("ended before a session of it had"));
 }
 

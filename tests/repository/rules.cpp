@@ -420,12 +420,27 @@ std::string anchor_of(const std::string& heading) {
   return anchor;
 }
 
-std::set<std::string> anchors_of(const std::string& text) {
+/// Calls visit(number, text, line) for the lines of a document that are not in a block of code; `text` is the
+/// line without what is code in it.
+template <class Visit>
+void for_each_line_of_text(const std::string& document, const Visit& visit) {
+  static const std::regex kCode("`[^`]*`");
+  bool is_code = false;
+  for_each_line(document, [&](std::size_t number, const std::string& line) {
+    is_code ^= line.starts_with("```");
+    if (!is_code) visit(number, std::regex_replace(line, kCode, ""), line);
+  });
+}
+
+std::set<std::string> anchors_of(const std::string& document) {
   std::set<std::string> anchors;
-  for_each_line(text, [&](std::size_t, const std::string& line) {
+  for_each_line_of_text(document, [&](std::size_t, const std::string&, const std::string& line) {
     const std::size_t level = line.find_first_not_of('#');
-    if (level != 0 && level != std::string::npos && line[level] == ' ')
-      anchors.insert(anchor_of(line.substr(level + 1)));
+    if (level == 0 || level == std::string::npos || line[level] != ' ') return;
+    const std::string anchor = anchor_of(line.substr(level + 1));
+    std::string free = anchor;
+    for (int same = 1; anchors.contains(free); ++same) free = fmt::format("{}-{}", anchor, same);
+    anchors.insert(free);
   });
   return anchors;
 }
@@ -433,7 +448,7 @@ std::set<std::string> anchors_of(const std::string& text) {
 }  // namespace
 
 Violations broken_links(const std::vector<File>& tree) {
-  static const std::regex kLink(R"re(\]\(([^)\s#]*)(#([^)\s]*))?\))re");
+  static const std::regex kLink(R"re(\]\(([^)\s#]*)(#([^)\s]*))?(\s+"[^"]*")?\))re");
   std::map<std::string, std::set<std::string>> anchors;  // by document
   std::set<std::string> paths;
   for (const File& file : tree) {
@@ -443,10 +458,7 @@ Violations broken_links(const std::vector<File>& tree) {
   Violations violations;
   for (const File& file : tree) {
     if (!file.path.ends_with(".md")) continue;
-    bool is_code = false;
-    for_each_line(file.text, [&](std::size_t number, const std::string& line) {
-      is_code ^= line.starts_with("```");
-      if (is_code) return;
+    for_each_line_of_text(file.text, [&](std::size_t number, const std::string& line, const std::string&) {
       for (std::sregex_iterator match(line.begin(), line.end(), kLink), end; match != end; ++match) {
         const std::string to = match->str(1);
         if (to.find(':') != std::string::npos || to.ends_with(".png")) continue;  // elsewhere; binary

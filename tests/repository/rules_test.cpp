@@ -238,12 +238,13 @@ TEST(BrokenLinksTest, AreFound) {
                              {.path = "docs/b.md", .text = "# One: *two*\n"},
                              {.path = "worker/README.md", .text = ""}};
   };
-  for (const char* wrong :
-       {"[x](c.md)", "see [x](docs/b.md).", "[x](#none)", "[x](b.md#three)", "[x](../server/)"})
+  for (const char* wrong : {"[x](c.md)", "see [x](docs/b.md).", "[x](#none)", "[x](b.md#three)",
+                            "[x](../server/)", "[x](c.md \"title\")"})
     EXPECT_THAT(broken_links(with(wrong)), ElementsAre(StartsWith("docs/a.md:1: "))) << wrong;
   for (const char* right :
        {"[x](b.md)", "[x](b.md#one-two)", "## Here\n[x](#here)", "[x](../worker/)",
-        "[x](../worker/README.md)", "[x](https://a.b/c)", "[x](../data/a.txt)", "```\n[&](int)\n```"})
+        "[x](../worker/README.md)", "[x](https://a.b/c)", "[x](../data/a.txt)", "```\n[&](int)\n```",
+        "`[&](int)`", "## A\n## A\n[x](#a-1)", "[x](b.md \"title\")"})
     EXPECT_THAT(broken_links(with(right)), IsEmpty()) << right;
 }
 

@@ -29,8 +29,9 @@ std::uint8_t retry_code(Duration patience) {
 
 int QueuePair::create_id(rdma_event_channel* channel, ManagerUser& user) {
   if (device_.api().create_id(channel, &id_, &user, RDMA_PS_TCP) == 0) return 0;
+  const int error = errno;
   id_ = nullptr;
-  return errno;
+  return error != 0 ? error : EIO;
 }
 
 void QueuePair::adopt_id(rdma_cm_id* id, ManagerUser& user) {

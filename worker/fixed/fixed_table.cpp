@@ -7,7 +7,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "base/return_if_error.hpp"
 #include "base/word_copy.hpp"
 #include "consistency/in_transit_bound.hpp"

@@ -15,8 +15,6 @@
 
 namespace verbena::worker {
 
-using protocol::Row;
-
 class FixedTable;
 
 class FixedPull final : public Operation {
@@ -70,6 +68,8 @@ class FixedTable : public TableCore {
   void on_applied(ServerLink& link, std::uint32_t lane) override;
 
  protected:
+  using Row = protocol::Row;
+
   /// The part that holds the key. REQUIRES: key < rows.
   [[nodiscard]] Part& part_of(Key key) {
     Part* part = last_part_;

@@ -31,12 +31,12 @@ struct alignas(64) Part {
     std::uint64_t* counter = nullptr;  ///< of reads at min_clock, in the staleness histogram
   };
 
-  // What each read needs is in one cache line.
+  // What each read needs first is in one cache line.
   protocol::RowRange range;
   Reading reading;
+  std::unique_ptr<RowCache> cache;    ///< nullptr: each read is of the server's row, in place if it is mapped
   const std::byte* mapped = nullptr;  ///< the server's memory, row 0 at its start; nullptr: it is not mapped
   std::unique_ptr<UpdateBuffer> current;
-  std::unique_ptr<RowCache> cache;  ///< nullptr: each read is of the server's row, in place if it is mapped
   LaneView* view = nullptr;
   ServerLink* link = nullptr;
   std::uint32_t lane = 0;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <new>
 
 namespace verbena::worker {
 
@@ -43,9 +44,13 @@ std::byte* UpdateBuffer::add(Row row, Key key) {
     auto memory =
         memory_.allocate(sizeof(protocol::BulkHeader) + (std::size_t{per_chunk_mask_} + 1) * record_bytes_);
     if (!memory.ok()) return nullptr;
-    chunks_.push_back({.memory = *memory});
+    try {
+      rows_.resize((chunks_.size() + 1) << per_chunk_shift_);
+      chunks_.push_back({.memory = *memory});
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
-  if (slot == rows_.size()) rows_.resize(std::max<std::size_t>(2 * slot, 64));
   rows_[slot] = row;
   ++records_;
   index_[index_of(row)] = slot + 1;
