@@ -1,4 +1,4 @@
-// An update rule that is not addition, for tests: whatever still adds gives too much.
+// An update rule other than addition, for tests. Code that adds all the same gives too much.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Maximum {
   template <class Value>
   static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t width) {
     for (std::uint32_t i = 0; i < width; ++i) {
-      // Only this writer changes it.
+      // Only this writer changes the row.
       store_whole(row + i, std::max(row[i], load_whole(update + i)));
     }
   }

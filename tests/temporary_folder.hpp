@@ -1,4 +1,4 @@
-// A folder of a test's own, and what stands in its files.
+// A test's own folder, and functions that read and write files.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 namespace verbena::testing {
 
-/// Gone, with everything in it, when the object goes.
+/// The destructor removes the folder and everything in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

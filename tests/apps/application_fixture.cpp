@@ -27,7 +27,7 @@ std::unique_ptr<Application> with_options(std::unique_ptr<Application> applicati
   }
   CLI::App command;
   application->add_options(command);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes the last argument first
   command.parse(arguments);
   return application;
 }

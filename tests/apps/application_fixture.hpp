@@ -1,5 +1,5 @@
-// What tests of any application need: a reporter that keeps what it is told, an application with its options,
-// and what is expected of each of them.
+// What tests of all applications need: a reporter that keeps what it is told, a way to set an application's
+// options, and expectations that hold for every application.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace verbena::apps {
 
-/// Keeps what it is told; can ask to stop.
+/// Keeps all that it is told. Asks the application to stop after iteration `stop_after`.
 class Recorder final : public Reporter {
  public:
   void iteration(const IterationReport& report) override {
@@ -39,38 +39,39 @@ class Recorder final : public Reporter {
   std::atomic<bool> stop = false;
 };
 
-/// `application`, its options set from `arguments`; what they leave open, from `defaults`, options and their
-/// values.
+/// Sets the application's options from `arguments`. Options that these leave out are set from `defaults`,
+/// pairs of an option and its value.
 std::unique_ptr<Application> with_options(
     std::unique_ptr<Application> application, std::vector<std::string> arguments,
     const std::vector<std::pair<std::string, std::string>>& defaults = {});
 
 absl::Status run_baseline(Application& application, Recorder& recorder);
 
-/// How a test gets its application: these options, and for what they leave open such as suit it.
+/// Makes an application with these options. Options that are left out get values that suit the test.
 using Parsed = std::function<std::unique_ptr<Application>(std::vector<std::string> arguments)>;
 
-/// Seven iterations in a plain loop, to be evaluated after every third: all are reported, with equal numbers
-/// of items, and `objective` is known where it is due, the end included. Those named in `always` are known
-/// after each iteration; where there are none of them, nothing is.
+/// Trains seven iterations in a plain loop and evaluates after every third. All iterations are reported, with
+/// equal numbers of items. `objective` is known after iterations 3, 6 and 7 only. The objectives named in
+/// `always` are known after each iteration; if there are none, an iteration without an evaluation reports no
+/// sums.
 void expect_evaluations_when_due(const Parsed& parsed, Recorder& recorder, const std::string& objective,
                                  const std::vector<std::string>& always = {});
-/// Two runs of a few iterations save the same, and one with another seed something else. `saved(path)`: all
-/// that was saved for --output `path`, more than `least_bytes`.
+/// Two runs with the same seed save the same bytes, and a run with another seed saves others. `saved(path)`
+/// returns all that was saved for --output `path`: more than `least_bytes`.
 void expect_runs_to_be_equal(const Parsed& parsed,
                              const std::function<std::string(const std::string& path)>& saved,
                              std::size_t least_bytes);
 /// A plain loop that is asked to stop after its second iteration does so, and writes nothing.
 void expect_to_stop_without_files(const Parsed& parsed, const std::vector<std::string>& arguments = {});
-/// The error names what to do about it.
+/// The training diverges, and the error says to lower the learning rate.
 void expect_to_say_that_it_diverges(Application& application);
-/// What the application, or the command line before it, says of these.
+/// The error of the command line or, if that accepts the options, of the application's check().
 absl::Status check_options(const Parsed& parsed, const std::vector<std::string>& arguments,
                            std::uint32_t workers);
-/// In jobs of four workers: by arguments, what the error says, among other things.
+/// For jobs of four workers: the arguments, and a part of the error that they give.
 using Refusals = std::vector<std::pair<std::vector<std::string>, std::string>>;
 void expect_refusals(const Parsed& parsed, const Refusals& refusals);
-/// Where rows are allocated in another way, a table needs the model that goes with it.
+/// Each allocation has its own default model, and refuses models that do not go with it.
 void expect_allocations_to_need_their_model(const Parsed& parsed);
 
 }  // namespace verbena::apps

@@ -69,7 +69,8 @@ void JobTest::expect_to_learn_with_rows_that_move(const Parsed& parsed, const Mo
     const auto found = train(*application, {.consistency = moving.consistency, .workers = 3});
     EXPECT_GT(found.at(objective), least);
     if (moving.allocation != "localize") continue;
-    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U) << "they are of one node";
+    EXPECT_GT(statistics_[0].rows_localized + statistics_[2].rows_localized, 0U)
+        << "workers 0 and 2 are on one node";
     EXPECT_GT(statistics_[1].rows_localized, 0U);
   }
 }
@@ -112,7 +113,7 @@ void JobTest::expect_idle_workers_to_change_little(const Parsed& parsed, const s
 
 void JobTest::expect_to_meet(const Parsed& parsed) {
   for (const bool meets : {true, false}) {
-    // Worker 1 is held up after the first of three iterations; how far does worker 0 come?
+    // Worker 1 waits after the first of three iterations. Does worker 0 finish its second one meanwhile?
     std::promise<void> reached_second;
     std::future<void> second = reached_second.get_future();
     bool is_ahead = false;

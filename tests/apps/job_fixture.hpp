@@ -1,4 +1,4 @@
-// An application as the workers of a real job, and as the plain loop.
+// Trains an application with the workers of a real job, and in the plain loop.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,23 +25,24 @@ class JobTest : public ::testing::Test {
     ReadPath read_path = ReadPath::kAuto;
     std::uint32_t servers = 2;
     std::uint32_t lanes = 1;
-    verbena::testing::Maps maps =
-        verbena::testing::Maps::kAll;  ///< else rows are cached, whatever `read_path`
+    /// Unless it is kAll, rows are cached and `read_path` is ignored.
+    verbena::testing::Maps maps = verbena::testing::Maps::kAll;
     std::vector<SlowRule> slow = {};
     std::function<void(std::uint32_t rank, std::int64_t iteration)> after_iteration = {};
   };
 
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
-  /// What the plain loop reaches.
+  /// The objectives at the end of the plain loop.
   static std::map<std::string, double> train_alone(Application& application);
-  /// What the workers reach; recorders_ are what each of them said.
+  /// The objectives at the end of the job. recorders_ then has what each worker has reported.
   std::map<std::string, double> train(Application& application, const Job& job);
-  /// What all workers have processed in the iteration, from 1. REQUIRES: train().
+  /// How many items all workers together have processed in this iteration, from 1. REQUIRES: train().
   [[nodiscard]] double items(std::size_t iteration) const;
 
-  /// Three workers get more than `least` of `objective` under each model that can have static tables but BSP.
+  /// Three workers get more than `least` of `objective` under SSP, ESSP, A-BSP, ASP and sequential
+  /// consistency.
   void expect_to_learn_under_every_model(const Parsed& parsed, const std::string& objective, double least);
-  /// Likewise where rows come to the workers.
+  /// The same for dynamic tables, with each lookahead.
   struct Moving {
     std::string allocation;
     ConsistencyModel consistency;
@@ -50,24 +51,23 @@ class JobTest : public ::testing::Test {
   };
   void expect_to_learn_with_rows_that_move(const Parsed& parsed, const Moving& moving,
                                            const std::string& objective, double least);
-  /// Three workers under BSP save the same to the bit wherever their rows are read: in the server's memory,
-  /// in the cache, or from a network; and from however many servers and lanes. `saved(path)`: all that was
-  /// saved for
-  /// --output `path`.
+  /// Three workers under BSP save the same bytes, wherever they read rows: in the server's memory, in the row
+  /// cache, or over a network. The number of servers and lanes makes no difference either. `saved(path)`
+  /// returns all that was saved for --output `path`.
   void expect_the_same_bits_however_read(const Parsed& parsed,
                                          const std::function<std::string(const std::string& path)>& saved,
                                          const std::vector<std::string>& arguments = {});
-  /// Of data that one worker has all of, three more do not change what is learnt of it by more than the share
-  /// `tolerance` of `objective`, under any model that can have static tables.
+  /// One worker has all of the data. Three more workers, which have none, change `objective` by at most the
+  /// share `tolerance`, under all models that can have static tables but VAP.
   void expect_idle_workers_to_change_little(const Parsed& parsed, const std::string& objective,
                                             double tolerance);
-  /// Under a model that lets workers drift apart they wait for one another as --barrier-every says, and only
-  /// then.
+  /// Under a model that lets workers drift apart, they wait for each other as often as --barrier-every says,
+  /// and only then.
   void expect_to_meet(const Parsed& parsed);
 
   verbena::testing::TemporaryFolder folder_;
   std::vector<Recorder> recorders_;
-  std::vector<SessionStatistics> statistics_;  ///< of each of the workers
+  std::vector<SessionStatistics> statistics_;  ///< by rank
 };
 
 }  // namespace verbena::apps

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// What the threads of a test meet at.
+/// Where the threads of a test meet, and what each has put there.
 struct Place {
   const std::uint32_t size;
   std::mutex mutex;
@@ -62,7 +62,7 @@ class AddressExchangeTest : public ::testing::Test {
 TEST_F(AddressExchangeTest, AllLearnWhereTheServersAre) {
   std::thread first([&] { EXPECT_TRUE(exchanges_[0].addresses("a", stop_).ok()); });
   std::thread second([&] { EXPECT_TRUE(exchanges_[1].addresses("b", stop_).ok()); });
-  for (int thread = 0; thread < 2; ++thread) {  // the second asks nobody
+  for (int thread = 0; thread < 2; ++thread) {  // the second call asks nobody
     EXPECT_THAT(exchanges_[2].addresses("", stop_).value(), ElementsAre("a", "b"));
   }
   first.join();
@@ -76,7 +76,7 @@ TEST_F(AddressExchangeTest, NobodyWaitsForAServerThatHasGivenUp) {
   EXPECT_TRUE(absl::IsCancelled(exchanges_[2].addresses("", stop_).status()));
   failed.join();
   server.join();
-  exchanges_[1].give_up();  // has been there
+  exchanges_[1].give_up();  // does nothing: it has met the others before
   EXPECT_EQ(place_.here, 3U);
 }
 

@@ -24,7 +24,7 @@ bool never() {
   return false;
 }
 
-/// A launcher's thread, and the descriptors that its processes would inherit.
+/// Runs the launcher's side in a thread, and has the descriptors that the processes would inherit.
 class EmbeddedRendezvousTest : public ::testing::Test {
  protected:
   EmbeddedRendezvousTest() { std::signal(SIGPIPE, SIG_IGN); }
@@ -84,7 +84,7 @@ TEST_F(EmbeddedRendezvousTest, WhatWasPutIsThereForAllAfterTheFence) {
         for (std::uint32_t other = 0; other < kSize; ++other) {
           EXPECT_EQ(mine->get(other, "place").value(), std::to_string(other) + suffix);
         }
-        // Nobody may be a round ahead of one who still looks.
+        // No process may begin the next round while another one still reads.
         ASSERT_TRUE(mine->fence(seconds(30), never).ok());
       }
       const auto missing = mine->get(2, "nothing");
@@ -150,7 +150,7 @@ TEST_F(EmbeddedRendezvousTest, WordsOfTheHostsErrorAreShownEscaped) {
   ::close(end);
 }
 
-/// Who joins at a socket whose other end says this: first words, and what comes at the fence.
+/// How joining and a fence end if the other end of the socket says `first` at once and `later` at the fence.
 absl::Status after_words(const std::string& first, const std::string& later = "") {
   std::array<int, 2> ends{};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);

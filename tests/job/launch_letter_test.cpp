@@ -11,7 +11,7 @@
 namespace verbena::job {
 namespace {
 
-/// Standard input of this process, put back at the end.
+/// Replaces this process's standard input, and restores it at the end.
 class StandardInput {
  public:
   explicit StandardInput(int descriptor) { ::dup2(descriptor, STDIN_FILENO); }
@@ -37,14 +37,14 @@ TEST(LaunchLetterTest, IsReadOnceAndLeavesNoInput) {
   EXPECT_EQ(letter->report_to, 71);
   EXPECT_EQ(letter->rendezvous, 72);
   char byte = 0;
-  EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 0);  // nothing
+  EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 0);  // the letter is no longer there
   const auto again = take_letter();
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_FALSE(again->launched());
 }
 
 TEST(LaunchLetterTest, AUsersInputIsNoLetter) {
-  const int file = ::memfd_create("verbena-launch-letter", MFD_CLOEXEC);  // not sealed
+  const int file = ::memfd_create("verbena-launch-letter", MFD_CLOEXEC);  // a letter would be sealed
   const std::string text = R"({"report_to": 1, "rendezvous": 2})";
   ASSERT_EQ(::write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   ASSERT_EQ(::lseek(file, 0, SEEK_SET), 0);
@@ -54,7 +54,7 @@ TEST(LaunchLetterTest, AUsersInputIsNoLetter) {
   ASSERT_TRUE(letter.ok()) << letter.status();
   EXPECT_FALSE(letter->launched());
   char byte = 0;
-  EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 1);  // still there
+  EXPECT_EQ(::read(STDIN_FILENO, &byte, 1), 1);  // the input is still there
 }
 
 TEST(LaunchLetterTest, TellsAProgramItsRole) {
@@ -76,13 +76,13 @@ TEST(LaunchLetterTest, TellsAProgramItsRole) {
   ASSERT_TRUE(letter->has_value());
   EXPECT_EQ((*letter)->report_to, 71);
   EXPECT_EQ((*letter)->program, role);
-  EXPECT_EQ(::fcntl(*written, F_GETFD), -1) << "it is closed";
+  EXPECT_EQ(::fcntl(*written, F_GETFD), -1) << "the letter's descriptor must be closed";
   const auto again = take_letter_by_environment();
   ASSERT_TRUE(again.ok()) << again.status();
-  EXPECT_FALSE(again->has_value()) << "the variable is forgotten";
+  EXPECT_FALSE(again->has_value()) << "the variable must be removed";
 }
 
-/// Taken for none, each of many processes would be a job of its own.
+/// If the variable were ignored, each of many processes would take itself for a job of its own.
 TEST(LaunchLetterTest, AVariableWithoutALetterIsAnError) {
   for (const char* written : {"", "x", "-1", "99", "0", "4294967296"}) {
     ::setenv(kLetterVariable, written, 1);

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// What `check` says of a process with these variables.
+/// The result of `check` in a process with these environment variables.
 absl::Status with_environment(absl::Status (*check)(const Environment&),
                               const std::map<std::string, std::string>& variables) {
   return check([&](const char* name) -> const char* {

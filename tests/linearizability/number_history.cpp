@@ -61,7 +61,7 @@ bool NumberHistory::are_in_a_row(std::vector<const Pull*> pulls) {
     if (!std::equal(less.begin(), less.end(), more.begin(), std::less_equal<>())) return false;
   }
   auto smaller = pulls.begin();
-  Time begun = 0;  // the last of those that hold less
+  Time begun = 0;  // the latest beginning of the pulls that hold less
   for (const Pull* pull : pulls) {
     for (; (*smaller)->size < pull->size; ++smaller) begun = std::max(begun, (*smaller)->begun);
     if (pull->ended < begun) return false;
@@ -71,8 +71,8 @@ bool NumberHistory::are_in_a_row(std::vector<const Pull*> pulls) {
 
 std::optional<std::string> NumberHistory::wrong_by_itself(const Pull& pull) const {
   if (pull.holds.empty()) return fmt::format("holds {}, which no sum of pushes makes", pull.number);
-  std::optional<PushName> last_begun;   // of those that it holds
-  std::optional<PushName> first_ended;  // of those that it misses
+  std::optional<PushName> last_begun;   // of the pushes that the pull holds
+  std::optional<PushName> first_ended;  // of the pushes that the pull misses
   for (std::uint32_t worker = 0; worker < pushes_.size(); ++worker) {
     const std::vector<Push>& pushes = pushes_[worker];
     const std::uint64_t held = pull.holds[worker];
@@ -106,8 +106,8 @@ std::optional<std::string> NumberHistory::wrong_by_itself(const Pull& pull) cons
 }
 
 std::optional<std::string> NumberHistory::wrong_beside(const Pull& pull, const Pull& other) {
-  std::optional<PushName> missed;  // the first that only the other holds
-  std::optional<PushName> held;    // and that only this one does
+  std::optional<PushName> missed;  // the first push that only the other pull holds
+  std::optional<PushName> held;    // the first push that only this pull holds
   for (std::uint32_t worker = 0; worker < pull.holds.size(); ++worker) {
     if (pull.holds[worker] < other.holds[worker]) missed = {worker, pull.holds[worker]};
     if (pull.holds[worker] > other.holds[worker]) held = {worker, other.holds[worker]};
@@ -141,7 +141,7 @@ std::optional<std::string> NumberHistory::violation() const {
     }
   }
   if (are_in_a_row(pulls)) return wrong;
-  // The last of the fewest that are not.
+  // The pulls are in the order of their ends. Finds, by bisection, the first one that leaves no order.
   std::size_t sound = 0;
   for (std::size_t unsound = pulls.size(); sound + 1 < unsound;) {
     const std::size_t middle = sound + (unsound - sound) / 2;

@@ -31,14 +31,14 @@ TEST(DigitsTest, KnowsWhatNoSumMakes) {
     EXPECT_EQ(digits.pushes_in(number), std::nullopt) << number;
 }
 
-/// Of two workers that push and one that only pulls.
+/// A history of two workers that push and one that only pulls.
 class NumberHistoryTest : public ::testing::Test {
  protected:
   void push(std::uint32_t worker, Time begun, Time ended) {
     history_.begin_push(worker, begun);
     history_.end_pushes(worker, ended);
   }
-  /// By worker 2, so many pushes of each.
+  /// Worker 2 pulls, and the result holds so many pushes of each worker.
   void pull(Time begun, Time ended, int of_worker_0, int of_worker_1) {
     history_.add_pull(2, begun, ended,
                       of_worker_0 * history_.digits().update(0) + of_worker_1 * history_.digits().update(1));
@@ -131,7 +131,7 @@ TEST_F(NumberHistoryTest, ReadsThatDisagreeAreFound) {
 TEST_F(NumberHistoryTest, AReadThatGoesBackIsFound) {
   push(0, 10, 100);
   pull(20, 30, 1, 0);
-  pull(25, 40, 0, 0);  // they overlap
+  pull(25, 40, 0, 0);  // the two pulls overlap
   EXPECT_EQ(history_.violation(), std::nullopt);
   pull(31, 50, 0, 0);
   EXPECT_THAT(
@@ -166,10 +166,10 @@ struct Operation {
   bool pushes = false;
   Time begun = 0;
   Time ended = 0;
-  double number = 0;  ///< pulled
+  double number = 0;  ///< what a pull returns
 };
 
-/// As Wing & Gong do: one after the other of those that nothing comes before that is left.
+/// Searches all orders, as Wing & Gong do: next comes any operation that no other remaining one comes before.
 bool has_order(const Digits& digits, const std::vector<Operation>& left, double number) {
   if (left.empty()) return true;
   for (std::size_t i = 0; i < left.size(); ++i) {
@@ -184,7 +184,8 @@ bool has_order(const Digits& digits, const std::vector<Operation>& left, double 
   return false;
 }
 
-/// Of some workers that push and pull, one operation after the other; pulls return something near the truth.
+/// Random operations. Workers push and pull, each one operation after the other; what pulls return is right
+/// or nearly right.
 std::vector<Operation> some_operations(const Digits& digits, std::mt19937_64& random) {
   const auto below = [&](std::uint64_t bound) {
     return std::uniform_int_distribution<std::uint64_t>(0, bound - 1)(random);

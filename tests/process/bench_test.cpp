@@ -1,4 +1,4 @@
-// `verbena bench`: every operation is measured and reported; how fast it was is no test's business.
+// `verbena bench`: every operation is measured and reported. How fast it is does not matter here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
 
-/// A name that no other test's processes meet at.
+/// A name for processes to meet at, which no other test uses.
 std::string unique_name(const std::string& what) {
   return "bench-test-" + what + "-" + std::to_string(::getpid());
 }
@@ -167,7 +167,7 @@ TEST(BenchTest, OtherSideKilledInTheMiddleIsAnError) {
     const Ended ended = bench.wait();
     EXPECT_EQ(ended.status, 1) << operation;
     EXPECT_THAT(ended.err, HasSubstr("verbena: error: ")) << operation;
-    EXPECT_LT(ended.seconds, 40) << operation;  // --seconds are 60
+    EXPECT_LT(ended.seconds, 40) << operation;  // --seconds is 60
   }
 }
 

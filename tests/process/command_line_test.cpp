@@ -1,5 +1,5 @@
-// What a user writes on the command line, and what a pipe, a disk or a limit does to any command: the right
-// thing, or a line and a status.
+// What a user writes on the command line, and what a pipe, a disk or a limit does to a command. A command
+// does what was asked, or fails with one line and an exit status.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,7 +61,7 @@ class CommandLineTest : public ::testing::Test {
       const std::vector<std::string>& arguments, const std::function<void()>& prepare = [] {}) const {
     return run(VERBENA_PROGRAM, arguments, folder_.path(), prepare);
   }
-  /// One line that says so, status 2, and nothing written.
+  /// The command must fail with status 2 and one line that contains `error`, and must write nothing.
   void expect_refused(const std::vector<std::string>& arguments, const std::string& error) const {
     SCOPED_TRACE(fmt::format("{}", fmt::join(arguments, " ")));
     const auto before = files();
@@ -117,7 +117,7 @@ TEST_F(CommandLineTest, ChildrenAreGivenWhatTheUserHasWrittenAndNothingElse) {
       ASSERT_GT(words.size(), 5U);
       for (std::size_t i = 2; i < words.size(); ++i) {
         if (words[i] == "counter") continue;
-        EXPECT_THAT(words[i], ::testing::StartsWith("--"));  // each a word of its own
+        EXPECT_THAT(words[i], ::testing::StartsWith("--"));  // each option is one word
         EXPECT_THAT(words[i], Not(HasSubstr("report")));
         EXPECT_THAT(words[i], Not(HasSubstr("rendezvous")));
       }
@@ -147,7 +147,7 @@ TEST_F(CommandLineTest, NumbersAreDecimalAndRecordedAsUsed) {
   EXPECT_NE(eight.second, ten.second);
   const auto largest = model("18446744073709551615");
   EXPECT_EQ(largest.first, UINT64_MAX);
-  EXPECT_NE(model("9223372036854775807").second, largest.second);  // the upper half is its own
+  EXPECT_NE(model("9223372036854775807").second, largest.second);  // the highest bit counts
   for (const char* const seed : {"-1", "0x10", "18446744073709551616", "+1", " 1", "1.5"}) {
     expect_refused(mf({"--seed", seed}),
                    "--seed: a whole number from 0 to 18446744073709551615 is expected, not");
@@ -218,7 +218,7 @@ TEST_F(CommandLineTest, AnOutputIsNeitherAnInputNorAnotherOutput) {
       "which --secret-file reads");
 }
 
-// --- what is started together
+// --- processes that others have started together
 
 TEST_F(CommandLineTest, ProcessesThatCannotFindEachOtherAreOneErrorEach) {
   const auto hydra = [] {
@@ -251,9 +251,9 @@ TEST_F(CommandLineTest, ProcessesThatCannotFindEachOtherAreOneErrorEach) {
   EXPECT_EQ(files(), before);
 }
 
-// --- what others do to it
+// --- closed pipes, full disks, limits
 
-/// Nobody reads what it prints.
+/// Nobody reads the program's standard output.
 void close_reader() {
   std::array<int, 2> ends = {};
   if (::pipe(ends.data()) != 0) ::_exit(99);
@@ -282,7 +282,7 @@ TEST_F(CommandLineTest, AReaderThatGoesAwayIsNoFailure) {
   EXPECT_LT(verbena({"doctor"}, close_reader).status, 2);
   const Ended trained = verbena(mf({"--output", folder_.path("model"), "--workers", "2"}), close_reader);
   EXPECT_EQ(trained.status, 0) << trained.err;
-  EXPECT_TRUE(std::filesystem::exists(folder_.path("model.users.tsv")));  // what was asked for is there
+  EXPECT_TRUE(std::filesystem::exists(folder_.path("model.users.tsv")));  // the model is written all the same
 }
 
 TEST_F(CommandLineTest, NothingIsTakenForAStreamThatWasClosed) {
@@ -305,7 +305,7 @@ TEST_F(CommandLineTest, AFullDiskHasItsName) {
     EXPECT_THAT(ended.err, HasSubstr("verbena: error: standard output: No space left on device (ENOSPC)"));
   }
   EXPECT_EQ(verbena(mf({}), fill_disk).status, 1);
-  const Ended doctor = verbena({"doctor"}, fill_disk);  // whatever it had to say
+  const Ended doctor = verbena({"doctor"}, fill_disk);  // it fails, whatever it has found
   EXPECT_EQ(doctor.status, 1);
   EXPECT_THAT(doctor.err, HasSubstr("No space left on device (ENOSPC)"));
 }
@@ -314,13 +314,13 @@ void expect_own_status(const Ended& ended) {
   EXPECT_LT(ended.status, 128) << ended.err;
   EXPECT_THAT(ended.err, Not(HasSubstr("terminate called")));
 }
-/// Ends by a status of its own, and says why where it is not 0.
+/// The program must end by itself, not by a signal, and must say why if the status is not 0.
 void expect_no_crash(const Ended& ended) {
   expect_own_status(ended);
   EXPECT_TRUE(ended.status == 0 || !ended.err.empty());
 }
 
-/// For a child, before it becomes the program.
+/// For `prepare`: runs in the child, before it becomes the program.
 void limit_address_space(std::uint64_t bytes) {
   const rlimit limit{bytes, bytes};
   ::setrlimit(RLIMIT_AS, &limit);
@@ -344,14 +344,14 @@ TEST_F(CommandLineTest, MemoryThatRunsOutIsAStatus) {
     expect_no_crash(verbena({"--help"}, limited));
     const Ended doctor = verbena({"doctor"}, limited);
     expect_own_status(doctor);
-    EXPECT_FALSE((doctor.out + doctor.err).empty());  // what does not work it says as its findings
+    EXPECT_FALSE((doctor.out + doctor.err).empty());  // doctor reports what does not work in its findings
   }
   EXPECT_TRUE(was_refused);
   EXPECT_TRUE(was_enough);
 }
 
-// Under a limit that is between what loading the libraries takes and what their starts take, nothing of the
-// program has begun that could catch anything.
+// Some limits allow the libraries to be loaded, but not to be initialized. Then no code of the program has
+// run that could catch an error.
 TEST_F(CommandLineTest, MemoryThatRunsOutBeforeTheStartIsAStatus) {
   bool was_refused = false;
   int status = -1;
@@ -368,7 +368,7 @@ TEST_F(CommandLineTest, MemoryThatRunsOutBeforeTheStartIsAStatus) {
 
 TEST_F(CommandLineTest, ThreadsThatCannotBeMadeAreAStatus) {
   const auto limited = [] {
-    // Each thread has a stack of this size.
+    // Each thread's stack is as large as all memory that the process may have.
     const rlimit stack{std::uint64_t{1} << 33, RLIM_INFINITY};
     ::setrlimit(RLIMIT_STACK, &stack);
     const rlimit memory{std::uint64_t{1} << 33, std::uint64_t{1} << 33};

@@ -56,7 +56,7 @@ class Counter : public Application {
 
   absl::Status run_worker(WorkerContext& context) const override {
     absl::Status status = hold_ ? hold(context) : count(context);
-    // Whoever is killed does not come here.
+    // A process that is killed does not say this.
     if (!status.ok()) fmt::print(stderr, "counter {} ends\n", context.session.rank());
     return status;
   }

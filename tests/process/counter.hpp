@@ -1,4 +1,4 @@
-// An application for tests: every worker adds one to each row in each iteration, so the right answer is
+// An application for tests. Every worker adds one to each row in each iteration, so the right result is
 // known. It can be told to fail in the ways in which applications fail.
 #pragma once
 

@@ -1,4 +1,4 @@
-// `verbena doctor` on this host, whatever that has, and where libibverbs cannot be loaded.
+// `verbena doctor` on this host, whatever devices it has, and where libibverbs cannot be loaded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// What the program says to programs; also checks that it says the same to people.
+/// What doctor says as JSON. Checks that its text says the same.
 nlohmann::json examine(
     const verbena::testing::TemporaryFolder& folder, const std::function<void()>& prepare = [] {}) {
   const Ended json_run = run(VERBENA_PROGRAM, {"doctor", "--json"}, folder.path(), prepare);
@@ -24,7 +24,7 @@ nlohmann::json examine(
   const bool shared_memory = said.at("shared_memory").get<bool>();
   EXPECT_EQ(json_run.status, verbs ? 0 : shared_memory ? 1 : 3);
   EXPECT_EQ(text_run.status, json_run.status);
-  EXPECT_THAT(text_run.out, Not(HasSubstr("\033"))) << "this is no terminal";
+  EXPECT_THAT(text_run.out, Not(HasSubstr("\033"))) << "no colors: the output is not a terminal";
   for (const nlohmann::json& finding : said.at("findings")) {
     EXPECT_THAT(text_run.out, HasSubstr(finding.at("subject").get<std::string>()));
   }
@@ -35,7 +35,7 @@ nlohmann::json finding(const nlohmann::json& said, const std::string& subject) {
   for (const nlohmann::json& each : said.at("findings")) {
     if (each.at("subject") == subject) return each;
   }
-  ADD_FAILURE() << "nothing is said about " << subject;
+  ADD_FAILURE() << "no finding is about " << subject;
   return {};
 }
 

@@ -1,4 +1,4 @@
-// An experiment on a tiny data set: all of it but its figures.
+// A whole experiment on a tiny data set. Its figures do not matter here.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
   for (const json& made : numbers.at("runs")) {
     EXPECT_EQ(made.at("iterations").size(), 3U);
     EXPECT_FALSE(made.contains("failure"));
-    // What intents move depends on when they are said.
+    // How many rows move by intent depends on timing.
     const std::string allocation = made.at("allocation");
     const bool may_move = allocation.starts_with("localize") || allocation.starts_with("intent");
     EXPECT_EQ(made.at("share_local").is_number(), may_move) << made;
@@ -100,7 +100,7 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
   }
 }
 
-/// Costs that are given make a job that depends on nothing else.
+/// If its costs are given, a simulated job depends on nothing else.
 TEST_F(ExperimentTest, ScaleIsTheSameJobAgain) {
   std::vector<std::string> arguments = {"experiment",
                                         "scale",

@@ -1,4 +1,4 @@
-// The smallest program, as its own comment says.
+// The smallest program does what the comment in it says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-// One process of the job that recorded_history_test.cpp runs: a server, or a worker that writes down what it
+// One process of the job that recorded_history_test.cpp runs: a server, or a worker that records what it
 // does.
 //
 //   history_node server|worker MODEL SEED RANK FOLDER
 //
-// FOLDER's last name is the job's. It holds "numbers", the counter of all events, of 8 bytes; a worker leaves
-// "worker-RANK" there.
+// The last part of FOLDER is the job's name. FOLDER has the file "numbers" of 8 bytes, the counter that
+// numbers all events. A worker writes "worker-RANK" there.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>

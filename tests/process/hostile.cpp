@@ -1,9 +1,9 @@
-// A process that means harm to a job on this host, for hostile_test.cpp.
+// A process that attacks a job on this host, for hostile_test.cpp.
 //
 //   verbena_hostile ATTACK SOCKET [ADDRESS SECRET-FILE]
 //
-// SOCKET is the abstract name at which a server listens. It says "ready" when the attack is under way, and
-// goes on until it is killed.
+// SOCKET is the abstract name at which a server listens. The process says "ready" when the attack has begun,
+// and attacks until it is killed.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -46,11 +46,11 @@ using transport::shm::ControlSocket;
 
 struct Target {
   std::string socket;   ///< abstract name
-  std::string address;  ///< of the transport
+  std::string address;  ///< the server's, for transports
   std::string secret_file;
 };
 
-/// -1 where nobody listens or too many wait.
+/// Returns -1 if nobody listens or too many others wait.
 int connect_to(const Target& target) {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
@@ -91,9 +91,9 @@ void scribble(std::span<std::byte> bytes) {
 const ControlMessage kGreeting = {.kind = ControlKind::kGreeting, .nonce = {}};
 constexpr std::array<int, 3> kNoFiles = {-1, -1, -1};
 
-// ---- attacks; each is one round of it
+// ---- attacks: each function is one round of an attack
 
-/// Holds as many connections as it can, all silent, anew where they are closed.
+/// Holds as many connections as it can, and is silent on them. Replaces those that the server has closed.
 void silent(const Target& target) {
   static std::vector<int> held;
   while (held.size() < 900) {
@@ -116,7 +116,7 @@ void flood(const Target& target) {
   }
 }
 
-/// Noise, and what looks like words of the protocol, with files.
+/// Sends noise, and messages of the protocol with random content and with files.
 void garbage(const Target& target) {
   const int fd = connect_to(target);
   if (fd < 0) return;
@@ -135,7 +135,7 @@ void garbage(const Target& target) {
   }
 }
 
-/// Says hello before anybody has proved anything, with its files, as if it were a worker.
+/// Says hello as if it were a worker, with its files, before anything has been proved.
 void hello_first(const Target& target) {
   const auto socket = socket_to(target);
   if (!socket) return;
@@ -148,10 +148,10 @@ void hello_first(const Target& target) {
   static_cast<void>(hear(*socket));
 }
 
-/// As a member of another job, or of none, does.
+/// Connects with the secret of another job, or with none.
 void wrong_secret(const Target& target) {
   const auto secret = dice()() % 3 == 0 ? nullptr : *Secret::random();
-  // Until the server has said what it thinks of it, or is gone.
+  // Waits until the server has refused it, or is gone.
   constexpr auto kPatience = std::chrono::seconds(60);
   const auto transport = *transport::make_shm_transport({.secret = secret, .answer_patience = kPatience});
   const auto connection = transport->connect(target.address, transport->now() + kPatience);
@@ -161,7 +161,7 @@ void wrong_secret(const Target& target) {
   }
 }
 
-/// What a challenge says, said back, and the same proof on many connections.
+/// Answers a challenge with the proof in it, or with the proof in the challenge before.
 void replay(const Target& target) {
   static transport::Proof heard{};
   const auto socket = socket_to(target);
@@ -177,7 +177,7 @@ void replay(const Target& target) {
   }
 }
 
-/// A process that dies between its words.
+/// A process that dies in the middle of the handshake.
 void killed_amid_hello(const Target& target) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -190,7 +190,7 @@ void killed_amid_hello(const Target& target) {
   dice()();
 }
 
-/// Writes over all that it shares with the server, for a moment.
+/// Writes to random places in all memory that it shares with the server, for a moment.
 void rewrite_shared_memory() {
   std::vector<std::span<std::uint64_t>> shared;
   std::ifstream maps("/proc/self/maps");
@@ -210,7 +210,7 @@ void rewrite_shared_memory() {
   }
 }
 
-/// One that has the secret, and breaks every rule but the one not to say that it is a worker of this job.
+/// It has the secret. It breaks every rule but one: it never says that it is a worker of this job.
 void insider(const Target& target) {
   const auto secret = Secret::read_file(target.secret_file);
   if (!secret.ok()) return;
@@ -244,7 +244,7 @@ void insider(const Target& target) {
     } else if (act == 4 && i % 10 == 0) {
       say("something to wake it");
       rewrite_shared_memory();
-    }  // else: it says nothing, and stays a while
+    }  // otherwise it says nothing, and stays a while
     std::this_thread::sleep_for(milliseconds(1));
   }
 }

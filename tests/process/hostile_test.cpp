@@ -1,5 +1,5 @@
-// A real server and real workers, and beside them processes that mean them harm (hostile.cpp): each attack is
-// refused or harmless, nobody waits for it to end, and what is trained is the same to the last bit.
+// A real server, real workers, and processes that attack them (hostile.cpp). Each attack is refused or
+// harmless, the job does not wait for it to end, and what is trained is the same to the last bit.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,14 +62,15 @@ class HostileTest : public ::testing::Test {
   static std::string secret() { return folder_->path() / "secret"; }
   static std::string data() { return folder_->path() / "ratings.tsv"; }
 
-  /// Trains while the attacks go on; the files of the model, by name.
+  /// Trains during the attacks, and returns the model's files by name.
   static std::map<std::string, std::string> train(const std::string& name,
                                                   const std::vector<std::string>& attacks) {
     const std::string job = fmt::format("{}-{}", folder_->path().filename().string(), name);
     const std::vector<std::string> common = {"--job", job, "--workers", "2", "--secret-file", secret()};
     std::vector<std::string> serve = {"server"};
     serve.insert(serve.end(), common.begin(), common.end());
-    // No more descriptors than a job of two needs, with some to spare: who wants to use them up can.
+    // Allows only a few descriptors more than a job of two workers needs, so that an attack could use them
+    // up.
     Program server(VERBENA_PROGRAM, serve, path(name + "-server"), [] {
       rlimit files{};
       ::getrlimit(RLIMIT_NOFILE, &files);
@@ -107,14 +108,14 @@ class HostileTest : public ::testing::Test {
       const Ended ended = worker.wait();
       EXPECT_EQ(ended.status, 0) << name << ": " << ended.err;
     }
-    // The attacks go on, and the job is over all the same.
+    // The job ends although the attacks go on.
     const Ended ended = server.wait();
     EXPECT_EQ(ended.status, 0) << name << ": " << ended.err;
     EXPECT_LE(count_of(ended.err + ended.out, "refused"),
               4 + 2 * static_cast<std::size_t>(ended.seconds / 10));
     EXPECT_THAT(ended.err + ended.out, Not(HasSubstr("\x1b")));
     for (Program& each : hostile) {
-      EXPECT_TRUE(alive(each.pid())) << name << ": the attack itself has died";
+      EXPECT_TRUE(alive(each.pid())) << name << ": the attacking process has died";
       each.signal(SIGKILL);
       EXPECT_THAT(each.wait().out, Not(HasSubstr("let in"))) << name;
     }
@@ -129,7 +130,7 @@ class HostileTest : public ::testing::Test {
     ASSERT_EQ(files.size(), undisturbed_->size());
     for (const auto& [file, bytes] : *undisturbed_) {
       EXPECT_TRUE(files.contains(file) && files.at(file) == bytes)
-          << file << " is not what it is undisturbed";
+          << file << " differs from that of the undisturbed job";
     }
   }
 

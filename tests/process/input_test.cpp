@@ -1,5 +1,5 @@
-// Input and options of the real applications that cannot be: one line that says where, status 2, nothing
-// written.
+// Impossible input and options of the real applications: one line that says where the error is, status 2, and
+// nothing written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@ using ::testing::HasSubstr;
 
 struct Bad {
   std::string application;
-  std::string name;  ///< of the file; it may say the format
+  std::string name;  ///< the file's; it may say which format it has
   std::string text;
-  std::string error;  ///< after the file's name
+  std::string error;  ///< what follows the file's name in the message
   std::vector<std::string> more = {};
 };
 
@@ -32,7 +32,7 @@ class InputTest : public ::testing::Test {
     }
     return names;
   }
-  /// Runs it with all outputs, and expects one line, status 2 and no output.
+  /// Runs the program with all outputs, and expects one line, status 2 and no output.
   void expect_refused(std::vector<std::string> arguments, const std::string& error) const {
     const std::set<std::string> before = files();
     arguments.insert(arguments.end(), {"--output", folder_.path("model"), "--metrics",
@@ -168,7 +168,7 @@ TEST_F(InputTest, WordVectorsAreSavedAndLookedAt) {
   EXPECT_EQ(first_line(shown.out), first_line(trained.out));
 }
 
-/// Small files as people have them: what is trained is what is in them.
+/// Small files as users have them. The job must train what they contain.
 TEST_F(InputTest, SmallFilesOfManyKinds) {
   const auto file = [&](const std::string& name, std::string_view text) {
     verbena::testing::write_file(folder_.path(name), text);
@@ -240,7 +240,8 @@ TEST_F(InputTest, OutputsThatCannotBeWritten) {
         {"mf", "--data", folder_.path("ratings"), "--test-fraction", "0"}}) {
     std::vector<std::string> arguments = {"run"};
     arguments.insert(arguments.end(), application.begin(), application.end());
-    arguments.insert(arguments.end(), {"--output", missing, "--iterations", "100000000"});  // said before
+    // The error must come before the training begins.
+    arguments.insert(arguments.end(), {"--output", missing, "--iterations", "100000000"});
     const Ended ended = run(VERBENA_PROGRAM, arguments, folder_.path());
     EXPECT_EQ(ended.status, 2);
     EXPECT_THAT(ended.err, HasSubstr("verbena: error: " + missing));

@@ -1,4 +1,4 @@
-// The launcher's promises with real processes: what a user sees, and what is left after bad days.
+// What the launcher promises, with real processes: what a user sees, and what is left after failures.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// The bound on how long it may take to end everything, and what a loaded machine adds.
+/// How long it may take to end all processes, with an allowance for a loaded machine.
 constexpr double kEndSeconds = 3.0;
 
 class LauncherTest : public ::testing::Test {
@@ -58,7 +58,7 @@ class LauncherTest : public ::testing::Test {
   [[nodiscard]] Ended run_counter(const std::vector<std::string>& more = {}) const {
     return run(COUNTER_PROGRAM, counter(more), scratch_);
   }
-  /// All outputs, and iterations without end.
+  /// Arguments for a run that writes all outputs and does not end by itself.
   [[nodiscard]] std::vector<std::string> long_run() const {
     return counter({"--iterations", "1000000", "--milliseconds", "20", "--output", path("count.txt"),
                     "--metrics", path("metrics.jsonl"), "--report", path("report.html")});
@@ -74,7 +74,7 @@ class LauncherTest : public ::testing::Test {
     ASSERT_TRUE(program->wait_for_children("server", 2) && program->wait_for_children("worker", 2));
     ASSERT_TRUE(program->wait_for_output("  counted "));
   }
-  /// Every error is one line, the same way.
+  /// The run must have ended with `status` and with exactly one error, on the last line.
   static void expect_one_error(const Ended& ended, int status, const std::string& text) {
     EXPECT_EQ(ended.status, status) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr(text));
@@ -88,7 +88,7 @@ class LauncherTest : public ::testing::Test {
   const std::filesystem::path scratch_ = folder_.path();
 };
 
-// --- good days
+// --- runs that succeed
 
 TEST_F(LauncherTest, TrainsUnderEachModelAndReadPath) {
   for (const std::string model : {"bsp", "a-bsp", "ssp:1", "essp:2"}) {
@@ -235,7 +235,7 @@ TEST_F(LauncherTest, ReportStandsAlone) {
     page.erase(at, name_space.size());
   }
   EXPECT_THAT(page, AllOf(Not(HasSubstr("http")), Not(HasSubstr("src=")), Not(HasSubstr("url("))));
-  // As many ends as beginnings of each element that is not empty.
+  // Each element that is not empty has as many end tags as start tags.
   for (const std::string element :
        {"svg", "section", "table", "tr", "g", "text", "title", "main", "div", "h2"}) {
     const auto count = [&](const std::string& text) {
@@ -287,7 +287,7 @@ TEST_F(LauncherTest, VerboseShowsEffectiveOptionsAndQuietNothing) {
 TEST_F(LauncherTest, MetricsOnAPipeCanBeWatched) {
   const std::string fifo = path("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  // Opened for both, so that neither end waits for the other.
+  // Opened for reading and writing, so that no end waits for the other.
   const int reader = ::open(fifo.c_str(), O_RDWR);
   const auto read_all = [&] {
     std::string text(1 << 16, '\0');
@@ -419,7 +419,7 @@ TEST_F(LauncherTest, RealProgramHasHelpAndVersion) {
   }
 }
 
-// --- bad days
+// --- processes that fail or are stopped
 
 TEST_F(LauncherTest, KilledWorkerIsNamedAndAllEnds) {
   std::unique_ptr<Program> program;
@@ -431,7 +431,8 @@ TEST_F(LauncherTest, KilledWorkerIsNamedAndAllEnds) {
   const Ended ended = program->wait();
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
   expect_one_error(ended, 1, "worker 1 (pid " + std::to_string(victim) + ") was killed by SIGKILL");
-  EXPECT_THAT(ended.err, HasSubstr("for want of memory")) << "which is guessed at, or ruled out";
+  EXPECT_THAT(ended.err, HasSubstr("for want of memory"))
+      << "lack of memory must be named as a possible cause, or ruled out";
   EXPECT_TRUE(gone(all, 0));
   EXPECT_THAT(outputs(), IsEmpty());
 }
@@ -472,7 +473,7 @@ TEST_F(LauncherTest, CtrlCEndsPolitely) {
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kEndSeconds);
     EXPECT_EQ(ended.status, 128 + signal) << ended.err;
     EXPECT_THAT(ended.err, AllOf(HasSubstr("verbena: stopped by SIG"), Not(HasSubstr("error"))));
-    // Politely: each worker comes to its end by itself.
+    // Each worker ends by itself, as it has been asked to.
     EXPECT_THAT(ended.err, AllOf(HasSubstr("counter 0 ends\n"), HasSubstr("counter 1 ends\n")));
     EXPECT_TRUE(gone(all, 0));
     EXPECT_THAT(outputs(), IsEmpty());
@@ -528,8 +529,8 @@ TEST_F(LauncherTest, FailuresOfAWorkerAreToldOnce) {
 }
 
 TEST_F(LauncherTest, FullDiskIsAnErrorAndLeavesNothing) {
-  // A file that may not grow stands for a full disk: the write fails in the middle. Shared memory is a file,
-  // too, hence the plain loop.
+  // A limit on the size of files stands for a full disk: the write fails in the middle. Shared memory is a
+  // file, too, so the test uses the plain loop.
   const auto no_growth = [] {
     const rlimit limit = {1000, 1000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -539,7 +540,7 @@ TEST_F(LauncherTest, FullDiskIsAnErrorAndLeavesNothing) {
                                    path("metrics"), "--output", path("count")}),
                           scratch_, no_growth);
   expect_one_error(ended, 1, path("metrics") + ": cannot write: File too large");
-  EXPECT_EQ(outputs(), std::set<std::string>{"count"});  // the model was saved whole before
+  EXPECT_EQ(outputs(), std::set<std::string>{"count"});  // the model was saved before the failure, completely
 }
 
 TEST_F(LauncherTest, FullFileSystemIsKnownBeforeTheTraining) {
@@ -581,7 +582,8 @@ TEST_F(LauncherTest, LeavesNoSharedMemory) {
 
 // --- servers that outlive workers
 
-/// Three workers by hand, of which the first hangs and is killed; how the others end, and then the server.
+/// Starts three workers by hand. The first one hangs and is killed. Returns how the others end, and then the
+/// server.
 class OutlivingTest : public LauncherTest {
  protected:
   [[nodiscard]] std::unique_ptr<Program> start(const std::string& name,

@@ -1,4 +1,4 @@
-// `mpirun verbena run`: the same promises where somebody else has started the processes.
+// `mpirun verbena run`: the launcher's promises also hold if mpirun has started the processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr const char* kMpirun = "/usr/bin/mpirun";
-/// What mpirun itself takes to end a job is two seconds; and what a loaded machine adds.
+/// mpirun itself takes two seconds to end a job. The rest is an allowance for a loaded machine.
 constexpr double kMpirunEndSeconds = 6.0;
 
 class MpirunTest : public ::testing::Test {
@@ -92,7 +92,7 @@ class MpirunTest : public ::testing::Test {
     }
     return count;
   }
-  /// mpirun says things of its own; of ours there is one line.
+  /// mpirun prints messages of its own. From us there must be exactly one error.
   static void expect_one_error(const Ended& ended, const std::string& text) {
     EXPECT_NE(ended.status, 0) << ended.err;
     EXPECT_THAT(ended.err, HasSubstr(text));

@@ -1,16 +1,17 @@
-// A program of a user's own, for own_program_test: own_program MODE ARGUMENTS…
+// A user's own program, for own_program_test: own_program MODE ARGUMENTS…
 //
-// Each worker adds 1 to a number in each of three iterations, and says what it sees.
-//   count      that
-//   arguments  says its arguments and what its standard input has, too
-//   twice      joins a second time, too
+// Each worker adds 1 to a number in each of three iterations, and says what it sees. By mode, it also does
+// this:
+//   count      nothing else
+//   arguments  says its arguments and how many bytes its standard input has
+//   twice      joins a second time
 //   silent     worker 1 ends with status 3 after the first iteration
-//   gives-up   worker 1 gives up then
-//   only-one-gives-up   likewise, and the others end without a word of theirs
-//   forks      has a child that uses the session and returns, after the first iteration
-//   signals    says whether it ignores SIGPIPE, too
-//   secret FILE   asks for a secret, where a network needs one
-//   sleeps     all sleep then
+//   gives-up   worker 1 gives up after the first iteration
+//   only-one-gives-up   the same, but the other workers end without giving up
+//   forks      after the first iteration each worker forks a child, which uses the session and returns
+//   signals    says if it does not ignore SIGPIPE
+//   secret FILE   joins with the secret in this file
+//   sleeps     all workers sleep after the first iteration
 //   stays-out  ends at once, without joining
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Programs of a user's own as workers: whoever starts them, each finds its place by one call, and what
-// becomes of it is said as of our own applications.
+// Users' own programs as workers. Whoever starts them, each finds its place by one call, and the launcher
+// says what becomes of it, as for our own applications.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -165,7 +165,7 @@ TEST_F(OwnProgramTest, IsAloneWithAServerOfItsOwn) {
 }
 
 TEST_F(OwnProgramTest, IsAWorkerByVariables) {
-  const std::string job = scratch_.path().filename().string();  // unlike any other's
+  const std::string job = scratch_.path().filename().string();  // no other job has this name
   const verbena::testing::TemporaryFolder servers;
   const verbena::testing::TemporaryFolder firsts;
   Program server(VERBENA_PROGRAM, {"server", "--job", job, "--workers", "2"}, servers.path());
@@ -201,7 +201,7 @@ TEST_F(OwnProgramTest, IsNoJobOfManyByMistake) {
   EXPECT_THAT(ended.err, AllOf(HasSubstr("srun has started 4 processes"), HasSubstr("--mpi=pmix")));
 }
 
-/// Or each of many processes would be a job of its own, all of which write the same files.
+/// Otherwise each of many processes would be a job of its own, and all would write the same files.
 TEST_F(OwnProgramTest, IsNotAloneWhereItsLetterIsLost) {
   for (const char* descriptor : {"0", "1", "99", "x", "-1"}) {
     const Ended ended = run_with({{"VERBENA_LETTER", descriptor}});
@@ -218,7 +218,7 @@ TEST_F(OwnProgramTest, MayStandBehindAScript) {
   const Ended script = run_script("exec " + program + " count");
   EXPECT_EQ(script.status, 0) << script.err;
   EXPECT_THAT(script.out, HasSubstr("worker 1 of 2 sees 6"));
-  // A run within a run is another job.
+  // A run that a worker starts is another job.
   const Ended nested =
       run_script(std::string(VERBENA_PROGRAM) + " run --workers 3 -- " + program + " count >" +
                  scratch_.path("inner.out") + " 2>&1 && exec " + program + " count");
@@ -226,7 +226,7 @@ TEST_F(OwnProgramTest, MayStandBehindAScript) {
   EXPECT_THAT(nested.out, HasSubstr("worker 1 of 2 sees 6"));
 }
 
-/// The first who gives up is the cause, also where others end at once with what followed from it.
+/// The first process that gives up is the cause, even if others end at the same time as a consequence.
 TEST_F(OwnProgramTest, TheCauseIsNamedAndNotWhatFollowed) {
   for (int i = 0; i < 5; ++i) {
     const Ended ended = run_workers(4, {"only-one-gives-up"});

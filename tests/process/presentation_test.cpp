@@ -1,4 +1,4 @@
-// What people read on a terminal and in files, of the real program.
+// What the real program shows to people, on a terminal and in files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +121,7 @@ TEST_F(PresentationTest, AWorkerStartedByHandSaysWhichItIs) {
   EXPECT_THAT(of_second.out,
               AllOf(HasSubstr("worker 1: --output " + output + " is not written here but by worker 0"),
                     HasSubstr("\nworker 1: counter, "), HasSubstr("\n  1       ")))
-      << "and the table has its number";
+      << "the table must have this worker's number, too";
   EXPECT_THAT(of_second.err, HasSubstr("worker 1: counter "));
   EXPECT_TRUE(std::filesystem::exists(output));
 }

@@ -19,7 +19,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Between fork() and exec().
+/// Called between fork() and exec().
 void redirect(int descriptor, const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   ::dup2(file, descriptor);
@@ -68,7 +68,7 @@ std::vector<pid_t> Program::children(const std::string& subcommand) const {
   std::istringstream pids(
       contents("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children"));
   for (pid_t pid = 0; pids >> pid;) {
-    // argv[1]; between fork() and exec() it is still the launcher's.
+    // Compares argv[1]. Between fork() and exec(), a child still has its parent's command line.
     const std::string line = contents("/proc/" + std::to_string(pid) + "/cmdline");
     const std::size_t begin = line.find('\0') + 1;
     if (begin > 0 && line.compare(begin, subcommand.size() + 1, subcommand + '\0') == 0) found.push_back(pid);

@@ -1,4 +1,4 @@
-// Runs a program as a user would, and looks at what it leaves.
+// Runs a program as a user would, and looks at what it prints and how it ends.
 #pragma once
 
 #include <sys/types.h>
@@ -18,10 +18,10 @@ struct Ended {
   double seconds = 0;
 };
 
-/// A program under way; killed with its process group when it goes.
+/// A running program. The destructor kills it together with its process group.
 class Program {
  public:
-  /// `prepare` runs in the new process.
+  /// `prepare` runs in the new process, before exec().
   Program(
       const std::string& path, const std::vector<std::string>& arguments,
       const std::filesystem::path& scratch, const std::function<void()>& prepare = [] {});
@@ -31,11 +31,11 @@ class Program {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const;
-  /// Its children by what their command line begins with, such as {"server"} or {"worker", "counter"}.
+  /// The children whose first argument is this, for example "server" or "worker".
   [[nodiscard]] std::vector<pid_t> children(const std::string& subcommand) const;
-  /// Waits until it has so many children of that kind which have opened their memory.
+  /// Waits until there are exactly so many of these children. Returns false if that takes too long.
   [[nodiscard]] bool wait_for_children(const std::string& subcommand, std::size_t count) const;
-  /// Waits until standard error or output holds `text`.
+  /// Waits until standard output or standard error contains `text`. Returns false if that takes too long.
   [[nodiscard]] bool wait_for_output(const std::string& text) const;
   Ended wait();
 
@@ -47,17 +47,18 @@ class Program {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Runs to the end.
+/// Runs a program to its end.
 Ended run(
     const std::string& path, const std::vector<std::string>& arguments, const std::filesystem::path& scratch,
     const std::function<void()>& prepare = [] {});
 
-/// Waits for what happens by itself, for as long as any host may need.
+/// Waits until the condition holds; by default for as long as any host may need. Returns false if that takes
+/// longer.
 bool wait_until(const std::function<bool()>& condition,
                 std::chrono::duration<double> patience = std::chrono::seconds(60));
-/// Whether there is such a process that is not a zombie.
+/// Whether there is such a process, and it is not a zombie.
 bool alive(pid_t pid);
-/// Waits up to `seconds` for all of them to go.
+/// Waits up to `seconds` until all of them have gone.
 bool gone(const std::vector<pid_t>& pids, double seconds);
 
 }  // namespace verbena::process_test

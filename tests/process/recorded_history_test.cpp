@@ -1,5 +1,5 @@
-// The simulation's workloads in real processes over shared memory: each worker writes down what it does, and
-// the simulator's ledger checks all of it. In threads: tests/cluster/recorded_history_test.cpp.
+// The simulation's workloads in real processes over shared memory. Each worker records what it does, and the
+// simulator's ledger checks all of it. The same in threads: tests/cluster/recorded_history_test.cpp.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -44,7 +44,7 @@ class NativeJob {
     for (std::uint32_t rank = 0; rank < scenario_.servers; ++rank) servers.push_back(start("server", rank));
     for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) workers.push_back(start("worker", rank));
     for (const auto& worker : workers) expect_success(*worker);
-    if (::testing::Test::HasFailure()) return;  // the servers might wait for one that never came
+    if (::testing::Test::HasFailure()) return;  // the servers might wait for a worker that never came
     for (const auto& server : servers) expect_success(*server);
   }
   [[nodiscard]] std::vector<Recording> recordings() const {
@@ -94,21 +94,21 @@ TEST_P(RecordedProcessesTest, KeepTheSimulatorsPromises) {
   EXPECT_GT(numbers, kSeeds * 100);
 }
 
-/// All but trouble: nothing befalls these.
+/// All models but kTrouble, which is about faults: these processes meet none.
 INSTANTIATE_TEST_SUITE_P(Models, RecordedProcessesTest,
                          ::testing::ValuesIn(simulation::kModels.begin(),
                                              std::prev(simulation::kModels.end())),
                          [](const auto& test) { return simulation::test_name(test.param); });
 
-/// The first seed of a job of several workers.
+/// The first seed whose job has several workers.
 std::uint64_t seed_of_several(Model model) {
   std::uint64_t seed = 1;
   while (verbena::testing::native_scenario(model, seed).workers == 1) ++seed;
   return seed;
 }
 
-/// The test of the test: what the processes have written down is not believed when something of it is
-/// missing, or was in another order.
+/// Tests the check itself: it must reject what the processes have recorded if a part is missing or comes in
+/// another order.
 TEST(RecordedProcessTest, AlteredHistoriesAreFound) {
   NativeJob job(Model::kBsp, seed_of_several(Model::kBsp));
   job.run();
@@ -129,7 +129,7 @@ TEST(RecordedProcessTest, AlteredHistoriesAreFound) {
   of_one.erase(pushed);
   EXPECT_TRUE(is_wrong(update_lost));
 
-  // As if worker 0 had done everything after the others had ended.
+  // Worker 0 would have done everything after the others had ended.
   std::vector<Recording> nobody_waited = recordings;
   for (auto& event : nobody_waited[0]) event.number += std::uint64_t{1} << 32;
   EXPECT_TRUE(is_wrong(nobody_waited));

@@ -1,5 +1,5 @@
-// Processes that are stopped: each is named within seconds, and not those whom it keeps waiting; and a job
-// that is stopped as a whole goes on.
+// Processes that are stopped by a signal. Such a process is named within seconds, and not a process that
+// waits for it. A job that is stopped as a whole goes on when it is continued.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class StoppedTest : public ::testing::Test {
     EXPECT_TRUE(program->wait_for_children("server", 2) && program->wait_for_children("worker", 2));
     return program;
   }
-  /// A job under BSP without end, that trains.
+  /// A job under BSP that trains and does not end by itself.
   [[nodiscard]] std::unique_ptr<Program> start_long(std::vector<std::string> more = {}) const {
     more.insert(more.end(), {"--iterations", "1000000"});
     auto program = start(more);
@@ -35,7 +35,7 @@ class StoppedTest : public ::testing::Test {
     return program;
   }
   static std::string silence_timeout() { return fmt::format("--silence-timeout={}", kSilenceMs); }
-  /// Stops it, and the job ends for that reason.
+  /// Stops this process. The job must end, and name it as the reason.
   static void stop_and_expect(Program& program, pid_t victim, const std::string& name) {
     ::kill(victim, SIGSTOP);
     const Ended ended = program.wait();

@@ -28,7 +28,7 @@ class SlowTest : public ::testing::Test {
       }
     }
   }
-  /// The metrics' lines of 3 iterations of 4 clocks.
+  /// Trains 3 iterations of 4 clocks. Returns the lines of the metrics.
   [[nodiscard]] std::vector<json> train(const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {"run",
                                           "mf",
@@ -69,7 +69,7 @@ TEST_F(SlowTest, ChangesTheTimeAndNotTheModel) {
   EXPECT_EQ(slow.at("objectives"), quick.at("objectives"));
   EXPECT_TRUE(quick.at("slow").empty());
   EXPECT_THAT(slow.at("slow"), ElementsAre("worker=1,pause=30ms,every=2", "worker=all,factor=2"));
-  // 12 clocks, 6 pauses; the other worker has none of its own.
+  // In 12 clocks worker 1 has 6 pauses. The other worker has none of its own.
   EXPECT_GE(of_kind(lines, "worker", 1).at("training_seconds").get<double>(), 6 * 0.030);
   EXPECT_THAT(slow.at("printed"), ::testing::Not(::testing::IsEmpty()));
 }
@@ -81,7 +81,7 @@ TEST_F(SlowTest, CompetitorsDoNotChangeTheModel) {
   EXPECT_THAT(slow.at("slow"), ElementsAre("worker=all,competitors=1"));
 }
 
-/// Threads of a process that are there to keep a core busy.
+/// How many threads of a process only keep a core busy.
 std::size_t count_competitors(pid_t pid) {
   std::size_t count = 0;
   std::error_code gone;
@@ -114,7 +114,7 @@ TEST_F(SlowTest, NetworkChangesTheTimeAndNotTheModel) {
   const json slow = of_kind(lines, "summary");
   EXPECT_EQ(slow.at("objectives"), quick.at("objectives"));
   EXPECT_EQ(slow.at("network"), "latency=2ms,bandwidth=1Gb/s");
-  // 12 clocks, each with a way to the server and one back.
+  // Each of 12 clocks has a transfer to the server and one back.
   EXPECT_GE(slow.at("seconds").get<double>(), 12 * 0.004);
   for (const char* model : {"ssp:1", "essp:2"}) {
     EXPECT_EQ(
@@ -124,11 +124,11 @@ TEST_F(SlowTest, NetworkChangesTheTimeAndNotTheModel) {
 }
 
 TEST_F(SlowTest, NoNetworkLiesWithinANode) {
-  // All workers are of the only server's node. Each clock would take two seconds.
+  // All workers are on the node of the only server. Over the network, each clock would take two seconds.
   const json near = of_kind(train({"--network", "latency=1s,hosts=nodes"}), "summary");
   EXPECT_LT(near.at("seconds").get<double>(), 12 * 2);
   EXPECT_EQ(near.at("objectives"), of_kind(train({}), "summary").at("objectives"));
-  // Of two servers one is another node.
+  // With two servers, one of them is on another node.
   const json far = of_kind(train({"--servers", "2", "--network", "latency=2ms,hosts=nodes"}), "summary");
   EXPECT_GE(far.at("seconds").get<double>(), 12 * 0.004);
 }

@@ -1,4 +1,4 @@
-// Every command line that the documents and scripts show is one that the program knows.
+// The program knows every command line that the documents and scripts show.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -17,8 +17,8 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// Cuts a source into words and signs; what is within quotes becomes `""`, comments and the preprocessor's
-/// lines go.
+/// Splits a source into words and signs. Whatever is in quotes becomes `""`. Comments and preprocessor lines
+/// are skipped.
 class Tokenizer {
  public:
   explicit Tokenizer(std::string_view text) : text_(text) {}
@@ -52,7 +52,7 @@ class Tokenizer {
     line_ += static_cast<std::size_t>(std::count(skipped.begin(), skipped.end(), '\n'));
     at_ += skipped.size();
   }
-  /// And those that a backslash joins to it.
+  /// Also skips the lines that a backslash joins to this one.
   void skip_line() {
     std::size_t end = 0;
     do {
@@ -108,7 +108,7 @@ class Tokenizer {
 
 using Tokens = std::span<const Token>;
 
-/// The index behind what closes the bracket at `open`; `<` and `>` count in templates' lists only.
+/// The index after the bracket that closes the one at `open`. `<` and `>` count only if that is a `<`.
 std::size_t behind_bracket(Tokens tokens, std::size_t open) {
   const bool angles = tokens[open].text == "<";
   int depth = 0;
@@ -152,7 +152,7 @@ class Parser {
   }
   void skip_bracket() { at_ = behind_bracket(tokens_, at_); }
 
-  /// Up to the brace that ends it.
+  /// Parses up to the brace that ends the scope.
   void parse_scope(const std::string& path, bool unnamed) {
     while (!ended() && text() != "}") {
       if (text() == "namespace" || (text() == "inline" && text(1) == "namespace")) {
@@ -180,12 +180,13 @@ class Parser {
     parse_scope(name.empty() ? path : path + name + "::", unnamed || name.empty());
   }
 
-  /// Of a declaration: what stands before its parameters or its value; "(" if it has the former.
+  /// The part of a declaration before its parameters or its value. If it has parameters, the last token is
+  /// "(".
   struct Head {
     std::vector<Token> tokens;
     bool has_parameters = false;
     bool has_value = false;
-    bool has_members = false;  ///< a constructor's, being initialized
+    bool has_members = false;  ///< it is a constructor, and initializes members
     [[nodiscard]] bool open() const { return !has_parameters && !has_value; }
     [[nodiscard]] bool is_alias() const { return !tokens.empty() && tokens.front().text == "using"; }
   };
@@ -236,7 +237,7 @@ class Parser {
     }
   }
 
-  /// Whether it was a function's body, which ends the declaration.
+  /// Returns whether the block was a function's body, which ends the declaration.
   bool take_block(Head& head) {
     const bool is_initializer = head.has_value || (head.has_members && is_name(tokens_[at_ - 1].text));
     skip_bracket();
@@ -245,11 +246,11 @@ class Parser {
     return false;
   }
 
-  /// Up to its parameters.
+  /// Skips an operator's name, up to its parameters.
   void take_operator(Head& head) {
     head.tokens.push_back(tokens_[at_]);
     ++at_;
-    if (text() == "(") skip_bracket();  // a call's
+    if (text() == "(") skip_bracket();  // the call operator
     while (!ended() && text() != "(" && text() != ";") ++at_;
   }
 
@@ -271,7 +272,8 @@ class Parser {
     const Tokens before(head.begin(), end);
     const bool is_operator = std::any_of(before.begin(), before.end(),
                                          [](const Token& token) { return token.text == "operator"; });
-    // A macro's call has no type; a member of something else stands behind "::", or "~".
+    // The call of a macro has no type. The name of another scope's member, or of a destructor, follows "::"
+    // or "~".
     if (is_operator || before.size() < 2 || !is_name(before.back().text)) return;
     if (const std::string& left = before[before.size() - 2].text; left == "::" || left == "~") return;
     add(path, before.back(), "");

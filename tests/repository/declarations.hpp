@@ -1,6 +1,6 @@
 // What a source declares for itself alone: in unnamed namespaces, or with `static` or `const` outside of
-// classes. Read from the text, without a compiler's knowledge: enough for a house that writes one declaration
-// at a time.
+// classes. It is read from the text, without a compiler's knowledge. That is enough for sources that write
+// one declaration at a time.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,14 @@
 namespace verbena::repository {
 
 struct Declaration {
-  std::string name;  ///< with the namespaces around it, "verbena::apps::kGoal"
+  std::string name;  ///< with its namespaces: "verbena::apps::kGoal"
   std::size_t line = 0;
-  /// Of an alias, all of it: the same one may be declared again and again.
+  /// For an alias, the whole declaration: the same alias may be declared again.
   std::string alias;
 };
 
-/// In the order of the text. Forward declarations and overloads come again.
+/// In the order of the text. Forward declarations and overloads are listed, too, so a name may come several
+/// times.
 std::vector<Declaration> own_declarations(std::string_view text);
 
 }  // namespace verbena::repository

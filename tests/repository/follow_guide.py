@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Follows docs/library.md to the letter: writes the files that it shows, runs its commands in their order, and looks at
+"""Follows docs/library.md to the letter: writes the files that it shows, runs its commands in order, and checks
 what the programs learn.
 
 follow_guide.py SOURCE_TREE BUILD_TREE WORK_FOLDER"""
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-# What has been done for the build that is tested.
+# These commands have already been run, for the build under test.
 DONE = ("scripts/setup", "cmake --preset", "cmake --build --preset")
 
 
@@ -43,7 +43,7 @@ def main():
         sys.exit(f"the guide's commands end with {ended.returncode}")
     accuracies = [float(value) for value in re.findall(r"^pass 10: accuracy (\S+)$", ended.stdout, re.MULTILINE)]
     losses = [float(value) for value in re.findall(r"^pass 10: loss (\S+)$", ended.stdout, re.MULTILINE)]
-    # Alone, by verbena run, by mpirun, by hand; in C alone and by verbena run.
+    # In C++ alone, by verbena run, by mpirun and by hand; in C alone and by verbena run.
     if len(accuracies) != 4 or min(accuracies) < 0.83:
         sys.exit(f"four runs with an accuracy of 0.83 or more are expected, not {accuracies}")
     if len(losses) != 2 or max(losses) > 0.36:

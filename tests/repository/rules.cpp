@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Graph = std::map<std::string, std::set<std::string>>;
 
-/// Who may include whom beside itself; apps and tests may include all.
+/// Which other folders the files of each folder may include.
 const std::map<std::string, std::set<std::string>>& allowed_includes() {
   static const std::map<std::string, std::set<std::string>> kAllowed = {
       {"cmake", {}},
@@ -42,7 +42,8 @@ const std::map<std::string, std::set<std::string>>& allowed_includes() {
 }
 
 struct Include {
-  std::string target;  ///< from the root, also of a public header, which is written as users write it
+  /// The path from the root. This is also so for a public header, which is written as users write it.
+  std::string target;
   bool quoted;
   std::size_t line;
 };
@@ -78,7 +79,7 @@ std::vector<Include> includes_of(const File& file) {
   return includes;
 }
 
-/// Lines that match, as violations.
+/// Each line that matches, as a violation.
 Violations lines_matching(const std::vector<File>& tree, const std::regex& pattern, std::string_view what) {
   Violations violations;
   for (const File& file : tree) {
@@ -92,7 +93,7 @@ Violations lines_matching(const std::vector<File>& tree, const std::regex& patte
   return violations;
 }
 
-/// One cycle of the graph if there is any, "a -> b -> a".
+/// Finds one cycle of the graph, if there is any: "a -> b -> a".
 class CycleFinder {
  public:
   explicit CycleFinder(const Graph& graph) : graph_(graph) {
@@ -123,7 +124,7 @@ class CycleFinder {
   std::string cycle_;
 };
 
-/// The unit of the folder graph: an application's folder, else the top folder.
+/// The file's node in the graph of folders: the folder of its application, otherwise its top folder.
 std::string module_of(const std::string& path) {
   const auto first = path.find('/');
   const auto second = path.find('/', first + 1);
@@ -131,8 +132,8 @@ std::string module_of(const std::string& path) {
                                                                    : top_folder(path);
 }
 
-/// Calls visit(line number, line) for each line where commands stand: in a document's fenced blocks, and
-/// anywhere in a script. A line that ends in a backslash comes together with the next one.
+/// Calls visit(line number, line) for each line that may have a command: in a document's fenced blocks, and
+/// anywhere in a script. A line that ends in a backslash is joined with the next one.
 void for_each_command(const File& file, const std::function<void(std::size_t, const std::string&)>& visit) {
   const bool document = file.path.ends_with(".md");
   bool inside = !document;
@@ -154,12 +155,12 @@ bool is_build_file(const std::string& path) {
   return path.ends_with("CMakeLists.txt");
 }
 
-/// "" at the root, else with a slash at its end.
+/// The folder of a path, with a slash at its end; "" for the root.
 std::string folder_of(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-/// CMake's, each with its arguments without their quotes.
+/// The commands of a build file, each with its arguments without quotes.
 std::vector<std::vector<std::string>> build_commands(const std::string& text) {
   static const std::regex kComment(R"re(#[^\n]*)re");
   static const std::regex kCommand(R"re((\w+)\s*\(([^()]*)\))re");
@@ -177,7 +178,8 @@ std::vector<std::vector<std::string>> build_commands(const std::string& text) {
   return commands;
 }
 
-/// `name`: a source in `folder` or below the root, or a pattern of such names, where '*' is no slash.
+/// The sources that `name` stands for: a path from `folder` or from the root, or a pattern of such paths, in
+/// which '*' matches no slash.
 std::vector<std::string> sources_named(const std::vector<File>& tree, const std::string& folder,
                                        std::string name) {
   static constexpr std::string_view kHere = "${CMAKE_CURRENT_SOURCE_DIR}/";
@@ -309,11 +311,12 @@ std::map<std::string, std::vector<std::string>> joined_targets(const std::vector
   std::map<std::string, std::vector<std::string>> targets;
   for (const File& file : tree) {
     if (!is_build_file(file.path)) continue;
-    std::map<std::string, std::vector<std::string>> lists;  // by variable, and by target
+    // The sources of each variable and target.
+    std::map<std::string, std::vector<std::string>> lists;
     for (const std::vector<std::string>& command : build_commands(file.text)) {
       if (command.size() < 3) {
         const bool is_joined = command.size() == 2 && command[0] == "join_sources" &&
-                               !command[1].starts_with("${");  // a function's own
+                               !command[1].starts_with("${");  // it is in a function's body
         if (is_joined) targets[command[1]] = lists[command[1]];
         continue;
       }
@@ -370,7 +373,7 @@ std::set<std::string> backend_schemes(const std::vector<File>& tree) {
 }
 
 Violations scheme_literals(const std::vector<File>& tree) {
-  // The doctor looks at verbs, and calls what it finds so: for people and in its JSON.
+  // The doctor examines verbs, and names its findings after it, for people and in its JSON.
   static const std::set<std::string> kNamesOfFindings = {"apps/doctor/diagnosis.cpp",
                                                          "apps/doctor/report.cpp"};
   std::string schemes;
@@ -401,14 +404,14 @@ Violations machine_paths(const std::vector<File>& tree) {
 }
 
 Violations unfinished_marks(const std::vector<File>& tree) {
-  // Put together, so that this file does not break its own rule.
+  // Made of pieces, so that this file does not break its own rule.
   static const std::regex kMark(std::string("\\b(") + "TO" + "DO|FIX" + "ME|X" + "XX)\\b");
   return lines_matching(tree, kMark, "unfinished");
 }
 
 namespace {
 
-/// How GitHub names a heading in an address.
+/// The anchor of a heading, as GitHub makes it.
 std::string anchor_of(const std::string& heading) {
   std::string anchor;
   for (const char c : heading) {
@@ -461,7 +464,8 @@ Violations broken_links(const std::vector<File>& tree) {
     for_each_line_of_text(file.text, [&](std::size_t number, const std::string& line, const std::string&) {
       for (std::sregex_iterator match(line.begin(), line.end(), kLink), end; match != end; ++match) {
         const std::string to = match->str(1);
-        if (to.find(':') != std::string::npos || to.ends_with(".png")) continue;  // elsewhere; binary
+        // Links to other sites, and to binary files.
+        if (to.find(':') != std::string::npos || to.ends_with(".png")) continue;
         fs::path path =
             to.empty() ? fs::path(file.path) : (fs::path(file.path).parent_path() / to).lexically_normal();
         if (!path.has_filename()) path = path.parent_path();

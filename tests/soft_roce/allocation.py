@@ -1,5 +1,6 @@
-"""Iterations over two virtual machines by how rows are allocated, and the plain loop in one of them. Not a test: a
-machine's times are an emulator's. Prints the table of docs/soft-roce.md, from the root of the tree:
+"""Measures iterations over two virtual machines, for each way to allocate rows, and the plain loop in one of
+them. Not a test: the times are those of an emulator. Prints the table of docs/soft-roce.md. From the root of the
+tree:
 
   python3 -B tests/soft_roce/allocation.py build/release/tests/soft_roce/image --program build/release/bin/verbena
 """
@@ -22,7 +23,8 @@ ITERATIONS = 5
 APPLICATIONS = {"mf": ["mf", "--data=/data/ratings", "--rank=100", "--batch=64"],
                 "kge": ["kge", "--data=/data/graph"],
                 "word2vec": ["word2vec", "--data=/data/text", "--batch=1024", "--top-words=0"]}
-LINES = {"graph/train.txt": 10_000, "graph/valid.txt": 100, "graph/test.txt": 100, "text": 150}  # all take too long
+# Whole data sets would take too long.
+LINES = {"graph/train.txt": 10_000, "graph/valid.txt": 100, "graph/test.txt": 100, "text": 150}
 FIGURES = ("share of time waited", "share of rows local", "rows moved", "time of a move")
 MEMORY_MIB = 1024
 DEADLINE_S = 900

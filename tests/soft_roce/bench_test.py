@@ -1,5 +1,5 @@
-"""`verbena bench` over soft-RoCE in one virtual machine, beside perftest: every figure is there and sane. How fast it
-was is no test's business; the table is printed for those who ask."""
+"""`verbena bench` over soft-RoCE in one virtual machine, beside perftest: every figure is there and plausible. How
+fast it is does not matter here; the table is printed for those who want to know."""
 
 import json
 import math
@@ -21,7 +21,7 @@ class BenchTest(case.Case):
         cls.machine, = cls.lab.network(1)
 
     def bench(self, command, options):
-        """Runs it, and returns what it wrote as JSON."""
+        """Runs a command of bench, and returns the JSON that it has written."""
         self.machine.run(f"{command} {options} --json /bench.json", BENCH_DEADLINE_S)
         return json.loads(self.machine.run("cat /bench.json", shown=False))
 
@@ -37,7 +37,8 @@ class BenchTest(case.Case):
                 self.assertTrue(math.isfinite(yardstick[key]) and yardstick[key] > 0, f"{name}: {yardstick}")
 
     def test_transport_beside_perftest(self):
-        # A processor for each side: two that poll and share one would measure the scheduler.
+        # Each side has a processor of its own. If two sides that poll share one, the figures are those of the
+        # scheduler.
         listener = self.machine.start(f"taskset 1 verbena bench --no-secret --listen :{PORT}")
         listener.wait_for("listening at verbs:", 60)
         sizes = (8, 65536)
@@ -78,7 +79,7 @@ class BenchTest(case.Case):
             sent = self.machine.sent_packets()
             self.machine.wait_sent_packets(sent + 100)
             listener.kill()
-            self.assertEqual(job.wait(45), 1, job.text())  # --seconds are 60
+            self.assertEqual(job.wait(45), 1, job.text())  # --seconds is 60
             self.assertIn("verbena: error: ", job.text())
 
 

@@ -1,7 +1,7 @@
-"""What the tests here share: the image, and perftest's tools as a yardstick.
+"""What the tests in this folder share: the image, and perftest's tools as a yardstick.
 
 Each test is a program: NAME_test.py CACHE [--program FILE]... [what unittest takes]. CACHE is the folder of the
-image (image.py); the programs stand in /usr/bin of the machines.
+image (image.py). The programs are in /usr/bin of the machines.
 """
 
 import argparse
@@ -26,7 +26,7 @@ class Case(unittest.TestCase):
 
     @classmethod
     def open_lab(cls, **what):
-        """A vm.Lab for the tests of this class; takes what that takes."""
+        """Opens a vm.Lab for the tests of this class, with the same arguments."""
         cls.lab = vm.Lab(cls.image, programs=cls.programs, **what)
         cls.addClassCleanup(cls.lab.close)
 
@@ -37,7 +37,8 @@ class Case(unittest.TestCase):
     def perftest(self, tool, server, client, options=""):
         """Runs a latency tool between two machines, or in one, and returns its typical figure in µs.
 
-        A tool measures the clock's rate before anything else. On a busy host this fails, its figures are then inf.
+        A tool measures the clock's rate first. On a busy host this fails, and its figures are inf. Then it is run
+        again.
         """
         for _ in range(ATTEMPTS):
             typical_us = self._perftest_once(tool, server, client, options)
@@ -57,22 +58,22 @@ class Case(unittest.TestCase):
 
 
 class PairCase(Case):
-    """Jobs over two machines, a server and a worker on each."""
+    """Jobs over two machines, with a server and a worker on each."""
 
     @classmethod
     def open_pair(cls, **what):
-        """As open_lab()."""
+        """Opens a lab of two machines. Takes the arguments of open_lab()."""
         cls.open_lab(**what)
         cls.nodes = cls.lab.network(2)
         cls.port = 7000
 
     def addresses(self):
-        """Of a new job: a port that no server before has had."""
+        """The servers' addresses in a new job, with a port that no earlier server has used."""
         type(self).port += 1
         return [f"{node.address()}:{self.port}" for node in self.nodes]
 
     def start(self, application, *options):
-        """A server and a worker on each node; the jobs, servers first."""
+        """Starts a server and a worker on each node. Returns the servers and the workers."""
         for node in self.nodes:
             node.run("umask 077; echo a-secret-of-all-of-this-job > /secret")
         where = [f"--addresses={','.join(self.addresses())}", "--secret-file=/secret", *PAIRS]

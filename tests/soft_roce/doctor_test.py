@@ -1,4 +1,4 @@
-"""`verbena doctor` in worlds that are and are not fit for verbs. What it says mends a machine has to mend it."""
+"""`verbena doctor` in machines that are fit for verbs and in others. Its advice must make a machine work."""
 
 import json
 import shutil
@@ -14,24 +14,24 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 class DoctorTest(case.Case):
     @classmethod
     def setUpClass(cls):
-        # By its path: busybox has a lesser one.
+        # Given by its path, because busybox has a setpriv with fewer options.
         cls.programs = {**cls.programs, "/usr/bin/setpriv": shutil.which("setpriv")}
         cls.open_lab(files={"/etc/os-release": "/etc/os-release"})
         cls.machine = cls.lab.machine()
         cls.machine.wait_booted()
         cls.machine.show("---- as booted")
-        cls.told = [cls.machine.start(DOCTOR).wait(60)]  # as people are told
+        cls.told = [cls.machine.start(DOCTOR).wait(60)]  # exit statuses of its text for people
         cls.rounds = cls.follow_its_advice()
         cls.machine.show("---- with its advice followed")
         cls.told.append(cls.machine.start(DOCTOR).wait(60))
 
     @classmethod
     def examine(cls, prefix="", suffix=""):
-        """(exit status, its JSON)."""
+        """Runs doctor. Returns its exit status and its JSON."""
         job = cls.machine.start(f"{prefix} {DOCTOR} --json {suffix}")
         status = job.wait(60)
         text = job.text()
-        return status, json.loads(text[text.index("{"):])  # libibverbs may complain first
+        return status, json.loads(text[text.index("{"):])  # libibverbs may print warnings first
 
     @staticmethod
     def problems(report):
@@ -43,7 +43,7 @@ class DoctorTest(case.Case):
 
     @classmethod
     def follow_its_advice(cls):
-        """Runs what it says against each problem until there is none; [(exit status, problems)] of each round."""
+        """Runs what doctor advises until no problem is left. Returns (exit status, problems) of each round."""
         rounds = []
         while len(rounds) < 8:
             status, report = cls.examine()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a virtual machine boots: Debian's stock kernel, unpacked and not installed, and an initramfs with busybox,
-the RDMA tools and whatever programs a test adds. Needs no root.
+the RDMA tools and the programs that a test adds. Needs no root.
 
     image.py CACHE     builds kernel and base image into the folder CACHE unless they are there
 
@@ -23,7 +23,7 @@ import time
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 KERNEL_PACKAGE = "linux-image-amd64"
-# The machinery, then soft-RoCE. Without crc32_generic rdma_rxe fails with ENOENT.
+# First what the machine itself needs, then soft-RoCE. Without crc32_generic, rdma_rxe fails with ENOENT.
 MODULES = ("virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 HOST_PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "cpio": "cpio", "ldd": "libc-bin", "strip": "binutils",
                  "setpriv": "util-linux", "dpkg-deb": "dpkg", "apt-get": "apt"}
@@ -37,7 +37,7 @@ PROVIDER_CONFIGURATION = pathlib.Path("/etc/libibverbs.d/rxe.driver")
 PROVIDER_PATTERN = "/usr/lib/*/libibverbs/librxe-rdmav*.so"
 GUEST_FOLDER = pathlib.Path(__file__).resolve().parent / "guest"
 APT_TIMEOUT_S = 300
-LAB_PREFIX = "lab-"  # of folders in the cache that belong to a running test
+LAB_PREFIX = "lab-"  # begins the names of folders in the cache that belong to a running test
 
 
 class Unavailable(Exception):
@@ -81,7 +81,7 @@ def locked(cache):
 # ---- the kernel
 
 class Kernel:
-    """A kernel image and the modules named above with all they depend on, as a tree that modprobe reads."""
+    """A kernel image and the modules named above and all that they depend on, as a tree that modprobe reads."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -89,13 +89,13 @@ class Kernel:
         self.modules = folder / "modules"
 
     def module_files(self):
-        """Pairs of the path in the virtual machine and the file on this host."""
+        """{path in the virtual machine: file on this host}."""
         return {"/usr" / path.relative_to(self.modules): path
                 for path in sorted(self.modules.rglob("*")) if path.is_file()}
 
 
 def fetch_kernel(cache):
-    """The kernel in the cache, downloaded first when there is none."""
+    """Returns the kernel in the cache. Downloads it first if there is none."""
     kernel = Kernel(cache / f"kernel-{hashlib.sha256(repr(MODULES).encode()).hexdigest()[:16]}")
     if kernel.image.exists():
         return kernel
@@ -111,11 +111,11 @@ def fetch_kernel(cache):
 
 
 def download_kernel(folder):
-    """Downloads with the system's package lists; where those are missing or old, with fresh ones of our own."""
+    """Downloads the package with the system's package lists, or with our own if those are missing or old."""
     own = folder / "apt"
     for part in ("state/lists/partial", "cache/archives/partial"):
         (own / part).mkdir(parents=True)
-    # As root apt would download as a user who cannot write here.
+    # As root, apt would download as another user, who cannot write here.
     common = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=2",
               "-o", f"APT::Sandbox::User={'root' if os.getuid() == 0 else ''}"]
     own_lists = ["-o", f"Dir::State={own}/state", "-o", f"Dir::Cache={own}/cache",
@@ -147,7 +147,7 @@ def apt(command, folder):
 
 
 def pick_kernel(tree, into):
-    """Takes from an unpacked kernel package the image and the modules needed."""
+    """Takes the image and the needed modules from an unpacked kernel package."""
     modules = next((tree / "lib/modules").iterdir())
     release = modules.name
     run(["depmod", "-b", tree, release], env=path_with_sbin())
@@ -163,14 +163,15 @@ def pick_kernel(tree, into):
 
 
 def unpack_kernel(packed):
-    """The kernel within a bzImage, or the bzImage where the kernel is packed otherwise than Debian's is or QEMU cannot
-    boot it: an emulated processor takes longer to unpack it than for all else that it does to boot."""
+    """Returns the kernel in a bzImage: an emulated processor takes longer to unpack it than for all else in booting.
+    Returns the bzImage itself if the kernel is packed in another way than Debian's, or if QEMU cannot boot it
+    unpacked."""
     setup_sectors = packed[0x1F1] or 4  # Documentation/x86/boot.rst
     offset, size = struct.unpack_from("<II", packed, 0x248)
     payload = packed[(setup_sectors + 1) * 512 + offset:][:size]
     if not payload.startswith(b"\xfd7zXZ\0"):
         return packed
-    kernel = lzma.LZMADecompressor().decompress(payload)  # its size follows
+    kernel = lzma.LZMADecompressor().decompress(payload)  # the kernel's size follows
     entry_note = struct.pack("<III4s", 4, 8, 18, b"Xen\0")  # XEN_ELFNOTE_PHYS32_ENTRY: where QEMU begins
     return kernel if entry_note in kernel else packed
 
@@ -182,7 +183,7 @@ def path_with_sbin():
 # ---- archives
 
 def shared_objects(program):
-    """What the program is linked with, all the way down; nothing for a static one."""
+    """All shared objects that the program needs, directly or indirectly; none for a static one."""
     listing = subprocess.run(["ldd", program], text=True, capture_output=True, check=False)
     if listing.returncode != 0:
         return []
@@ -193,13 +194,13 @@ def shared_objects(program):
 
 
 def place(path):
-    """Where a path of this host stands in the image, which has /bin, /sbin, /lib and /lib64 only below /usr."""
+    """The place of a path of this host in the image, which has /bin, /sbin, /lib and /lib64 only below /usr."""
     path = pathlib.Path(os.path.abspath(path))
     return pathlib.Path("/usr", *path.parts[1:]) if path.parts[1] in ("bin", "sbin", "lib", "lib64") else path
 
 
 def with_shared_objects(programs):
-    """Adds to {path in the image: file here} what these programs load."""
+    """Returns {path in the image: file here} of these programs and of the shared objects that they load."""
     files = dict(programs)
     for program in programs.values():
         files.update({place(path): path for path in shared_objects(program)})
@@ -258,12 +259,12 @@ class Image:
         everything = with_shared_objects({pathlib.Path(to): pathlib.Path(path) for to, path in programs.items()})
         everything.update({pathlib.Path(to): pathlib.Path(path) for to, path in files.items()})
         write_archive(everything, {}, initramfs, strip=True)
-        # The kernel unpacks one archive after the other.
+        # The kernel unpacks several archives that follow each other.
         initramfs.write_bytes(self.base.read_bytes() + initramfs.read_bytes())
 
 
 def remove_leftovers(cache):
-    """What runs left that were killed. With the lock held."""
+    """Removes what killed runs left more than a day ago. The lock must be held."""
     day_ago = time.time() - 24 * 60 * 60
     for folder in (*cache.glob("stage-*"), *cache.glob("download-*"), *cache.glob(f"{LAB_PREFIX}*")):
         if folder.stat().st_mtime < day_ago:
@@ -279,7 +280,8 @@ def build(cache):
         kernel = fetch_kernel(cache)
         programs = {place(path): path for path in
                     (find_program(name, package) for name, package in GUEST_PROGRAMS.items())}
-        # What is loaded by name: the rxe provider, and by glibc when a thread ends.
+        # Loaded by name, which ldd does not see: the rxe provider, and a library that glibc loads when a
+        # thread ends.
         loaded = (provider(), provider().parent.parent / "libgcc_s.so.1")
         programs.update({place(path): path for path in loaded})
         files = with_shared_objects(programs)

@@ -1,4 +1,4 @@
-"""The machinery itself, and soft-RoCE in one virtual machine with the tools that others wrote."""
+"""The virtual machines themselves, and soft-RoCE in one of them with tools that others have written."""
 
 import os
 import tempfile
@@ -31,9 +31,9 @@ class MachineTest(case.Case):
             self.machine.read_file("/nothing")
 
     def test_output_that_is_read_late_comes_whole(self):
-        for _ in range(2):  # the second would begin with what is left of the first
+        for _ in range(2):  # what the first one left unread would be at the beginning of the second one's output
             job = self.machine.start("cat /payload", shown=False)
-            time.sleep(0.3)  # nobody reads: the status is there before most of the output
+            time.sleep(0.3)  # nobody reads: the status comes before most of the output
             self.assertEqual(job.wait(vm.RUN_DEADLINE_S), 0)
             self.assertTrue(job.output == self.payload, len(job.output))
 
@@ -73,7 +73,7 @@ class MachineTest(case.Case):
             self.assertGreater(typical_us, 0)
 
     def test_then_it_hangs_and_is_killed(self):
-        """Comes last, by its name: there is no machine afterwards."""
+        """Runs last because of its name: it leaves no machine."""
         machine, begin, deadline_s = self.machine, time.monotonic(), vm.CONTROL_DEADLINE_S
         machine.monitor("stop")
         with mock.patch.object(vm, "CONTROL_DEADLINE_S", 2), self.assertRaisesRegex(vm.Overdue, "node1 was killed, too"):

@@ -1,6 +1,6 @@
-"""Whole jobs over two virtual machines, a server and a worker on each: what workers read is what the model promises,
-BSP trains to the same bits as shared memory on this host, rows move between the machines while they are trained, and a
-pulled cable or a dead machine ends every process that is left, with the reason."""
+"""Whole jobs over two virtual machines, with a server and a worker on each. Workers read what the model promises.
+BSP trains to the same bits as over shared memory on this host. Rows move between the machines while they are
+trained. If the cable is pulled or a machine dies, every remaining process ends and says why."""
 
 import pathlib
 import random
@@ -13,7 +13,7 @@ import case
 import vm
 
 MODELS = ("bsp", "ssp:1", "essp:2")
-RING_BYTES = (4096, 1 << 20)  # the smallest there is, and one that all iterations fit into
+RING_BYTES = (4096, 1 << 20)  # the smallest one allowed, and one that holds the messages of all iterations
 MF = ["mf", "--data=/data/ratings.tsv", "--rank=8"]
 LDA = ["lda", "--data=/data/corpus.tsv", "--topics=8"]
 KGE = ["kge", "--data=/data/graph", "--dimension=24"]
@@ -22,11 +22,11 @@ LOCALIZE = ("--allocation=localize",)
 INTENT = ("--allocation=intent",)
 SHORT = "--iterations=6"
 LONG = "--iterations=16"
-SLOW_NETWORK = "--network=latency=1ms,bandwidth=1Gb/s,hosts=nodes"  # as the emulated one is
+SLOW_NETWORK = "--network=latency=1ms,bandwidth=1Gb/s,hosts=nodes"  # like the emulated one
 ENDLESS = "--iterations=1000000"
 JOB_DEADLINE_S = 120
-TRAINING_PACKETS = 500  # of each machine at least, in a short job
-ENDED_WITHIN_S = 20     # silence is noticed within 5 s, others hear of it within 2 s; machines are emulated
+TRAINING_PACKETS = 500  # which each machine sends at least in a short job
+ENDED_WITHIN_S = 20     # silence is noticed within 5 s and told to others within 2 s; the machines are emulated
 PEER = r"(server|worker) [01] \(pid \d+\)"
 CAUSE = r"retry|does not answer|is down|closed or died|gave up"
 
@@ -49,7 +49,7 @@ class TrainingTest(case.PairCase):
 
     @classmethod
     def write_graph(cls, folder):
-        """Of relations that can be learnt: each leads from an entity to one that a line gives."""
+        """Writes facts that can be learnt: each relation maps an entity to another one by a linear formula."""
         folder.mkdir()
         drawn = random.Random(1)
         for name, facts in (("train", 1500), ("valid", 50), ("test", 50)):
@@ -61,13 +61,13 @@ class TrainingTest(case.PairCase):
 
     @classmethod
     def verbena(cls, *arguments):
-        """On this host; returns its output."""
+        """Runs verbena on this host; returns its output."""
         return subprocess.run([cls.programs["/usr/bin/verbena"], *arguments], check=True, text=True,
                               stdout=subprocess.PIPE, timeout=JOB_DEADLINE_S).stdout
 
     @classmethod
     def trained_here(cls, application, *options):
-        """Over shared memory; the output, and the model's files."""
+        """Trains on this host over shared memory; returns the output and the model's files."""
         prefix = tempfile.mkdtemp(dir=cls.folder) + "/model"
         arguments = [word.replace("/data/", f"{cls.folder}/") for word in application]
         output = cls.verbena("run", *arguments, *case.PAIRS, "--transport=shm", *options, f"--output={prefix}")
@@ -75,7 +75,7 @@ class TrainingTest(case.PairCase):
         return output, files
 
     def train(self, application, *options):
-        """Over both machines; the output of the workers, and the model's files."""
+        """Trains over both machines; returns the outputs of the workers and the model's files."""
         servers, workers = self.start(application, *options, "--output=/models/model")
         for job in workers + servers:
             self.assertEqual(job.wait(JOB_DEADLINE_S), 0, job.text())
@@ -104,14 +104,14 @@ class TrainingTest(case.PairCase):
         there, files = self.train(application, *options)
         self.assertEqual(sorted(files), sorted(files_here))
         expected, = values(output_here)
-        found = [value for output in there for value in values(output)]  # each of its own part of the data
+        found = [value for output in there for value in values(output)]  # each worker reports its part of the data
         self.assertEqual(len(found), len(self.nodes), there)
         for value in found:
             self.assertAlmostEqual(value, expected, delta=within * expected)
         self.check_own_server_in_memory(there)
 
     def check_own_server_in_memory(self, outputs):
-        """Workers change what lies on their own machine in place."""
+        """Workers must change the rows of their own machine in place."""
         for output in outputs:
             self.assertNotIn("reached through the device", output)
 
@@ -142,7 +142,7 @@ class TrainingTest(case.PairCase):
                 self.check_same_bits(application, SHORT)
 
     def ranked_here(self, files):
-        """The test MRR of a `kge` model that these files have."""
+        """The test MRR of the `kge` model in these files."""
         prefix = tempfile.mkdtemp(dir=self.folder) + "/model"
         for name, content in files.items():
             (pathlib.Path(prefix).parent / name).write_bytes(content)
@@ -159,19 +159,19 @@ class TrainingTest(case.PairCase):
                 here, there = self.ranked_here(files_here), self.ranked_here(files)
                 print(f"{allocation[0]}: test MRR {there:.3f}, over shared memory {here:.3f}")
                 self.assertGreater(here, 0.5)
-                self.assertAlmostEqual(there, here, delta=0.15)  # of 100 questions, and no two runs are alike
+                self.assertAlmostEqual(there, here, delta=0.15)  # of 100 questions; no two runs are alike
 
     def test_5_rows_move(self):
         with self.subTest(application="mf"):
             self.check_same_bits(MF, SHORT, *LOCALIZE)
         for allocation in (LOCALIZE, INTENT):
             with self.subTest(application="word2vec", allocation=allocation):
-                # Little data, and workers that do not wait: no two runs are alike. Without a network those on one
-                # host learn more from each other, by luck up to a quarter more.
+                # There is little data, and workers do not wait for each other, so no two runs are alike. On
+                # one host without a network, workers learn more from each other, sometimes a quarter more.
                 self.check_comes_near("train_loss", 0.3, WORD2VEC, SHORT, *allocation, here=[SLOW_NETWORK])
 
     def start_endless(self):
-        """A server and a worker on each node, in the middle of it."""
+        """Starts a job that does not end by itself, and returns its processes when it trains."""
         servers, workers = self.start(MF, ENDLESS, "--output=/models/model")
         for worker in workers:
             worker.wait_for(r"mf \d+/", JOB_DEADLINE_S)

@@ -1,4 +1,4 @@
-"""Our own transport on soft-RoCE: the contract suite, over the device in one virtual machine."""
+"""Our own transport over soft-RoCE: the contract tests, with the device of one virtual machine."""
 
 import xml.etree.ElementTree
 

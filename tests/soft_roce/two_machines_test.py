@@ -1,4 +1,4 @@
-"""Two virtual machines joined by a cable: soft-RoCE between them, and what becomes of it when the cable is pulled or a
+"""Two virtual machines joined by a cable: soft-RoCE between them, and what happens when the cable is pulled or a
 machine dies."""
 
 import time
@@ -30,12 +30,14 @@ class TwoMachinesTest(case.Case):
         self.assertGreater(self.one.sent_packets(), sent_packets + 2 * SOME_ITERATIONS)
 
     def reading(self):
-        """Two jobs: machine two reads from machine one and is well under way."""
-        # For rxe 7 retries, the default of most tools, mean for ever. -e: it sleeps until it notices.
+        """Returns two jobs, in which machine two reads from machine one and has already done many reads."""
+        # rxe takes 7 retries, the default of most tools, for any number of retries. -e: the tool sleeps until
+        # an event comes.
         tool = f"ib_read_lat -e -F -d rxe0 -R --retry_count=2 -n {MANY_ITERATIONS}"
         enough = self.two.sent_packets() + 500
-        # The kernel shows a listener shortly before it lets anybody connect: perftest is refused then, and crashes. At
-        # times its server takes in the broken attempt and listens no more, so each try has a server of its own.
+        # The kernel shows a listener shortly before it accepts connections. perftest is refused then, and
+        # crashes. Sometimes its server takes in the broken attempt and no longer listens, so each attempt has
+        # a server of its own.
         for _ in range(20):
             server = self.one.start(tool)
             self.one.wait_listening_rdma()

@@ -23,15 +23,15 @@ import time
 import image as images
 
 SLOTS = 5         # jobs at a time in one machine; the first slot is kept for ending the others
-ETHERNET_MTU = 4200  # of the network: makes a path MTU of 4096
-# From mitigations=off on they spare time. no_timer_check: on a busy host the timer may come too late for the kernel's look
-# at it, which then panics.
+ETHERNET_MTU = 4200  # of the network; gives a path MTU of 4096
+# The options from mitigations=off on save time. no_timer_check: on a busy host the timer may come too late
+# for the kernel's check, and the kernel would panic.
 KERNEL_OPTIONS = "quiet panic=-1 mitigations=off nokaslr cryptomgr.notests no_timer_check"
-# Has what the host has that decides about the bits of floating-point results (FMA: glibc's functions look for it). Without
-# what makes an emulated processor slow: string instructions for copying (a byte at a time), protection of user pages from
-# the kernel, a fifth level of page tables.
+# Has those features of the host that decide about the bits of floating-point results (FMA: glibc's functions
+# test for it). Lacks features that make an emulated processor slow: string instructions for copying (which
+# copy a byte at a time), protection of user pages from the kernel, a fifth level of page tables.
 PROCESSOR = "max,erms=off,fsrm=off,smap=off,smep=off,la57=off"
-BOOT_DEADLINE_S = 180  # 4 s when nothing else runs; tests run beside compilers
+BOOT_DEADLINE_S = 180  # it takes 4 s when nothing else runs; but tests run beside compilers
 RUN_DEADLINE_S = 60
 CONTROL_DEADLINE_S = 30
 SENT_PACKETS = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
@@ -39,7 +39,7 @@ SHOWN_CONSOLE_LINES = 30
 
 
 class Failure(Exception):
-    """Something in a virtual machine went otherwise than it had to."""
+    """Something in a virtual machine did not go as it must."""
 
 
 class Overdue(Failure):
@@ -51,7 +51,7 @@ class MachineDied(Failure):
 
 
 class Stream:
-    """Our end of a connection to QEMU: collects what comes."""
+    """Our end of a connection to QEMU. Passes on what arrives."""
 
     def __init__(self, lab, on_data):
         self.ours, self.theirs = socket.socketpair()
@@ -75,7 +75,7 @@ class Stream:
             self._on_data(data)
 
     def send_line(self, line):
-        """Lines are short: the socket's buffer takes them whole. False when nobody is there to read it."""
+        """Sends a line, short enough for the socket's buffer. Returns False if the other end is closed."""
         try:
             self.ours.sendall(line.encode() + b"\n")
         except OSError:
@@ -89,7 +89,7 @@ class Stream:
 
 
 class Lines:
-    """Calls back with each whole line."""
+    """Splits data into lines, and calls back with each whole line."""
 
     def __init__(self, on_line):
         self._on_line = on_line
@@ -116,7 +116,7 @@ class Job:
         return self.output.decode(errors="replace")
 
     def wait(self, deadline_s):
-        """The exit status. A job that is overdue is killed, and its machine with it if that cannot be done."""
+        """Returns the exit status. Kills a job that is overdue, and its machine if the job cannot be killed."""
         try:
             self.machine.lab.until(lambda: self.status is not None, deadline_s, f"end of {self}", self.machine)
         except Overdue as overdue:
@@ -125,7 +125,7 @@ class Job:
         return self.status
 
     def wait_for(self, pattern, deadline_s):
-        """The match of a regular expression in the output."""
+        """Waits until the output matches a regular expression, and returns the match."""
         found = []
 
         def search():
@@ -138,7 +138,7 @@ class Job:
         return found[0]
 
     def kill(self):
-        """Ends the job and all it started; returns when it is gone."""
+        """Kills the job and all that it has started. Returns when they are gone."""
         if self.status is not None or not self.machine.alive():
             return
         lab, machine = self.machine.lab, self.machine
@@ -171,7 +171,8 @@ class Slot:
         if "\n" in command:
             raise ValueError(f"a command is one line: {command!r}")
         self.job = Job(self, command)
-        # Ends what the job prints: of two ports, the status may overtake the output.
+        # Marks the end of what the job prints. The status comes over another port and may overtake the
+        # output.
         end = secrets.token_hex(16)
         self._end, self._exited = end.encode(), None
         self._show = Lines(self.machine.show if shown else lambda line: None)
@@ -201,7 +202,7 @@ class Slot:
             self._end_job()
 
     def _end_job(self):
-        """When both have come, its status and all of its output."""
+        """Ends the job if both its status and all of its output have come."""
         output, end, _ = self.job.output.rpartition(self._end) if self._exited is not None else (b"", b"", b"")
         if end:
             self.job.output = output
@@ -225,7 +226,7 @@ class Machine:
         self._process = self._start_qemu(cable, memory_mib)
 
     def _start_qemu(self, cable, memory_mib):
-        # setpriv: the machine ends with the thread that started it, however that ends.
+        # setpriv: the machine ends with the thread that has started it, however that one ends.
         command = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64",
                    "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", PROCESSOR, "-smp", "2", "-m", f"{memory_mib}M",
                    "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -289,7 +290,7 @@ class Machine:
         return job.output
 
     def end_jobs(self):
-        """Kills all that still run."""
+        """Kills all jobs that still run."""
         for slot in self._slots[1:]:
             if not slot.free():
                 slot.job.kill()
@@ -301,19 +302,19 @@ class Machine:
     # ---- the network
 
     def wait_listening(self, port, deadline_s=RUN_DEADLINE_S):
-        """Until a process in the machine listens on this TCP port."""
+        """Waits until a process in the machine listens on this TCP port."""
         self._wait_for(f"netstat -ltn | grep -q ':{port} '", deadline_s)
 
     def wait_listening_rdma(self, deadline_s=RUN_DEADLINE_S):
-        """Until a process in the machine listens through librdmacm."""
+        """Waits until a process in the machine listens through librdmacm."""
         self._wait_for("rdma resource show cm_id | grep -q 'state LISTEN'", deadline_s)
 
     def wait_device(self, state, deadline_s=RUN_DEADLINE_S):
-        """Until rxe0 is ACTIVE or DOWN."""
+        """Waits until rxe0 is in this state: ACTIVE or DOWN."""
         self._wait_for(f"rdma link | grep -q 'rxe0/1 state {state} '", deadline_s)
 
     def wait_sent_packets(self, count, unless_ended=None, deadline_s=RUN_DEADLINE_S):
-        """Until rxe0 has sent so many, or that job has ended."""
+        """Waits until rxe0 has sent so many packets, or until the job `unless_ended` has ended."""
         sent = f"test $(cat {SENT_PACKETS}) -ge {count}"
         if unless_ended is not None:
             self.lab.until(lambda: unless_ended.process_id is not None, CONTROL_DEADLINE_S, f"start of {unless_ended}",
@@ -322,7 +323,7 @@ class Machine:
         self._wait_for(sent, deadline_s)
 
     def sent_packets(self):
-        """What rxe0 has sent since it exists."""
+        """How many packets rxe0 has sent since it was created."""
         return int(self.run(["cat", SENT_PACKETS], shown=False))
 
     def _wait_for(self, condition, deadline_s):
@@ -337,13 +338,13 @@ class Machine:
         return f"10.0.0.{self.number}"
 
     def gid_index(self):
-        """Of rxe0's RoCEv2 address made from the IPv4 address."""
+        """The index of rxe0's RoCEv2 GID that is made from the IPv4 address."""
         gid = f"0000:0000:0000:0000:0000:ffff:0a00:{self.number:04x}"
         found = self.run(f"grep -lx {gid} /sys/class/infiniband/rxe0/ports/1/gids/*", shown=False)
         return int(pathlib.PurePath(found.strip()).name)
 
     def set_link(self, up):
-        """Plugs the network cable in or out."""
+        """Plugs the network cable in, or pulls it out."""
         self.monitor("set_link", name="net", up=up)
 
     # ---- the machine
@@ -352,7 +353,7 @@ class Machine:
         return self._process.poll() is None
 
     def kill(self):
-        """As if the power failed."""
+        """Ends the machine as a power failure would."""
         self._process.kill()
         self._process.wait()
         for stream in (self._console, self._monitor, *(s for slot in self._slots for s in (slot.output, slot.control))):
@@ -360,7 +361,7 @@ class Machine:
             stream.close()
 
     def monitor(self, command, **arguments):
-        """A command to QEMU itself (QMP)."""
+        """Sends a command to QEMU itself (QMP)."""
 
         def order(name, values):
             self._replies.clear()
@@ -403,7 +404,7 @@ class Lab:
         self.close()
 
     def close(self):
-        """Ends the machines."""
+        """Kills all machines."""
         for machine in self.machines:
             machine.kill()
         self.selector.close()
@@ -411,12 +412,12 @@ class Lab:
             self._folder.cleanup()
 
     def machine(self, cable=None):
-        """Starts a machine; its cable is one of a pair of connected sockets, or leads nowhere."""
+        """Starts a machine. `cable` is one of a pair of connected sockets; None: the cable leads nowhere."""
         self.machines.append(Machine(self, len(self.machines) + 1, cable, self._memory_mib))
         return self.machines[-1]
 
     def network(self, size):
-        """One or two booted machines with soft-RoCE, two of them joined by a cable."""
+        """Returns one booted machine with soft-RoCE, or two that a cable joins."""
         cables = {1: lambda: [None], 2: socket.socketpair}[size]()
         machines = [self.machine(cable) for cable in cables]
         for machine in machines:
@@ -426,7 +427,7 @@ class Lab:
         return machines
 
     def until(self, condition, deadline_s, what, machine):
-        """Reads until the condition holds; not beyond the deadline nor the end of the machine."""
+        """Reads until the condition holds. Raises Overdue at the deadline, and MachineDied if the machine ends."""
         deadline = time.monotonic() + deadline_s
         while not condition():
             if not machine.alive():

@@ -43,8 +43,8 @@ TEST(SamplesTest, TakesWhatIsOutOfAllBounds) {
 
 TEST(SamplesTest, BatchesCountTheirOperations) {
   Samples samples;
-  samples.add(10, 5);   // 5 in 50 ns
-  samples.add(30, 15);  // 15 in 450 ns
+  samples.add(10, 5);   // 5 operations in 50 ns
+  samples.add(30, 15);  // 15 operations in 450 ns
   EXPECT_EQ(samples.operations(), 20U);
   EXPECT_DOUBLE_EQ(samples.operations_per_second(), 20 / 500e-9);
 }

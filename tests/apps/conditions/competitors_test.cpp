@@ -47,7 +47,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Of this process's busy threads, what /proc has in one file of each.
+/// The contents of this /proc file of each competitor thread in this process.
 std::vector<std::string> of_competitors(const char* file) {
   std::vector<std::string> all;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -56,7 +56,7 @@ std::vector<std::string> of_competitors(const char* file) {
   return all;
 }
 
-/// By /proc's "stat" of a thread: it has had a tick of a processor for itself.
+/// By the thread's "stat" file in /proc: whether it has used at least one clock tick of processor time.
 bool has_run(const std::string& stat) {
   std::istringstream fields(stat.substr(stat.rfind(')') + 1));
   std::string other;
@@ -66,7 +66,7 @@ bool has_run(const std::string& stat) {
   return ticks > 0;
 }
 
-/// In the time that any host needs.
+/// Waits until the condition holds. The limit is long enough for any host.
 bool comes(const std::function<bool()>& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!condition()) {

@@ -11,7 +11,7 @@
 
 namespace verbena::transport {
 
-/// For contract_test.cpp: late, but sound.
+/// The backends for contract_test.cpp. They deliver late, but keep all promises of a transport.
 std::vector<BackendUnderTest> contract_backends() {
   const auto address = [](const std::string& name, int number) {
     return fmt::format("shm:{}-{}-{}", name, ::getpid(), number);
@@ -22,7 +22,8 @@ std::vector<BackendUnderTest> contract_backends() {
                             .make_transport =
                                 [=] {
                                   std::vector<std::string> addresses;
-                                  // Of those that are still to be made.
+                                  // Which addresses are near is fixed here: those that make_address() has
+                                  // returned last and will return next.
                                   for (int ahead = 0; near && ahead < 16; ++ahead)
                                     addresses.push_back(address(name, *counter + ahead));
                                   return std::make_unique<apps::DelayedTransport>(
@@ -51,7 +52,8 @@ using transport::pump;
 using transport::TimePoint;
 using transport::WorkRequest;
 
-/// Two nodes with a link between them. Only lower bounds of times are tested: the upper ones are the host's.
+/// Two nodes with a link between them. The tests check only lower bounds of times: upper bounds depend on the
+/// host.
 class DelayedTransportTest : public ::testing::Test {
  protected:
   void connect(const NetworkCost& cost, bool near = false) {
@@ -85,7 +87,7 @@ class DelayedTransportTest : public ::testing::Test {
     posted_ = client_->transport->now();
     ASSERT_EQ(client_->connection->post(requests), requests.size());
   }
-  /// The time from post() until `node` has seen so many events of the kind.
+  /// The time from post() until `node` has seen `count` events of the kind.
   transport::Duration time_until(Node& node, Event::Kind kind, std::size_t count) {
     pump({client_, server_}, [&] { return node.count(kind) >= count; });
     return node.transport->now() - posted_;
@@ -148,7 +150,7 @@ TEST_F(DelayedTransportTest, AReadTakesTheWayThereAndBack) {
 
 TEST_F(DelayedTransportTest, MessagesAreLateAndWhole) {
   connect({.latency = milliseconds(15)});
-  std::string text = "an ark of gopher wood..!";  // as long as a stamp
+  std::string text = "an ark of gopher wood..!";  // as long as the stamps that the transport sends
   ASSERT_EQ(text.size(), 24U);
   const WorkRequest send = {.opcode = Opcode::kSend, .local = transport::bytes_of(text)};
   post({&send, 1});
@@ -162,7 +164,7 @@ TEST_F(DelayedTransportTest, NoMemoryIsMapped) {
   EXPECT_EQ(client_->connection->mapped(read.remote), nullptr);
 }
 
-/// Longer than any test waits.
+/// A latency longer than any test waits.
 constexpr NetworkCost kEndless = {.latency = std::chrono::hours(1), .bits_per_second = 1e6};
 
 TEST_F(DelayedTransportTest, NothingIsLateBetweenNearOnes) {
@@ -176,13 +178,14 @@ TEST_F(DelayedTransportTest, NothingIsLateBetweenNearOnes) {
     return server_->count(Event::Kind::kNotification) == 1 && client_->count(Event::Kind::kCompletion) == 3;
   });
   EXPECT_EQ(local_->bytes()[0], std::byte{42});
-  // The other side has heard of it, though it knows no address.
+  // The server's transport knows no near address, but the client's transport has told it.
   std::string text = "a dove";
   const WorkRequest send = {.opcode = Opcode::kSend, .local = transport::bytes_of(text)};
   ASSERT_EQ(server_->connection->post({&send, 1}), 1U);
   pump({client_, server_}, [&] { return client_->count(Event::Kind::kMessage) == 1; });
   EXPECT_EQ(client_->of(Event::Kind::kMessage)[0].message, text);
-  EXPECT_EQ(server_->count(Event::Kind::kMessage), 0U) << "what one transport tells the other is no message";
+  EXPECT_EQ(server_->count(Event::Kind::kMessage), 0U)
+      << "what the transports tell each other must not reach the user as a message";
 }
 
 TEST_F(DelayedTransportTest, MemoryOfNearOnesIsMapped) {
@@ -199,7 +202,7 @@ TEST_F(DelayedTransportTest, MemoryOfNearOnesIsMapped) {
 
 TEST_F(DelayedTransportTest, NearOnesTakeNothingOfTheLinks) {
   connect({.bits_per_second = 1e4}, /*near=*/true);
-  // Another connection of the same transports, over the network.
+  // A second connection of the same transports, over the network.
   const std::string address = fmt::format("shm:delayed-test-far-{}", ::getpid());
   ASSERT_TRUE(server_->transport->listen(address).ok());
   const std::unique_ptr<transport::Connection> near = std::move(client_->connection);
@@ -219,7 +222,7 @@ TEST_F(DelayedTransportTest, WaitingEndsWhenSomethingIsDue) {
   const WorkRequest write = request(Opcode::kWriteNotify, 8, *memory_);
   post({&write, 1});
   const TimePoint start = server_->transport->now();
-  // Far less often than a second could poll: it waits.
+  // Each call waits. Without waiting, 100 polls would end long before the notification comes.
   int polls = 0;
   while (server_->count(Event::Kind::kNotification) == 0 && ++polls < 100) {
     server_->transport->wait(start + std::chrono::hours(1));

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A worker's time, which passes where the test says so.
+/// A worker's time. It passes only when the test says so.
 class Time {
  public:
   SlowdownClock clock() {
@@ -33,7 +33,7 @@ class Time {
     now_ += time;
     processor_time_ += time;
   }
-  /// Another process has the processor.
+  /// Another process runs on the processor meanwhile.
   void lose_processor(nanoseconds time) { now_ += time; }
   void set_oversleep(nanoseconds time) { oversleep_ = time; }
   [[nodiscard]] const std::vector<nanoseconds>& slept() const { return slept_; }
@@ -53,7 +53,7 @@ SlowRule factor(std::optional<std::uint32_t> worker, double times) {
 TEST(SlowdownTest, AMiniBatchLastsItsFactorTimesItsProcessorTime) {
   Time time;
   Slowdown slowdown({factor(1, 3)}, 1, time.clock());
-  time.compute(milliseconds(7));  // outside
+  time.compute(milliseconds(7));  // before the mini-batch
   slowdown.computing_begins();
   time.compute(milliseconds(2));
   slowdown.computing_ends(1);
@@ -111,7 +111,7 @@ TEST(SlowdownTest, ItemsTakeTheirTimeWhateverTheProcessorNeeds) {
   const nanoseconds start = time.now();
   alone.computing_begins();
   time.compute(microseconds(200));
-  alone.computing_ends(10);  // they have taken longer
+  alone.computing_ends(10);  // longer than the 10 µs that the rule gives each item
   EXPECT_EQ(time.now() - start, microseconds(200));
 }
 

@@ -54,7 +54,7 @@ class CorpusTest : public ::testing::Test {
     write("text", text);
     return documents(read());
   }
-  /// What follows "folder/" in the message.
+  /// The error message without the folder's path.
   [[nodiscard]] std::string error() const {
     const absl::StatusOr<Corpus> corpus = read_corpus(options_);
     EXPECT_EQ(corpus.status().code(), absl::StatusCode::kInvalidArgument);
@@ -105,23 +105,26 @@ TEST(TokenizerTest, InvisibleCharactersAreNoWordsAndDoNotSplitThem) {
   EXPECT_THAT(words_of("co\u00ADoperate \u2060a\u2060b\uFEFF \u200Ec\u200F"),
               ElementsAre("cooperate", "ab", "c"));
   EXPECT_THAT(words_of("می\u200Cخواهم \u200Cب\u200D"), ElementsAre("می\u200Cخواهم", "ب"))
-      << "a joiner between letters tells how they are written";
+      << "a joiner between letters is part of the word";
   EXPECT_THAT(words_of("ក\u200Bខ"), ElementsAre("ក", "ខ")) << "the zero width space is a space";
   EXPECT_THAT(words_of("\u3164 \u115F \u0301 \uFE0F"), IsEmpty());
 }
 
 TEST(TokenizerTest, MarksStayWithTheirLetters) {
-  EXPECT_THAT(words_of("cafe\u0301 CAFÉ"), ElementsAre("café", "café")) << "one spelling of each, composed";
+  EXPECT_THAT(words_of("cafe\u0301 CAFÉ"), ElementsAre("café", "café"))
+      << "both spellings become the composed one";
   EXPECT_THAT(words_of("हिन्दी में"), ElementsAre("हिन्दी", "में"));
   EXPECT_THAT(words_of("שָׁלוֹם"), ElementsAre("שָׁלוֹם"));
 }
 
 TEST(TokenizerTest, PunctuationOfEveryScriptSeparates) {
   EXPECT_THAT(words_of("a.b:c_d,e;f"), ElementsAre("a", "b", "c", "d", "e", "f"));
-  EXPECT_THAT(words_of("é.b:c_d,e;é"), ElementsAre("é", "b", "c", "d", "e", "é")) << "as in ASCII";
+  EXPECT_THAT(words_of("é.b:c_d,e;é"), ElementsAre("é", "b", "c", "d", "e", "é"))
+      << "the same as in ASCII text";
   EXPECT_THAT(words_of("ա։բ մ՝ն क।ख ก๏ข ا،ب αβ·γδ¿ά፡አ፡በ«д»"),
               ElementsAre("ա", "բ", "մ", "ն", "क", "ख", "ก", "ข", "ا", "ب", "αβ·γδ", "ά", "አ", "በ", "д"));
-  EXPECT_THAT(words_of("col·lega צה״ל"), ElementsAre("col·lega", "צה״ל")) << "within a word, UAX 29 says";
+  EXPECT_THAT(words_of("col·lega צה״ל"), ElementsAre("col·lega", "צה״ל"))
+      << "UAX 29 allows these marks inside a word";
   EXPECT_THAT(words_of("m² ½ x₂ №5 €é"), ElementsAre("m", "x", "é"));
 }
 
@@ -141,7 +144,7 @@ TEST(TokenizerTest, ScriptsWithoutBlanksAreCutByDictionaries) {
 }
 
 TEST(TokenizerTest, TheFastWayIsTheSlowWay) {
-  // Words beside one that is not ASCII take the slow way.
+  // ASCII text takes the fast way. UnicodeWords is the slow way, for any text.
   for (const std::string_view text : {"don't 'quoted' men's' a''b x86 2nd 42 e.g. 1'a a'1 '9 it's''",
                                       "A-b_c a\tb\x7F"
                                       "c"}) {
@@ -193,7 +196,7 @@ TEST_F(CorpusTest, NumbersWordsByFallingFrequencyThenSpelling) {
   write("text", "c b a b\nb c d\n");
   EXPECT_THAT(read().vocabulary, ElementsAre("b", "c", "a", "d"));
   EXPECT_THAT(read().counts, ElementsAre(3, 2, 1, 1));
-  options_.parts = 2;  // of all parts
+  options_.parts = 2;  // the counts are those of all parts
   options_.min_count = 2;
   EXPECT_THAT(read().counts, ElementsAre(3, 2));
 }
@@ -220,7 +223,7 @@ TEST_F(CorpusTest, ReadsUciBagsOfWords) {
   options_.path = path("docword.kos.txt");
   EXPECT_THAT(documents(read()),
               ElementsAre(Document{"word2", "word2", "word4"}, Document{"word2", "word1"}));
-  EXPECT_EQ(read().total_documents, 3U) << "one is empty";
+  EXPECT_EQ(read().total_documents, 3U) << "the empty document counts";
   EXPECT_THAT(read().documents, ElementsAre(0U, 2U));
   write("vocab.kos.txt", "ark\ncovenant\nearth\nheaven\n");
   EXPECT_THAT(documents(read()),
@@ -246,7 +249,7 @@ TEST_F(CorpusTest, ReadsLdaC) {
 TEST_F(CorpusTest, ReadsLdaCWhoseFirstDocumentIsEmpty) {
   EXPECT_THAT(documents_of("0\n2 0:1 3:2\n1 2:4\n"),
               ElementsAre(IsEmpty(), Document{"word0", "word3", "word3"}, Document(4, "word2")));
-  EXPECT_EQ(documents_of("0\n0\n0\n1 2:4\n").size(), 4U) << "and is not UCI's";
+  EXPECT_EQ(documents_of("0\n0\n0\n1 2:4\n").size(), 4U) << "must not be taken for UCI's format";
 }
 
 TEST_F(CorpusTest, ReadsMatrixMarket) {
@@ -266,7 +269,7 @@ TEST_F(CorpusTest, ReadsMatrixMarket) {
               ElementsAre(Document{"word1", "word1"}));
   EXPECT_THAT(documents_of(banner + "pattern general\n2 2 2\n2 1\n2 2\n"),
               ElementsAre(Document{"word1", "word2"}));
-  EXPECT_EQ(read().total_documents, 2U) << "one is empty";
+  EXPECT_EQ(read().total_documents, 2U) << "the empty document counts";
   write("vocabulary", "ark\nearth\n");
   options_.vocabulary = path("vocabulary");
   EXPECT_THAT(documents(read()), ElementsAre(Document{"ark", "earth"}));
@@ -306,18 +309,18 @@ TEST_F(CorpusTest, ReadsSvmLight) {
       ElementsAre(Document{"word1", "word1", "word3"}, Document{"word3"}, IsEmpty(), Document{"word5"}));
   EXPECT_THAT(documents_of("3 0:1 1:1\n3 2:1 4:1\n"),
               ElementsAre(Document{"word0", "word1"}, Document{"word2", "word4"}))
-      << "from 0, and labels that do not say how many";
+      << "ids from 0, and labels that cannot be LDA-C's numbers of words";
   EXPECT_THAT(
       documents_of("0\n1 3:1\n0 2:1 4:1\n1 2:1 4:1\n"),
       ElementsAre(IsEmpty(), Document{"word3"}, Document{"word2", "word4"}, Document{"word2", "word4"}))
-      << "its first lines could be LDA-C";
+      << "the first lines could be LDA-C, the others cannot";
   EXPECT_THAT(documents_of("0\n1 3:1\n0 2:1\n"),
               ElementsAre(IsEmpty(), Document{"word3"}, Document{"word2"}));
   EXPECT_EQ(error_of("+1 1:2\n-1 1:0.5\n"),
             "text:2: expected id:count with a whole number from 0 to 16777215 as the count, found \"1:0.5\"");
   write("x.libsvm", "1 1:2\n1 2:1\n");
   options_.path = path("x.libsvm");
-  EXPECT_EQ(read().format, "LIBSVM or SVMlight") << "the name tells, where the lines could be LDA-C";
+  EXPECT_EQ(read().format, "LIBSVM or SVMlight") << "the lines could be LDA-C, so the file's name decides";
   write("vocabulary", "ark\nearth\n");
   options_.vocabulary = path("vocabulary");
   EXPECT_THAT(documents(read()), ElementsAre(Document{"ark", "ark"}, Document{"earth"}));
@@ -333,7 +336,7 @@ TEST_F(CorpusTest, ReadsVowpalWabbit) {
       << "tags that touch the bar";
   EXPECT_THAT(documents_of("doc1 |@default ark:2 man\ndoc2 |@default dove\n"),
               ElementsAre(Document{"ark", "ark", "man"}, Document{"dove"}))
-      << "as BigARTM has it";
+      << "as BigARTM writes it";
   EXPECT_EQ(error_of("1 | the:2\n1 | the:0.5\n"),
             "text:2: expected word or word:count, a whole number from 0 to 16777215, found \"the:0.5\"");
   EXPECT_THAT(documents_of("| a | table |\n| of | text |\n"),
@@ -363,10 +366,10 @@ TEST_F(CorpusTest, RefusesOtherFormatsByName) {
     EXPECT_THAT(error_of(text), ::testing::StartsWith("text:1: expected running text or a bag of words"));
     EXPECT_THAT(error_of(text), HasSubstr(std::string("found ") + std::string(name)));
   }
-  EXPECT_EQ(documents_of("one,two,3\n").size(), 1U) << "a line says too little";
+  EXPECT_EQ(documents_of("one,two,3\n").size(), 1U) << "one line is not enough to call it a table";
   EXPECT_EQ(documents_of("in 1, 2, 3 days\nor in 4, 5, 6\n").size(), 2U) << "prose";
-  EXPECT_EQ(documents_of("7\tin the\t1\n8\tbeginning\t2\n").size(), 2U) << "titles, and text behind them";
-  EXPECT_EQ(documents_of("1 2 3\n4 5 6\n").size(), 2U) << "walks";
+  EXPECT_EQ(documents_of("7\tin the\t1\n8\tbeginning\t2\n").size(), 2U) << "titles, then text";
+  EXPECT_EQ(documents_of("1 2 3\n4 5 6\n").size(), 2U) << "walks on a graph";
   EXPECT_EQ(documents_of("In the beginning: God (1:1) created\n1 word: 2 words\n").size(), 2U) << "prose";
 }
 
@@ -388,7 +391,7 @@ TEST_F(CorpusTest, WhitespaceTokensAreReadAsTheyAre) {
   options_.tokens = Tokens::kWhitespace;
   EXPECT_THAT(documents_of("1\n2\n3\n1 2 New_York\t3\n"),
               ElementsAre(Document{"1"}, Document{"2"}, Document{"3"}, Document{"1", "2", "New_York", "3"}))
-      << "not UCI's, and no title";
+      << "neither UCI's format nor a title";
   EXPECT_THAT(documents_of("+1 1:2\n"), ElementsAre(Document{"+1", "1:2"}));
   EXPECT_THAT(error_of("%%MatrixMarket matrix coordinate real general\n"),
               HasSubstr("expected running text, as --tokens whitespace says, found Matrix Market"));

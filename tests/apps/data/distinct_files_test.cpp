@@ -17,7 +17,7 @@ class DistinctFilesTest : public ::testing::Test {
  protected:
   DistinctFilesTest() { verbena::testing::write_file(data_, "1 2 3\n"); }
 
-  /// What is said of an output of that name beside the input.
+  /// The result for an output of that name and the input.
   [[nodiscard]] absl::Status beside_data(const std::string& output) const {
     Files files;
     files.reads("--data", data_);
@@ -59,7 +59,7 @@ TEST_F(DistinctFilesTest, TwoOutputsAreTwoFiles) {
   EXPECT_TRUE(both(folder_.path("a"), folder_.path("b")).ok());
   EXPECT_THAT(std::string(both(folder_.path("a"), folder_.path("a")).message()),
               HasSubstr("is the same file as " + folder_.path("a") + ", which --metrics writes"));
-  // Not there yet, by other names.
+  // Files that do not exist yet, under several names.
   std::filesystem::create_symlink("a", folder_.path("leads-to-a"));
   std::filesystem::create_symlink("leads-to-a", folder_.path("leads-there-too"));
   std::filesystem::create_directory_symlink(folder_.path().string(), folder_.path("folder"));

@@ -7,7 +7,7 @@ namespace verbena::apps {
 namespace {
 
 TEST(RandomTest, IsTheGeneratorOfThePaper) {
-  // As its authors' own program says them.
+  // The numbers that the program of the paper's authors prints.
   Random random(1234567);
   for (const std::uint64_t number : {6457827717110365317U, 3203168211198807973U, 9817491932198370423U,
                                      4593380528125082431U, 16408922859458223821U})

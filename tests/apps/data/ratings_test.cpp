@@ -68,7 +68,7 @@ TEST_F(RatingsTest, ReadsVariants) {
   EXPECT_EQ(rows_of("196,242,3\r\n186,302,3.5\r\n"), std::vector<Row>(kTwo)) << "no header, CR LF";
   EXPECT_EQ(rows_of("\xEF\xBB\xBFuser,item,rating\n196,242,3\n186,302,3.5\n\n\n"), std::vector<Row>(kTwo))
       << "byte order mark, empty lines at the end";
-  EXPECT_EQ(rows_of("196\t242\t3\n186\t302\t3.5"), std::vector<Row>(kTwo)) << "no end of the last line";
+  EXPECT_EQ(rows_of("196\t242\t3\n186\t302\t3.5"), std::vector<Row>(kTwo)) << "no newline at the end";
   EXPECT_THAT(rows_of("a\tb\t-1e1\n"), ElementsAre(Row{"a", "b", -10.0F}));
 }
 
@@ -97,7 +97,8 @@ TEST_F(RatingsTest, SaysWhereAndWhat) {
   EXPECT_EQ(error_of("1|2|3\n1|2|nan\n"), "2: expected a number as the rating, found \"nan\"");
   EXPECT_EQ(error_of("1|2|3\n1|2|inf\n"), "2: expected a number as the rating, found \"inf\"");
   EXPECT_EQ(error_of("1|2|3\n1|2|1e999\n"), "2: expected a number as the rating, found \"1e999\"");
-  EXPECT_EQ(error_of("1|2|4x\n"), "1: expected a number as the rating, found \"4x\"") << "not a header";
+  EXPECT_EQ(error_of("1|2|4x\n"), "1: expected a number as the rating, found \"4x\"")
+      << "the first line must not be taken for a header";
   EXPECT_EQ(error_of("a::b::3\n::c::3\n"), "2: expected a user and an item, found \"::c::3\"");
   EXPECT_EQ(error_of("a,b,3\n\"a,b,3\n"), "2: expected a closing quote and commas, found \"\"a,b,3\"");
   EXPECT_EQ(error_of("a,b,3\n\"a\"x,b,3\n"), "2: expected a closing quote and commas, found \"\"a\"x,b,3\"");
@@ -127,7 +128,7 @@ TEST_F(RatingsTest, TheSeparatorIsTheOneThatFits) {
   EXPECT_THAT(rows_of("New York,the item,4\n"), ElementsAre(Row{"New York", "the item", 4.0F}));
   EXPECT_THAT(rows_of("A::B::C,x,4\nA::B::D,y,5\n"),
               ElementsAre(Row{"A::B::C", "x", 4.0F}, Row{"A::B::D", "y", 5.0F}))
-      << "as many columns by either, and a number by one";
+      << "both separators give as many columns, but only one gives a number";
 }
 
 TEST_F(RatingsTest, AHeaderNamesTheColumns) {
@@ -138,7 +139,7 @@ TEST_F(RatingsTest, AHeaderNamesTheColumns) {
       << "RecBole";
   EXPECT_EQ(rows_of(",user,item,rating\n0,196,242,3\n1,186,302,3.5\n"), std::vector<Row>(kTwo)) << "pandas";
   EXPECT_EQ(rows_of("wer,was,wie gut\n196,242,3\n186,302,3.5\n"), std::vector<Row>(kTwo))
-      << "no names that are known";
+      << "the header has no known names";
   EXPECT_THAT(error_of("rating,who,item\n3,196,242\n"),
               HasSubstr("1: expected columns called user, item and rating"));
   write("item;rating;user\n242;3;196\n");
@@ -227,7 +228,7 @@ TEST_F(RatingsTest, CountsTheWhole) {
   EXPECT_DOUBLE_EQ(ratings->train_deviation, std::sqrt(14.0 / 3));
 }
 
-/// Many random ratings, and what reading them whole gives.
+/// Many random ratings, and the result of reading all of them as one part.
 class PartsTest : public RatingsTest {
  protected:
   PartsTest() {

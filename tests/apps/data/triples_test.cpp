@@ -68,7 +68,7 @@ TEST_F(TriplesTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of(""), HasSubstr("1: expected head<TAB>relation<TAB>tail, found the end of the file"));
 }
 
-/// Facts by their names.
+/// The triples as text, with their names.
 std::vector<std::string> facts(const KnowledgeGraph& graph, const std::vector<Triple>& triples) {
   std::vector<std::string> result;
   for (const Triple& triple : triples) {
@@ -113,19 +113,20 @@ TEST_F(TriplesTest, ColumnsTellTheOrder) {
   EXPECT_THAT(facts(*graph, graph->train), ElementsAre("dog isa mammal", "mammal isa animal"));
   write("train.txt", "ann\tlikes\tx\nbob\thates\ty\n");
   EXPECT_EQ(read_triples(folder_.path().string())->format, "head<TAB>relation<TAB>tail")
-      << "nothing tells another";
+      << "nothing shows another order of columns";
   std::string numbers;
   for (int n = 0; n < 40; ++n) numbers += fmt::format("{}\t{}\t{}\n", n, (n + 1) % 40, n % 3);
   write("train.txt", numbers);
   graph = read_triples(folder_.path().string());
-  EXPECT_EQ(graph->format, "head<TAB>tail<TAB>relation, by what is in the columns") << "few numbers of many";
+  EXPECT_EQ(graph->format, "head<TAB>tail<TAB>relation, by what is in the columns")
+      << "the last column has few different numbers, the others have many";
   numbers.clear();
   for (int n = 0; n < 600; ++n) numbers += fmt::format("{}\t{}\t{}\n", n / 150, n % 100, 7 * n % 900);
   write("train.txt", numbers);
   graph = read_triples(folder_.path().string());
   ASSERT_TRUE(graph.ok()) << graph.status();
   EXPECT_EQ(graph->format, "head<TAB>relation<TAB>tail")
-      << "sorted by head: few among the first lines are few of all";
+      << "sorted by head, the first column has few different numbers, too, but it is not the relation";
 }
 
 TEST_F(TriplesTest, ReadsTheFilesOfOpenKE) {

@@ -1,4 +1,4 @@
-// Each complaint that users of RDMA have, as facts, and what doctor answers.
+// The problems that users of RDMA have, as facts, and what doctor answers to each.
 #include "apps/doctor/diagnosis.hpp"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ Finding finding(const Diagnosis& diagnosis, const std::string& subject) {
   for (const Finding& each : diagnosis.findings) {
     if (each.subject == subject) return each;
   }
-  ADD_FAILURE() << "nothing is said about " << subject;
+  ADD_FAILURE() << "no finding is about " << subject;
   return {};
 }
 
@@ -54,7 +54,8 @@ TEST(DoctorTest, AServerWithAnAdapterIsFit) {
   }
 }
 
-// The index differs between drivers and changes when a port goes down and up: it is found by type.
+// The index of a GID differs between drivers, and changes when a port goes down and up. So doctor finds the
+// GID by its type.
 TEST(DoctorTest, EachGidIsUsedOrItIsSaidWhyNot) {
   Facts facts = server();
   facts.verbs.devices[0].ports[0].gids.push_back({.index = 4, .type = "RoCEv2", .text = "2001:db8::1"});
@@ -141,7 +142,7 @@ TEST(DoctorTest, WslHasNoModule) {
   facts.host.module_tree = false;
   const Finding found = finding(diagnose(facts), "soft-RoCE");
   EXPECT_THAT(found.details, Contains(HasSubstr("Windows")));
-  EXPECT_THAT(found.remedies, IsEmpty()) << "nothing that could be installed helps";
+  EXPECT_THAT(found.remedies, IsEmpty()) << "nothing that a user could install helps";
 }
 
 TEST(DoctorTest, AnAdapterWithoutItsRdmaDriver) {
@@ -217,7 +218,7 @@ TEST(DoctorTest, AContainerOnAHostWithoutDevices) {
   EXPECT_THAT(commands(finding(diagnose(facts), "soft-RoCE")),
               ElementsAre("sudo modprobe rdma_rxe", HasSubstr("netdev $(ip route show default"),
                           HasSubstr("docker run --device=/dev/infiniband")))
-      << "the card's name is its host's";
+      << "in a container doctor cannot know the name of the host's card";
 }
 
 TEST(DoctorTest, WhatSurroundsAContainerIsSaid) {
@@ -260,7 +261,7 @@ TEST(DoctorTest, TheConnectionManagerIsMissing) {
 
 // ---- ports
 
-/// A server whose only port is this one, and which the backend does not use because of `obstacle`.
+/// A server with this port only, which the backend does not use because of `obstacle`.
 Facts with_port(transport::VerbsDevice::Port port, const std::string& obstacle) {
   Facts facts = server();
   facts.verbs_trial.reset();
@@ -308,11 +309,11 @@ TEST(DoctorTest, AnAdapterWithoutConnectionsIsNamedAndDisplacesNothing) {
   for (const bool listed : {true, false}) {
     Facts facts = laptop();
     add_other_adapter(facts, "rdmap0s6", efa, listed);
-    // Alone it is as good as none: soft-RoCE is what helps.
+    // Alone it is as good as no device: the advice is soft-RoCE.
     const Diagnosis alone = diagnose(facts);
     EXPECT_FALSE(alone.verbs);
     EXPECT_EQ(finding(alone, "rdmap0s6").text, efa + "; not used: it has no reliable connections");
-    EXPECT_TRUE(finding(alone, "rdmap0s6").remedies.empty()) << "nothing gives it any";
+    EXPECT_TRUE(finding(alone, "rdmap0s6").remedies.empty()) << "nothing gives it reliable connections";
     EXPECT_THAT(commands(finding(alone, "soft-RoCE")),
                 Contains("sudo rdma link add rxe0 type rxe netdev wlp2s0"));
 

@@ -1,4 +1,4 @@
-// Made-up facts: a host on which verbs works, and what can be taken from it.
+// Made-up facts: hosts with and without a device, and functions that add devices to them.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ inline void add_adapter(Facts& facts, const std::string& name, transport::VerbsD
                                  .ports = {std::move(port)}});
 }
 
-/// Neither InfiniBand, RoCE nor iWARP; `listed`: libibverbs has a provider for it.
+/// An adapter that is neither InfiniBand, RoCE nor iWARP. `listed`: libibverbs has a provider for it.
 inline void add_other_adapter(Facts& facts, const std::string& name, const std::string& kind, bool listed) {
   const std::string node = "uverbs" + std::to_string(facts.host.devices.size());
   facts.host.devices.push_back(
@@ -52,7 +52,8 @@ inline void add_soft_roce(Facts& facts, const std::string& name, transport::Verb
   facts.host.devices.back().parent = parent;
 }
 
-/// A laptop with Debian and no device: one network card, the module at hand, an ordinary user.
+/// A laptop with Debian and without a device. It has one network card, soft-RoCE's kernel module is
+/// available, and the user is an ordinary one.
 inline Facts laptop() {
   Facts facts;
   facts.host = {.kernel_release = "6.1.0-40-amd64",

@@ -1,4 +1,4 @@
-// What is read from the kernel's files, below a root made for the purpose.
+// What doctor reads from the kernel's files. The tests write such files below a root folder of their own.
 #include "apps/doctor/host.hpp"
 
 #include <gmock/gmock.h>
@@ -141,7 +141,7 @@ TEST_F(HostTest, LimitsAndCapabilities) {
   put("proc/self/uid_map", "         0       1000          1\n");
   host = look();
   EXPECT_TRUE(host.user_namespace);
-  EXPECT_FALSE(host.may_lock_memory) << "with its own namespace only";
+  EXPECT_FALSE(host.may_lock_memory) << "the privilege holds only in the process's own user namespace";
 }
 
 TEST_F(HostTest, HugePages) {
@@ -171,7 +171,7 @@ TEST_F(HostTest, NetworkInterfaces) {
   ASSERT_EQ(interfaces.size(), 4U);
   EXPECT_EQ(interfaces[0].name, "eth0");
   EXPECT_TRUE(interfaces[0].ethernet && interfaces[0].physical && interfaces[0].up && interfaces[0].carrier);
-  EXPECT_TRUE(interfaces[0].default_route) << "by its metric";
+  EXPECT_TRUE(interfaces[0].default_route) << "its route has the lowest metric";
   EXPECT_EQ(interfaces[0].mtu_bytes, 1500U);
   EXPECT_FALSE(interfaces[1].up || interfaces[1].carrier || interfaces[1].physical ||
                interfaces[1].default_route);

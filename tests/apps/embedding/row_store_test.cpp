@@ -26,11 +26,11 @@ using ::testing::Gt;
 using ::testing::Lt;
 using Rows = std::span<const RowPointers>;
 
-constexpr std::size_t kLarge = 0;  // tables
+constexpr std::size_t kLarge = 0;  // indexes of the tables
 constexpr std::size_t kSmall = 1;
 constexpr std::size_t kLargeRows = 10;
 constexpr std::size_t kSmallRows = 2;
-constexpr std::uint32_t kLargeWidth = 5 * kLanes;  // so long that they are held where they lie
+constexpr std::uint32_t kLargeWidth = 5 * kLanes;  // long enough for rows to be held in place
 constexpr std::uint32_t kSmallWidth = kLanes;
 
 /// Row i begins with first + i and ends with -1.
@@ -68,7 +68,8 @@ struct MiniBatch {
   }
 };
 
-/// The same for each store.
+/// What holds for each kind of store: trains two mini-batches, of which the second is requested while the
+/// first is open, and then a third one.
 void expect_rows_to_be_trained(RowStore& store) {
   MiniBatch first{.some = {3, 4}, .more = {5, 3}, .of_small = {1}};
   MiniBatch second{.some = {6, 3}, .more = {7, 5}, .of_small = {0}};
@@ -79,9 +80,9 @@ void expect_rows_to_be_trained(RowStore& store) {
   EXPECT_EQ(large(*rows, first.some[0]), 3);
   EXPECT_EQ(large(*rows, first.some[1]), 4);
   EXPECT_EQ(large(*rows, first.more[0]), 5);
-  EXPECT_EQ((*rows)[kLarge][first.more[0]][kLargeWidth - 1], -1) << "whole rows";
+  EXPECT_EQ((*rows)[kLarge][first.more[0]][kLargeWidth - 1], -1) << "the whole row must be there";
   EXPECT_EQ(small(*rows, first.of_small[0]), 101);
-  EXPECT_EQ(first.more[1], first.some[0]) << "one place for one key";
+  EXPECT_EQ(first.more[1], first.some[0]) << "a key that comes twice has one place";
   large(*rows, first.some[0]) += 0.5F;
   large(*rows, first.more[0]) += 0.25F;
   small(*rows, first.of_small[0]) += 0.5F;
@@ -89,12 +90,12 @@ void expect_rows_to_be_trained(RowStore& store) {
   rows = store.open();
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(large(*rows, second.some[0]), 6);
-  EXPECT_EQ(large(*rows, second.some[1]), 3.5F) << "trained after it was asked for";
+  EXPECT_EQ(large(*rows, second.some[1]), 3.5F) << "must include what was trained after the request";
   EXPECT_EQ(large(*rows, second.more[1]), 5.25F);
   EXPECT_EQ(small(*rows, second.of_small[0]), 100);
   large(*rows, second.some[1]) += 0.5F;
   ASSERT_TRUE(store.close(1).ok());
-  // A mini-batch that was asked for when none was open.
+  // A mini-batch that is requested while none is open.
   MiniBatch third{.some = {3, 5}, .more = {}, .of_small = {1}};
   third.request(store);
   rows = store.open();
@@ -114,7 +115,7 @@ ConsistencyModel model_of(RowAllocation allocation) {
   return allocation == RowAllocation::kLocalize ? ConsistencyModel(Sequential{}) : ConsistencyModel(Asp{});
 }
 
-/// `run` with the rows in tables.
+/// Calls `run` with a store whose rows are in tables.
 absl::Status with_tables(Session& session, const std::function<void(TableRows&)>& run,
                          const FetchOptions& fetch = {}) {
   std::vector<Table<float>> tables;
@@ -159,8 +160,8 @@ TEST(RowStoreTest, RowsThatMoveAreHandedOver) {
   }
 }
 
-/// Each worker adds 1 to some rows in each of many mini-batches; `neighbours` have rows in common, and so
-/// have those that are `apart`.
+/// Adds 1 to some rows in each of many mini-batches. Some rows are in consecutive mini-batches, others in
+/// mini-batches that are five apart.
 void add_to_rows(TableRows& store, std::size_t mini_batches) {
   const auto keys_of = [](std::size_t n) {
     return std::vector<std::uint32_t>{static_cast<std::uint32_t>(n % kLargeRows),
@@ -213,7 +214,7 @@ TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
             ASSERT_TRUE(store.barrier().ok());
             std::vector<float> sums = all(store, kLarge);
             for (std::size_t row = 0; row < sums.size(); ++row) sums[row] -= static_cast<float>(row);
-            // Three in each mini-batch; each row as often as any other.
+            // Each mini-batch has three rows, and each row comes as often as any other.
             EXPECT_THAT(sums, Each(3.0F * 3 * kMiniBatches / kLargeRows)) << fetch.lookahead;
             EXPECT_THAT(all(store, kSmall),
                         ElementsAre(100 + 3 * kMiniBatches / 2, 101 + 3 * kMiniBatches / 2));
@@ -223,7 +224,7 @@ TEST(RowStoreTest, RowsAreAskedForAsFarAheadAsTheStoreLooks) {
           fetch);
     });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-    // Workers 0 and 2 are of one node.
+    // Workers 0 and 2 are on the same node.
     const bool moves = fetch.allocation == RowAllocation::kLocalize;
     EXPECT_EQ(statistics[0].rows_localized + statistics[2].rows_localized > 0, moves);
     EXPECT_EQ(statistics[1].rows_localized > 0, moves);
@@ -242,7 +243,8 @@ TEST(RowStoreTest, WorkersWithFewerMiniBatchesKeepTheClock) {
           for (int clock = 1; clock <= 2; ++clock) {
             add_to_rows(store, mini_batches);
             ASSERT_TRUE(store.clock().ok());
-            EXPECT_EQ(session.current_clock(), start + 40 * clock) << "of the worker that has most";
+            EXPECT_EQ(session.current_clock(), start + 40 * clock)
+                << "the worker with the most mini-batches determines the clocks";
           }
           ASSERT_TRUE(store.barrier().ok());
           std::vector<float> sums = all(store, kLarge);
@@ -256,7 +258,7 @@ TEST(RowStoreTest, WorkersWithFewerMiniBatchesKeepTheClock) {
 }
 
 TEST(RowStoreTest, LargeTablesAreFilledAndReadPieceByPiece) {
-  constexpr std::size_t kRows = 5'000;  // of 1 KiB
+  constexpr std::size_t kRows = 5'000;  // 1 KiB each
   constexpr std::uint32_t kWidth = 256;
   const RowSource source = numbered(kRows, kWidth, 0);
   const auto result = verbena::testing::run_cluster({.servers = 2, .workers = 2}, [&](Session& session) {
@@ -295,7 +297,8 @@ TEST(RowStoreTest, RowsThatAreToStayDoNotMove) {
                          store.leave_where_they_are(kSmall, {true, false});
                          add_to_rows(store, 20);
                          ASSERT_TRUE(store.barrier().ok());
-                         EXPECT_EQ(session.statistics().rows_localized, 1U) << "of the second server";
+                         EXPECT_EQ(session.statistics().rows_localized, 1U)
+                             << "only the second row of the small table, which the second server has";
                        },
                        {.allocation = RowAllocation::kLocalize, .lookahead = 2});
   });
@@ -320,10 +323,11 @@ TEST(RowStoreTest, RowsThatAllWantAreIntendedOnce) {
                          EXPECT_THAT(sums, Each(2.0F * 3 * kMiniBatches / kLargeRows));
                          const SessionStatistics statistics = session.statistics();
                          constexpr std::size_t kElsewhere = (kLargeRows + kSmallRows) / 2;
-                         EXPECT_EQ(statistics.rows_moved_by_intent, 0U) << "not even to who is first";
+                         EXPECT_EQ(statistics.rows_moved_by_intent, 0U)
+                             << "not even to the worker whose intent comes first";
                          EXPECT_EQ(statistics.rows_replicated, kElsewhere);
-                         // At first, after a barrier, and when they are too old; not whenever a mini-batch
-                         // has them.
+                         // Replicas are refreshed at first, after a barrier, and when they are too old, but
+                         // not for each mini-batch that uses them.
                          EXPECT_LE(statistics.rows_refreshed,
                                    kElsewhere * (2 + kMiniBatches / (Asp::kMostClocksBehind + 1)));
                          ASSERT_TRUE(store.barrier().ok());
@@ -390,7 +394,7 @@ TEST(RowStoreTest, SharesOfWhatWasTrainedArePushed) {
       ASSERT_TRUE(store.close(1).ok());
       rows = store.open();
       ASSERT_TRUE(rows.ok()) << rows.status();
-      EXPECT_EQ(large(*rows, second.some[1]), 11) << "as trained";
+      EXPECT_EQ(large(*rows, second.some[1]), 11) << "the worker itself sees all that it has trained";
       for (const std::uint32_t place : second.some) large(*rows, place) += 8;
       ASSERT_TRUE(store.close(1).ok());
       ASSERT_TRUE(store.barrier().ok());

@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Writes down what is asked of it.
+/// Records the calls that it gets.
 class WrittenDown final : public RowStore {
  public:
   explicit WrittenDown(std::size_t lookahead) : lookahead_(lookahead) {}
@@ -61,9 +61,9 @@ class TrainingOfNothing final : public Training {
       : Training(options, examples, rows, {}), rows_(rows) {}
 
   std::vector<ExampleRange> trained;
-  std::vector<double> passes;  ///< of what was prepared
+  std::vector<double> passes;  ///< passes over the data before each prepared mini-batch
   std::size_t most_prepared = 0;
-  std::vector<bool> evaluations;  ///< whether it was the last one
+  std::vector<bool> evaluations;  ///< of each, whether it was the last one
   double loss = 1;
 
  private:
@@ -121,7 +121,8 @@ TEST(TrainingTest, AsManyAsTheStoreLooksAheadAndEachOnce) {
     Recorder recorder;
     ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
     EXPECT_LE(training.most_prepared, lookahead + 1);
-    EXPECT_EQ(training.most_prepared, std::min<std::size_t>(lookahead + 1, 5)) << "a clock has 5";
+    EXPECT_EQ(training.most_prepared, std::min<std::size_t>(lookahead + 1, 5))
+        << "a clock has only 5 mini-batches";
     std::uint64_t next = 0;
     for (const ExampleRange& batch : training.trained) {
       EXPECT_EQ(batch.first, next);
@@ -162,7 +163,7 @@ TEST(TrainingTest, WorkersMeetNowAndThenButNotAtTheEnd) {
   Recorder recorder;
   ASSERT_TRUE(training.run(recorder, recorder.stop).ok());
   EXPECT_THAT(rows.calls, ElementsAre("clock", "clock", "barrier", "clock", "clock"));
-  EXPECT_GE(recorder.reports[1].seconds, 0.02) << "who waits is not faster";
+  EXPECT_GE(recorder.reports[1].seconds, 0.02) << "time at the barrier counts";
 }
 
 TEST(TrainingTest, EndsWhenItDivergesOrIsToStop) {

@@ -1,4 +1,4 @@
-// Which jobs `verbena experiment scale` simulates, and what it makes of given figures.
+// Which jobs `verbena experiment scale` simulates, and how it judges given figures.
 #include "apps/experiment/experiment_scale.hpp"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ ScaleOptions small() {
   return options;
 }
 
-/// Figures as all expectations would have them.
+/// Figures for which all expectations hold.
 std::vector<ScaleRun> expected_runs(const ScaleOptions& options) {
   std::vector<ScaleRun> runs = *plan_scale(options);
   for (ScaleRun& run : runs) {
@@ -42,7 +42,7 @@ ScaleRun& run_of(std::vector<ScaleRun>& runs, const std::string& model, std::uin
   for (ScaleRun& run : runs) {
     if (run.model == model && run.workers == workers) return run;
   }
-  ADD_FAILURE() << "there is no " << model << " of " << workers;
+  ADD_FAILURE() << "no run has " << model << " with this number of workers: " << workers;
   return runs.front();
 }
 
@@ -50,7 +50,7 @@ const Finding& finding_of(const Judgement& judgement, const std::string& expecta
   for (const Finding& finding : judgement.findings) {
     if (finding.expectation.find(expectation) != std::string::npos) return finding;
   }
-  ADD_FAILURE() << "nothing is expected of " << expectation;
+  ADD_FAILURE() << "no expectation contains: " << expectation;
   return judgement.findings.front();
 }
 
@@ -128,7 +128,7 @@ TEST(ScaleTest, WhatIsNotDoesNot) {
   EXPECT_EQ(finding_of(judgement, "ssp:2: the largest job").verdict, Verdict::kHeld);
 }
 
-/// 8 workers on one server are no measure for 128 on four: 32 are.
+/// The job with 128 workers on four servers is compared to 32 workers on one server, not to 8.
 TEST(ScaleTest, EfficiencyIsAgainstAJobWithAsManyWorkersAServer) {
   const ScaleOptions options = small();
   std::vector<ScaleRun> runs = expected_runs(options);
@@ -154,7 +154,7 @@ TEST(ScaleTest, TheLimitIsWhatIsUsedUp) {
   EXPECT_EQ(limit_text(figures), "computing 95.0 %; server processor 97.0 %");
   figures.computed = 0.5;
   EXPECT_EQ(limit_text(figures), "server processor 97.0 %");
-  figures.worker.card_out = 1.02;  // booked ahead
+  figures.worker.card_out = 1.02;  // above 1, since transfers are booked ahead
   EXPECT_EQ(limit_text(figures), "worker card out 100.0 %");
   figures = {.computed = 0.7, .slowest = 0.93, .server = {.card_in = 0.2}};
   EXPECT_EQ(limit_text(figures), "the slowest at each clock");

@@ -1,4 +1,4 @@
-// What experiments plan, and what they make of given figures.
+// What experiments plan, and how they judge given figures.
 #include "apps/experiment/experiment.hpp"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A run that falls from 2 to 1 in even steps.
+/// A run whose objective falls from 2 to 1 in even steps.
 RunFigures falling(const PlannedRun& planned, double seconds, int iterations = 11) {
   RunFigures run{.planned = planned, .objective = "rmse"};
   for (int i = 0; i < iterations; ++i) {
@@ -56,7 +56,7 @@ Verdict verdict_of(const Judgement& judgement, const std::string& expectation) {
   for (const Finding& finding : judgement.findings) {
     if (finding.expectation.find(expectation) != std::string::npos) return finding.verdict;
   }
-  ADD_FAILURE() << "nothing is expected of " << expectation;
+  ADD_FAILURE() << "no expectation contains: " << expectation;
   return Verdict::kNotSeen;
 }
 
@@ -75,7 +75,7 @@ TEST(ExperimentTest, TimeToTheTargetIsBetweenTwoEvaluations) {
   EXPECT_NEAR(*seconds_to(falling(planned("mf", "bsp"), 11), target), 1.5, 1e-9);
   EXPECT_NEAR(*seconds_to(falling(planned("mf", "bsp"), 11), {.objective = 2, .way = -1}), 1, 1e-9);
   EXPECT_FALSE(seconds_to(falling(planned("mf", "bsp"), 11), {.objective = 0.9, .way = -1}).has_value());
-  // One that rises.
+  // An objective that rises.
   RunFigures rising = falling(planned("lda", "bsp"), 11);
   for (IterationRecord& record : rising.iterations) record.objectives["rmse"] *= -1;
   EXPECT_NEAR(*seconds_to(rising, {.objective = -1.95, .way = 1}), 1.5, 1e-9);
@@ -145,7 +145,7 @@ TEST(StalenessTest, HoldsWhereEsspIsFresher) {
   }
   EXPECT_EQ(judgement.tables[0].rows.size(), 8U);
 
-  // Equal is not closer.
+  // An equal mean is not closer.
   runs[1].reads_by_lag = runs[0].reads_by_lag;
   judgement = experiment->judge(runs);
   EXPECT_EQ(verdict_of(judgement, "s = 1: ESSP's mean"), Verdict::kDidNotHold);
@@ -206,11 +206,12 @@ TEST(StragglersTest, ABspIsJudgedByItsGain) {
   EXPECT_EQ(verdict_of(judgement, "ssp:4 hides pauses"), Verdict::kHeld);
   EXPECT_EQ(verdict_of(judgement, "essp:4 hides pauses"), Verdict::kDidNotHold);
   EXPECT_EQ(verdict_of(judgement, "essp:4 does not help"), Verdict::kHeld);
-  EXPECT_EQ(verdict_of(judgement, "beside a worker that is 3× slower, ESSP"), Verdict::kHeld) << "27 s, 28 s";
+  EXPECT_EQ(verdict_of(judgement, "beside a worker that is 3× slower, ESSP"), Verdict::kHeld)
+      << "SSP takes 27 s, managed ESSP 28 s";
   judgement = experiment->judge(runs_with(16));
   EXPECT_EQ(verdict_of(judgement, "A-BSP is at the goal"), Verdict::kDidNotHold);
   EXPECT_EQ(verdict_of(judgement, "beside a worker that is 3× slower, ESSP"), Verdict::kDidNotHold)
-      << "27 s, 30 s";
+      << "SSP takes 27 s, managed ESSP 30 s";
 }
 
 TEST(ExperimentTest, WhatFailedIsNoVerdict) {
@@ -229,7 +230,7 @@ TEST(ExperimentTest, WhatFailedIsNoVerdict) {
   EXPECT_EQ(verdict_of(convergence->judge(all_fail(*convergence, options)), "mf, s = 4"), Verdict::kNotSeen);
 }
 
-/// An experiment that finds what it is told.
+/// An experiment with fixed findings.
 class OneExpectation final : public Experiment {
  public:
   [[nodiscard]] std::string_view name() const override { return "one-expectation"; }
@@ -249,7 +250,7 @@ class OneExpectation final : public Experiment {
 
 TEST(ExperimentReportTest, SaysPlainlyWhatDidNotHold) {
   const OneExpectation experiment;
-  // Two rounds of one run, and a third that failed.
+  // One run in three rounds, of which the last failed.
   std::vector<RunFigures> runs(3, falling(planned("mf", "bsp"), 10));
   runs.back().failure = "killed";
   const Judgement judgement = experiment.judge(runs);
@@ -303,12 +304,12 @@ class AllocationTest : public ::testing::Test {
     make_allocation_experiment()->complete(options);
     return options;
   }
-  /// Runs of which all iterations but the first take so long.
+  /// Runs in which all iterations but the first take `seconds` on average, which are given by allocation.
   static std::vector<RunFigures> runs_with(const std::map<std::string, double>& seconds) {
     std::vector<RunFigures> runs;
     for (const PlannedRun& plan : make_allocation_experiment()->plan(options())) {
       RunFigures run{.planned = plan, .training_seconds = 10};
-      // The last is short: the slowest worker is alone on the host by then.
+      // The last iteration is short: then the slowest worker has the host to itself.
       const double mean = seconds.at(plan.allocation);
       run.iterations = {{.iteration = 1, .seconds = 100, .training_seconds = 100},
                         {.iteration = 2, .seconds = 1.5 * mean, .training_seconds = 100 + 1.5 * mean},
@@ -378,7 +379,7 @@ TEST_F(AllocationTest, WhatIsGivenIsTaken) {
 TEST_F(AllocationTest, IsJudgedByAllIterationsButTheFirst) {
   const Judgement judgement = judge(runs_with(as_expected_));
   EXPECT_EQ(judgement.findings.size(), 6U * 4 + 4 + 2 * 3)
-      << "of frequent words it is not expected that they are near";
+      << "word2vec's frequent words are not expected to be near";
   for (const Finding& finding : judgement.findings) {
     EXPECT_EQ(finding.verdict, Verdict::kHeld) << finding.expectation << ": " << finding.found;
   }
@@ -399,8 +400,8 @@ TEST_F(AllocationTest, RoundsAreComparedOneByOneAndTheMiddleCounts) {
     const std::uint32_t round = run.planned.round;
     const bool intent = run.planned.allocation == "intent";
     for (IterationRecord& iteration : run.iterations) {
-      if (round == 1) iteration.training_seconds *= 3;            // the host was busy, for all alike
-      if (round == 2 && intent) iteration.training_seconds *= 9;  // or for one of them
+      if (round == 1) iteration.training_seconds *= 3;            // the host was busy in the whole round
+      if (round == 2 && intent) iteration.training_seconds *= 9;  // the host was busy in one run
     }
     if (intent && round == 3) run.share_waited = 0.5;
   }
@@ -425,14 +426,15 @@ TEST_F(AllocationTest, EachExpectationCanFail) {
   const std::string by_triple =
       "kge, 2 nodes: with rows that move, by localize or by intent, and a triple a step, an iteration";
   EXPECT_EQ(verdict("classic", 3.9, "mf, 2 nodes: with rows that move"), Verdict::kDidNotHold);
-  EXPECT_EQ(verdict("localize", 7, "mf, 2 nodes: with rows that move"), Verdict::kHeld) << "by intent";
+  EXPECT_EQ(verdict("localize", 7, "mf, 2 nodes: with rows that move"), Verdict::kHeld)
+      << "intent is fast enough";
   EXPECT_EQ(verdict("classic", 3.9, "kge, 2 nodes: with rows that move, by localize or by intent, an"),
             Verdict::kHeld)
-      << "by near ones";
+      << "runs with near negatives are fast enough";
   EXPECT_EQ(verdict("classic", 1.9, "kge, 2 nodes: with rows that move, by localize or by intent, an"),
             Verdict::kDidNotHold);
   EXPECT_EQ(verdict("classic, by triple", 27, by_triple), Verdict::kDidNotHold);
-  EXPECT_EQ(verdict("localize, near, by triple", 11, by_triple), Verdict::kHeld) << "by intent";
+  EXPECT_EQ(verdict("localize, near, by triple", 11, by_triple), Verdict::kHeld) << "intent is fast enough";
   EXPECT_EQ(verdict("localize, near, by triple", 6, "kge, 4 nodes: intent, near, by triple takes"),
             Verdict::kDidNotHold);
   EXPECT_EQ(verdict("classic", 1.9, by_triple), Verdict::kHeld);

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// DistMult with one number: a triple's score is head · relation · tail, so that ranks can be read off.
+/// DistMult of one number: a triple's score is head · relation · tail, so ranks are easy to see.
 class EvaluationTest : public ::testing::Test {
  protected:
   EvaluationTest() {
@@ -36,7 +36,7 @@ class EvaluationTest : public ::testing::Test {
 };
 
 TEST_F(EvaluationTest, RanksCountBetterAnswers) {
-  EXPECT_THAT(ranks({0, 0, 1}, {}), ElementsAre(1, 5));  // tails by score: 1 2 3 4 0
+  EXPECT_THAT(ranks({0, 0, 1}, {}), ElementsAre(1, 5));  // tails by score, best first: 1 2 3 4 0
   EXPECT_THAT(ranks({0, 0, 3}, {}), ElementsAre(3, 5));
   EXPECT_THAT(ranks({2, 0, 4}, {}), ElementsAre(4, 2));
 }
@@ -44,17 +44,20 @@ TEST_F(EvaluationTest, RanksCountBetterAnswers) {
 TEST_F(EvaluationTest, KnownAnswersAreLeftOut) {
   EXPECT_THAT(ranks({0, 0, 3}, {{0, 0, 1}}), ElementsAre(2, 5));
   EXPECT_THAT(ranks({0, 0, 3}, {{0, 0, 1}, {0, 0, 1}, {0, 0, 2}, {0, 0, 3}}), ElementsAre(1, 5));
-  EXPECT_THAT(ranks({0, 0, 3}, {{0, 0, 4}}), ElementsAre(3, 5)) << "it was worse";
-  EXPECT_THAT(ranks({0, 0, 3}, {{2, 0, 3}, {1, 0, 3}}), ElementsAre(3, 3)) << "heads, too";
-  EXPECT_THAT(ranks({0, 0, 3}, {{3, 0, 1}, {1, 0, 0}}), ElementsAre(3, 5)) << "other questions' answers";
+  EXPECT_THAT(ranks({0, 0, 3}, {{0, 0, 4}}), ElementsAre(3, 5))
+      << "the known answer has a lower score anyway";
+  EXPECT_THAT(ranks({0, 0, 3}, {{2, 0, 3}, {1, 0, 3}}), ElementsAre(3, 3)) << "known heads are left out, too";
+  EXPECT_THAT(ranks({0, 0, 3}, {{3, 0, 1}, {1, 0, 0}}), ElementsAre(3, 5))
+      << "answers to other questions count";
 }
 
 TEST_F(EvaluationTest, AmongEqualsTheRightAnswerIsInTheMiddle) {
   entities({1, 5, 3, 3, 3});
-  EXPECT_THAT(ranks({0, 0, 3}, {}), ElementsAre(3, 5));  // 1, then three at places 2 to 4
+  EXPECT_THAT(ranks({0, 0, 3}, {}), ElementsAre(3, 5));  // 1 is first; 2, 3 and 4 share the places 2 to 4
   EXPECT_THAT(ranks({0, 0, 3}, {{0, 0, 2}}), ElementsAre(2.5, 5));
   relation(0);
-  EXPECT_THAT(ranks({0, 0, 3}, {}), ElementsAre(3, 3)) << "a model that knows nothing is no good";
+  EXPECT_THAT(ranks({0, 0, 3}, {}), ElementsAre(3, 3))
+      << "a model that gives all the same score must not rank well";
 }
 
 TEST_F(EvaluationTest, WhatIsNoNumberIsWorst) {
@@ -65,7 +68,8 @@ TEST_F(EvaluationTest, WhatIsNoNumberIsWorst) {
 
 TEST_F(EvaluationTest, SumsAreThoseOfTheRanks) {
   KnowledgeGraph graph;
-  graph.test = {{0, 0, 1}, {0, 0, 3}};  // ranks 1 and 5, then 3 and 5; filtered: 1 5, 2 5
+  // The ranks are 1 and 5, then 3 and 5; without known answers 1 and 5, then 2 and 5.
+  graph.test = {{0, 0, 1}, {0, 0, 3}};
   const auto sums = evaluate(embeddings_, graph.test, KnownAnswers(graph), {.stop = stop_, .progress = {}});
   ASSERT_TRUE(sums.ok());
   EXPECT_DOUBLE_EQ(sums->reciprocal_ranks, 1 + 0.2 + 0.5 + 0.2);
@@ -75,7 +79,7 @@ TEST_F(EvaluationTest, SumsAreThoseOfTheRanks) {
   EXPECT_EQ(sums->questions, 4);
 }
 
-/// Many entities: more than are compared at a time.
+/// With more entities than are compared at a time.
 TEST_F(EvaluationTest, ThreadsChangeNothing) {
   const Shape shape{.model = Model::kComplEx, .dimension = 20};
   constexpr std::uint32_t kEntities = 5'000;
@@ -103,7 +107,7 @@ TEST_F(EvaluationTest, ThreadsChangeNothing) {
   EXPECT_EQ(last, 1);
   std::vector<double> ranks(2);
   rank(embeddings, std::span(graph.test).first(1), known, ranks);
-  // As plainly as can be.
+  // The same rank, computed in the plainest way.
   const auto q = aligned_floats(shape.entity_size());
   ask(shape, Side::kTail, embeddings.entity(0), embeddings.relation(1), q.get());
   const float right = score(shape, q.get(), embeddings.entity(kEntities - 1));

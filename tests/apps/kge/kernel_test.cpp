@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kEntities = 12;
 constexpr std::size_t kRelations = 3;
 
-/// Instruction sets that this processor has, those too for which no code was generated: harmless.
+/// The instruction sets that this processor has. For some of them there may be no code; that does no harm.
 std::vector<std::int64_t> supported_targets() {
   std::vector<std::int64_t> result;
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1)
@@ -26,7 +26,7 @@ std::vector<std::int64_t> supported_targets() {
   return result;
 }
 
-/// Rows with random parameters and sums, padding and all.
+/// Rows with random parameters and sums. The padding is 0.
 struct Memory {
   explicit Memory(const Shape& its_shape)
       : shape(its_shape),
@@ -67,8 +67,8 @@ struct Memory {
   std::vector<float*> relation_rows;
 };
 
-/// The same mathematics in double, from the formulas of the scores and the losses alone: gradients are
-/// numerical.
+/// A reference in double precision. It knows only the formulas of the scores and losses, and computes
+/// gradients numerically.
 class Reference {
  public:
   explicit Reference(const Memory& memory) : shape_(memory.shape), numbers_(widen(memory.all())) {}
@@ -177,7 +177,7 @@ class KgeKernelTest : public ::testing::TestWithParam<Case> {
             .regularization = 0.1F,
             .relation_regularization = 0.03F};
   }
-  /// No entity comes twice in a question.
+  /// All entities of a question are different.
   [[nodiscard]] static MiniBatch batch() {
     return {.triples = {{0, 1, 2}, {3, 0, 0}, {4, 1, 5}},
             .negatives_a_side = 3,
@@ -204,7 +204,7 @@ TEST_P(KgeKernelTest, FollowsTheReferenceWithEveryInstructionSet) {
 TEST_P(KgeKernelTest, GivesTheSameBitsWithEveryInstructionSet) {
   MiniBatch many{.triples = {}, .negatives_a_side = 4, .negatives = {}};
   std::mt19937_64 random(3);
-  for (int n = 0; n < 200; ++n) {  // with loops and with rows that come twice
+  for (int n = 0; n < 200; ++n) {  // some triples have one entity twice, and some rows come twice
     many.triples.push_back({static_cast<std::uint32_t>(random() % kEntities),
                             static_cast<std::uint32_t>(random() % kRelations),
                             static_cast<std::uint32_t>(random() % kEntities)});

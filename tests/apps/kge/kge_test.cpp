@@ -1,4 +1,4 @@
-// kge as a plain loop, and as workers of a real job.
+// kge in the plain loop, and with the workers of a real job.
 #include "apps/kge/kge.hpp"
 
 #include <fmt/format.h>
@@ -22,8 +22,8 @@ using verbena::testing::contents;
 constexpr int kEntities = 60;
 constexpr int kIterations = 30;
 
-/// A clock with 60 numbers and the relations "+1", "+2", "+5" and "-1": each number has each, and every tenth
-/// of these facts is left to the valid and the test triples. They follow from the others.
+/// A circle of 60 numbers with the relations "+1", "+2", "+5" and "-1" from each number. One fact in ten is
+/// held out, half of them as valid and half as test triples. They follow from the other facts.
 class KgeTest : public JobTest {
  protected:
   KgeTest() {
@@ -39,7 +39,7 @@ class KgeTest : public JobTest {
     }
   }
 
-  /// An application that has parsed `arguments`, and for a small graph what they leave open.
+  /// An application with these options. Options that are left out get values that suit a small graph.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
     const std::vector<std::pair<std::string, std::string>> small = {
         {"--data", folder_.path().string()},
@@ -57,7 +57,7 @@ class KgeTest : public JobTest {
   static std::string saved(const std::string& prefix) {
     return contents(prefix + ".entities.tsv") + contents(prefix + ".relations.tsv");
   }
-  /// Trains with some workers; what was saved.
+  /// Trains with some workers, and returns what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers, const std::string& name) {
     const auto application = parsed({"--output", path(name)});
     objectives_ = JobTest::train(*application, {.consistency = model, .workers = workers});
@@ -75,7 +75,7 @@ TEST_F(KgeTest, LearnsWhatFollows) {
 }
 
 TEST_F(KgeTest, DistMultKnowsNoDirection) {
-  // "+1" and "-1" are the same to it.
+  // DistMult gives a triple and its reverse the same score.
   EXPECT_LT(objectives({"--model", "distmult"}).at("test_mrr"), 0.8);
 }
 
@@ -112,13 +112,13 @@ TEST_F(KgeTest, GoesOnFromWhatWasSaved) {
   loaded.insert(loaded.end(), {"--load", path("model")});
   EXPECT_NEAR(objectives(loaded).at("test_mrr"), mrr, 1e-3);
   EXPECT_EQ(objectives({"--iterations", "0", "--load", path("model")}).at("test_mrr"), mrr);
-  // Workers rank each their share of it, as iteration 0.
+  // Each worker ranks its share of the test triples, and reports that as iteration 0.
   EXPECT_DOUBLE_EQ(
       JobTest::train(*parsed({"--iterations", "0", "--load", path("model")}), {.workers = 2}).at("test_mrr"),
       mrr);
   EXPECT_EQ(recorders_[1].reports.at(0).iteration, 0);
   ASSERT_TRUE(parsed(loaded)->check(2).ok());
-  loaded.insert(loaded.end(), {"--dimension", "30"});  // not that of the file
+  loaded.insert(loaded.end(), {"--dimension", "30"});  // not the dimension of the file
   EXPECT_THAT(std::string(parsed(loaded)->check(2).message()), HasSubstr("model.entities.tsv:1: expected"));
 }
 
@@ -174,7 +174,7 @@ TEST_F(KgeTest, WorkersMeetAsOftenAsTheyAreToldTo) {
 }
 
 TEST_F(KgeTest, LearnsWithRowsThatMove) {
-  // Of so few rows each mini-batch needs few, or all nodes want all rows all the time.
+  // The mini-batches are small. With larger ones, all nodes would need all of these few rows all the time.
   expect_to_learn_with_rows_that_move(
       parsed_,
       {.allocation = "localize",
@@ -182,9 +182,10 @@ TEST_F(KgeTest, LearnsWithRowsThatMove) {
        .lookaheads = {"0", "1", "3"},
        .arguments = {"--batch", "1", "--negatives", "1", "--iterations", "60"}},
       "test_mrr", 0.3);
-  // Without others, rows come once.
+  // With a single worker, each row comes once.
   JobTest::train(*parsed({"--allocation", "localize"}), {.consistency = Sequential{}, .workers = 1});
-  EXPECT_EQ(statistics_[0].rows_localized, 32U) << "of the second server: 30 entities and 2 relations";
+  EXPECT_EQ(statistics_[0].rows_localized, 32U)
+      << "the rows of the second server: 30 entities and 2 relations";
 }
 
 TEST_F(KgeTest, SharesOutWhatLeavesLessToMove) {
@@ -195,9 +196,9 @@ TEST_F(KgeTest, SharesOutWhatLeavesLessToMove) {
   };
   EXPECT_EQ(shared_out({"--allocation", "localize"}, Sequential{}), "entities");
   EXPECT_EQ(shared_out({"--allocation", "intent"}, Asp{}), "entities");
-  // A relation's row is its square.
+  // In RESCAL a relation is a matrix, so its row is much longer than an entity's.
   EXPECT_EQ(shared_out({"--allocation", "localize", "--model", "rescal"}, Sequential{}), "relations");
-  EXPECT_EQ(shared_out({}, Asp{}), "relations") << "rows stay";
+  EXPECT_EQ(shared_out({}, Asp{}), "relations") << "rows do not move";
   EXPECT_EQ(shared_out({"--allocation", "localize", "--share-out", "relations"}, Sequential{}), "relations");
   EXPECT_EQ(shared_out({"--share-out", "entities"}, Asp{}), "entities");
 }
@@ -206,13 +207,15 @@ TEST_F(KgeTest, LearnsWithIntents) {
   expect_to_learn_with_rows_that_move(
       parsed_, {.allocation = "intent", .consistency = Asp{}, .lookaheads = {"0", "1", "6"}}, "test_mrr",
       0.3);
-  // Without others, rows come once.
+  // With a single worker, each row comes once.
   JobTest::train(*parsed({"--allocation", "intent"}), {.consistency = Asp{}, .workers = 1});
-  EXPECT_EQ(statistics_[0].rows_moved_by_intent, 32U) << "of the second server: 30 entities and 2 relations";
+  EXPECT_EQ(statistics_[0].rows_moved_by_intent, 32U)
+      << "the rows of the second server: 30 entities and 2 relations";
 }
 
 TEST_F(KgeTest, WrongAnswersMayBeNearOnes) {
-  // What is near depends on the moment where several workers train; not for one, whose rows only ever come.
+  // With several workers, timing decides which rows are near. With one worker it does not, since rows only
+  // come.
   const auto saved_with = [&](const std::string& share) {
     const auto application = parsed(
         {"--allocation", "localize", "--lookahead", "0", "--near-negatives", share, "--output", path(share)});
@@ -222,7 +225,7 @@ TEST_F(KgeTest, WrongAnswersMayBeNearOnes) {
     return saved(path(share));
   };
   const std::string with_none = saved_with("0");
-  EXPECT_EQ(saved_with("0"), with_none) << "nothing else makes a difference";
+  EXPECT_EQ(saved_with("0"), with_none) << "the same options must save the same bytes";
   EXPECT_NE(saved_with("1"), with_none);
 }
 
@@ -238,7 +241,7 @@ TEST_F(KgeTest, EachWorkerTrainsItsRelations) {
 }
 
 TEST_F(KgeTest, IdleWorkersChangeLittle) {
-  // One fact is one worker's.
+  // With one fact, only one worker has data.
   std::ofstream(path("train.txt")) << "a\tr\tb\n";
   std::ofstream(path("valid.txt")) << "b\tr\tc\n";
   std::ofstream(path("test.txt")) << "c\tr\ta\n";
@@ -246,7 +249,7 @@ TEST_F(KgeTest, IdleWorkersChangeLittle) {
     arguments.insert(arguments.end(), {"--iterations", "20", "--clocks-per-iteration", "1"});
     return parsed(std::move(arguments));
   };
-  // Which wrong answers are drawn depends on the worker.
+  // The negatives that are drawn depend on the worker.
   expect_idle_workers_to_change_little(on_one, "train_loss", 0.1);
 }
 

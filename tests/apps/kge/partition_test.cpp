@@ -29,7 +29,7 @@ std::vector<std::vector<Triple>> parts(const std::vector<Triple>& triples, std::
   return all;
 }
 
-/// The workers that have each relation.
+/// For each relation, the workers that have triples of it.
 std::map<std::uint32_t, std::set<std::size_t>> owners(const std::vector<std::vector<Triple>>& all) {
   std::map<std::uint32_t, std::set<std::size_t>> result;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -55,7 +55,7 @@ TEST(PartitionTest, EachTripleGoesToOneWorker) {
 }
 
 TEST(PartitionTest, RelationsStayTogetherAndLoadsAreEven) {
-  // As large as WN18RR's, in hundreds.
+  // The sizes of WN18RR's relations, in hundreds.
   const std::vector<Triple> triples = graph({348, 297, 74, 48, 31, 29, 13, 11, 9, 6, 1});
   const auto two = parts(triples, 11, 2);
   for (const auto& [relation, workers] : owners(two)) EXPECT_EQ(workers.size(), 1U) << relation;
@@ -74,8 +74,8 @@ TEST(PartitionTest, OnlyARelationLargerThanAShareIsCut) {
   }
 }
 
-/// Villages of 20 entities each, all joined with the next two of their own village, and each village with the
-/// next by one road; in a random order.
+/// Villages of 20 entities. Each entity is joined with the next two of its village, and each village with the
+/// next one by a single triple. The order is random.
 std::vector<Triple> villages(std::uint32_t count) {
   constexpr std::uint32_t kSize = 20;
   std::vector<Triple> triples;
@@ -88,7 +88,7 @@ std::vector<Triple> villages(std::uint32_t count) {
   return part_of(triples, std::vector<std::uint32_t>(triples.size()), 0, 1);
 }
 
-/// Over all entities, by how many workers each is used.
+/// How many pairs of an entity and a worker that uses it there are.
 std::size_t uses_by_workers(const std::vector<Triple>& triples, const std::vector<std::uint32_t>& workers) {
   std::set<std::pair<std::uint32_t, std::uint32_t>> uses;
   for (std::size_t n = 0; n < triples.size(); ++n) {
@@ -111,8 +111,8 @@ TEST(PartitionTest, SharesOfEntitiesAreEven) {
 TEST(PartitionTest, NeighboursStayTogether) {
   const std::vector<Triple> triples = villages(16);
   const auto by_entity = share_out_entities(triples, 320, 4);
-  // Where a share ends in the middle of a village it cuts through two or three of the ring's entities at each
-  // side.
+  // A share may end in the middle of a village. This cuts the village's ring at two places, and at each of
+  // them two or three entities are used by both workers.
   EXPECT_LE(uses_by_workers(triples, by_entity), 320U + 3 * 6);
   EXPECT_GE(uses_by_workers(triples, share_out_relations(triples, 3, 4)), 600U);
 }
@@ -128,8 +128,8 @@ TEST(PartitionTest, EntitiesThatMeetThemselvesOrNobodyAreSharedOutToo) {
 TEST(PartitionTest, WhatComesFromElsewhereIsWhatMainUsersLack) {
   const std::vector<Triple> triples = {{0, 0, 1}, {0, 0, 2}, {0, 1, 3}, {0, 1, 3}, {1, 1, 3}, {2, 1, 3}};
   const std::vector<std::uint32_t> workers = {0, 0, 1, 1, 1, 1};
-  // The first worker has one mini-batch, the second two. Entities 0, 1 and 2 are used by both, and lie with
-  // the second one where that uses them in more.
+  // The first worker has one mini-batch, the second has two. Both use entities 0, 1 and 2. Each of these lies
+  // with the second worker if that uses it in more mini-batches.
   const MiniBatches batches{.triples = 2, .entities = 4, .relations = 2};
   const auto with = [](double uses, double of_batches) {
     return of_batches * (1 - std::exp(-uses / of_batches));
@@ -137,7 +137,7 @@ TEST(PartitionTest, WhatComesFromElsewhereIsWhatMainUsersLack) {
   const double entities = with(2, 1) + 2 * std::min(with(1, 1), with(1, 2));
   EXPECT_NEAR(numbers_from_elsewhere(triples, workers, batches, {.entity = 10, .relation = 1000}),
               10 * entities, 1e-9);
-  // Shared out the other way, relations have two users each.
+  // Shared out in another way, each relation has two users.
   const std::vector<std::uint32_t> otherwise = {0, 1, 0, 1, 0, 1};
   EXPECT_GT(numbers_from_elsewhere(triples, otherwise, batches, {.entity = 10, .relation = 1000}), 1000);
   EXPECT_EQ(numbers_from_elsewhere(triples, std::vector<std::uint32_t>(6), batches, {}), 0);
@@ -152,8 +152,8 @@ TEST(PartitionTest, TheOrderIsRandomAndTheSeeds) {
   EXPECT_NE(one, triples);
 }
 
-/// By stretch of kStretch, how many of its triples have `entity`; and how often such a triple follows another
-/// one.
+/// Returns how many triples with `entity` each stretch of kStretch triples has, and how often such a triple
+/// directly follows another one.
 std::pair<std::vector<std::size_t>, std::size_t> stretches_with(std::uint32_t entity,
                                                                 std::span<const Triple> ordered) {
   std::vector<std::size_t> counts((ordered.size() + kStretch - 1) / kStretch);
@@ -170,7 +170,8 @@ std::pair<std::vector<std::size_t>, std::size_t> stretches_with(std::uint32_t en
 
 TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
   constexpr std::size_t kTimes = 40;
-  // Entity 0 begins each stretch, now as head and now as tail, twice beside 1; all others come once.
+  // Entity 0 is in the first triple of each stretch, by turns as head and as tail, twice together with entity
+  // 1. All other entities come once.
   std::vector<Triple> part;
   std::uint32_t next = 2;
   for (std::uint32_t n = 0; n < kTimes; ++n) {
@@ -186,11 +187,11 @@ TEST(PartitionTest, TriplesWithASharedEntityComeTogether) {
   for (std::size_t stretch = 0; stretch < counts.size(); ++stretch) {
     EXPECT_EQ(counts[stretch], stretch % kTogether == 0 ? kTogether : 0) << stretch;
   }
-  // In random places few triples follow another with the entity.
-  EXPECT_LE(followers, kTimes / 4) << "one right after the other";
+  // At random places, few triples with the entity directly follow another one.
+  EXPECT_LE(followers, kTimes / 4) << "too many directly follow another one";
   EXPECT_EQ(bring_together(part, uses_by_others, 1), ordered);
   EXPECT_NE(bring_together(part, uses_by_others, 2), ordered);
-  // Nothing is shared: each stays in its stretch.
+  // If no entity is shared, each triple stays in its stretch.
   EXPECT_THAT(stretches_with(0, bring_together(part, std::vector<double>(next), 1)).first,
               ::testing::Each(1U));
 }
@@ -201,7 +202,7 @@ TEST(PartitionTest, UsesByOthersAreTheirs) {
   const std::vector<std::uint32_t> workers = {0, 0, 1, 1, 1, 1};
   const MiniBatches batches{.triples = 2, .negatives = 1, .entities = 4, .relations = 2};
   const UsesByOthers first = uses_by_others(triples, workers, 0, batches);
-  // Half of the other's triples come in a mini-batch, and one of four entities is drawn.
+  // A mini-batch has half of the other worker's triples, and one negative, drawn from four entities.
   EXPECT_THAT(first.entities, ::testing::ElementsAre(1.25, 0.75, 0.75, 2.25));
   EXPECT_THAT(first.relations, ::testing::ElementsAre(0, 2));
   const UsesByOthers second = uses_by_others(triples, workers, 1, batches);

@@ -1,4 +1,4 @@
-// Whatever a process of the job, a file or a user has written comes out escaped, on each way out.
+// Text that a process of the job, a file or a user has written is escaped, wherever it is shown.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// It would paint the terminal, begin a line of its own, and write backwards.
+/// Unescaped, this would color the terminal, begin a new line, and reverse the direction of writing.
 const std::string kForeign = "evil\x1b[31m\nverbena: error: done\xe2\x80\xae";
 const std::string kShown = "evil\\u001b[31m\\nverbena: error: done\\u202e";
 
@@ -74,7 +74,7 @@ TEST_F(ForeignTextTest, WhatAChildSaysToTheLauncher) {
 }
 
 TEST_F(ForeignTextTest, NoMessageAtAll) {
-  // As it is, which is no JSON, and as JSON writes it.
+  // As raw bytes, which are no JSON, and as JSON writes it.
   for (const char* const kind : {"\x1b[31m", R"(\u001b[31m)"}) {
     RunRecord record(1, no_objectives);
     Display display(settings_, Display::Mode::kNone, file_.get(), file_.get());

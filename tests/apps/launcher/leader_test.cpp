@@ -27,7 +27,7 @@ bool never() {
   return false;
 }
 
-/// A leader of a server and a worker, in a thread of its own.
+/// A leader in a thread of its own, for a server and a worker.
 class LeaderTest : public ::testing::Test {
  protected:
   LeaderTest()
@@ -54,7 +54,7 @@ class LeaderTest : public ::testing::Test {
     thread_.join();
     return monitor_.failure();
   }
-  /// A connection that is no LeaderLink.
+  /// A plain connection without LeaderLink's handshake.
   [[nodiscard]] int connect_plainly() const {
     const std::vector<std::string> parts = absl::StrSplit(address_, ';');
     sockaddr_in place{};
@@ -65,7 +65,7 @@ class LeaderTest : public ::testing::Test {
     EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
     return descriptor;
   }
-  /// What comes back until the leader closes.
+  /// Sends `words`. Returns all that comes back until the leader closes the connection.
   static std::string answer_to(int descriptor, const std::string& words) {
     job::write_all(descriptor, words).IgnoreError();
     std::string answer;
@@ -153,14 +153,15 @@ TEST_F(LeaderTest, StrangersAreRefused) {
   EXPECT_EQ(answer_to(connect_plainly(), "0 " + nonce.substr(1) + "x\n"), "");
   EXPECT_EQ(answer_to(connect_plainly(), "zero " + nonce + "\n"), "");
   EXPECT_EQ(answer_to(connect_plainly(), std::string(100'000, 'x')), "");  // a line without end
-  // Challenged like a member; but then the secret is missing, and the leader's own proof is none of a member.
+  // The leader sends its challenge, as to a member. But this proof is wrong; and the leader's own proof, sent
+  // back, is no proof of a member.
   const std::string challenge = answer_to(connect_plainly(), "0 " + nonce + "\n" + proof + "\n");
   EXPECT_EQ(challenge.size(), 32U + 1 + 64 + 1) << challenge;
   const int one = connect_plainly();
   EXPECT_TRUE(job::write_all(one, "0 " + nonce + "\n").ok());
   std::string said(challenge.size(), ' ');
   EXPECT_EQ(::recv(one, said.data(), said.size(), MSG_WAITALL), static_cast<ssize_t>(said.size()));
-  EXPECT_EQ(answer_to(one, said.substr(33)), "") << "no welcome";
+  EXPECT_EQ(answer_to(one, said.substr(33)), "") << "the leader must not send a welcome";
   const auto server = connect(0);
   worker->send(job::EndedMessage{0});
   server->send(job::EndedMessage{0});
@@ -173,7 +174,7 @@ TEST_F(LeaderTest, OnlyWhoHasTheSecretBelievesAndIsBelieved) {
   EXPECT_FALSE(stranger.ok());
   const auto server = connect(0);
   EXPECT_FALSE(LeaderLink::connect(address_, 0, true, *secret_, std::chrono::seconds(0), never).ok())
-      << "is here already";
+      << "this rank has already connected";
   EXPECT_FALSE(LeaderLink::connect(address_, 2, true, *secret_, std::chrono::seconds(0), never).ok())
       << "no such rank";
   const auto worker = connect(1);
@@ -213,7 +214,7 @@ TEST(LeaderLinkTest, WhoListensWithoutTheSecretIsNotBelieved) {
   ASSERT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&place), length), 0);
   ASSERT_EQ(::listen(listening, 1), 0);
   ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&place), &length), 0);
-  // A challenge and a proof that is none, and welcome, whatever is said.
+  // Sends a challenge with a false proof, and a welcome, whatever the other side says.
   std::string heard;
   std::thread impostor([&] {
     const int descriptor = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
@@ -229,7 +230,8 @@ TEST(LeaderLinkTest, WhoListensWithoutTheSecretIsNotBelieved) {
                                    std::chrono::seconds(0), never)
                    .ok());
   impostor.join();
-  EXPECT_EQ(std::count(heard.begin(), heard.end(), '\n'), 1) << "it was told more than who comes";
+  EXPECT_EQ(std::count(heard.begin(), heard.end(), '\n'), 1)
+      << "it must be told only who connects, in one line";
   ::close(listening);
 }
 

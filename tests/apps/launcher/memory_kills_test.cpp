@@ -24,7 +24,7 @@ class MemoryKillsTest : public ::testing::Test {
 };
 
 TEST_F(MemoryKillsTest, OfControlGroupsOfBothVersionsAndTheHost) {
-  EXPECT_FALSE(count().in_group || count().on_host) << "nothing is there";
+  EXPECT_FALSE(count().in_group || count().on_host) << "none of the files exists";
   put("proc/vmstat", "nr_free_pages 7\noom_kill 5\n");
   put("proc/self/cgroup", "0::/job/1\n");
   put("sys/fs/cgroup/job/1/memory.events", "low 0\noom 9\noom_kill 2\noom_group_kill 1\n");

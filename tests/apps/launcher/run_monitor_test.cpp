@@ -14,7 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The failure after worker 0 of one has reported that, of an application that adds one and squares.
+/// The failure after the only worker has reported the error `sum`, in an application whose loss is the
+/// error's square.
 absl::Status failure_after(double sum) {
   RunSettings settings;
   RunRecord record(1, [](const std::map<std::string, double>& sums) {
@@ -35,7 +36,7 @@ TEST(RunMonitorTest, NumbersThatAreNoneAreDivergenceInWhateverApplication) {
   EXPECT_EQ(exit_status(none), kExitDiverged);
   EXPECT_THAT(std::string(none.message()),
               HasSubstr("training has diverged in iteration 3: error is no number"));
-  const absl::Status infinite = failure_after(1e200);  // its square
+  const absl::Status infinite = failure_after(1e200);  // its square is infinite
   EXPECT_TRUE(is_diverged(infinite)) << infinite;
   EXPECT_THAT(std::string(infinite.message()), HasSubstr("loss is infinite"));
   EXPECT_TRUE(is_diverged(failure_after(std::numeric_limits<double>::infinity())));
@@ -50,7 +51,8 @@ TEST(RunMonitorTest, DivergenceOfAWorkerIsTheModelsAndNotTheProcesss) {
   EXPECT_EQ(monitor.failure(), diverged("training has diverged in iteration 2"));
 }
 
-/// Whatever the code of its error: a program says ABORTED of what it finds wrong itself, too.
+/// A process says whether its error is the cause. The code of the error does not: a program may return
+/// ABORTED for an error of its own, too.
 TEST(RunMonitorTest, WhatAProcessCallsTheCauseIs) {
   RunSettings settings;
   RunRecord record(2, [](const auto&) { return std::map<std::string, double>(); });
@@ -58,7 +60,8 @@ TEST(RunMonitorTest, WhatAProcessCallsTheCauseIs) {
   RunMonitor monitor(record, display, nullptr);
   monitor.hear("worker 0", encode(job::FailedMessage{absl::AbortedError("another gave up")}));
   monitor.fail(RunMonitor::Cause::kSilentEnd, absl::AbortedError("worker 0 ended with status 1"));
-  EXPECT_EQ(monitor.failure().message(), "worker 0 ended with status 1") << "nearer to the cause";
+  EXPECT_EQ(monitor.failure().message(), "worker 0 ended with status 1")
+      << "it is nearer to the cause than a worker that gave up because of another one";
   monitor.hear("worker 1",
                encode(job::FailedMessage{absl::AbortedError("no coffee"), job::Cause::kOwnError}));
   EXPECT_EQ(monitor.failure().message(), "worker 1: no coffee");

@@ -16,11 +16,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// A backend that no application has heard of.
+/// A backend that the applications do not know.
 class AddedBackendTest : public ::testing::Test {
  protected:
   AddedBackendTest() {
-    transport::register_backend(transport::loopback_backend()).IgnoreError();  // by the test before
+    // An earlier test may have registered it.
+    transport::register_backend(transport::loopback_backend()).IgnoreError();
     add_transport_options(command_, job_.transport, "Processes");
     command_.parse("--transport loopback");
     job_.job = "demo";
@@ -32,7 +33,8 @@ class AddedBackendTest : public ::testing::Test {
 TEST_F(AddedBackendTest, IsOfferedAndCanBeChosen) {
   EXPECT_THAT(command_.help(), AllOf(HasSubstr("auto|shm|verbs|loopback"), HasSubstr("loopback is this")));
   EXPECT_TRUE(check(job_.transport).ok());
-  EXPECT_TRUE(take_secret(job_.transport).ok()) << "the kernel vouches on one host";
+  EXPECT_TRUE(take_secret(job_.transport).ok())
+      << "on one host no secret is needed: the kernel says who a peer is";
   const auto made = make_transport(job_.transport);
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ((*made)->name(), "loopback");
@@ -55,7 +57,7 @@ TEST_F(AddedBackendTest, IsToldWhatItCannotDoByItsName) {
 
 TEST(TransportOptionsTest, AnUnknownTransportIsRefusedWithTheKnownOnes) {
   TransportOptions options;
-  EXPECT_TRUE(check(options).ok()) << "not decided yet";
+  EXPECT_TRUE(check(options).ok()) << "no transport has been chosen yet";
   options.transport = "pigeon";
   const absl::Status status = check(options);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

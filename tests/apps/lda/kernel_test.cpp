@@ -12,7 +12,7 @@
 namespace verbena::apps::lda {
 namespace {
 
-/// Restores the choice of the instruction set.
+/// Calls a function with each instruction set of this processor. Restores the choice at the end.
 class ForEachTarget {
  public:
   ~ForEachTarget() { hwy::SetSupportedTargetsForTest(0); }
@@ -30,14 +30,14 @@ class ForEachTarget {
   }
 };
 
-/// A document with some tokens, one of which is sampled again and again.
+/// A document with some tokens. One of them is sampled again and again.
 struct Setting {
   std::size_t topics = 0;
   Priors priors;
-  std::vector<std::int32_t> row;       // of the word, with the token
-  std::vector<std::int32_t> totals;    // of all tokens
-  std::vector<std::int32_t> document;  // with the token
-  std::uint16_t topic = 0;             // of the token
+  std::vector<std::int32_t> row;       // counts of the word, by topic, with the token
+  std::vector<std::int32_t> totals;    // counts of all tokens, by topic
+  std::vector<std::int32_t> document;  // counts of the document, by topic, with the token
+  std::uint16_t topic = 0;             // the token's
 
   [[nodiscard]] std::vector<double> conditional(std::size_t vocabulary) const {
     std::vector<double> p(topics);
@@ -92,7 +92,7 @@ std::vector<double> sampled(const Setting& setting, int draws) {
   return frequency;
 }
 
-/// Pearson's statistic, standardized; rare topics are put together.
+/// Pearson's chi-squared statistic, standardized. Rare topics are counted together.
 double deviation(const std::vector<double>& frequency, const std::vector<double>& probability, int draws) {
   double statistic = 0;
   double rare_expected = 0;
@@ -136,7 +136,7 @@ TEST_P(ConditionalTest, IsWhatIsDrawnOnEveryInstructionSet) {
       const std::vector<double> frequency = sampled(setting, kDraws);
       EXPECT_LT(deviation(frequency, expected, kDraws), 5) << document_length << ' ' << word_count;
       if (first.empty()) first = frequency;
-      EXPECT_EQ(frequency, first) << "depends on the instruction set";
+      EXPECT_EQ(frequency, first) << "draws must not depend on the instruction set";
     });
   }
 }
@@ -152,7 +152,7 @@ TEST(ConditionalTest, IsWhatIsDrawnFromAHighTree) {
 #endif
   for (const std::size_t topics : {std::size_t{4'100}, kMaxTopics}) {
     Setting setting = random_setting(topics, 3, 2, 0);
-    // A few topics take nearly all, at the ends of the levels' blocks.
+    // A few topics, at the ends of the blocks of the tree's levels, have nearly all of the probability.
     const std::size_t chosen[] = {0, 15, 16, 255, 256, 4'095, 4'096, topics - 1};
     for (const std::size_t k : chosen) setting.row[k] = static_cast<std::int32_t>(100'000 + k);
     setting.document.assign(topics, 0);
@@ -174,7 +174,8 @@ TEST(SamplerTest, NegativeCountsOfAStaleReadAreZero) {
   EXPECT_EQ(std::accumulate(frequency.begin(), frequency.end(), 0.0), 100);
 }
 
-/// Whose next number is so large that a share of it is only just within a sum.
+/// A generator whose next number is so large that the share of a sum that it selects is only just below the
+/// sum.
 Random before_the_largest_share() {
   for (Random random = random_stream(1, 0);;) {
     const Random before = random;
@@ -188,14 +189,14 @@ TEST(SamplerTest, RoundingDrawsNoTopicThatThereIsNot) {
     for (const std::size_t topics : {3U, 7U, 11U}) {
       for (std::uint64_t seed = 1; seed <= 300; ++seed) {
         Setting setting = random_setting(topics, seed, 200, 200);
-        setting.priors.alpha = 1e-20F;  // only topics of the document are drawn
+        setting.priors.alpha = 1e-20F;  // only topics that the document has are drawn
         const std::uint32_t length[] = {201};
         DocumentTopics documents(length, topics);
         documents.set(0, setting.document);
         const std::int32_t total = std::accumulate(setting.totals.begin(), setting.totals.end(), 0);
         Sampler sampler(topics, kVocabulary, setting.priors, random);
         sampler.set_totals(setting.totals);
-        // Room for the topic that there is not.
+        // Room for a topic beyond the last one, should it be drawn.
         setting.row.resize(topics + 1);
         const std::uint32_t document = 0;
         sampler.sample(setting.row.data(), {std::span(&document, 1), std::span(&setting.topic, 1)},
@@ -207,7 +208,8 @@ TEST(SamplerTest, RoundingDrawsNoTopicThatThereIsNot) {
   });
 }
 
-/// Documents of random lengths, all words of a small vocabulary: counts must stay those of the tokens.
+/// Documents of random lengths with all words of a small vocabulary. The counts must stay those of the
+/// tokens.
 TEST(SamplerTest, KeepsAllCountsInStep) {
   ForEachTarget().run([&] {
     constexpr std::size_t kDocuments = 50;

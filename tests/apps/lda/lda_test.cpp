@@ -48,7 +48,7 @@ class LdaTest : public JobTest {
 
   [[nodiscard]] std::string data() const { return path("documents"); }
 
-  /// An application that has parsed `arguments` after --data and --topics.
+  /// An application with --data and these options.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"--data", data()});
     return with_options(make_lda(), std::move(arguments));
@@ -64,7 +64,8 @@ class LdaTest : public JobTest {
 
 const std::vector<std::string> kPlanted = {"--topics", "10", "--iterations", "60", "--held-out", "0.1"};
 
-/// How many of the planted topics have a topic of their own: all of its top words are of that number.
+/// How many of the planted topics the model has found: all top words of one of its topics are of that planted
+/// topic.
 std::size_t recovered(const Recorder& recorder) {
   std::set<std::string> found;
   for (const nlohmann::json& words : recorder.summaries.at("top_words")) {
@@ -87,7 +88,8 @@ TEST_F(LdaTest, RecoversPlantedTopics) {
   const auto first = application->objectives(recorder.reports.at(9).sums);
   const auto last = application->objectives(recorder.reports.back().sums);
   EXPECT_GT(last.at("log_likelihood_per_token"), first.at("log_likelihood_per_token"));
-  // A word of the planted model costs its topic's and its own entropy; 240 words at random would cost 240.
+  // Perplexity: 240 words at random would have 240, and the planted model has what the entropies of its
+  // topics and words give.
   EXPECT_LT(last.at("held_out_perplexity"), 100);
   EXPECT_GT(last.at("held_out_perplexity"), 20);
 }
@@ -102,7 +104,7 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
     for (const std::uint32_t workers : {1U, 3U}) {
       SCOPED_TRACE(fmt::format("{} {}", to_string(model), workers));
       const auto objectives = run_job(kPlanted, workers, model);
-      // Timing decides where SSP and ESSP end: now and then at an optimum with two topics made one.
+      // Under SSP and ESSP, timing decides the result: sometimes two topics become one.
       const double tolerance = std::holds_alternative<Bsp>(model) ? 0.02 : 0.05;
       EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, tolerance * std::abs(alone));
       EXPECT_GE(recovered(recorders_[0]), 6U);
@@ -242,7 +244,7 @@ TEST_F(LdaTest, WorksWithFewerDocumentsThanWorkers) {
   }
 }
 
-/// Documents of some words, each in an order of its own.
+/// Documents of 30 words each, in random order.
 std::vector<std::vector<int>> documents_by_word(std::size_t documents) {
   std::mt19937_64 random(1);
   std::vector<std::vector<int>> all(documents);
@@ -267,7 +269,7 @@ TEST_F(LdaTest, TheOrderOfADocumentsWordsMakesNoDifference) {
   text_of("sorted");
   for (std::vector<int>& document : documents) std::reverse(document.begin(), document.end());
   text_of("reversed");
-  // And as a bag of words, whose ids and lines are in any order.
+  // And as a bag of words, with ids and lines in another order.
   std::vector<std::string> lines;
   for (std::size_t d = 0; d < kDocuments; ++d) {
     std::map<int, int> counts;
@@ -312,7 +314,7 @@ TEST_F(LdaTest, RefusesASplitThatLeavesNothing) {
             data() +
                 ": expected documents of two words or more enough for some to be held out (a larger "
                 "--held-out, or 0 for no test), found 1 documents with 2 words");
-  // Of one word nothing can be predicted from the rest.
+  // In a document of one word, nothing can be predicted from the rest.
   std::string words;
   for (int n = 0; n < 40; ++n) words += "word\n";
   EXPECT_THAT(refusal(words, "0.5"), HasSubstr("of two words or more enough for some to be held out"));
@@ -352,7 +354,7 @@ TEST_F(LdaTest, IdleWorkersChangeLittle) {
     arguments.insert(arguments.end(), {"--topics", "5", "--iterations", "10"});
     return parsed(std::move(arguments));
   };
-  // Blocks of words are sampled in another order.
+  // With more workers, blocks of words are sampled in another order.
   expect_idle_workers_to_change_little(on_one, "log_likelihood_per_token", 0.02);
 }
 
@@ -406,7 +408,7 @@ TEST(HeldOutTest, HalvesADocumentByChance) {
     ASSERT_EQ(all, tokens);
     for (const std::uint32_t word : halves.predicted) ++predicted[word];
   }
-  // Each token in four of nine.
+  // Each token is among the predicted ones in four of nine documents.
   const std::vector<int> expected = {16'000, 4'000, 4'000, 4'000, 8'000};
   for (std::size_t word = 0; word < 5; ++word) EXPECT_NEAR(predicted[word], expected[word], 250) << word;
   EXPECT_EQ(halve(tokens, 3, 1).given, halve(tokens, 3, 1).given);
@@ -414,7 +416,8 @@ TEST(HeldOutTest, HalvesADocumentByChance) {
 }
 
 TEST(HeldOutTest, PredictsOneHalfFromTheOther) {
-  // Two topics with four words each; a document of one topic should find the others of that topic probable.
+  // Two topics with four words each. Given words of one topic must make the other words of that topic
+  // probable.
   LocalCounts counts(8, 2);
   std::vector<Key> words(8);
   std::iota(words.begin(), words.end(), Key{0});
@@ -426,7 +429,7 @@ TEST(HeldOutTest, PredictsOneHalfFromTheOther) {
     const auto sums = evaluator.evaluate({HeldOutDocument{std::move(given), std::move(predicted)}}, counts);
     return std::exp(-sums->log_likelihood / static_cast<double>(sums->tokens));
   };
-  // Ten given tokens: topic 0 has (10 + α) / (10 + 2α) of the document.
+  // With ten given tokens of topic 0, this topic has (10 + α) / (10 + 2α) of the document.
   EXPECT_NEAR(perplexity({0, 0, 0, 1, 1, 2, 2, 2, 3, 3}, {0, 0, 1, 1, 1, 2, 2, 3, 3, 3}), 4 * 10.2 / 10.1,
               0.01);
   EXPECT_NEAR(perplexity({0, 1, 2, 3}, {4, 5, 6, 7}), 4 * 4.2 / 0.1, 2);

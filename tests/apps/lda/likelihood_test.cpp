@@ -9,7 +9,8 @@
 namespace verbena::apps::lda {
 namespace {
 
-/// The chain rule: each token's predictive probability given those before it, multiplied.
+/// By the chain rule: the sum of the logarithms of each token's predictive probability, given the tokens
+/// before it.
 double by_chain_rule(const std::vector<std::vector<std::pair<std::size_t, std::size_t>>>& documents,
                      std::size_t topics, std::size_t vocabulary, double alpha, double beta) {
   std::vector<std::vector<int>> words(topics, std::vector<int>(vocabulary, 0));

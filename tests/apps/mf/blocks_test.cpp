@@ -23,7 +23,7 @@ std::vector<Rating> random_ratings(std::size_t count, std::uint32_t users, std::
   std::mt19937_64 random(seed);
   std::vector<Rating> ratings;
   for (std::size_t n = 0; n < count; ++n) {
-    // The smaller of two draws: low items are popular.
+    // The smaller of two draws, so that items with low numbers are popular.
     const std::uint64_t item = std::min(random() % items, random() % items);
     ratings.push_back({static_cast<std::uint32_t>(random() % users), static_cast<std::uint32_t>(item),
                        static_cast<float>(n)});
@@ -103,7 +103,7 @@ TEST(TurnsTest, ABlockIsFreeWhenItsTurnComes) {
     for (std::size_t blocks = workers; blocks <= 5 * workers; ++blocks) {
       const Turns turns = mf::turns(workers, blocks);
       const auto is_free = [&](std::size_t block, std::uint64_t clock, std::uint32_t of) {
-        // Others may be so far behind: at this clock or later they may still train.
+        // Other workers may be this far behind, so they may still train their blocks of these clocks.
         const std::uint64_t finished = clock < turns.clocks_ahead ? 0 : clock - turns.clocks_ahead;
         for (std::uint32_t other = 0; other < workers; ++other) {
           for (std::uint64_t at = finished; other != of && at <= clock; ++at) {

@@ -38,14 +38,14 @@ TEST(TableItemsTest, ASlowWorkerIsSlowMiniBatchByMiniBatch) {
         RETURN_IF_ERROR(items.open(0, 8).status());
         compute(milliseconds(1));
         items.mini_batch_ends(1);
-        compute(milliseconds(5));  // between two mini-batches: taking what was pushed
+        compute(milliseconds(5));  // between two mini-batches, to take what was pushed: not slowed
         items.mini_batch_begins();
         compute(milliseconds(2));
         items.mini_batch_ends(1);
         items.mini_batch_begins();
         compute(milliseconds(4));
         RETURN_IF_ERROR(items.close(1));
-        compute(milliseconds(9));  // between two slices: not the worker's computing
+        compute(milliseconds(9));  // between two slices, not the worker's computing: not slowed
         return items.clock();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
@@ -80,7 +80,7 @@ TEST(MiniBatchItemsTest, TrainsEachRowOfAMiniBatchAsIfItWereInPlace) {
   }
   const Step step{.learning_rate = 0.1F, .regularization = 0.02F};
   MiniBatchItems mini_batches(store, kItems, format, 4, false);
-  // Items come several times, in one mini-batch and in different ones.
+  // Some items come several times, in one mini-batch or in different ones.
   const std::vector<std::vector<Rating>> all = {
       {{0, 6, 1}, {1, 6, -1}, {2, 0, 1}, {3, 6, 0.5F}}, {{4, 3, 1}, {0, 6, 2}, {1, 1, 1}}, {{2, 6, 1}}};
   for (const std::vector<Rating>& ratings : all) {

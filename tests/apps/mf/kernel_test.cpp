@@ -12,7 +12,7 @@
 namespace verbena::apps::mf {
 namespace {
 
-/// Instruction sets that this processor has, those too for which no code was generated: harmless.
+/// The instruction sets that this processor has. For some of them there may be no code; that does no harm.
 std::vector<std::int64_t> supported_targets() {
   std::vector<std::int64_t> result;
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1)
@@ -53,7 +53,7 @@ std::vector<float> packed(const FactorRows& rows) {
   return result;
 }
 
-/// The same mathematics in double, written down as plainly as can be.
+/// A reference in double precision, as plain as possible.
 struct Reference {
   explicit Reference(const Problem& problem)
       : format(problem.format),

@@ -42,7 +42,7 @@ class MfTest : public JobTest {
 
   [[nodiscard]] std::string data() const { return path("ratings"); }
 
-  /// An application that has parsed `arguments` after --data.
+  /// An application with --data and these options.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"--data", data()});
     return with_options(make_mf(), std::move(arguments));
@@ -65,7 +65,7 @@ TEST_F(MfTest, RecoversPlantedFactors) {
 }
 
 TEST_F(MfTest, DefaultsDoForARangeOfScales) {
-  // The same ratings, a hundred times as large: the same model, in larger units.
+  // The same ratings, a hundred times as large. They must give the same model, in other units.
   const double rmse = test_rmse({});
   std::ifstream in(data());
   std::ofstream out(path("scaled"));
@@ -103,7 +103,7 @@ TEST_F(MfTest, WorksWithoutATest) {
   EXPECT_EQ(application->objectives(recorder.reports.back().sums).count("test_rmse"), 0U);
 }
 
-/// Rows of a saved file by id; the header is checked.
+/// The rows of a saved file, by id. Checks the header.
 std::map<std::string, std::vector<double>> saved_rows(const std::string& path, double& mean) {
   std::ifstream file(path);
   std::string line;
@@ -145,8 +145,8 @@ TEST_F(MfTest, TheSavedModelPredictsAsReported) {
   EXPECT_NEAR(rmse, application->objectives(recorder.reports.back().sums).at("test_rmse"), 1e-5);
 }
 
-/// Whoever has no rating to be trained is predicted by the mean and the other's bias, by workers as in the
-/// plain loop.
+/// A user or item without a training rating has no factors and no bias, so only the mean and the other side's
+/// bias predict its ratings. With workers this is the same as in the plain loop.
 TEST_F(MfTest, NoFactorsAreMadeUpOfWhoIsNotTrained) {
   {
     std::ofstream file(data(), std::ios::app);
@@ -248,7 +248,7 @@ TEST_F(MfTest, RefusesBadData) {
 }
 
 TEST_F(MfTest, GivenSplitsAreTrainedAndTestedAsTheyAre) {
-  // What is held out of all, as a file of its own: the same training, whoever has split it.
+  // The split that a run makes by itself, written into two files. They must give the same training.
   const Ratings whole = *read_ratings({.path = data()});
   const auto write = [&](const std::string& name, const std::vector<Rating>& ratings) {
     std::ofstream file(path(name));
@@ -291,7 +291,7 @@ TEST_F(MfTest, RefusesMoreThanTheMemory) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("expected a smaller --rank"));
 }
 
-/// Keeps what it is told of blocks to come, by the clock at which they are to begin, and those that began.
+/// Records the blocks that are announced, by the clock at which they are to begin, and the blocks that begin.
 class ForeseenItems final : public mf::ItemStore {
  public:
   using Blocks = std::map<std::int64_t, std::pair<Key, Key>>;
@@ -342,8 +342,8 @@ TEST_F(MfTest, ABlockBeginsWhenItWasSaidTo) {
   EXPECT_EQ(store.begun, store.foreseen);
 }
 
-/// What a server does under BSP, for workers that are threads: updates of a clock are held back until all
-/// have finished it and then added in the order of the workers.
+/// Does what a server does under BSP, for workers that are threads: holds the updates of a clock back until
+/// all workers have finished it, and then adds them in the order of the workers.
 class BspItems {
  public:
   BspItems(mf::FactorRows& rows, std::uint32_t workers)
@@ -406,7 +406,8 @@ class BspItems {
 
 class ParallelTest : public MfTest {
  protected:
-  /// The test RMSE of `workers` threads over BspItems; `items` are the rows in the end.
+  /// Trains with `workers` threads over BspItems. Returns the test RMSE; `final_items` gets the items' rows
+  /// at the end.
   double train(std::uint32_t workers, std::vector<float>& final_items) {
     const mf::RowFormat format{3, true};
     const mf::TrainingOptions options{.iterations = 40, .learning_rate = 0.05, .regularization = 0.02};

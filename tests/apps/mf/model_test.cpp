@@ -57,7 +57,7 @@ TEST(InitialRowTest, DependsOnAllArgumentsAndIsSmall) {
   EXPECT_NE(one, row(2, Side::kUser, 5));
   EXPECT_NE(one, row(1, Side::kItem, 5));
   EXPECT_NE(one, row(1, Side::kUser, 6));
-  EXPECT_EQ(one.back(), 0) << "the bias";
+  EXPECT_EQ(one.back(), 0) << "the bias begins at 0";
   double sum = 0;
   double squares = 0;
   for (std::uint64_t id = 0; id < 1000; ++id) {
@@ -67,7 +67,7 @@ TEST(InitialRowTest, DependsOnAllArgumentsAndIsSmall) {
     }
   }
   EXPECT_NEAR(sum / 64'000, 0, 3e-4);
-  EXPECT_NEAR(std::sqrt(squares / 1000), 0.1, 1e-3) << "of a row";
+  EXPECT_NEAR(std::sqrt(squares / 1000), 0.1, 1e-3) << "the mean length of a row";
 }
 
 }  // namespace

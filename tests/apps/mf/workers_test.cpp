@@ -1,4 +1,4 @@
-// mf as workers of a real job.
+// mf with the workers of a real job.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class MfWorkersTest : public JobTest {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  /// Trains; what was saved.
+  /// Trains, and returns what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers,
                     const std::vector<std::string>& more = {}, ReadPath read_path = ReadPath::kAuto) {
     const std::string prefix = folder_.path(to_string(model));
@@ -54,7 +54,8 @@ TEST_F(MfWorkersTest, TheSameBitsHoweverRowsAreRead) {
   const auto saved = [](const std::string& prefix) {
     return testing::contents(prefix + ".users.tsv") + testing::contents(prefix + ".items.tsv");
   };
-  // In each clock a worker pulls and pushes its block, or several share one and are added up.
+  // Either each worker pulls and pushes a block of its own in each clock, or several workers share one block,
+  // and their updates are added.
   for (const char* blocks : {"0", "1"}) {
     const Parsed parsed = [&](std::vector<std::string> arguments) {
       return with_options(make_mf(), std::move(arguments),
@@ -76,7 +77,7 @@ TEST_F(MfWorkersTest, IdleWorkersChangeLittle) {
     return with_options(make_mf(), std::move(arguments),
                         {{"--data", folder_.path("one user")}, {"--rank", "3"}, {"--iterations", "10"}});
   };
-  // Blocks of items are trained in another order.
+  // With more workers, blocks of items are trained in another order.
   expect_idle_workers_to_change_little(parsed, "train_rmse", 0.05);
 }
 
@@ -84,19 +85,19 @@ TEST_F(MfWorkersTest, TrainsThoughIterationsEndEarly) {
   train(Bsp{}, 3);
   const double bsp = objectives_.at("test_rmse");
   for (std::size_t iteration = 1; iteration <= kIterations; ++iteration)
-    EXPECT_NEAR(items(iteration), 0.9 * kRatings, 500) << "without the test ratings";
+    EXPECT_NEAR(items(iteration), 0.9 * kRatings, 500) << "all ratings but the test ratings";
   train(ABsp{}, 3);
   for (const Recorder& recorder : recorders_) {
     for (const IterationReport& report : recorder.reports) EXPECT_GT(report.items, 0);
   }
-  // However late a worker is, each of its blocks moves on by a mini-batch.
+  // However late a worker is, it trains at least one mini-batch of each of its blocks.
   EXPECT_LT(objectives_.at("test_rmse"), 1.5 * bsp);
 }
 
-/// Each block is trained by one worker at a time, and in the same order: whether its rows move or not is
-/// nothing that the arithmetic knows.
+/// One worker at a time trains a block, and always in the same order. So the result does not depend on
+/// whether rows move.
 TEST_F(MfWorkersTest, BlocksThatMoveAreTrainedAsThoseThatStay) {
-  // Who comes too early, or waits too little, is found out.
+  // The pauses reveal a worker that begins too early or waits too little.
   slow_ = {{.worker = 1, .pause = std::chrono::milliseconds(1), .every = 2}};
   const std::vector<std::string> localize = {"--allocation", "localize", "--evaluate-every", "10"};
   for (const std::string blocks : {"3", "7", "9", "12"}) {
@@ -108,7 +109,7 @@ TEST_F(MfWorkersTest, BlocksThatMoveAreTrainedAsThoseThatStay) {
     EXPECT_EQ(train(Sequential{}, 3, arguments), stayed);
     EXPECT_EQ(train(Sequential{}, 3, arguments, ReadPath::kCached), stayed);
     if (blocks != "9") continue;
-    EXPECT_EQ(train(Sequential{}, 3, localize), stayed) << "9 are what it takes by itself";
+    EXPECT_EQ(train(Sequential{}, 3, localize), stayed) << "9 blocks are the default";
   }
 }
 
@@ -119,20 +120,20 @@ TEST_F(MfWorkersTest, RowsAreTrainedWhereTheyHaveMovedTo) {
         {"--allocation", "localize", "--evaluate-every", std::to_string(kIterations)});
   std::uint64_t moves = 0;
   for (const SessionStatistics& statistics : statistics_) {
-    // Each worker has trained every block in each iteration; half of the rows begin with it, and half of them
-    // are read far away in the evaluation and when they are saved.
+    // Each worker has trained every block in each iteration. Half of the rows begin on its node. For the
+    // evaluation and for saving, about half are read from the other node.
     EXPECT_GE(statistics.rows_pulled_locally, kIterations * kItems);
     EXPECT_LE(statistics.rows_pulled_remotely, 4 * kItems);
     EXPECT_GE(statistics.rows_pushed_locally, kIterations * kItems);
     EXPECT_LE(statistics.rows_pushed_remotely, kItems);
     moves += statistics.rows_localized;
-    // Each localize() that brought a block.
+    // One for each localize() that brought a block.
     std::uint64_t counted = 0;
     for (const std::uint64_t count : statistics.move_times.counts) counted += count;
     EXPECT_GE(counted, kIterations * 3U);
     EXPECT_LE(counted, kIterations * 6U);
   }
-  // A block goes from one worker to the other and back, but at the very first.
+  // Each block goes back and forth between the two workers. Only at the very first it may be there already.
   EXPECT_GE(moves, (kWorkers * kIterations - 1) * kItems - kItems);
   EXPECT_LE(moves, kWorkers * kIterations * kItems);
 }

@@ -1,4 +1,4 @@
-// What holds for each option of each command and application, also for those that are still to come.
+// What holds for each option of each command and application. New options are tested, too.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -18,9 +18,9 @@ class OptionsTest : public ::testing::Test {
   /// Calls `look` for each option that has a value.
   void for_each_option(const std::function<void(const CLI::App&, CLI::Option&)>& look) {
     visit(*program_, look);
-    EXPECT_GT(seen_, 200);  // or it has looked at nothing
+    EXPECT_GT(seen_, 200);  // otherwise the visit has missed options
   }
-  /// Whether the option takes `text`; then `understood` is what is recorded.
+  /// Whether the option takes `text`. If so, `understood` gets the value that is recorded.
   static bool takes(CLI::Option& option, const std::string& text, std::string* understood = nullptr) {
     option.clear();
     option.add_result(text);
@@ -32,7 +32,7 @@ class OptionsTest : public ::testing::Test {
     if (understood != nullptr) *understood = option.results().front();
     return true;
   }
-  /// The first of the bounds that its numbers keep to.
+  /// One of some numbers that the option takes; empty if it takes none of them.
   static std::string number_taken(CLI::Option& option) {
     for (const char* const text : {"8", "16", "1", "2", "0.5", "5000"}) {
       if (takes(option, text)) return text;
@@ -69,7 +69,7 @@ TEST_F(OptionsTest, NumbersAreDecimalAndWhole) {
     const std::string number = number_taken(option);
     std::string understood;
     EXPECT_TRUE(takes(option, "0" + number, &understood));
-    EXPECT_EQ(understood, number);  // recorded as it is used
+    EXPECT_EQ(understood, number);  // the recorded value is the one that is used
     EXPECT_TRUE(takes(option, "00" + number));
     for (const std::string& text :
          std::initializer_list<std::string>{"+" + number,  " " + number, number + " ",
@@ -151,7 +151,7 @@ TEST_F(OptionsTest, EachPathOfAnApplicationIsCompared) {
           program().get_subcommand(command)->get_subcommand(std::string(application->name()));
       for (CLI::Option* option : app->get_options()) {
         const std::string name = option->get_name();
-        // Of the command itself.
+        // Options of the command itself, not of the application.
         const std::set<std::string> own = {"--metrics", "--report", "--secret-file"};
         if (!is_path(*option) || own.contains(name)) continue;
         SCOPED_TRACE(std::string(application->name()) + " " + name);

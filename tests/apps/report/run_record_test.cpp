@@ -36,7 +36,7 @@ TEST(RunRecordTest, WhatWasOnlyEvaluatedIsNoIterationTrained) {
   EXPECT_EQ(record.iterations().size(), 1U);
   EXPECT_EQ(record.iterations_trained(), 0);
   EXPECT_EQ(record.objectives().at("rmse"), 3.0);
-  EXPECT_FALSE(record.add(report(0, 0, 0, 4), 2).ok()) << "it comes once";
+  EXPECT_FALSE(record.add(report(0, 0, 0, 4), 2).ok()) << "a worker reports an iteration only once";
 }
 
 TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
@@ -53,7 +53,7 @@ TEST(RunRecordTest, IterationIsCompleteWhenAllWorkersHaveReported) {
 }
 
 TEST(RunRecordTest, WhatIsNoNumberIsNoResult) {
-  for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {  // of -1 the root is none
+  for (const double sum : {std::nan(""), -1.0, HUGE_VAL}) {  // -1 has no root
     RunRecord record = two_workers();
     ASSERT_TRUE(record.add(report(0, 1, 1, 0), 0).ok());
     const auto complete = record.add(report(1, 1, 1, sum), 0);
@@ -88,7 +88,7 @@ TEST(RunRecordTest, ShareLocalIsOfTheRowsOfAllWorkers) {
   RunRecord record = two_workers();
   job::FinishedMessage finished;
   ASSERT_TRUE(record.add(finished).ok());
-  EXPECT_FALSE(record.share_local().has_value()) << "no dynamic table";
+  EXPECT_FALSE(record.share_local().has_value()) << "there is no dynamic table yet";
   finished.statistics.rows_pulled_locally = 20;
   finished.statistics.rows_pulled_remotely = 2;
   ASSERT_TRUE(record.add(finished).ok());
@@ -176,7 +176,7 @@ TEST(SvgChartTest, TicksAreRoundAndSpan) {
   EXPECT_NE(empty.find("not evaluated"), std::string::npos);
 }
 
-/// That every text of a chart lies within it, by a font whose letters are 7.5 wide.
+/// Every text of a chart must lie within it, if each letter is 7.5 wide.
 void expect_texts_to_fit(const std::string& svg) {
   static const std::regex kText("<text(?: class=\"([^\"]*)\")? x=\"([0-9.-]+)\"[^>]*>([^<]*)</text>");
   std::size_t texts = 0;
@@ -218,11 +218,11 @@ TEST(SvgChartTest, PartsOfAWholeAreDrawnOnItsScale) {
     }
     return widths;
   };
-  EXPECT_GT(bars(to_svg(chart))[0], 300) << "the longest has all the room";
+  EXPECT_GT(bars(to_svg(chart))[0], 300) << "the longest bar has the whole width";
   chart.whole = 1;
   chart.whole_text = "100 %";
   const std::string svg = to_svg(chart);
-  EXPECT_LT(bars(svg)[0], 20) << "two parts of a hundred";
+  EXPECT_LT(bars(svg)[0], 20) << "the bar has 2 % of the whole width";
   EXPECT_NE(svg.find(">100 %</text>"), std::string::npos);
   expect_texts_to_fit(svg);
 }

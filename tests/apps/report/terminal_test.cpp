@@ -35,7 +35,8 @@ TEST(TerminalTest, WhatMayBeSent) {
   const TerminalUse plain = use_of(true, {{"TERM", "xterm"}, {"NO_COLOR", "1"}});
   EXPECT_TRUE(plain.redraws);
   EXPECT_FALSE(plain.colours);
-  EXPECT_TRUE(use_of(true, {{"TERM", "xterm"}, {"NO_COLOR", ""}}).colours) << "as no-color.org has it";
+  EXPECT_TRUE(use_of(true, {{"TERM", "xterm"}, {"NO_COLOR", ""}}).colours)
+      << "an empty NO_COLOR does not count (no-color.org)";
 }
 
 TEST(TerminalTest, TheStatusLineNeedsNoEscapeSequences) {
@@ -56,7 +57,7 @@ TEST(TerminalTest, TheStatusLineNeedsNoEscapeSequences) {
       "\r \r";
   std::string drawn;
   std::array<char, 4096> bytes{};
-  while (drawn.size() < expected.size()) {  // a terminal hands on what was flushed piece by piece
+  while (drawn.size() < expected.size()) {  // a read returns only what one flush has written
     const ssize_t got = ::read(ends[0], bytes.data(), bytes.size());
     ASSERT_GT(got, 0) << drawn;
     drawn.append(bytes.data(), static_cast<std::size_t>(got));

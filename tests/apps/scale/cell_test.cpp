@@ -1,4 +1,4 @@
-// What a simulated job takes, where that can be worked out by hand.
+// How long a simulated job takes, where this can be worked out by hand.
 #include "apps/scale/cell.hpp"
 
 #include <gmock/gmock.h>
@@ -18,11 +18,11 @@ constexpr Costs kFree = {.example = 0,
                          .pushed_row = 0,
                          .advance_per_worker = 0,
                          .turn_per_worker = 0};
-/// Of key, header of a message, and a row of 4 floats.
+/// The bytes of a key with its row of 4 floats, and of a message's header.
 constexpr double kRecordBytes = 8 + 16;
 constexpr double kHeaderBytes = 40;
 
-/// Nothing takes time but computing: 100 µs a clock.
+/// A job in which only computing takes time: 100 µs a clock.
 CellOptions job(const ConsistencyModel& model) {
   CellOptions options{.model = model, .workers = 4, .servers = 2, .rows = 64, .width = 4, .examples = 100};
   options.spread = 0;
@@ -87,14 +87,14 @@ TEST(CellTest, BytesAreThoseOfRowsAndCards) {
   CellOptions options = job(Essp{0});
   options.network = {.latency = std::chrono::microseconds(5), .bits_per_second = 8e8};  // 10 bytes a µs
   const CellFigures figures = simulated(options);
-  // 4 workers' updates of 32 rows, and what is said beside; the same way back.
+  // Updates of 32 rows from each of 4 workers, and some control messages; as much on the way back.
   EXPECT_GE(figures.bytes_in, 4 * (32 * kRecordBytes + kHeaderBytes));
   EXPECT_LE(figures.bytes_in, 1.3 * 4 * (32 * kRecordBytes + kHeaderBytes));
   EXPECT_GE(figures.bytes_out, 4 * (32 * kRecordBytes + kHeaderBytes));
   EXPECT_LE(figures.bytes_out, 1.3 * 4 * (32 * kRecordBytes + kHeaderBytes));
   const double card_seconds = figures.bytes_in / 1e8;
   EXPECT_NEAR(figures.server.card_in, card_seconds / seconds_a_clock(options, figures), 0.02);
-  // All send at once: their updates come one after the other, then the rows go out.
+  // All workers send at once: their updates arrive one after the other, then the rows go out.
   EXPECT_GE(seconds_a_clock(options, figures), 100e-6 + 10e-6 + card_seconds);
 }
 
@@ -112,7 +112,7 @@ TEST(CellTest, AServersProcessorIsUsedUp) {
   }
 }
 
-/// What is held back is applied when the clock has ended for all, while they wait.
+/// Updates that are held back are applied when all workers have ended the clock, while they wait.
 TEST(CellTest, UnderBspUpdatesAreAppliedWhileAllWait) {
   CellOptions options = job(Bsp{});
   options.costs.applied_row = 1000;
@@ -121,7 +121,7 @@ TEST(CellTest, UnderBspUpdatesAreAppliedWhileAllWait) {
   EXPECT_NEAR(figures.waited, 128.0 / 228.0, 0.01);
 }
 
-/// Of each worker's clock 32 rows go out from each of two servers to each of four workers.
+/// In each clock, each of the two servers pushes its 32 rows to each of the four workers.
 TEST(CellTest, PushedRowsCostTheServer) {
   CellOptions options = job(Essp{0});
   options.costs.pushed_row = 1000;

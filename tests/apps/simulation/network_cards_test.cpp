@@ -1,4 +1,4 @@
-// What transfers cost over cards: by themselves, and through nodes in virtual time.
+// What transfers between network cards cost: tests of the cards alone, and of nodes in virtual time.
 #include "apps/simulation/network_cards.hpp"
 
 #include <gmock/gmock.h>
@@ -25,11 +25,11 @@ using transport::MemoryRegion;
 using transport::Opcode;
 using transport::WorkRequest;
 
-/// A byte a nanosecond.
+/// One byte per nanosecond.
 constexpr double kRate = 8e9;
 constexpr TimePoint kStart = TimePoint(seconds(1));
 
-/// When what is posted at `now` has got from one card to the other, if nothing else is posted meanwhile.
+/// When a transfer that is posted at `now` arrives at the other card, if nothing else is posted meanwhile.
 TimePoint carry(NetworkCards& cards, std::uint32_t from, std::uint32_t to, std::size_t bytes, TimePoint now) {
   return cards.receive(to, bytes, cards.send(from, bytes, now));
 }
@@ -64,7 +64,7 @@ TEST(NetworkCardsTest, TwoSendersShareTheCardOfOneReceiver) {
   const std::array<std::uint32_t, 3> card = {cards.add(), cards.add(), cards.add()};
   EXPECT_EQ(carry(cards, card[0], card[2], 1000, kStart) - kStart, microseconds(6));
   EXPECT_EQ(carry(cards, card[1], card[2], 1000, kStart) - kStart, microseconds(7));
-  // Each other way is free.
+  // The opposite direction is free.
   EXPECT_EQ(carry(cards, card[2], card[1], 1000, kStart) - kStart, microseconds(6));
 }
 
@@ -82,12 +82,12 @@ TEST(NetworkCardsTest, WithoutABandwidthOnlyTheLatencyCounts) {
   EXPECT_EQ(carry(cards, a, b, std::size_t{1} << 30, kStart) - kStart, microseconds(5));
 }
 
-/// Nodes that take no time for anything: only the network does.
+/// Nodes that take no time themselves: only the network does.
 class CardsInANetworkTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 10'000;
 
-  /// A node that takes `senders` connections and notes when each notification comes.
+  /// A node that accepts `senders` connections, and records when each notification arrives.
   void spawn_receiver(int senders) {
     scheduler_.spawn([this, senders] {
       const auto node = network_.make_transport(scheduler_.running(), "receiver");
@@ -112,7 +112,8 @@ class CardsInANetworkTest : public ::testing::Test {
     });
   }
 
-  /// A node that posts `requests` of kBytes each at kPosted, and notes when the last has completed.
+  /// A node that posts `requests` transfers of kBytes each at kPosted, and records when the last one has
+  /// completed.
   void spawn_sender(std::size_t number, Opcode opcode, int requests) {
     scheduler_.spawn([this, number, opcode, requests] {
       const auto node = network_.make_transport(scheduler_.running(), "sender");

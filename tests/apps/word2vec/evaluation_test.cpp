@@ -9,7 +9,7 @@
 namespace verbena::apps::word2vec {
 namespace {
 
-/// Vectors of one number, so that ranks can be read off: each word around the gap is 1.
+/// Vectors of one number, so that ranks are easy to see. The input of every word is 1.
 class Word2VecEvaluationTest : public ::testing::Test {
  protected:
   Word2VecEvaluationTest() {
@@ -20,7 +20,7 @@ class Word2VecEvaluationTest : public ::testing::Test {
     for (std::size_t id = 0; id < values.size(); ++id)
       parameters_.outputs[id * parameters_.size] = values[id];
   }
-  /// Of `word` between words 0 and 1.
+  /// The rank of `word` as the word between words 0 and 1.
   [[nodiscard]] double rank_of(std::uint32_t word) const {
     const MiniBatch gap{.inputs = {0, word, 1},
                         .outputs = {0, word, 1},
@@ -45,7 +45,7 @@ TEST_F(Word2VecEvaluationTest, RanksCountBetterWords) {
 TEST_F(Word2VecEvaluationTest, BothSidesAreGivenAndTheMiddleIsNot) {
   parameters_.inputs[3 * parameters_.size] = -100;
   EXPECT_EQ(rank_of(3), 3);
-  parameters_.inputs[0] = -3;  // and word 1 is 1: scores are -2 times the output
+  parameters_.inputs[0] = -3;  // word 1's is 1, so scores are -2 times the output
   EXPECT_EQ(rank_of(0), 1);
 }
 
@@ -53,7 +53,7 @@ TEST_F(Word2VecEvaluationTest, AmongEqualsTheRightWordIsInTheMiddle) {
   outputs({1, 5, 3, 3, 3});
   EXPECT_EQ(rank_of(3), 3);
   outputs({0, 0, 0, 0, 0});
-  EXPECT_EQ(rank_of(3), 3) << "a model that knows nothing is no good";
+  EXPECT_EQ(rank_of(3), 3) << "a model that gives all the same score must not rank well";
 }
 
 TEST_F(Word2VecEvaluationTest, WhatIsNoNumberIsWorst) {
@@ -94,11 +94,11 @@ TEST(GapsTest, DependOnSeedAndDocumentOnly) {
   EXPECT_TRUE(std::equal(second.inputs.rbegin(), second.inputs.rend(), both.inputs.rbegin()));
   EXPECT_NE(second.inputs, gaps_of(std::span(documents).first(1), maker, 1).inputs);
   EXPECT_NE(second.inputs, gaps_of(std::span(documents).last(1), maker, 2).inputs);
-  EXPECT_LT(both.inputs.size(), 1'000U) << "frequent words are left out";
+  EXPECT_LT(both.inputs.size(), 1'000U) << "some of the frequent words are left out";
   EXPECT_EQ(both.windows.size(), both.inputs.size());
 }
 
-/// More words than are compared at a time.
+/// With more words than are compared at a time.
 TEST_F(Word2VecEvaluationTest, ThreadsChangeNothing) {
   constexpr std::uint32_t kWords = 5'000;
   Parameters parameters(kWords, padded(20));
@@ -120,7 +120,7 @@ TEST_F(Word2VecEvaluationTest, ThreadsChangeNothing) {
   ASSERT_TRUE(one.ok() && three.ok());
   EXPECT_EQ(one->reciprocal_ranks, three->reciprocal_ranks);
   EXPECT_EQ(one->questions, 100);
-  // As plainly as can be.
+  // The same rank, computed in the plainest way.
   const std::span<const float> q(parameters.inputs.get() + 5 * parameters.size, parameters.size);
   std::vector<float> scores(kWords);
   score(q, parameters.outputs.get(), scores);

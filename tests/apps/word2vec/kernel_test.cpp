@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kWords = 30;
 constexpr float kLearningRate = 0.05F;
 
-/// Instruction sets that this processor has, those too for which no code was generated: harmless.
+/// The instruction sets that this processor has. For some of them there may be no code; that does no harm.
 std::vector<std::int64_t> supported_targets() {
   std::vector<std::int64_t> result;
   for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1)
@@ -59,7 +59,7 @@ struct Memory {
   hwy::AlignedFreeUniquePtr<float[]> outputs;
 };
 
-/// The same mathematics in double, from the loss alone: gradients are numerical.
+/// A reference in double precision. It knows only the loss, and computes gradients numerically.
 class Reference {
  public:
   explicit Reference(const Memory& memory) : size_(memory.size) {
@@ -113,7 +113,7 @@ class Reference {
   std::vector<double> numbers_;
 };
 
-/// A text whose words come again, with windows of different sizes and numbers of wrong words, of which some
+/// A text in which words come again. Its windows differ in size and in the number of negatives, some of which
 /// come twice.
 MiniBatch some_windows() {
   return {.inputs = {3, 4, 5, 4, 6, 3, 3, 9},

@@ -64,7 +64,8 @@ TEST(PushedSharesTest, FrequentWordsAndWrongWordsAreHeldBack) {
   EXPECT_NEAR(shares.inputs[0], 0.25, 1e-3);
   EXPECT_GT(shares.inputs[2], 0.95);
   for (std::size_t word = 0; word < 3; ++word) {
-    EXPECT_LE(shares.outputs[word], shares.inputs[word]) << "an output is trained as a wrong word, too";
+    EXPECT_LE(shares.outputs[word], shares.inputs[word])
+        << "an output is trained as a negative, too, so other workers train it more";
     EXPECT_TRUE(word == 0 || shares.inputs[word] > shares.inputs[word - 1]);
   }
   options.clocks_per_iteration = 1'000;
@@ -72,7 +73,8 @@ TEST(PushedSharesTest, FrequentWordsAndWrongWordsAreHeldBack) {
   options.words = {9};
   EXPECT_EQ(pushed_shares(counts, subsampling, noise, options).outputs[0], 1);
   options.words = {0, 0, 9, 0};
-  EXPECT_EQ(pushed_shares(counts, subsampling, noise, options).outputs[0], 1) << "as alone";
+  EXPECT_EQ(pushed_shares(counts, subsampling, noise, options).outputs[0], 1)
+      << "workers without words must not count";
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kDraws = 1'000'000;
 
-/// Five deviations are allowed.
+/// Allows five standard deviations.
 void expect_share(int found, double probability) {
   const double deviation = std::sqrt(kDraws * probability * (1 - probability));
   EXPECT_NEAR(found, kDraws * probability, 5 * deviation + 1e-6);

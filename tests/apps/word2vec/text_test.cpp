@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 
 const std::vector<std::uint64_t> kCounts(20, 1);
 
-/// Document d holds its number, d modulo 3 times.
+/// Document d has d modulo 3 words, all of them d.
 Corpus some_documents(std::uint32_t part, std::uint32_t parts) {
   Corpus corpus;
   for (std::uint32_t d = part; d < 400; d += parts) {
@@ -55,7 +55,7 @@ class WindowMakerTest : public ::testing::Test {
     WindowMaker(everything_, noise_, options).add(text_, first, last, random_, batch);
     return batch;
   }
-  /// Two documents and an empty one between them.
+  /// Two documents, with an empty one between them.
   Text text_{.words = {0, 1, 2, 3, 4, 5, 6, 7}, .begin = {0, 5, 5, 8}};
   Subsampling everything_{kCounts, 0};
   NoiseDistribution noise_{kCounts};
@@ -112,7 +112,8 @@ TEST_F(WindowMakerTest, WrongWordsAreNotTheMiddle) {
   const MiniBatch batch = windows_of(0, 1'000, {.window = 2, .negatives = 10});
   EXPECT_EQ(std::count(batch.negatives.begin(), batch.negatives.end(), 3U), 0);
   EXPECT_EQ(batch.windows.back().negatives_end, batch.negatives.size());
-  EXPECT_NEAR(static_cast<double>(batch.negatives.size()), 10'000 * 0.95, 150) << "left out, not drawn again";
+  EXPECT_NEAR(static_cast<double>(batch.negatives.size()), 10'000 * 0.95, 150)
+      << "negatives that are the word itself are left out, not drawn again";
 }
 
 TEST_F(WindowMakerTest, FrequentWordsAreLeftOut) {

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 constexpr std::size_t kTableWords = 6;
 constexpr std::size_t kDimension = 16;
 
-/// Rows of an array, and what is asked of them around an evaluation.
+/// Rows in an array. Records the calls of clock(), barrier() and read().
 class WatchedRows final : public RowStore {
  public:
   WatchedRows() : rows_(sources()) {}

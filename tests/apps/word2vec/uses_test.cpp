@@ -9,7 +9,7 @@ namespace verbena::apps::word2vec {
 namespace {
 
 TEST(UsesTest, AreThoseOfAText) {
-  // Every word in turn, so that each piece of the text is like the whole.
+  // The words take turns, so that each piece of the text is like the whole.
   const std::vector<std::uint64_t> counts = {8'000, 4'000, 2'000, 1'000};
   const Subsampling subsampling(counts, 0.05);
   const NoiseDistribution noise(counts);
@@ -33,7 +33,8 @@ TEST(UsesTest, AreThoseOfAText) {
   const Uses uses = expected_uses(counts, subsampling, noise, windows, static_cast<double>(piece));
   for (std::size_t word = 0; word < counts.size(); ++word) {
     EXPECT_NEAR(uses.inputs[word], inputs[word], 0.1 * inputs[word]) << word;
-    // A wrong word that is the window's own is left out: of the most frequent, a third.
+    // A negative that equals the window's own word is left out. For the most frequent word that is a third of
+    // them.
     EXPECT_GE(uses.outputs[word], 0.95 * outputs[word]) << word;
     EXPECT_LE(uses.outputs[word], 1.6 * outputs[word]) << word;
   }

@@ -69,7 +69,7 @@ TEST_F(VectorsTest, SavesAsOtherProgramsExpect) {
 }
 
 TEST_F(VectorsTest, LoadsWhatOtherProgramsWrite) {
-  write("2 2\r\nark 0.250000 -1.5e-3 \r\ndove\t1\t0\r\n");  // a blank at the end: word2vec
+  write("2 2\r\nark 0.250000 -1.5e-3 \r\ndove\t1\t0\r\n");  // word2vec writes a blank at the end
   const absl::StatusOr<Vectors> loaded = load(path_);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_THAT(loaded->words(), ElementsAre("ark", "dove"));
@@ -123,7 +123,8 @@ TEST_F(VectorsTest, WhatDoesNotFitIsRefused) {
 
 TEST_F(VectorsTest, NeighboursHaveTheSmallestAngles) {
   const Vectors vectors = plane({{1, 0}, {-1, 0}, {0, 4}, {128, 1}, {1, 1}, {2, 2}});
-  EXPECT_THAT(nearest(vectors, 0, 3), ElementsAre(3, 4, 5)) << "however long; equals by id";
+  EXPECT_THAT(nearest(vectors, 0, 3), ElementsAre(3, 4, 5))
+      << "lengths do not count; equal angles are ordered by id";
   EXPECT_THAT(nearest(vectors, 0, 99), ElementsAre(3, 4, 5, 2, 1));
   EXPECT_THAT(nearest(vectors, 0, 0), IsEmpty());
   const std::vector<Neighbour> one = neighbours(vectors, 4, 1);

@@ -1,4 +1,4 @@
-// word2vec as a plain loop, and as workers of a real job.
+// word2vec in the plain loop, and with the workers of a real job.
 #include "apps/word2vec/word2vec.hpp"
 
 #include <fmt/format.h>
@@ -35,8 +35,8 @@ constexpr int kWordsOfDocument = 40;
 constexpr int kGroups = 4;
 constexpr int kWordsOfGroup = 8;
 
-/// Each document has words of one group only, "a0" to "a7" or "b0" to "b7" …, in any order: who has seen one
-/// knows from which eight the next one is.
+/// Each document has words of one group only, "a0" to "a7", "b0" to "b7" and so on, in random order. So one
+/// word of a document tells which eight words may come next.
 class Word2VecTest : public JobTest {
  protected:
   Word2VecTest() {
@@ -50,7 +50,7 @@ class Word2VecTest : public JobTest {
     }
   }
 
-  /// An application that has parsed `arguments`, and for a small text what they leave open.
+  /// An application with these options. Options that are left out get values that suit a small text.
   [[nodiscard]] std::unique_ptr<Application> parsed(std::vector<std::string> arguments) const {
     const std::vector<std::pair<std::string, std::string>> small = {
         {"--data", path("text")}, {"--dimension", "10"},
@@ -63,7 +63,7 @@ class Word2VecTest : public JobTest {
   [[nodiscard]] std::map<std::string, double> objectives(const std::vector<std::string>& arguments) const {
     return train_alone(*parsed(arguments));
   }
-  /// Trains with some workers; what was saved.
+  /// Trains with some workers, and returns what was saved.
   std::string train(const ConsistencyModel& model, std::uint32_t workers, const std::string& name,
                     const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = more;
@@ -71,7 +71,7 @@ class Word2VecTest : public JobTest {
     objectives_ = JobTest::train(*parsed(arguments), {.consistency = model, .workers = workers});
     return contents(path(name));
   }
-  /// "a0" has the other seven of its group as neighbours.
+  /// The nearest neighbours of "a0" and "c7" must be the seven other words of their groups.
   static void expect_groups(const Recorder& recorder) {
     ASSERT_THAT(recorder.lines, SizeIs(2));
     const nlohmann::json& all = recorder.summaries.at("neighbours");
@@ -86,7 +86,8 @@ class Word2VecTest : public JobTest {
   std::map<std::string, double> objectives_;
 };
 
-/// By chance 0.13, a little more by frequency: the mean of 1 / rank over 32 words; of 8 words 0.34.
+/// The least MRR of a model that knows the groups. The mean of 1 / rank over 32 words is 0.13 by chance, a
+/// little more since some are more frequent; over the 8 words of a group it is 0.34.
 constexpr double kGroupKnown = 0.27;
 
 TEST_F(Word2VecTest, LearnsWhichWordsStandTogether) {
@@ -107,7 +108,8 @@ TEST_F(Word2VecTest, LearnsWhichWordsStandTogether) {
 TEST_F(Word2VecTest, KnowsNothingAtFirst) {
   const auto found = objectives({"--iterations", "1", "--learning-rate", "1e-9"});
   EXPECT_LT(found.at("held_out_mrr"), 0.17);
-  EXPECT_NEAR(found.at("train_loss"), 6 * std::log(2), 0.2) << "a few wrong words were the right one";
+  EXPECT_NEAR(found.at("train_loss"), 6 * std::log(2), 0.2)
+      << "a little less, since a few negatives equal the right word";
 }
 
 TEST_F(Word2VecTest, EvaluatesWhenAsked) {
@@ -145,7 +147,7 @@ TEST_F(Word2VecTest, GoesOnFromWhatWasSaved) {
   for (std::size_t id = 0; id < 32; ++id) {
     for (std::size_t k = 0; k < 10; ++k) EXPECT_NEAR(before->row(id)[k], after->row(id)[k], 1e-5);
   }
-  loaded.insert(loaded.end(), {"--dimension", "12"});  // not that of the file
+  loaded.insert(loaded.end(), {"--dimension", "12"});  // not the dimension of the file
   EXPECT_THAT(std::string(parsed(loaded)->check(2).message()),
               HasSubstr("model:1: expected vectors of 12 numbers, as --dimension says, found 10"));
 }
@@ -257,7 +259,8 @@ TEST_F(Word2VecTest, WorkersUnderBspGiveTheSameFileTwice) {
 }
 
 TEST_F(Word2VecTest, TheSameBitsHoweverRowsAreRead) {
-  // Small mini-batches: rows are pulled again in the clock in which they have been pushed twice.
+  // The mini-batches are small, so that rows are pulled again in the clock in which they have been pushed
+  // twice.
   for (const char* lookahead : {"0", "1"}) {
     expect_the_same_bits_however_read(
         parsed_, contents,
@@ -265,15 +268,15 @@ TEST_F(Word2VecTest, TheSameBitsHoweverRowsAreRead) {
   }
 }
 
-/// What two workers add to rows in a clock.
+/// Where two workers exchange what they add to rows in a clock.
 struct Meeting {
   explicit Meeting(std::size_t numbers) : added(2, std::vector<float>(numbers)) {}
   std::vector<std::vector<float>> added;  ///< by worker
   std::barrier<> all{2};
 };
 
-/// Rows in an array of each of two workers' own, which are told each other's shares of what was trained in a
-/// clock.
+/// Each of two workers has its rows in an array. At the end of a clock, they exchange their shares of what
+/// they have trained.
 class PartlyPushedRows final : public RowStore {
  public:
   PartlyPushedRows(std::span<const RowSource> first, const word2vec::PushedShares& shares, std::size_t rank,
@@ -334,13 +337,14 @@ TEST_F(Word2VecTest, PushesOfEachTableTheShareThatIsItsOwn) {
     text += '\n';
   }
   verbena::testing::write_file(path("two"), text);
-  // More than one clock, for only then can what was pushed of the outputs be seen in the vectors.
+  // More than one clock: only then do pushed outputs have an effect on the vectors.
   const std::vector<std::string> arguments = {
       "--data",     path("two"), "--iterations", "3", "--batch",      "1000", "--clocks-per-iteration", "1",
       "--held-out", "0",         "--min-count",  "1", "--neighbours", ""};
   train(Bsp{}, 2, "model", arguments);
   for (std::size_t rank = 0; rank < 2; ++rank)
-    EXPECT_EQ(recorders_[rank].reports.back().items, kWords[rank]) << "a document each";
+    EXPECT_EQ(recorders_[rank].reports.back().items, kWords[rank])
+        << "each worker has one of the two documents";
   const absl::StatusOr<word2vec::Vectors> found = word2vec::load(path("model"));
   ASSERT_TRUE(found.ok()) << found.status();
 
@@ -359,7 +363,8 @@ TEST_F(Word2VecTest, PushesOfEachTableTheShareThatIsItsOwn) {
   const word2vec::PushedShares shares = pushed_shares(
       corpus.counts, subsampling, noise,
       {.words = {kWords[0], kWords[1]}, .clocks_per_iteration = 1, .learning_rate = options.learning_rate});
-  EXPECT_GT(shares.inputs[0], shares.outputs[0] + 0.1) << "or nobody could tell them apart";
+  EXPECT_GT(shares.inputs[0], shares.outputs[0] + 0.1)
+      << "otherwise the test could not tell one table's shares from the other's";
   const auto inputs = [&](std::size_t id, std::span<float> row) {
     for (std::size_t k = 0; k < kDimension; ++k)
       row[k] = static_cast<float>(random_number(options.seed, id, k) / (2 * static_cast<double>(kDimension)));
@@ -391,7 +396,7 @@ TEST_F(Word2VecTest, PushesOfEachTableTheShareThatIsItsOwn) {
   }
 }
 
-/// Workers without a document must not hold back what the one that has one learns.
+/// Workers without a document must not hold back what the other worker learns.
 TEST_F(Word2VecTest, IdleWorkersChangeNothing) {
   std::string text;
   std::mt19937_64 random(1);
@@ -443,7 +448,7 @@ TEST_F(Word2VecTest, OneWorkerTrainsAsThePlainLoopDoes) {
   ASSERT_TRUE(a.ok() && b.ok());
   for (std::size_t id = 0; id < 32; ++id) {
     for (std::size_t k = 0; k < 10; ++k)
-      EXPECT_NEAR(a->row(id)[k], b->row(id)[k], 1e-3) << "but for rounding";
+      EXPECT_NEAR(a->row(id)[k], b->row(id)[k], 1e-3) << "equal but for rounding";
   }
 }
 
@@ -456,7 +461,7 @@ TEST_F(Word2VecTest, WorkersMeetAsOftenAsTheyAreToldTo) {
 }
 
 TEST_F(Word2VecTest, LearnsWithRowsThatMove) {
-  // Of so few words each mini-batch needs few, or all nodes want all rows all the time.
+  // The mini-batches are small. With larger ones, all nodes would need all of these few rows all the time.
   expect_to_learn_with_rows_that_move(parsed_,
                                       {.allocation = "localize",
                                        .consistency = Sequential{},
@@ -476,9 +481,9 @@ TEST_F(Word2VecTest, LearnsWithIntents) {
 
 TEST_F(Word2VecTest, SaysOnceThatItUsesWhatAllUse) {
   JobTest::train(*parsed_({"--allocation", "intent"}), {.consistency = Asp{}, .workers = 2});
-  // In the end they may go to the last worker.
+  // Moves are not counted: in the end, rows may move to the last worker.
   for (const SessionStatistics& statistics : statistics_)
-    EXPECT_EQ(statistics.rows_replicated, 32U) << "of the other server: half of each table";
+    EXPECT_EQ(statistics.rows_replicated, 32U) << "the rows of the other server: half of each table";
 }
 
 TEST_F(Word2VecTest, RowsMoveWhereTheModelLetsThem) {

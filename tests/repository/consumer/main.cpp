@@ -1,5 +1,4 @@
-// Links the functions of the public headers, and sees a whole job at work: its server in a thread, one
-// worker.
+// Links the functions of the public headers, and runs a whole job: one worker, with its server in a thread.
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,7 +58,7 @@ void require_ok(const absl::Status& status) {
   require(status.ok(), "a call succeeds");
 }
 
-/// For bindings.
+/// The untyped calls, which bindings for other languages use.
 void untyped(verbena::Session& session) {
   const auto table = value_of(session.untyped_table(
       {.name = "untyped", .rows = 4, .width = 1, .consistency = verbena::Asp{}}, verbena::ValueType::kInt32));
