@@ -23,17 +23,17 @@ TEST(PrintableTest, EscapesWhatCouldMisleadAndKeepsTheRest) {
       {"a\xe2\x80\xa8"
        "b\xe2\x81\xa6"
        "c",
-       "a\\u2028b\\u2066c"},  // another end of line, an isolate
+       "a\\u2028b\\u2066c"},  // a line separator, a directional isolate
       {"\xef\xbb\xbfmark", "\\ufeffmark"},
-      {"\xf3\xa0\x81\x81", "\\udb40\\udc41"},  // a tag, which nobody sees
+      {"\xf3\xa0\x81\x81", "\\udb40\\udc41"},  // an invisible tag character
       {"\xff"
        "a\xc3",
-       "\\xffa\\xc3"},  // no UTF-8, and cut off
+       "\\xffa\\xc3"},  // not UTF-8, and cut off
       {"\xc0\x8a\xed\xa0\x80\xf4\x90\x80\x80", "\\xc0\\x8a\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80"},
   };
   for (const auto& [text, shown] : cases) {
     EXPECT_EQ(printable(text), shown);
-    EXPECT_EQ(printable(shown), shown) << "done twice";
+    EXPECT_EQ(printable(shown), shown) << "a second time must change nothing";
   }
 }
 

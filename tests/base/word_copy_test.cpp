@@ -17,7 +17,7 @@ class AddWordsTest : public ::testing::Test {};
 using Values = ::testing::Types<float, double, std::int32_t, std::int64_t>;
 TYPED_TEST_SUITE(AddWordsTest, Values);
 
-/// Few and many, in any number and at any place, and none of those around.
+/// Any number of words at any place are added, and the words around them stay.
 TYPED_TEST(AddWordsTest, AddsEachOnce) {
   constexpr std::size_t kMost = 300;
   constexpr std::size_t kOffsets = 5;

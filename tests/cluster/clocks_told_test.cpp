@@ -1,4 +1,4 @@
-// Which servers a worker tells of its clocks, and what.
+// Which servers a worker tells of its clocks, and what it tells them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,8 @@ namespace {
 
 using protocol::BulkKind;
 
-/// Two servers, of which only the first has rows of the table: what they hear of a worker that does `work`.
+/// Two servers, of which only the first has rows of the table. Tests check what they hear from a worker that
+/// does `work`.
 class ClocksToldTest : public ::testing::Test {
  protected:
   void run(const TableOptions& one_row, std::function<absl::Status(Session&)> work) {
@@ -49,7 +50,7 @@ class ClocksToldTest : public ::testing::Test {
   std::future<absl::Status> working_;
 };
 
-/// A server without rows of static tables is told of clocks at barriers, and not waited for before.
+/// A server without rows of static tables is told of clocks only at barriers, and no clock waits for it.
 TEST_F(ClocksToldTest, ServersWithoutStaticRowsAreToldAtBarriers) {
   run({.name = "one row", .rows = 1, .width = 1, .consistency = Bsp{}}, [](Session& session) -> absl::Status {
     for (int clock = 0; clock < 3; ++clock) {
@@ -81,7 +82,8 @@ TEST_F(ClocksToldTest, CountsOfExamplesGoWithTheClockThatEnds) {
     peer->say(protocol::TableOpened{.table = 1, .shard = peer->any_memory()});
   }
   end();
-  ASSERT_EQ(peers_[1]->bulk_headers().size(), 1U) << "of the clock before, in the middle of an iteration";
+  ASSERT_EQ(peers_[1]->bulk_headers().size(), 1U)
+      << "the second server must be told of the last clock, in the middle of an iteration";
   EXPECT_EQ(peers_[1]->bulk_headers()[0].kind, BulkKind::kClock);
   EXPECT_EQ(peers_[1]->bulk_headers()[0].clock, 1);
   EXPECT_EQ(peers_[1]->bulk_headers()[0].count, 0U);

@@ -181,7 +181,7 @@ ClusterResult run_cluster(const ClusterOptions& options, const std::function<abs
     });
   }
   for (std::thread& worker : workers) worker.join();
-  // A server that a worker never reached would wait for it; whoever runs a job ends it then.
+  // A server that some worker never reached would wait for it. It is ended, as whoever runs a job does.
   const bool failed = std::any_of(result.workers.begin(), result.workers.end(),
                                   [](const absl::Status& status) { return !status.ok(); });
   result.servers = servers.join(failed ? kGrace : std::chrono::hours(1));

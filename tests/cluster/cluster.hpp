@@ -1,4 +1,4 @@
-// A whole job in this process: servers and workers as threads, each with a transport of its own.
+// A whole job in this process. Servers and workers are threads, each with a transport of its own.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ struct ClusterOptions {
   std::uint32_t servers = 2;
   std::uint32_t workers = 2;
   std::uint32_t lanes = 1;       ///< of the first server
-  std::uint32_t lanes_step = 0;  ///< each further server has so many more
+  std::uint32_t lanes_step = 0;  ///< each further server has so many more than the one before
   std::uint32_t server_threads = 1;
   ReadPath read_path = ReadPath::kAuto;
   std::uint32_t timeout_ms = 20'000;
@@ -31,20 +31,22 @@ struct ClusterOptions {
   bool outlives_workers = false;
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
-  /// Makes each transport; `number` tells them apart, servers first. Empty: shared memory.
+  /// Makes the transport of server `number`, or of worker `number` − servers. Empty: shared memory.
   std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> make_transport;
 };
 
-/// For ClusterOptions::make_transport: shared memory with faults; std::nullopt: without any.
+/// For ClusterOptions::make_transport: shared memory with the faults that `faults` returns; std::nullopt:
+/// without faults.
 std::function<std::shared_ptr<transport::Transport>(std::uint32_t number)> faulty_shared_memory(
     std::function<std::optional<transport::FaultOptions>(std::uint32_t number)> faults);
 
 /// Whose memory the workers can map.
 enum class Maps : std::uint8_t { kAll, kOwnNode, kNone };
 std::string to_string(Maps maps);
-/// Where they map none, transfers are late and split, too.
+/// A job with so many servers and workers. With kNone, transfers are also delayed and split.
 ClusterOptions over(Maps maps, std::uint32_t servers, std::uint32_t workers);
-/// Two workers on nodes of their own; the connections of worker 1 break at this request of its transport.
+/// A job of two workers, each on a node of its own. Worker 1's connection breaks at this request of its
+/// transport.
 ClusterOptions with_broken_worker(std::uint64_t request);
 
 struct ClusterResult {
@@ -53,14 +55,14 @@ struct ClusterResult {
   [[nodiscard]] absl::Status first_error() const;
 };
 
-/// Of a type that GoogleMock's matchers of strings take.
+/// The message, of a type that GoogleMock's string matchers accept.
 std::string message_of(const absl::Status& status);
 
-/// Runs `work` in each worker until all have returned and all servers have ended. A worker whose `work` fails
-/// gives up, unless it has said so itself.
+/// Runs `work` in each worker. Returns when all workers have returned and all servers have ended. A worker
+/// whose `work` fails gives up (Session::give_up()).
 ClusterResult run_cluster(const ClusterOptions& options, const std::function<absl::Status(Session&)>& work);
 
-/// A job's servers only, for tests that bring their own workers.
+/// The servers of a job, for tests that have their own workers.
 class ServerThreads {
  public:
   explicit ServerThreads(const ClusterOptions& options);
@@ -69,7 +71,7 @@ class ServerThreads {
   ServerThreads& operator=(const ServerThreads&) = delete;
 
   [[nodiscard]] SessionOptions session_options(std::uint32_t rank) const;
-  /// Ends a server without a word, as a crash would, or all.
+  /// Ends a server without a message to anybody, as a crash would.
   void stop(std::uint32_t server);
   /// Waits until all servers have ended; stops those that have not after `patience`.
   std::vector<absl::Status> join(std::chrono::milliseconds patience);

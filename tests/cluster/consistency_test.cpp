@@ -1,4 +1,4 @@
-// Each model's promise, checked at every read of real jobs.
+// The promise of each model, checked at each read in real jobs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,7 +117,7 @@ TEST(EsspTest, PushesComeUnasked) {
           RETURN_IF_ERROR(session.clock());
         }
         RETURN_IF_ERROR(session.barrier());
-        // A worker that reads nothing any more still gets what others have pushed, when it looks.
+        // What others have pushed has come by eager pushes; this pull sees it.
         RETURN_IF_ERROR(table->pull(KeyRange{0, 100}, values));
         if (session.statistics().rows_eagerly_received == 0) return wrong("nothing was pushed");
         if (values[0] != 40 || values[299] != 40) return wrong("saw " + std::to_string(values[0]));
@@ -126,7 +126,7 @@ TEST(EsspTest, PushesComeUnasked) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-// Worker 0 stays in its clock until worker 1 has seen what it does there.
+// Worker 0 stays in its clock until worker 1 has seen an update of that clock.
 TEST(ManagedCommunicationTest, UpdatesArriveWithinTheirClock) {
   std::atomic<bool> seen = false;
   const ClusterResult result = run_cluster(
@@ -158,7 +158,7 @@ TEST(ManagedCommunicationTest, UpdatesArriveWithinTheirClock) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-// Of 300 rows a budget's burst takes 63; the last ones are changed most.
+// A burst of the budget takes 63 of 300 rows. The last rows change most.
 TEST(ManagedCommunicationTest, TheMostImportantUpdatesGoFirst) {
   constexpr std::size_t kRows = 300;
   constexpr std::size_t kBurst = 63;
@@ -176,7 +176,7 @@ TEST(ManagedCommunicationTest, TheMostImportantUpdatesGoFirst) {
           RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
           RETURN_IF_ERROR(session.barrier());
           if (session.rank() == 0) {
-            // Until the budget is full again.
+            // Long enough for the budget to be full again.
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
             std::vector<double> updates(kRows, 1);
             std::fill(updates.end() - kBurst, updates.end(), 500);
@@ -187,7 +187,7 @@ TEST(ManagedCommunicationTest, TheMostImportantUpdatesGoFirst) {
           const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
           while (!seen && std::chrono::steady_clock::now() < deadline) {
             if (session.rank() == 1) {
-              RETURN_IF_ERROR(session.clock());  // ASP's cache is good for a clock
+              RETURN_IF_ERROR(session.clock());  // under ASP a cached row is good for one clock
               RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
               const auto changed = [](double value) { return value != 1000; };
               seen = std::all_of(values.end() - kBurst, values.end(), changed);
@@ -214,8 +214,8 @@ TEST(ManagedCommunicationTest, ABudgetIsANumber) {
   }
 }
 
-/// Sums of floats depend on their order. Numbers of very different sizes show it: in a clock, each worker's
-/// updates are added up before they are added to a row, for those who read it as for the server.
+/// Sums of floats depend on their order, which numbers of very different sizes show. A worker's updates of a
+/// clock must be added up first and then be added to the row, in its own reads as in the server.
 TEST(HeldBackTest, ReadsAreTheSameToTheBitWhereverTheRowIs) {
   constexpr std::uint64_t kRows = 24;
   struct Way {
@@ -284,7 +284,8 @@ TEST(MixedModelsTest, TablesOfOneSessionKeepTheirOwnPromises) {
             for (Table<std::int64_t> table : {*bsp, *essp}) {
               RETURN_IF_ERROR(table.push(KeyRange{0, 20}, ones));
               RETURN_IF_ERROR(table.pull(KeyRange{0, 20}, values));
-              // Its own clock + 1, of the two others at least what the model says.
+              // It sees clock + 1 of its own updates, and of each of the two others at least what the model
+              // promises.
               const std::int64_t stale = table == *bsp ? 0 : std::min<std::int64_t>(clock, 2);
               for (const std::int64_t value : values) {
                 if (value < 3 * clock + 1 - 2 * stale ||
@@ -326,7 +327,7 @@ TEST(SspTest, FastWorkerWaitsForTheSlowOne) {
   EXPECT_GE(furthest, 1);
 }
 
-/// Worker 1 does nothing until worker 0, which is far ahead by then, has said so.
+/// Worker 1 does nothing until worker 0 is far ahead.
 class UnboundedTest : public ::testing::TestWithParam<ConsistencyModel> {};
 
 TEST_P(UnboundedTest, NobodyWaitsForAnotherWorker) {
@@ -367,7 +368,7 @@ TEST(BoundedDelayTest, AClockBeginsWhenThoseBeforeTheDelayHaveFinished) {
             session.table<float>({.name = "rows", .rows = 1, .width = 1, .consistency = BoundedDelay{2}});
         RETURN_IF_ERROR(table.status());
         for (int clock = 0; clock < 12; ++clock) {
-          // Worker 1 neither reads nor writes: not its reads wait, its clocks do.
+          // Nobody reads or writes: what waits is clock().
           if (session.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
           if (session.rank() == 1 && clock - slow_clock > 2)
             return wrong("ran ahead by " + std::to_string(clock - slow_clock));
@@ -395,7 +396,7 @@ TEST(DependenciesTest, AnOperationBeginsAfterThoseItNames) {
         float third = 0;
         const Key key = 0;
         const std::span<const Key> keys(&key, 1);
-        Pending waits = late->pull_async(keys, std::span(&first, 1));  // for worker 1
+        Pending waits = late->pull_async(keys, std::span(&first, 1));  // for worker 1's clock
         Pending free = early->pull_async(keys, std::span(&second, 1));
         Pending bound = early->pull_async(keys, std::span(&third, 1), {.after = {free, waits}});
         const bool right = !waits.done() && free.done() && !bound.done();

@@ -1,4 +1,4 @@
-// What a data cursor hands out, alone and among workers of which one is slow.
+// What a data cursor hands out to a worker alone, and to several of which one is slow.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Up to the end of the iteration, or `most` mini-batches.
+/// Takes mini-batches until the iteration ends, at most `most`.
 std::vector<ExampleRange> take(DataCursor& cursor, std::size_t most = 1000) {
   std::vector<ExampleRange> taken;
   while (taken.size() < most) {
@@ -50,7 +50,7 @@ TEST(DataCursorTest, HandsOutEachExampleOnce) {
       const std::vector<ExampleRange> all = take(cursor);
       EXPECT_THAT(all, ElementsAre(ExampleRange{0, 4}, ExampleRange{4, 8}, ExampleRange{8, 10}));
       EXPECT_EQ(cursor.left(), 0U);
-      EXPECT_TRUE(take(cursor).empty()) << "it stays over";
+      EXPECT_TRUE(take(cursor).empty()) << "an iteration that is over stays over";
       ASSERT_TRUE(alone.session->clock().ok());
     }
   }
@@ -91,10 +91,10 @@ TEST(DataCursorTest, WrongUseIsRefusedAndHarmless) {
   EXPECT_THAT(message_of(second), HasSubstr("two data cursors in clock 0"));
   EXPECT_TRUE(cursor.next().ok());
   ASSERT_TRUE(alone.session->clock().ok());
-  EXPECT_TRUE(other.next().ok()) << "a cursor for each part of the data, one of them in a clock";
+  EXPECT_TRUE(other.next().ok()) << "a session may have several cursors, one in each clock";
 }
 
-/// Of one worker in one iteration.
+/// The examples of one worker in one iteration.
 struct Share {
   std::uint64_t processed = 0;
   std::uint64_t left = 0;
@@ -102,11 +102,11 @@ struct Share {
 
 constexpr int kIterations = 20;
 constexpr std::uint64_t kFewExamples = 40;
-constexpr std::uint64_t kManyExamples = 400'000'000;  // nobody gets so far
+constexpr std::uint64_t kManyExamples = 400'000'000;  // too many to process
 constexpr std::uint64_t kMiniBatch = 7;
 
-/// An iteration of one of the workers. Worker 2 has taken at least one mini-batch when the others begin, and
-/// has far too many.
+/// One iteration of one worker. Worker 2 has far too many examples; the others begin once it has taken a
+/// mini-batch.
 absl::StatusOr<Share> iterate(Session& session, DataCursor& cursor, std::atomic<int>& begun, int iteration,
                               std::uint64_t& expected) {
   const bool slow = session.rank() == 2;
@@ -127,8 +127,8 @@ absl::StatusOr<Share> iterate(Session& session, DataCursor& cursor, std::atomic<
   return share;
 }
 
-/// What all workers have processed is told in a table of counts. Each pushes its part of the mean 1 of all
-/// examples, as if it had processed all of its own.
+/// Workers tell one another in a table of counts how many examples they have processed. To the table of means
+/// each pushes its share of all examples, as if it had processed all of its own.
 absl::Status train(Session& session, std::atomic<int>& begun) {
   const std::uint32_t workers = session.workers();
   auto means = session.table<double>(
@@ -188,7 +188,7 @@ TEST(DataCursorTest, TheFirstToFinishEndsTheIterationForAll) {
   }
 }
 
-/// Nobody is slow: what comes out is what comes out under BSP, to the last bit.
+/// No worker is slow, so the result is that of BSP, to the last bit.
 TEST(DataCursorTest, WithEqualSpeedsABspIsBsp) {
   const auto run = [](const ConsistencyModel& model) {
     std::vector<float> rows;
@@ -196,7 +196,7 @@ TEST(DataCursorTest, WithEqualSpeedsABspIsBsp) {
         run_cluster({.servers = 1, .workers = 2}, [&](Session& session) -> absl::Status {
           auto table = session.table<float>({.name = "sums", .rows = 1, .width = 8, .consistency = model});
           RETURN_IF_ERROR(table.status());
-          // One mini-batch: who has begun has finished.
+          // One mini-batch each: a worker that has begun has finished.
           DataCursor cursor(session, {.examples = 5, .mini_batch = 5});
           for (int iteration = 0; iteration < 50; ++iteration) {
             for (;;) {
@@ -246,7 +246,7 @@ TEST(DataCursorTest, MeansOfWholeNumbersAreRefused) {
       {.name = "whole", .rows = 1, .width = 1, .consistency = ABsp{Updates::kMeans}});
   EXPECT_EQ(table.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(table.status().message()), HasSubstr("\"whole\""));
-  EXPECT_TRUE(alone.session->clock().ok()) << "nothing was done";
+  EXPECT_TRUE(alone.session->clock().ok()) << "a table that is refused does not fail the session";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A worker that dies while rows move: the job goes on without it, every other row stays usable, and who wants
-// a row that was lost with it is told so. What dies is spoken for by hand, so that it dies exactly there.
+// A worker dies while rows move. The job goes on without it, all other rows stay usable, and whoever asks for
+// a row that was lost with it is told so. The tests send the dying worker's messages one by one, so that it
+// dies exactly where they want.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -69,7 +70,7 @@ struct Survivor {
   absl::Status push(Key key, float update) {
     return table.push(std::vector<Key>{key}, std::vector<float>(kWidth, update));
   }
-  /// A number of the row.
+  /// The value of the row; all of its numbers are equal.
   absl::StatusOr<float> pull(Key key) {
     std::vector<float> values(kWidth);
     RETURN_IF_ERROR(table.pull(std::vector<Key>{key}, values));
@@ -81,7 +82,7 @@ struct Survivor {
   Table<float> table;
 };
 
-/// Both at a barrier; a thread of its own has the other one meanwhile.
+/// Brings both sessions to a barrier. Meanwhile a second thread takes over the other one.
 std::pair<absl::Status, absl::Status> meet(Session& one, Session& other) {
   auto beside = std::async(std::launch::async, [&other] {
     other.take_over();
@@ -121,7 +122,7 @@ class Victim {
       slots_.push_back(at(server).hear<protocol::TableOpened>().shard.as<transport::RemoteDescriptor>());
     }
   }
-  /// Of its own node.
+  /// The keys whose home is the victim's node.
   [[nodiscard]] KeyRange home_keys() const {
     return protocol::RangePartition(kMovingRows, static_cast<std::uint32_t>(slots_.size())).range(node_);
   }
@@ -130,20 +131,20 @@ class Victim {
     at(server).say(KeyRequests{.kind = kind, .table = 0, .rows = {{key, epoch}}});
   }
   KeyAnswers::Answer hear_answer(std::uint32_t server) { return at(server).hear<KeyAnswers>().answers.at(0); }
-  /// The slot of its own node, to be changed.
+  /// The key's slot on the victim's node, mapped so that it can be changed.
   protocol::Slot slot(Key key) {
     std::byte* const slots = at(node_).connection().mapped_in_place(slots_[node_]);
     EXPECT_NE(slots, nullptr);
     return protocol::slot_at(slots, protocol::slot_bytes(kWidth * sizeof(float)), key, home_keys());
   }
-  /// As the mover does that has read the old owner's slot.
+  /// Writes the row into the slot, as a mover does that has read the old owner's slot.
   void install(Key key, std::uint64_t epoch, float value) {
     auto* const values = reinterpret_cast<float*>(protocol::slot_values(slot(key)));
     for (std::uint32_t i = 0; i < kWidth; ++i) values[i] = value;
     protocol::store_header(slot(key), SlotHeader::owned(epoch));
     presence().store(key, protocol::Presence::here(epoch, 0));
   }
-  /// Of its own node.
+  /// The presence words of the victim's node.
   protocol::PresenceMap presence() {
     std::byte* const slots = at(node_).connection().mapped_in_place(slots_[node_]);
     EXPECT_NE(slots, nullptr);
@@ -166,7 +167,7 @@ void expect_lost(const absl::Status& status, Key key) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("node 1"));
 }
 
-/// Everything but the rows `lost` can be read, changed and moved; those cannot, whatever is tried.
+/// All rows except `lost` can be read, changed and moved. Each call for one of those says that it was lost.
 void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
   for (Key key = 0; key < kMovingRows; ++key) {
     if (std::find(lost.begin(), lost.end(), key) != lost.end()) {
@@ -176,7 +177,7 @@ void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
       expect_lost(worker.pull(key).status(), key);
       EXPECT_TRUE(worker.table.push_async(std::vector<Key>{key}, std::vector<float>(kWidth, 1)).wait().ok());
       expect_lost(worker.session->clock(), key);
-      EXPECT_TRUE(worker.session->clock().ok()) << "said once";
+      EXPECT_TRUE(worker.session->clock().ok()) << "the loss is reported once";
       continue;
     }
     const absl::StatusOr<float> before = worker.pull(key);
@@ -189,7 +190,7 @@ void expect_usable_but(Survivor& worker, const std::vector<Key>& lost) {
   }
 }
 
-/// Many rows in one call: those that are not lost are read.
+/// A pull of all rows reads those that are not lost.
 void expect_others_in_one_call(Survivor& worker, Key lost) {
   std::vector<float> all(kMovingRows * kWidth, -1);
   expect_lost(worker.table.pull(KeyRange{0, kMovingRows}, all), lost);
@@ -200,7 +201,7 @@ void expect_others_in_one_call(Survivor& worker, Key lost) {
   }
 }
 
-/// A job of two survivors and one who dies.
+/// A job of two survivors and one victim.
 class DeathTest : public ::testing::TestWithParam<ReadPath> {
  protected:
   DeathTest()
@@ -211,12 +212,13 @@ class DeathTest : public ::testing::TestWithParam<ReadPath> {
     for (Key key = 0; key < kMovingRows; ++key)
       EXPECT_TRUE(zero_->push(key, 100 + static_cast<float>(key)).ok());
   }
-  /// One more, of the victim's node.
+  /// The second survivor, on the victim's node. It joins at the first call.
   Survivor& two() {
     if (two_ == nullptr) two_ = std::make_unique<Survivor>(servers_, 2, 1);
     return *two_;
   }
-  /// The survivors can use everything but these rows, meet at a barrier, and leave; all servers are content.
+  /// The survivors can use all rows except these, meet at a barrier, and leave. All servers end without an
+  /// error.
   void expect_a_good_end(const std::vector<Key>& lost) {
     expect_usable_but(*zero_, lost);
     if (!has_two_victims_) {
@@ -268,12 +270,12 @@ TEST_P(DeathTest, ARowThatHasArrivedUnsaidIsFound) {
   expect_a_good_end({});
 }
 
-/// Its home is server 1, its owner node 0; the mover has been told to take it.
+/// The row's home is server 1, its owner node 0. The victim has been told to take it, and has not begun.
 TEST_P(DeathTest, ARowThatHasNotLeftStaysWhereItIs) {
   ASSERT_TRUE(zero_->localize(5).ok());
   victim_.ask(KeyRequests::Kind::kLocalize, 5, 1);
   EXPECT_EQ(victim_.hear_answer(1).kind, KeyAnswers::Kind::kTake);
-  ASSERT_TRUE(zero_->push(5, 1).ok()) << "nobody has asked for it yet";
+  ASSERT_TRUE(zero_->push(5, 1).ok()) << "nobody has asked its owner for it yet";
   victim_.die();
   const absl::StatusOr<float> value = two().pull(5);
   EXPECT_TRUE(value.ok() && *value == 106) << value.status();
@@ -299,7 +301,7 @@ TEST_P(DeathTest, WhoDiesInLineIsForgotten) {
   victim_.ask(KeyRequests::Kind::kLocalize, 5, 1);
   victim_.ask(KeyRequests::Kind::kIntend, 5, 1);
   victim_.ask(KeyRequests::Kind::kLocate, 4, 1);
-  EXPECT_EQ(victim_.hear_answer(1).key, 4U) << "the others wait";
+  EXPECT_EQ(victim_.hear_answer(1).key, 4U) << "the requests about key 5 must wait";
   victim_.die();
   mover.install(5, 1, 105);
   mover.ask(KeyRequests::Kind::kArrived, 5, 1, 1);
@@ -313,7 +315,7 @@ TEST_P(DeathTest, ARowInItsHandsIsLost) {
     ASSERT_EQ(protocol::try_lock(victim_.slot(key), /*holder=*/1 + 1, header), protocol::LockResult::kLocked);
   }
   victim_.die();
-  // A push that waits for the lock, and a move.
+  // A push and a move that wait for the lock.
   expect_lost(zero_->push(4, 1), 4);
   expect_lost(zero_->localize(6), 6);
   expect_a_good_end({4, 6});
@@ -327,7 +329,7 @@ TEST_P(DeathTest, ARowOfItsOwnNodeInItsHandsIsLostThereToo) {
   expect_a_good_end({4});
 }
 
-/// Nobody else could say that it does not intend to use the row any more.
+/// The victim has counted its intent on the row. Nobody else could end that intent.
 TEST_P(DeathTest, ARowThatItKeptIsLetGo) {
   ASSERT_TRUE(victim_.presence().begin_intent(5));
   ASSERT_TRUE(zero_->table.intent(std::vector<Key>{5}, 0, 1'000'000).ok());
@@ -374,7 +376,7 @@ TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
   ASSERT_EQ(protocol::try_lock(victim.slot(4), /*holder=*/1 + 1, header), protocol::LockResult::kLocked);
   victim.die();
   expect_lost(zero.push(4, 1), 4);
-  protocol::store_header(late.slot(4), header);  // as one who is not dead but cut off gives it back
+  protocol::store_header(late.slot(4), header);  // as a holder does that is not dead, only cut off
   expect_lost(zero.pull(4).status(), 4);
   expect_lost(zero.push(4, 1), 4);
   expect_lost(zero.localize(4), 4);
@@ -383,11 +385,10 @@ TEST(DeathOfAWorkerTest, ALostRowStaysLostForWhoWasToldSo) {
   EXPECT_EQ(rows[0], nullptr);
 }
 
-/// A process that works until it is killed: rows come to it, are changed in place, held and pushed all the
-/// time.
+/// A process that localizes, pushes and holds rows until it is killed.
 class Killable {
  public:
-  /// To be called while this process has no other threads. It waits for go().
+  /// Forks; the child waits for go(). REQUIRES: this process has no other threads.
   Killable() {
     void* const memory =
         ::mmap(nullptr, sizeof(Rounds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -412,7 +413,7 @@ class Killable {
     for (const std::string& server : options.servers) text += server + '\n';
     EXPECT_EQ(::write(pipe_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
-  /// What it has done so far; -1: it has failed.
+  /// How many rounds it has done so far; -1: it has failed.
   [[nodiscard]] int rounds() const { return rounds_->load(); }
   void kill() {
     if (pid_ <= 0) return;
@@ -441,7 +442,7 @@ class Killable {
       const Pending coming = table->localize(keys);
       std::vector<float*> rows(keys.size());
       if (!table->push(keys, std::vector<float>(keys.size() * kWidth, 0)).ok()) break;
-      if (!table->hold(keys, rows).ok()) break;  // and released
+      if (!table->hold(keys, rows).ok()) break;  // and releases them
       rounds_->fetch_add(1);
     }
     rounds_->store(-1);
@@ -453,8 +454,8 @@ class Killable {
   Rounds* rounds_ = nullptr;
 };
 
-/// Counts in each row that is not lost, which is its own column of the two survivors', until `stop` and once
-/// more.
+/// Adds 1 to `column`, which is this survivor's own, of each row that is not lost, and checks it. Does so
+/// until `stop`, and then once more.
 absl::Status count_what_is_not_lost(Survivor& worker, std::size_t column, const std::atomic<bool>& stop,
                                     std::atomic<int>& rounds) {
   std::vector<float> counted(kMovingRows, 0);
@@ -503,9 +504,9 @@ TEST(DeathOfAProcessTest, LeavesTheOthersWhatItDidNotHave) {
       });
     }
     while (victim.rounds() >= 0 && victim.rounds() < round) std::this_thread::yield();
-    EXPECT_GE(victim.rounds(), 0) << "it has failed by itself";
+    EXPECT_GE(victim.rounds(), 0) << "the process has failed before it was killed";
     victim.kill();
-    // Some rounds without it.
+    // Let the survivors do some rounds without it.
     for (std::uint32_t i = 0; i < 2; ++i) {
       const int before = rounds[i];
       while (rounds[i] < before + 3 &&
@@ -521,7 +522,8 @@ TEST(DeathOfAProcessTest, LeavesTheOthersWhatItDidNotHave) {
   }
 }
 
-/// A job of three nodes, the second of which dies: homes are 0 of keys 0 to 2, 1 of 3 to 5, 2 of 6 and 7.
+/// A job of three nodes, the second of which dies. Keys 0 to 2 have their home on node 0, 3 to 5 on node 1, 6
+/// and 7 on node 2.
 class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
  protected:
   DeathOfANodeTest()
@@ -535,7 +537,7 @@ class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
   void let_the_node_die() {
     victim_.die();
     servers_.stop(1);
-    expect_a_barrier();  // after which both know it
+    expect_a_barrier();  // after it both survivors know
   }
   void expect_a_barrier() {
     const auto [zero, other] = meet(*zero_->session, *two_->session);
@@ -557,7 +559,7 @@ class DeathOfANodeTest : public ::testing::TestWithParam<ReadPath> {
   Victim victim_;
 };
 
-/// Its home is gone, and nobody else knows where it is.
+/// The row's home is dead, and nobody else knows where the row is.
 void expect_homeless(const absl::Status& status, Key key) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(fmt::format("row {} of table \"moving\"", key)));
@@ -592,7 +594,7 @@ TEST_P(DeathOfANodeTest, TakesItsRowsAlongAndNoOthers) {
       EXPECT_EQ(value.value_or(-1), 100 + static_cast<float>(whole) + (worker == zero_.get() ? 2 : 4));
     }
   }
-  // Where it lies it can be used, but others cannot find it.
+  // Key 4 can be used on the node where its row is, but other nodes cannot find it.
   EXPECT_EQ(zero_->pull(4).value_or(-1), 104);
   EXPECT_TRUE(zero_->push(4, 1).ok());
   EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
@@ -601,7 +603,7 @@ TEST_P(DeathOfANodeTest, TakesItsRowsAlongAndNoOthers) {
 }
 
 TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
-  // Rows that the victim is moving: those who wait for them wait at homes that live, and at one that dies.
+  // The victim moves two rows. The home of key 1 lives, that of key 4 dies; others wait for both.
   victim_.ask(KeyRequests::Kind::kLocalize, 1, 0);
   EXPECT_EQ(victim_.hear_answer(0).kind, KeyAnswers::Kind::kTaken);
   ASSERT_TRUE(zero_->localize(4).ok());
@@ -621,13 +623,13 @@ TEST_P(DeathOfANodeTest, EndsWhatWaitsForIt) {
   expect_homeless(waiting[1].wait(), 4);
   expect_lost(waiting[2].wait(), 1);
   expect_homeless(waiting[3].wait(), 4);
-  expect_homeless(zero_->session->clock(), 4);  // of the push
+  expect_homeless(zero_->session->clock(), 4);  // the asynchronous push
   EXPECT_TRUE(two_->session->clock().ok());
   EXPECT_EQ(zero_->pull(0).value_or(-1), 100);
   expect_a_good_end();
 }
 
-/// Between living nodes, in the hands of neither: it needs its home no more.
+/// The row moves from one living node to another. Its home has arranged the move, and is not needed any more.
 TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   ASSERT_TRUE(two_->localize(4).ok());
   std::vector<float*> rows(1);
@@ -637,7 +639,8 @@ TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   Pending localize = zero_->table.localize(std::vector<Key>{4});
   std::vector<float> out(kWidth);
   Pending pull = zero_->table.pull_async(std::vector<Key>{4}, out);
-  // Until the home has given it the move and it has asked the owner, which waits for what is held.
+  // Long enough for the home to grant the move, and for worker 0 to ask the owner, which must wait for the
+  // held row.
   for (int times = 0; times < 20; ++times) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     for (int pulls = 0; pulls < 1'000; ++pulls) ASSERT_TRUE(zero_->pull(0).ok());  // which polls now and then
@@ -651,7 +654,7 @@ TEST_P(DeathOfANodeTest, ARowThatIsOnItsWayToHereComes) {
   EXPECT_TRUE(held->release().ok());
   EXPECT_TRUE(localize.wait().ok());
   EXPECT_TRUE(pull.wait().ok());
-  EXPECT_THAT(out[0], AnyOf(104, 105));  // it ends after the push has begun
+  EXPECT_THAT(out[0], AnyOf(104, 105));  // the pull has ended after the push began, so it may see it
   EXPECT_EQ(zero_->pull(4).value_or(-1), 105);
   EXPECT_TRUE(zero_->table.is_here(4));
   expect_a_good_end();
@@ -668,7 +671,7 @@ TEST_P(DeathOfANodeTest, ItsOwnWorkersAreDeadToo) {
       const absl::Status status = one.session->barrier();
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("server 1"));
-      static_cast<void>(one.session->give_up(status));  // which says nothing: it is as dead as its node
+      static_cast<void>(one.session->give_up(status));  // has no effect: it is as dead as its node
     }
     EXPECT_TRUE(zero.session->barrier().ok());
     EXPECT_TRUE(zero.push(0, 1).ok());
@@ -691,7 +694,7 @@ TEST_P(DeathOfANodeTest, NoTableIsOpenedAfterIt) {
 INSTANTIATE_TEST_SUITE_P(Reads, DeathOfANodeTest, ::testing::Values(ReadPath::kAuto, ReadPath::kCached),
                          name_of_reads);
 
-/// What a worker hears that waits for one that dies without a word.
+/// The status of a worker that waits at a barrier for one that dies without a message.
 absl::Status end_of_a_job(const ClusterOptions& options, bool with_a_static_table) {
   ServerThreads servers(options);
   Survivor zero(servers, 0, 0);
@@ -722,7 +725,7 @@ TEST(DeathOfAWorkerTest, LeavesNoRoomForALaterStaticTable) {
   Survivor zero(servers, 0, 0);
   Victim victim(servers, 1, 1);
   victim.die();
-  EXPECT_TRUE(zero.session->barrier().ok()) << "which does not wait for the dead";
+  EXPECT_TRUE(zero.session->barrier().ok()) << "a barrier must not wait for a dead worker";
   const absl::Status status = zero.session->table<float>({.name = "static", .rows = 1, .width = 1}).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 1"));
   EXPECT_FALSE(zero.session->barrier().ok());

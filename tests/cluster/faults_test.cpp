@@ -1,4 +1,4 @@
-// Whole jobs over a transport that is slow, splits transfers and breaks.
+// Whole jobs over a transport that delays requests and events, splits transfers and breaks connections.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Models, LegalFaultsTest,
                          });
 
 TEST(FailuresTest, ABrokenConnectionEndsTheJobOnAllSides) {
-  // At the start, and in the middle of training.
+  // While the job begins, and in the middle of training.
   for (const std::uint64_t request : {0U, 1U, 3U, 30U, 80U}) {
     for (const std::uint32_t victim : {0U, 2U}) {  // a server, a worker
       ClusterOptions options = over({}, request);
@@ -55,7 +55,7 @@ TEST(FailuresTest, ABrokenConnectionEndsTheJobOnAllSides) {
       options.make_transport = [&, victim](std::uint32_t number) {
         return number == victim ? broken(number) : whole(number);
       };
-      // Who fails before everybody has met may be known to nobody: the others can only wait for it.
+      // If one fails before all have met, the others may not know it, and can only wait for it.
       const bool have_met = request >= 30;
       options.timeout_ms = have_met ? 20'000 : 1'000;
       const ClusterResult result =

@@ -1,5 +1,5 @@
-// Peers that break the protocol's rules: strangers are refused and the job goes on; a worker or server that
-// is part of the job ends it, by its name, on all sides.
+// Peers that break the protocol's rules. A stranger is refused, and the job goes on. A worker or server of
+// the job ends it, and all others are told its name.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,21 +56,21 @@ std::string record(Key key) {
 std::string key_bytes(Key key) {
   return std::string(reinterpret_cast<const char*>(&key), sizeof key);
 }
-/// Of a push or an install.
+/// The tag of a push or an install.
 const std::string kTag = key_bytes(77);
 
-/// As a worker of 2, in a job of one server.
+/// Says hello as one of two workers, in a job of one server.
 void say_hello(Peer& peer, std::uint32_t worker) {
   peer.say_hello({.worker = worker, .workers = 2, .server = 0, .servers = 1});
 }
 
-/// A job's one server, and a connection to it.
+/// A connection to the job's only server, which does not say hello by itself.
 struct Visitor {
   explicit Visitor(const ServerThreads& servers)
       : options(servers.session_options(1)),
         peer(*options.transport,
              *options.transport->connect(options.servers[0], options.transport->now() + Peer::kPatience)) {}
-  /// As worker 1 of 2.
+  /// Joins as worker 1 of 2, and opens a table.
   void join() {
     say_hello(peer, 1);
     peer.set_ring(peer.hear<protocol::Welcome>().inbox);
@@ -81,7 +81,7 @@ struct Visitor {
   Peer peer;
 };
 
-/// Worker 0, connected, in a wait for worker 1 that nothing but its end will end.
+/// Connects as worker 0 and waits for worker 1 at a barrier, which only the end of the job ends.
 std::future<absl::Status> wait_for_the_other(const ServerThreads& servers) {
   std::promise<void> connected;
   std::future<void> is_connected = connected.get_future();
@@ -131,7 +131,7 @@ TEST(HostilityTest, StrangersAreRefusedAndTheJobGoesOn) {
   EXPECT_TRUE(second.ok()) << second.status();
 }
 
-/// Shared memory that has so many regions left, whose clock can be put forward, and whose owner can run out
+/// Shared memory with a limit of regions, with a clock that can be put forward, and whose owner can run out
 /// of memory.
 class TestedTransport final : public transport::Transport {
  public:
@@ -158,15 +158,15 @@ class TestedTransport final : public transport::Transport {
   [[nodiscard]] std::size_t max_message_bytes() const override { return inner_->max_message_bytes(); }
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
 
-  std::atomic<int> left = -1;  ///< regions; below 0: as many as are wanted
+  std::atomic<int> left = -1;  ///< regions that can still be allocated; below 0: any number
   std::atomic<std::chrono::seconds> ahead = std::chrono::seconds(0);
-  std::atomic<bool> has_run_out = false;  ///< whoever polls it finds no memory for what has arrived
+  std::atomic<bool> has_run_out = false;  ///< poll() finds no memory
 
  private:
   const std::unique_ptr<transport::Transport> inner_ = std::move(*transport::make_shm_transport());
 };
 
-/// A server of two workers that has `own`.
+/// A server for two workers, over the transport `own`.
 ServerThreads server_with(const std::shared_ptr<TestedTransport>& own) {
   return ServerThreads(
       {.servers = 1,
@@ -180,17 +180,18 @@ ServerThreads server_with(const std::shared_ptr<TestedTransport>& own) {
 TEST(HostilityTest, AWorkerThatThereIsNoMemoryForIsNoneAndCountsAsNone) {
   const auto memory = std::make_shared<TestedTransport>();
   ServerThreads servers = server_with(memory);
-  // Whichever of the regions that an admission takes is the one that is missing.
+  // The admission of a worker takes several regions. Each of them is once the one that there is no memory
+  // for.
   constexpr int kRegions = 4;
   for (int left = 0; left < kRegions; ++left) {
     Visitor visitor(servers);
     memory->left = left;
     say_hello(visitor.peer, 1);
     EXPECT_THAT(visitor.peer.hear<protocol::Failed>().reason, HasSubstr("no memory, says the test")) << left;
-    EXPECT_EQ(memory->left, 0) << "all that was left was tried";
+    EXPECT_EQ(memory->left, 0) << "an admission takes fewer regions than this test expects";
     memory->left = -1;
   }
-  // The place is free, and the job is that of two workers who train.
+  // The refused worker's rank is free, and two workers can train.
   const auto train = [](Session& session) {
     auto table = session.table<float>(kSameTable);
     return table.ok() ? session.barrier() : table.status();
@@ -219,7 +220,7 @@ TEST(HostilityTest, AServerThatRunsOutOfMemorySaysSo) {
   EXPECT_THAT(message_of(servers.join(Peer::kPatience)[0]), HasSubstr("no memory left"));
 }
 
-/// Within Peer::kPatience.
+/// Whether the server closes the connection within Peer::kPatience.
 bool is_closed(Peer& peer) {
   const auto end = std::chrono::steady_clock::now() + Peer::kPatience;
   while (peer.connection().status().ok() && std::chrono::steady_clock::now() < end) peer.poll();
@@ -231,7 +232,7 @@ TEST(HostilityTest, WhoDoesNotSayWhichWorkerItIsIsClosedInTime) {
   ServerThreads servers = server_with(own);
   auto job = wait_for_the_other(servers);
   Visitor silent(servers);
-  Visitor refused(servers);  // whose answer tells that the server knows both
+  Visitor refused(servers);  // its answer shows that the server has accepted both
   refused.peer.say("what?");
   refused.peer.hear<protocol::Failed>();
   own->ahead = std::chrono::seconds(40);
@@ -255,13 +256,13 @@ TEST(HostilityTest, NothingMoreOfARefusedStrangerIsHeard) {
 }
 
 TEST(HostilityTest, OfManyWhoDoNotSayWhichWorkerTheyAreTheOldestAreClosed) {
-  constexpr std::size_t kMost = 64 + 2;  // as the server has it, for a job of two
+  constexpr std::size_t kMost = 64 + 2;  // the server's bound (server/peer.cpp), for a job of two workers
   ServerThreads servers({.servers = 1, .workers = 2});
   std::deque<Visitor> crowd;
   while (crowd.size() < kMost) crowd.emplace_back(servers);
   EXPECT_TRUE(crowd.front().peer.connection().status().ok());
   crowd.emplace_back(servers);
-  // Of two whose proofs it finds together the server may take the second first.
+  // If the server finds the proofs of two at the same time, it may accept the second one first.
   const auto closed_of_the_oldest = [&] {
     return std::count_if(crowd.begin(), crowd.begin() + 2, [](Visitor& one) {
       one.peer.poll();
@@ -280,7 +281,7 @@ TEST(HostilityTest, OfManyWhoDoNotSayWhichWorkerTheyAreTheOldestAreClosed) {
 TEST(HostilityTest, AStrangerThatDoesNotReadDoesNotKeepAJobFromEnding) {
   ServerThreads servers({.servers = 1, .workers = 1});
   Visitor stranger(servers);
-  // More answers than it has room for: some wait in the server for it to read.
+  // It causes more answers than its connection has room for: some wait in the server until it reads.
   for (int said = 0; said < 70;) {
     if (stranger.peer.try_to_say(protocol::Goodbye{})) ++said;
     std::this_thread::yield();
@@ -289,7 +290,7 @@ TEST(HostilityTest, AStrangerThatDoesNotReadDoesNotKeepAJobFromEnding) {
     auto session = Session::connect(servers.session_options(0));
     ASSERT_TRUE(session.ok()) << session.status();
   }
-  // Before its time is over, at which it is closed.
+  // The server ends without waiting for the time after which it closes strangers.
   EXPECT_EQ(servers.join(Peer::kPatience)[0], absl::OkStatus());
 }
 
@@ -409,7 +410,7 @@ TEST(HostilityTest, AWorkerThatDoesNotListenIsNamed) {
   auto honest = wait_for_the_other(servers);
   Visitor visitor(servers);
   visitor.join();
-  // Each is answered, and nobody takes the answers.
+  // Each table is answered, and nobody reads the answers.
   protocol::OpenTable next = kTable;
   next.table = 0;
   while (honest.wait_for(std::chrono::seconds(0)) != std::future_status::ready && next.table < 100'000) {
@@ -437,7 +438,7 @@ TEST(HostilityTest, AWorkerThatIsGoneWithoutAWordIsNamed) {
   EXPECT_EQ(server.code(), absl::StatusCode::kUnavailable) << server;
 }
 
-/// It would paint a terminal and begin a line of its own.
+/// On a terminal it would change the colour, and show a line that the job has not written.
 constexpr const char* kPaint = "\x1b[31m\nverbena: error: done";
 constexpr const char* kPaintShown = "\\u001b[31m\\nverbena: error: done";
 
@@ -605,7 +606,7 @@ TEST(HostilityTest, AnswersThatNobodyAskedForAreRefused) {
   }
 }
 
-/// Else it could take the place of the one that was asked, who would be blamed.
+/// Otherwise a server could answer in the place of the one that was asked, and that one would be blamed.
 TEST(HostilityTest, OnlyTheServerThatWasAskedAnswers) {
   const TableOptions moving = {.name = kCachedTable.name,
                                .rows = 10,
@@ -623,7 +624,7 @@ TEST(HostilityTest, OnlyTheServerThatWasAskedAnswers) {
       if (!session.ok()) return session.status();
       auto table = (*session)->table<float>(moving);
       if (!table.ok()) return table.status();
-      return table->localize(std::vector<Key>{0, 9}).wait();  // a key of each
+      return table->localize(std::vector<Key>{0, 9}).wait();  // the home of each is another server
     });
     std::array<Peer*, 2> peers{};
     for (std::size_t server = 0; server < 2; ++server) {
@@ -642,11 +643,11 @@ TEST(HostilityTest, OnlyTheServerThatWasAskedAnswers) {
   }
 }
 
-/// A server that writes other keys over those it has pushed, while the worker takes them: each is right or
-/// wrong, and refused if it is wrong, but never one when it is checked and another when it is used.
+/// A server overwrites the keys of rows that it has pushed, while the worker reads them. The worker refuses
+/// each wrong key, and never checks one key and then uses another.
 TEST(HostilityTest, KeysThatChangeWhileTheyAreReadAreRefused) {
   constexpr int kJobs = 20;
-  constexpr int kMessages = 500;  // all have room in the ring
+  constexpr int kMessages = 500;  // the ring has room for all
   constexpr std::uint32_t kRecords = 200;
   std::string records;
   for (std::uint32_t i = 0; i < kRecords; ++i) records += record(3);
@@ -706,7 +707,7 @@ TEST(HostilityTest, NothingMoreOfARefusedServerIsTaken) {
   EXPECT_EQ(received, 1U);
 }
 
-/// A worker's push that waits for a row's lock, and whose keys are others when it goes on.
+/// A worker's push waits for a row's lock. Meanwhile the worker overwrites one of its keys.
 TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
   ServerThreads servers({.servers = 1, .workers = 2});
   auto honest = std::async(std::launch::async, [&servers]() -> absl::Status {
@@ -731,7 +732,7 @@ TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
   protocol::store_header(slot, owned.held_by(2));  // as worker 1 does
   const std::string update = key_bytes(3) + std::string("\0\0\x80\x3f\0\0\x80\x3f", 8);
   peer.send({.kind = BulkKind::kPush, .table = 1, .count = 3}, kTag + update + update + update);
-  // Answered after the push has been looked at.
+  // The answer comes after the server has begun with the push.
   peer.say(protocol::KeyRequests{.kind = protocol::KeyRequests::Kind::kLocate, .table = 1, .rows = {{5, 0}}});
   EXPECT_EQ(peer.hear<protocol::KeyAnswers>().answers.front().key, 5U);
   peer.rewrite(sizeof(BulkHeader) + kTag.size() + update.size(), key_bytes(Key{1} << 42U));
@@ -739,7 +740,7 @@ TEST(HostilityTest, APushThatIsRewrittenWhileItWaitsIsHarmless) {
   EXPECT_EQ(peer.hear<protocol::PushAnswer>(), (protocol::PushAnswer{.table = 1, .tag = 77, .records = 3}));
   float value = 0;
   std::memcpy(&value, protocol::slot_values(slot), sizeof value);
-  EXPECT_EQ(value, 2.0F) << "of the records that are right";
+  EXPECT_EQ(value, 2.0F) << "the two records with the right key must be applied";
   peer.say(protocol::Goodbye{});
   EXPECT_TRUE(honest.get().ok());
 }

@@ -1,4 +1,4 @@
-// What a worker takes for a server, by hand.
+// A server that is played by a test, message by message.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ class Impostor {
     EXPECT_TRUE(transport_->listen(address_).ok());
   }
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// When somebody has connected and said hello.
+  /// Waits until a worker has connected and said hello.
   Peer& accept() {
     std::unique_ptr<transport::Connection> accepted;
     std::array<transport::Event, 16> events;

@@ -1,4 +1,5 @@
-// Intents in real jobs: rows come to the only node that will use them, and the others get replicas.
+// Intents in real jobs. A row that only one node intends to use comes to it; if several do, the others get
+// replicas.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,8 +37,9 @@ TableOptions dynamic(std::uint64_t rows, std::uint32_t width, const ConsistencyM
 
 class IntentTest : public ::testing::TestWithParam<Maps> {};
 
-/// A clock a mini-batch, its keys told three clocks ahead; each worker counts in a column of its own. It sees
-/// its own count exactly, those of others never go back, and in the end everything is there once.
+/// One clock is one mini-batch, whose keys are announced three clocks ahead. Each worker counts in a column
+/// of its own: it sees its own count exactly, the counts of others never go back, and at the end each update
+/// is there once.
 absl::Status count_with_intents(Session& session, const TableOptions& options, int clocks) {
   const std::uint32_t width = session.workers();
   const std::uint32_t me = session.rank();
@@ -51,7 +53,8 @@ absl::Status count_with_intents(Session& session, const TableOptions& options, i
   std::vector<std::vector<Key>> batches;
   const auto tell_next = [&]() -> absl::Status {
     std::vector<Key>& keys = batches.emplace_back(1 + random() % 6);
-    // Some rows are everyone's, most are mostly one worker's.
+    // A third of the draws are from rows that all workers use, the others from rows that are mostly this
+    // worker's.
     for (Key& key : keys)
       key = (random() % 3 == 0 ? 0 : me * options.rows / width) + random() % options.rows / width;
     const std::int64_t from = session.current_clock() + static_cast<std::int64_t>(batches.size()) - 1;
@@ -123,16 +126,16 @@ TEST_P(IntentTest, TheOnlyOneGetsTheRowsAndTheNextOneReplicas) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Two tables. Of the one the first worker will use all rows for ever; they are on its node, and both homes
-/// know of it: whoever intends to use them from now on gets replicas. The other one is there to poll the
-/// session.
+/// Two tables. Worker 0 intends to use all rows of the first one for ever. So they are on its node, and their
+/// homes know it: whoever else intends to use them gets replicas. The second table is for pulls that drive
+/// the session.
 class RowsOfTheFirst {
  public:
   static constexpr std::uint64_t kRows = 20;
 
   explicit RowsOfTheFirst(Session& session, std::uint32_t nodes = 2)
       : session_(session), rows_elsewhere_(kRows - protocol::RangePartition(kRows, nodes).range(0).size()) {}
-  /// For each worker to call.
+  /// Each worker must call it.
   absl::Status open() {
     auto opened = session_.table<float>(dynamic(kRows, 1));
     RETURN_IF_ERROR(opened.status());
@@ -153,9 +156,9 @@ class RowsOfTheFirst {
   }
   [[nodiscard]] Table<float>& table() { return table_; }
   [[nodiscard]] static KeyRange all() { return {0, kRows}; }
-  /// until() waits for nobody then.
+  /// Brings the second table's row here, so that until() does not wait for another node.
   absl::Status localize_others() { return others_.localize(KeyRange{0, 1}).wait(); }
-  /// What is under way goes on, and no row of table() is asked for.
+  /// Drives the session until `reached`, without a pull from table().
   template <class Reached>
   absl::Status until(const Reached& reached) {
     std::vector<float> value(1);
@@ -168,7 +171,7 @@ class RowsOfTheFirst {
 
  private:
   Session& session_;
-  const std::uint64_t rows_elsewhere_;  ///< at first
+  const std::uint64_t rows_elsewhere_;  ///< rows of table() on other nodes, at first
   Table<float> table_;
   Table<float> others_;
 };
@@ -188,26 +191,28 @@ TEST_P(IntentTest, AReplicaIsReadAnewWhenItsUseIsToldOrItIsTooOld) {
       step = 3;
     } else if (session.rank() == 2) {
       RETURN_IF_ERROR(rows.until([&] { return step == 3; }));
-      while (values != std::vector<float>(kRows, 1)) RETURN_IF_ERROR(table.pull(all, values));  // applied
+      // Until the push is applied.
+      while (values != std::vector<float>(kRows, 1)) RETURN_IF_ERROR(table.pull(all, values));
       step = 4;
     } else {
       RETURN_IF_ERROR(table.intent(all, session.current_clock(), 1'000'000));
       RETURN_IF_ERROR(rows.until_refreshed(kRows));
       RETURN_IF_ERROR(table.pull(all, values));
       EXPECT_THAT(values, Each(0));
-      RETURN_IF_ERROR(session.clock());  // The first of its clocks was told, the others were not.
+      // An intent announces the use in its first clock: that refreshes the replicas once more.
+      RETURN_IF_ERROR(session.clock());
       RETURN_IF_ERROR(rows.until_refreshed(2 * kRows));
       step = 2;
       RETURN_IF_ERROR(rows.until([&] { return step == 4; }));
       for (int clock = 0; clock < Asp::kMostClocksBehind; ++clock) {
         RETURN_IF_ERROR(session.clock());
         RETURN_IF_ERROR(table.pull(all, values));
-        EXPECT_THAT(values, Each(0)) << "its use was told for all clocks, and so for none";
+        EXPECT_THAT(values, Each(0)) << "the later clocks of a long intent must not refresh replicas";
       }
       RETURN_IF_ERROR(session.clock());
       EXPECT_EQ(session.statistics().rows_refreshed, 2 * kRows);
       RETURN_IF_ERROR(table.pull(all, values));
-      EXPECT_THAT(values, Each(1)) << "too old";
+      EXPECT_THAT(values, Each(1)) << "a replica that is too old must be read again";
       EXPECT_EQ(session.statistics().rows_refreshed, 3 * kRows);
       const std::int64_t use = session.current_clock() + 2;
       RETURN_IF_ERROR(table.intent(all, use, use + 1));
@@ -250,8 +255,8 @@ TEST_P(IntentTest, AReplicaIsReadOnceAndAClockBeforeItsUse) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Worker 0 has told its intents on all rows. When they have come to it, worker 1 wants them for ever, and
-/// gets replicas.
+/// Worker 0 has announced intents on all rows. When the rows have come to it, worker 1 intends to use them
+/// for ever, and gets replicas.
 absl::Status share_with_second(Session& session, Table<float>& table, std::vector<float>& values) {
   const KeyRange all{0, table.rows()};
   const bool first = session.rank() == 0;
@@ -285,7 +290,7 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
       RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, 1)));
       RETURN_IF_ERROR(table.push(all, std::vector<float>(kRows, -1)));
     }
-    if (!leaves) RETURN_IF_ERROR(session.clock());  // the replicas go
+    if (!leaves) RETURN_IF_ERROR(session.clock());  // drops the replicas
     if (leaves) RETURN_IF_ERROR(session.clock());
     RETURN_IF_ERROR(session.barrier());
     RETURN_IF_ERROR(table.pull(all, values));
@@ -300,8 +305,8 @@ TEST_P(IntentTest, WhoIsLeftAloneGetsTheRows) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// What it changes in place it then reads, though it was told that the rows are shared, and hears of it only
-/// now.
+/// Worker 1 was told that the rows are shared, then worker 4 on the same node has localized them. Worker 1
+/// must read what it changes in place, though it learns only now that the rows are here.
 TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
   std::atomic<int> step = 0;
   const auto reaches = [&](int next) {
@@ -334,14 +339,14 @@ TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
       RETURN_IF_ERROR(table.pull(keys, values));
       EXPECT_THAT(values, Each(maps_own_node ? 7 : 0));
     }
-    if (session.rank() == 2) {  // of a third node
+    if (session.rank() == 2) {  // on a third node
       RETURN_IF_ERROR(intend());
       RETURN_IF_ERROR(rows.until([&] { return session.statistics().rows_replicated == rows.kRows; }));
-      step = 1;  // the homes know that they are shared
+      step = 1;  // the homes know that the rows are shared
     }
-    if (session.rank() == 4) {  // of the same node
+    if (session.rank() == 4) {  // on worker 1's node
       reaches(2);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // they answer
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the homes answer worker 1
       RETURN_IF_ERROR(table.localize(rows.all()).wait());
       RETURN_IF_ERROR(rows.localize_others());
       step = 3;
@@ -351,7 +356,7 @@ TEST_P(IntentTest, ARowThatAnotherOfTheNodeHasBroughtGetsNoReplica) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Also of what it would have used for long.
+/// Also rows that it has announced to use for long.
 TEST_P(IntentTest, WhoLeavesLetsItsRowsGo) {
   constexpr std::uint64_t kRows = 20;
   const ClusterResult result = run_cluster(over(GetParam(), 2, 2), [&](Session& session) -> absl::Status {
@@ -384,9 +389,9 @@ TEST_P(IntentTest, WhoLeavesLetsItsRowsGo) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Also where clocks are short, and updates of replicas go every few of them: others wait for the rows.
+/// Also if clocks are short and updates of replicas are sent only every few clocks: others wait for the rows.
 TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
-  constexpr std::uint64_t kGroups = 4;  // over at clocks one after the other
+  constexpr std::uint64_t kGroups = 4;  // their intents end at successive clocks
   constexpr std::uint64_t kGroupRows = 10;
   constexpr std::uint64_t kRows = kGroups * kGroupRows;
   constexpr std::int64_t kShortClocks = 100;
@@ -425,13 +430,13 @@ TEST_P(IntentTest, ThatAnIntentIsOverIsToldAtOnce) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Whoever has waited for a clock of others wants rows that they have done with: those come, and are not
-/// taken for shared.
+/// A worker that has waited for the others' clock intends to use rows that they used in it. The rows must
+/// come to it, and not count as shared.
 TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
   const ClusterOptions options = over(GetParam(), 4, 4);
   constexpr int kTurns = 50;
   constexpr std::uint64_t kTurnRows = 10;
-  constexpr std::uint64_t kOtherRows = 5'000;  // of each worker: to tell of those takes long
+  constexpr std::uint64_t kOtherRows = 5'000;  // of each worker; to announce so many takes long
   std::atomic<std::uint64_t> replicated = 0;
   const ClusterResult result = run_cluster(options, [&](Session& session) -> absl::Status {
     TableOptions many = dynamic(options.workers * kOtherRows, 1);
@@ -449,12 +454,12 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
       const std::int64_t clock = session.current_clock();
       const KeyRange own{me * kOtherRows, (me + 1) * kOtherRows};
       RETURN_IF_ERROR(others->intent(own, clock, clock + 1));
-      // At first another node's: of rows that are here the home's answer, without which none is given up, is
-      // not waited for.
+      // At first these are rows of another node. For rows that are here, localize() below would not wait for
+      // the home's answer, and an intent cannot end before that answer.
       const std::uint64_t group = (me + turn + 1) % options.workers;
       const KeyRange rows{group * kTurnRows, (group + 1) * kTurnRows};
       RETURN_IF_ERROR(opened->intent(rows, clock, clock + 1));
-      // What is on its way cannot be given up.
+      // An intent on a row that is on its way cannot end.
       RETURN_IF_ERROR(others->localize(own).wait());
       RETURN_IF_ERROR(opened->localize(rows).wait());
       RETURN_IF_ERROR(session.clock());
@@ -463,8 +468,8 @@ TEST_P(IntentTest, RowsOfAClockThatIsOverAreFree) {
     return session.barrier();
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
-  // Where messages are delayed as chance has it, a clock and what comes of it now and then overtake the end
-  // of an intent.
+  // With random delays of messages, a clock and the intents that it causes now and then overtake the end of
+  // an intent.
   const std::uint64_t overtaken = GetParam() == Maps::kNone ? options.workers * kTurns * kTurnRows / 10 : 0;
   EXPECT_LE(replicated, overtaken);
 }
@@ -485,13 +490,14 @@ TEST(IntentsTest, WrongCallsAreRefused) {
         RETURN_IF_ERROR(opened->intent(std::span<const Key>(), 0, 1));
         RETURN_IF_ERROR(opened->intent(KeyRange{5, 6}, -5, 0));
         for (int clock = 0; clock < 20; ++clock) RETURN_IF_ERROR(session.clock());
-        EXPECT_EQ(session.statistics().rows_moved_by_intent, 0U) << "what is over is ignored";
-        return opened->intent(KeyRange{5, 10}, 0, 100);  // and it leaves with that
+        EXPECT_EQ(session.statistics().rows_moved_by_intent, 0U)
+            << "an intent whose clocks are over is ignored";
+        return opened->intent(KeyRange{5, 10}, 0, 100);  // the worker leaves with this intent
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// The operations that its tables know of have ended with it.
+/// When a session has failed, all operations on its tables have ended, and none may begin.
 TEST(IntentsTest, AFailedSessionBeginsNothing) {
   ServerThreads servers({.servers = 3, .workers = 2});
   const std::vector<Key> shared = {0};
@@ -515,7 +521,7 @@ TEST(IntentsTest, AFailedSessionBeginsNothing) {
   intend_until(1, 0, &SessionStatistics::rows_moved_by_intent);
   intend_until(0, 2, &SessionStatistics::rows_replicated);
   servers.stop(2);
-  // Each clock reads the replica anew, until one finds the server gone.
+  // Each clock reads the replica again, until one finds that the server is gone.
   absl::Status status;
   std::uint64_t refreshed = 0;
   while (status.ok()) {
@@ -528,7 +534,7 @@ TEST(IntentsTest, AFailedSessionBeginsNothing) {
   EXPECT_EQ(sessions[0]->statistics().rows_refreshed, refreshed);
 }
 
-/// Clocks that nobody was told of, before a table that counts them.
+/// The clocks before the static table is opened have been told to no server.
 TEST(IntentsTest, AStaticTableMayComeLater) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {

@@ -36,7 +36,7 @@ TableOptions moving(std::uint64_t rows, std::uint32_t width) {
 
 class MovingTest : public ::testing::TestWithParam<Maps> {};
 
-/// In place where the rows can be had, else by a push.
+/// Adds to the rows in place if they can be held; pushes to the others.
 absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
                           std::span<const std::int64_t> updates) {
   const std::uint32_t width = table.width();
@@ -58,8 +58,8 @@ absl::Status hold_and_add(Table<std::int64_t>& table, std::span<const Key> keys,
   return table.push(others, others_updates);
 }
 
-/// Each worker counts in a column of its own. Whatever moves meanwhile, it sees its own count exactly, and
-/// those of others never go back.
+/// Each worker counts in a column of its own. Whatever rows move meanwhile, it sees its own count exactly,
+/// and the counts of others never go back.
 absl::Status count_while_rows_move(Session& session, std::uint64_t rows, int rounds) {
   auto opened = session.table<std::int64_t>(moving(rows, session.workers()));
   RETURN_IF_ERROR(opened.status());
@@ -148,7 +148,7 @@ TEST_P(MovingTest, ARowGoesFromHandToHand) {
 INSTANTIATE_TEST_SUITE_P(Memory, MovingTest, ::testing::Values(Maps::kAll, Maps::kOwnNode, Maps::kNone),
                          [](const auto& test) { return to_string(test.param); });
 
-/// It is no more where it was and not here yet: its home need not be asked, for it comes here.
+/// The row has left its place and is not here yet. Its home need not be asked, since the row comes here.
 TEST(MovingTablesTest, APullOfARowThatComesHereAsksNobody) {
   for (const Maps maps : {Maps::kAll, Maps::kOwnNode}) {
     SCOPED_TRACE(to_string(maps));
@@ -161,7 +161,7 @@ TEST(MovingTablesTest, APullOfARowThatComesHereAsksNobody) {
       if (session.rank() == 1) {
         RETURN_IF_ERROR(table.push(key, std::vector<float>{3}));
         RETURN_IF_ERROR(session.barrier());
-        // Without the row's lock, which would make the other one ask for it again.
+        // This does not take the row's lock, which would make the other worker ask for the row again.
         while (table.is_here(key[0])) std::this_thread::yield();
         is_gone = true;
         return session.barrier();
@@ -180,7 +180,7 @@ TEST(MovingTablesTest, APullOfARowThatComesHereAsksNobody) {
   }
 }
 
-/// So it has ended when it returns, without an answer of anybody.
+/// So it has ended when localize() returns: no answer is needed.
 TEST(MovingTablesTest, ALocalizeOfRowsThatAreHereAsksNobody) {
   for (const Maps maps : {Maps::kAll, Maps::kOwnNode}) {
     SCOPED_TRACE(to_string(maps));
@@ -201,7 +201,7 @@ TEST(MovingTablesTest, ALocalizeOfRowsThatAreHereAsksNobody) {
 }
 
 TEST(MovingTablesTest, WorkersOfANodeChangeARowAtOnceInPlace) {
-  // So wide that most of a push's time is the lock's, and whoever is interrupted is interrupted there.
+  // So wide that a push holds the row's lock most of its time, and a thread that is interrupted has it.
   constexpr std::uint32_t kWidth = 2000;
   const int pushes = 5 * kRounds;
   const ClusterResult result =
@@ -259,7 +259,7 @@ TEST(HeldRowsTest, NobodyElseTakesOrChangesThem) {
               localizes ? table.localize(keys) : table.push_async(keys, std::vector<float>(100, 2));
           for (int i = 0; i < 50; ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            RETURN_IF_ERROR(table.pull(KeyRange{8, 9}, std::span(values)));  // which drives the session
+            RETURN_IF_ERROR(table.pull(KeyRange{8, 9}, std::span(values)));  // drives the session
             EXPECT_FALSE(localizes && pending.done());
           }
           if (!localizes) {
@@ -290,10 +290,10 @@ TEST(HeldRowsTest, OneWorkerOfANodeHoldsARowAtATime) {
           absl::StatusOr<HeldRows> held = table.hold(keys, rows);
           RETURN_IF_ERROR(held.status());
           EXPECT_TRUE(rows[0] != nullptr && rows[1] != nullptr && rows[2] == nullptr)
-              << "a key that comes twice";
+              << "a key that comes twice is held once";
           turn = 1;
           while (turn == 1) std::this_thread::yield();
-          // It leaves without having given them back, and holds no more.
+          // The worker leaves without having released the rows; then it holds nothing any more.
           alignas(HeldRows) std::array<std::byte, sizeof(HeldRows)> never_destroyed;
           new (never_destroyed.data()) HeldRows(*std::move(held));
           return absl::OkStatus();
@@ -317,7 +317,7 @@ TEST(HeldRowsTest, AGuardGivesBackWhatItHoldsAndNothingElse) {
         RETURN_IF_ERROR(held.status());
         absl::StatusOr<HeldRows> taken = table->hold(std::vector<Key>{3}, rows);
         RETURN_IF_ERROR(taken.status());
-        *held = *std::move(taken);  // what a loop does that tries until it has the row
+        *held = *std::move(taken);  // as a loop does that tries until it has the row
         const auto again = [&] { return table->hold(std::vector<Key>{4}, rows).status().code(); };
         EXPECT_EQ(again(), absl::StatusCode::kFailedPrecondition) << "the row is held";
         RETURN_IF_ERROR(held->release());
@@ -381,7 +381,7 @@ TEST(MovingTablesTest, AWorkerLeavesBehindWhatItHasLocalized) {
         RETURN_IF_ERROR(session.barrier());
         if (session.rank() == 1) {
           RETURN_IF_ERROR(table.push(KeyRange{0, 10}, std::vector<float>(10, 7)));
-          static_cast<void>(table.localize(KeyRange{0, 10}));  // under way when it leaves
+          static_cast<void>(table.localize(KeyRange{0, 10}));  // still under way when the worker leaves
           return absl::OkStatus();
         }
         std::vector<float> values(10);
@@ -394,8 +394,7 @@ TEST(MovingTablesTest, AWorkerLeavesBehindWhatItHasLocalized) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// A worker that gives up, or whose connections break, in the middle of moves: the others hear of it, and
-/// wait for none of its rows.
+/// A worker's connection breaks in the middle of moves. The others are told, and do not wait for its rows.
 TEST(MovingTablesTest, AMoverThatIsGoneEndsTheJobByItsName) {
   for (const std::uint64_t request : {30U, 80U, 200U}) {
     const ClusterResult result = run_cluster(with_broken_worker(request), [](Session& session) {

@@ -83,7 +83,7 @@ absl::Status run_node(const std::vector<std::string>& arguments) {
   absl::Status served;
   std::thread server([&] { served = serve(*options, stop); });
   const absl::Status worked = work(*options);
-  stop = !worked.ok();  // else it ends when all workers have left
+  stop = !worked.ok();  // otherwise the server ends when all workers have left
   server.join();
   return worked.ok() ? served : worked;
 }

@@ -1,4 +1,4 @@
-// One end of a connection that says what it is told to say, by hand.
+// One end of a connection, whose messages a test sends one by one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,8 @@ class Peer {
   }
 
   [[nodiscard]] transport::Connection& connection() { return *connection_; }
-  /// Its heart does not beat, as that of a stopped process. Before it says hello or welcome.
+  /// Its heartbeat stands still, as that of a stopped process. REQUIRES: it has not said hello or welcome
+  /// yet.
   void be_silent() {
     silence_ = *transport_.allocate_region(transport::Heartbeat::kBytes, transport::Access::kRemoteRead);
   }
@@ -55,7 +56,7 @@ class Peer {
                                          .local = std::as_writable_bytes(std::span(bytes))};
     return connection_->post({&request, 1}) == 1;
   }
-  /// As the worker that `who` says, with rings of its own.
+  /// Says hello as the worker that `who` describes, with this peer's process, rings and heartbeat.
   void say_hello(protocol::Hello who) {
     who.pid = static_cast<std::uint32_t>(::getpid());
     who.inbox_bytes = kRingBytes;
@@ -72,7 +73,8 @@ class Peer {
             .heartbeat = heartbeat()};
   }
   void say_welcome(std::uint32_t lanes) { say(welcome(lanes)); }
-  /// The next message of that kind, those of others being ignored; none within kPatience fails the test.
+  /// Waits for the next message of that kind, and drops all others. If none comes within kPatience, the test
+  /// fails.
   template <class Message>
   Message hear() {
     const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -84,7 +86,7 @@ class Peer {
       }
       poll();
     }
-    ADD_FAILURE() << "nothing of that kind was said";
+    ADD_FAILURE() << "no message of that kind has come";
     return {};
   }
   /// Takes what has come, for hear().
@@ -97,7 +99,7 @@ class Peer {
       if (message.ok()) heard_.push_back(std::move(*message));
     }
   }
-  /// Of this peer, for whoever only needs to be told of some.
+  /// Some memory of this peer, for a message in which any will do.
   [[nodiscard]] protocol::Descriptor any_memory() const {
     return protocol::Descriptor::of(receiver_->descriptor());
   }
@@ -106,7 +108,7 @@ class Peer {
     readable_ = *transport_.allocate_region(kRingBytes, transport::Access::kRemoteRead);
     return protocol::Descriptor::of(*connection_->grant(*readable_));
   }
-  /// Of the bulk messages that have come with what was heard.
+  /// The headers of all bulk messages that have come so far.
   [[nodiscard]] const std::vector<protocol::BulkHeader>& bulk_headers() const { return bulk_headers_; }
   void set_credit(const protocol::Descriptor& credit) {
     receiver_->set_credit(credit.as<transport::RemoteDescriptor>());
@@ -115,7 +117,7 @@ class Peer {
     ring_ = ring.as<transport::RemoteDescriptor>();
     sender_->set_ring(ring_);
   }
-  /// Writes over what it has sent, `offset` bytes from the ring's beginning, as no honest peer does.
+  /// Overwrites what it has sent, `offset` bytes from the ring's beginning. No honest peer does that.
   void rewrite(std::size_t offset, std::string_view bytes) {
     std::memcpy(memory_->bytes().data(), bytes.data(), bytes.size());
     const transport::WorkRequest request{.opcode = transport::Opcode::kWrite,

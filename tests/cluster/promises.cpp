@@ -14,8 +14,8 @@
 
 namespace verbena::testing {
 
-/// Column w of each row counts what worker w has pushed to it. Every worker pushes 1 to a random part of the
-/// rows, twice in a clock with a read between.
+/// Column w of each row counts what worker w has pushed to it. In each clock every worker twice pushes 1 to
+/// some of the rows, and reads after each push.
 absl::Status check_reads(Session& session, const ConsistencyModel& model, std::int64_t clocks,
                          bool within_clocks) {
   constexpr std::uint64_t kRows = 37;
@@ -26,7 +26,8 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
   Table<std::int64_t>& table = *opened;
   const consistency::Rules rules = consistency::rules_of(model);
   const bool bounded = rules.read_bound != consistency::kNoBound;
-  // Which rows worker w pushes to at clock t is a function of (w, t), so that each knows what others did.
+  // The rows that worker w pushes to at clock t are a function of (w, t), so that each worker knows what
+  // others do.
   const auto pushes_to = [](std::uint32_t worker, std::int64_t clock, Key key) {
     return (key * 7919 + static_cast<Key>(clock) * 31 + worker * 17) % 3 != 0;
   };
@@ -48,14 +49,15 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
           }
           continue;
         }
-        // From everyone: all updates of clocks below the min clock needed. At most: all that can be made.
+        // At least all updates of clocks below the min clock that is needed; at most all that can have been
+        // made.
         std::int64_t least = 0;
         std::int64_t most = 0;
         for (std::int64_t t = 0; t < clocks; ++t) {
           const std::int64_t made = pushes_to(worker, t, keys[i]) ? 2 : 0;
           if (t < consistency::min_clock_needed(rules.read_bound, clock)) least += made;
-          // BSP: nothing of clock ≥ `clock` from others. SSP: nobody has finished more than staleness + 1
-          // more.
+          // BSP: nothing of others from `clock` on. SSP: nobody can have finished more than staleness + 1
+          // further clocks.
           const std::int64_t ahead =
               rules.holds_updates_back ? 0 : rules.read_bound + 1 + (within_clocks ? 1 : 0);
           if (!bounded || t < clock + ahead) most += made;
@@ -115,7 +117,7 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
 
 namespace {
 
-/// What a worker adds; of such different sizes that the order shows in a sum.
+/// What a worker adds. The sizes differ so much that the order of additions shows in a sum of floats.
 float update_of(std::uint32_t worker, std::int64_t clock, Key key, std::uint32_t column, int part) {
   std::mt19937_64 random(worker * 1000003 + static_cast<std::uint64_t>(clock) * 97 + key * 31 + column * 7 +
                          static_cast<std::uint64_t>(part));
@@ -151,7 +153,7 @@ absl::Status check_sequential(Session& session, std::int64_t clocks) {
     for (std::uint32_t worker = 0; worker < session.workers(); ++worker) {
       for (Key key = 0; key < kRows; ++key) {
         for (std::uint32_t column = 0; column < kWidth; ++column) {
-          // Two pushes of one clock are added up before they travel.
+          // The two pushes of a clock are added up before they are sent.
           expected[key * kWidth + column] +=
               update_of(worker, clock, key, column, 0) + update_of(worker, clock, key, column, 1);
         }

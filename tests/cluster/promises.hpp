@@ -18,25 +18,27 @@ inline absl::Status wrong(const std::string& what) {
   return absl::InternalError(what);
 }
 
-/// Works for `clocks` clocks as this worker of the job and checks what each pull must and may see under
-/// `model`, the worker's own updates exactly, and at the end that every update of every worker is there once.
-/// INTERNAL says what was seen. `within_clocks`: others' updates may come before their clock has ended.
+/// Works for `clocks` clocks as this worker of the job. Checks what each pull must and may see under `model`
+/// (of the worker's own updates exactly all), and at the end that each update of each worker is there once.
+/// Returns INTERNAL with what was seen if it is wrong. `within_clocks`: others' updates may come before their
+/// clock has ended.
 absl::Status check_reads(Session& session, const ConsistencyModel& model, std::int64_t clocks,
                          bool within_clocks = false);
 
-/// Under BSP all workers push to the same rows, and each checks that the sums are those, bit for bit, of one
-/// process that adds clock by clock, worker by worker.
+/// Under BSP all workers push to the same rows. Each checks that the sums are, bit for bit, those of one
+/// process that adds the updates clock by clock and worker by worker.
 absl::Status check_sequential(Session& session, std::int64_t clocks);
 
-/// Of a table of zeros as wide as there are workers: each counts in a column of its own.
+/// For a table that begins with zeros and has a column for each worker: each worker counts in its own column.
 class OwnCounts {
  public:
   OwnCounts(const Session& session, Table<std::int64_t>& table);
-  /// One more at each of the keys; to be pushed.
+  /// Returns updates that add 1 at each of the keys. The caller must push them.
   std::vector<std::int64_t> count(std::span<const Key> keys);
-  /// Pulls. This worker sees its own counts exactly, and those of others never go back.
+  /// Pulls the keys. Checks that this worker sees its own counts exactly, and that those of others never go
+  /// back.
   absl::Status check(std::span<const Key> keys);
-  /// REQUIRES: all have pushed. Everything is there once.
+  /// Checks that each update of this worker is there once. REQUIRES: all workers have pushed theirs.
   absl::Status check_all();
 
  private:
@@ -46,7 +48,8 @@ class OwnCounts {
   std::vector<std::int64_t> seen_;    ///< by key and worker
 };
 
-/// After a job whose worker `name` has gone: each worker was told that it is over, and the first one by whom.
+/// After a job whose worker `name` has gone: checks that each worker was told that the job is over, and
+/// worker 0 also who has gone.
 absl::Status check_end_by_name(const ClusterResult& result, std::string_view name);
 
 }  // namespace verbena::testing

@@ -1,5 +1,5 @@
-// What the simulation checks in virtual time holds in real time: the same workloads in real threads, their
-// histories written down and checked by the same ledger. In processes:
+// What the simulation checks in virtual time also holds in real time. The same workloads run in real threads;
+// their histories are recorded, and checked by the same ledger. The same in processes:
 // tests/process/recorded_history_test.cpp.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -59,13 +59,13 @@ TEST_P(RecordedHistoryTest, KeepsTheSimulatorsPromises) {
   EXPECT_GT(numbers, kSeeds * 100);
 }
 
-/// All but trouble: nothing befalls these.
+/// All models but kTrouble, which is about disasters: these jobs have none.
 INSTANTIATE_TEST_SUITE_P(Models, RecordedHistoryTest,
                          ::testing::ValuesIn(simulation::kModels.begin(),
                                              std::prev(simulation::kModels.end())),
                          [](const auto& test) { return simulation::test_name(test.param); });
 
-/// The test of the test: a history in which something is amiss is not believed.
+/// A test of the test: a history in which an update was lost is found wrong.
 TEST(RecordingTest, ALostUpdateIsFound) {
   const Scenario scenario = native_scenario(Model::kBsp, 1);
   const std::vector<double> zeros(scenario.tables[0].rows * scenario.tables[0].width(scenario.workers), 0);

@@ -65,7 +65,7 @@ simulation::Scenario native_scenario(simulation::Model model, std::uint64_t seed
   simulation::Scenario scenario = simulation::make_scenario(model, seed);
   scenario.disasters.clear();
   scenario.virtual_time = false;
-  scenario.scheduler.pause_probability = 1;  // nobody knows how long a worker waits for a processor
+  scenario.scheduler.pause_probability = 1;  // a worker may wait for a processor for any time
   return scenario;
 }
 

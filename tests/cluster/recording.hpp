@@ -1,12 +1,11 @@
-// What the workers of a real run did, written down while they do it and checked afterwards by the simulator's
-// ledger, which wants to hear it in one order that agrees with time. So each event takes the next number of
-// one counter, which all workers share:
-// - Of two events, one of which was noted before the other began, the first has the smaller number.
-// - Where a read has seen a push, by whatever way the bytes took, the push was noted before. The counter's
-//   increments are acquire and release, so that this and its reverse (what had ended when a pull began)
-//   follow from the language's rules and not from a processor's kindness. The thread sanitizer would then
-//   take the workers for ordered by the counter, and overlook what they are not ordered by: where it looks,
-//   they are relaxed.
+// Records what the workers of a real run do. The simulator's ledger checks it afterwards, and needs all
+// events in one order that agrees with time. So each event takes the next number of one counter, which all
+// workers share:
+// - If an event was noted before another one began, it has the smaller number.
+// - If a read has seen a push, the push was noted before, whatever way the bytes took. In processes the
+//   counter's increments are acquire and release, so that this and its reverse (what had ended when a pull
+//   began) follow from the rules of the language, on every processor. In threads they are relaxed: otherwise
+//   the counter would order the workers, and the thread sanitizer would not see where nothing else does.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +22,22 @@
 
 namespace verbena::testing {
 
-/// What a seed stands for, natively: its tables, workers and whims; not its network and its disasters.
+/// The scenario of a seed for a real run: with its tables, workers and random choices, but without its
+/// network and its disasters.
 simulation::Scenario native_scenario(simulation::Model model, std::uint64_t seed);
 
 struct NumberedEvent {
   std::uint64_t number = 0;
   simulation::Event event;
 };
-/// Of one worker, in its order.
+/// The events of one worker, in their order.
 using Recording = std::vector<NumberedEvent>;
 
-/// Does a worker's part of the scenario, up to its leaving. What it did stands in `recording`, also where it
-/// failed.
+/// Does a worker's part of the scenario, until it leaves. `recording` gets what it did, also if it fails.
 absl::Status record_workload(const simulation::Scenario& scenario, Session& session,
                              std::function<std::uint64_t()> next_number, Recording& recording);
 
-/// What was wrong first with what all workers did; nothing if every promise was kept.
+/// Returns the first thing that is wrong in what all workers did; nullopt if every promise was kept.
 std::optional<std::string> check(const std::vector<Recording>& workers, simulation::History& history);
 
 absl::Status write_recording(const Recording& recording, const std::string& path);

@@ -1,4 +1,4 @@
-// Samples of dynamic tables: how far preferring near keys takes them from what was asked for.
+// Samples of dynamic tables: how much the preference for near keys changes their distribution.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kSampledRows = 100;
 constexpr std::size_t kDraws = 200'000;
-/// Of frequencies of so many draws.
+/// The tolerance for frequencies of so many draws.
 constexpr double kNoise = 0.02;
 
 TableOptions sampled() {
@@ -25,7 +25,7 @@ TableOptions sampled() {
           .allocation = Allocation::kDynamic};
 }
 
-/// Zipf's, so that near and far keys weigh differently.
+/// Weights after Zipf, so that near and far keys weigh differently.
 std::vector<double> weights() {
   std::vector<double> weights(kSampledRows);
   for (std::size_t i = 0; i < kSampledRows; ++i)
@@ -33,7 +33,7 @@ std::vector<double> weights() {
   return weights;
 }
 
-/// Worker 0 of two, whose node has the first half of the rows.
+/// Measured by worker 0 of two, whose node has the first half of the rows.
 TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {
@@ -75,7 +75,7 @@ TEST(SamplingTest, TheBiasIsWhatItsHeaderSays) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// Worker 0 of two, which draws from the other node's half.
+/// Measured by worker 0 of two, which draws from the other node's half.
 TEST(SamplingTest, WhereNothingIsNearTheKeysStayAsDrawn) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2}, [](Session& session) -> absl::Status {

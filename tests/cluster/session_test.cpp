@@ -1,4 +1,4 @@
-// What a user of the library meets: shapes, wrong calls, asynchronous pulls, failures of others.
+// What a user of the library meets: shapes of tables, wrong calls, asynchronous pulls, failures of others.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TYPED_TEST(ValueTypeTest, SetsAndRangesOfRows) {
               updates.push_back(static_cast<TypeParam>(i + 1));
             RETURN_IF_ERROR(table.push(keys, updates));
             RETURN_IF_ERROR(table.push(KeyRange{16, 18}, std::vector<TypeParam>(2 * width, 100)));
-            for (int round = 0; round < 3; ++round) {  // from the buffer, then from the servers
+            for (int round = 0; round < 3; ++round) {  // first from the update buffer, then from the servers
               std::vector<TypeParam> values(keys.size() * width, -1);
               RETURN_IF_ERROR(table.pull(keys, values));
               for (std::uint32_t column = 0; column < width; ++column) {
@@ -92,7 +92,8 @@ TEST(SessionTest, APullOfManyRowsTakesInWhatWasPushed) {
         }
         RETURN_IF_ERROR(session.clock());
         while (!clocked) std::this_thread::yield();
-        // No pull has to wait for anything: whether it looks is its own affair.
+        // No pull has to wait, so nothing forces one to look for pushed rows: it must do so now and then by
+        // itself.
         int pulls = 0;
         do {
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -133,7 +134,7 @@ TEST(SessionTest, WrongCallsAreRefusedAndHarmless) {
       RETURN_IF_ERROR(table.push(inside, values));
       RETURN_IF_ERROR(table.pull(std::span<const Key>{}, {}));
       RETURN_IF_ERROR(table.push(std::span<const Key>{}, {}));
-      RETURN_IF_ERROR(table.push(KeyRange{11, 11}, {}));  // no rows, wherever they would be
+      RETURN_IF_ERROR(table.push(KeyRange{11, 11}, {}));  // an empty range may be anywhere
       return table.pull(KeyRange{11, 11}, {});
     });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
@@ -266,7 +267,7 @@ TEST(SessionTest, AStalenessWithoutMeaningIsRefused) {
   ASSERT_TRUE(session.ok()) << session.status();
   const TableOptions options = {.name = "rows", .rows = 1, .width = 1, .consistency = Ssp{kMaxStaleness + 1}};
   EXPECT_EQ((*session)->table<float>(options).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE((*session)->clock().ok()) << "nothing was done";
+  EXPECT_TRUE((*session)->clock().ok()) << "a table that is refused does not fail the session";
 }
 
 TEST(SessionTest, ATableOfANameThatIsOpenIsTheSame) {
@@ -322,7 +323,7 @@ TEST(SessionTest, ATableOfANameThatIsOpenButDiffersIsRefused) {
       EXPECT_THAT(message_of(status), HasSubstr("float, then "));
     }
     std::vector<float> values(20);
-    RETURN_IF_ERROR(opened->pull(KeyRange{0, 10}, values));  // nothing was done
+    RETURN_IF_ERROR(opened->pull(KeyRange{0, 10}, values));  // the refused calls have changed nothing
     return session.barrier();
   });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
@@ -346,7 +347,7 @@ TEST(SessionTest, TablesOfWorkersDifferByName) {
   EXPECT_THAT(job(rows, wide), AllOf(HasSubstr("open table 0 differently"), HasSubstr("width 2")));
 }
 
-/// Nothing of it is done, for it would be lost.
+/// A call from a thread that the session does not belong to does nothing.
 TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
   ServerThreads servers({.servers = 1, .workers = 1});
   auto connected = Session::connect(servers.session_options(0));
@@ -413,7 +414,7 @@ TEST(SessionTest, AnotherThreadIsRefusedAndNamed) {
   ASSERT_TRUE(table.pull(KeyRange{0, 10}, values).ok());
   EXPECT_EQ(values, std::vector<float>(10, 0));
 
-  // Handed over, it is the other's, who may also end it.
+  // After take_over() the session belongs to the calling thread. Another thread may destroy it.
   std::thread([&] {
     session.take_over();
     EXPECT_TRUE(table.push(KeyRange{0, 10}, ones).ok());
@@ -460,13 +461,13 @@ TEST(SessionTest, AServerThatDiesIsNamed) {
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(message_of(status), HasSubstr("server 1"));
-  // Broken for good, with the same words.
+  // The session stays broken, with the same status.
   std::vector<float> values(10);
   EXPECT_EQ(table->pull(KeyRange{0, 10}, values), status);
   EXPECT_EQ((*session)->clock(), status);
 }
 
-/// Another worker that neither goes on nor goes away, as one that is stopped.
+/// Another worker neither goes on nor leaves, as one that is stopped.
 TEST(SessionTest, EachWaitHasADeadline) {
   using Wait = std::function<absl::Status(Session&, Table<float>&, std::vector<float>&)>;
   const std::vector<std::pair<ConsistencyModel, Wait>> waits = {
@@ -496,7 +497,7 @@ TEST(SessionTest, EachWaitHasADeadline) {
     const absl::Status status = wait(**session, *table, values);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_THAT(message_of(status), HasSubstr("worker 0 waited 0.1 s for"));
-    EXPECT_EQ((*session)->clock(), status) << "for good";
+    EXPECT_EQ((*session)->clock(), status) << "the session stays broken";
   }
 }
 

@@ -1,5 +1,5 @@
-// Peers whose processes are stopped keep their connections and say nothing: each is named, and not those whom
-// it keeps waiting. Real processes that are stopped: tests/process/silence_test.cpp.
+// A process that is stopped keeps its connections and says nothing. The error must name it, not those whom it
+// keeps waiting. With processes that are really stopped: tests/process/silence_test.cpp.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ const TableOptions kStaticTable = {.name = "rows", .rows = 10, .width = 2, .cons
 const TableOptions kMovingTable = {
     .name = "rows", .rows = 10, .width = 2, .consistency = Sequential{}, .allocation = Allocation::kDynamic};
 
-/// Worker 0 of 2, until it can do no more.
+/// Works as worker 0 of 2 until a call fails.
 absl::Status train_until_it_fails(const ServerThreads& servers, const TableOptions& options) {
   auto session = Session::connect(servers.session_options(0));
   if (!session.ok()) return session.status();
@@ -60,14 +60,14 @@ TEST(SilenceTest, AWorkerThatOnlyComputesIsNotSilent) {
       run_cluster({.servers = 1, .silence_timeout_ms = kSilenceMs}, [](Session& session) {
         auto table = session.table<float>(kStaticTable);
         if (!table.ok()) return table.status();
-        // Twice the bound without a call of the session.
+        // For twice the bound there is no call of the session.
         if (session.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2 * kSilenceMs));
         return session.barrier();
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
-/// What ends worker 0 of 1 that waits at a barrier for such a server.
+/// A job's only worker waits at a barrier of this server. Returns the status that ends the wait.
 absl::Status wait_at_barrier(Impostor& server, std::uint32_t timeout_ms,
                              const std::function<void(Peer&)>& prepare) {
   auto waiting = std::async(std::launch::async, [&]() -> absl::Status {

@@ -1,5 +1,5 @@
-// Update rules other than addition, over every kind of table and every way that an update takes. A rule is a
-// class like these two, and nothing else of the system knows of it.
+// Update rules other than addition, in every kind of table and on every way that an update takes. A rule is a
+// class like Steps here and Maximum in tests/maximum_rule.hpp; nothing else in the system knows it.
 #include "protocol/update_rule.hpp"
 
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Updates are gradients; the step becomes smaller the more the squares of all earlier ones come to
-/// (Adagrad).
+/// Updates are gradients. A step is the gradient divided by the root of the sum of all gradients' squares so
+/// far (Adagrad).
 struct Steps {
   static constexpr std::string_view kName = "test-steps";
   static std::size_t state_bytes(ValueType type, std::uint32_t width) { return value_bytes(type) * width; }
@@ -65,7 +65,7 @@ class UpdateRuleTest : public ::testing::Test {
 constexpr std::uint64_t kTableRows = 40;
 constexpr std::uint32_t kTableWidth = 3;
 
-/// What worker `rank` pushes in a clock.
+/// What worker `rank` pushes to a row in a clock.
 std::vector<float> updates_of(std::uint32_t rank, std::int64_t clock, Key key) {
   std::vector<float> update(kTableWidth);
   for (std::uint32_t i = 0; i < kTableWidth; ++i)
@@ -74,7 +74,8 @@ std::vector<float> updates_of(std::uint32_t rank, std::int64_t clock, Key key) {
   return update;
 }
 
-/// Every worker sees at least its own largest, and nothing that nobody pushed; at the end the largest of all.
+/// Each worker sees at least its own largest update and nothing larger than any that was pushed; at the end
+/// the largest of all.
 absl::Status check_maximum(Session& session, const TableOptions& options) {
   auto table = session.table<float>(options);
   RETURN_IF_ERROR(table.status());
@@ -95,7 +96,7 @@ absl::Status check_maximum(Session& session, const TableOptions& options) {
             own[key * kTableWidth + i] = std::max(own[key * kTableWidth + i], update[i]);
         }
       }
-      // Twice, so that updates of a row are combined, the smaller one later.
+      // Two pushes, so that the row's updates are combined. Mostly the second one is smaller.
       const std::vector<Key> one = {key};
       RETURN_IF_ERROR(table->push(one, updates_of(session.rank(), clock, key)));
       RETURN_IF_ERROR(table->push(one, std::vector<float>(kTableWidth, 1)));
@@ -154,12 +155,12 @@ TEST_F(UpdateRuleTest, AStateIsKeptBesideEachRow) {
   const ClusterResult result = run_cluster({.servers = 2, .workers = 1, .lanes = 2}, [&](Session& session) {
     auto weights = session.table<double>(options);
     RETURN_IF_ERROR(weights.status());
-    const std::vector<Key> keys = {kTableRows - 2, kTableRows - 1};  // neighbours
+    const std::vector<Key> keys = {kTableRows - 2, kTableRows - 1};  // side by side in memory
     std::vector<double> expected(2);
     std::vector<double> squares(2);
     std::vector<double> values(2);
     for (const double gradient : {3.0, 4.0, 12.0}) {
-      // Combined to gradients, each of which is one step.
+      // Both pushes are combined to one gradient a row, and each of these is one step.
       RETURN_IF_ERROR(weights->push(keys, std::vector<double>{gradient - 1, gradient}));
       RETURN_IF_ERROR(weights->push(keys, std::vector<double>{1, gradient}));
       RETURN_IF_ERROR(weights->pull(keys, values));
@@ -191,7 +192,7 @@ TEST_F(UpdateRuleTest, WhatARuleCannotDoIsRefused) {
     absl::Status status;
     run_cluster({.servers = 1, .workers = 1}, [&](Session& session) {
       status = session.table<float>(options).status();
-      EXPECT_TRUE(session.clock().ok()) << "a mistake of the caller's ends nothing";
+      EXPECT_TRUE(session.clock().ok()) << "a wrong call does not fail the session";
       return absl::OkStatus();
     });
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

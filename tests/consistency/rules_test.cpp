@@ -10,7 +10,7 @@
 namespace verbena::consistency {
 namespace {
 
-// "All updates of clocks ≤ c − s − 1" is a min clock of c − s: spelled out here as the definition has it.
+// The definition says "all updates of clocks ≤ c − s − 1", which is a min clock of c − s.
 TEST(RulesTest, MinClockNeededIsTheDefinition) {
   for (std::uint32_t staleness = 0; staleness < 5; ++staleness) {
     for (Clock reader = 0; reader < 10; ++reader) {
@@ -27,7 +27,7 @@ TEST(RulesTest, MinClockNeededIsTheDefinition) {
     EXPECT_EQ(min_clock_needed(rules_of(model).read_bound, 1'000'000), 0) << to_string(model);
 }
 
-// The design's table of models, line by line.
+// The table of models in docs/consistency.md, line by line.
 TEST(RulesTest, WhoWaitsAndWhatIsHeldBack) {
   EXPECT_EQ(rules_of(Bsp{}), (Rules{.read_bound = 0, .clock_bound = 0, .holds_updates_back = true}));
   EXPECT_EQ(rules_of(ABsp{}),
@@ -60,7 +60,7 @@ TEST(RulesTest, InTransitBoundIsShared) {
 }
 
 TEST(RulesTest, MeansWeighWhatTheirExamplesDo) {
-  // n_p/Σn over D_p/ΣD: 30 of 40 examples, of 100 as planned 60 and 40.
+  // The share of the processed examples over the share of the planned ones: (n_p / Σn) / (D_p / ΣD).
   EXPECT_DOUBLE_EQ(weight_of_means({.processed = 10, .planned = 60}, {.processed = 40, .planned = 100}),
                    (10.0 / 40) / (60.0 / 100));
   EXPECT_DOUBLE_EQ(weight_of_means({.processed = 30, .planned = 40}, {.processed = 40, .planned = 100}),
@@ -79,7 +79,7 @@ TEST(RulesTest, EqualSharesWeighExactlyOne) {
   EXPECT_EQ(weight_of_means({.processed = kMaxExamples, .planned = kMaxExamples},
                             {.processed = 4096 * kMaxExamples, .planned = 4096 * kMaxExamples}),
             1);
-  EXPECT_EQ(weight_of_means({}, {.processed = 3, .planned = 9}), 1) << "no part";
+  EXPECT_EQ(weight_of_means({}, {.processed = 3, .planned = 9}), 1) << "a worker that takes no part";
   EXPECT_EQ(weight_of_means({.planned = 9}, {.planned = 18}), 1) << "nobody has processed anything";
 }
 

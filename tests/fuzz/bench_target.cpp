@@ -1,4 +1,4 @@
-// The answering side of measurements under whatever orders, in one thread and virtual time.
+// The answering side of measurements under any sequence of orders, in one thread and virtual time.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -30,7 +30,7 @@ constexpr std::size_t kMemoryBytes = 4096;
 constexpr std::array<std::uint64_t, 8> kSizes = {
     0, 8, 16, 64, 100, kMemoryBytes, 2 * kMemoryBytes, std::uint64_t{1} << 31U};
 
-/// The responder's transport, before whose polls the others have their turns.
+/// The responder's transport. Before each of its polls the other side has a turn.
 class Paced final : public transport::Transport {
  public:
   Paced(std::unique_ptr<transport::Transport> inner, std::function<void()> turn)
@@ -62,7 +62,7 @@ class Paced final : public transport::Transport {
   const std::function<void()> turn_;
 };
 
-/// A measuring side, or who pretends to be one.
+/// A measuring side, or a peer that pretends to be one.
 class Measurer {
  public:
   Measurer(transport::Transport& transport, std::unique_ptr<transport::Connection> connection)
@@ -81,7 +81,7 @@ class Measurer {
     const transport::WorkRequest request{.opcode = transport::Opcode::kSend, .local = bytes};
     if (connection_->post({&request, 1}) == 1) asked_bytes_.push_back(asked_bytes);
   }
-  /// What an echo of memory waits for.
+  /// Writes what an echo of memory waits for.
   void write(std::uint64_t word, std::size_t bytes) {
     bytes = std::min<std::size_t>({bytes, kMemoryBytes, theirs_.length_bytes}) / 8 * 8;
     if (bytes == 0) return;
@@ -115,7 +115,7 @@ class Measurer {
   std::unique_ptr<transport::MemoryRegion> memory_;
   transport::RemoteDescriptor granted_;
   transport::RemoteDescriptor theirs_;
-  std::deque<std::uint64_t> asked_bytes_;  ///< by orders that are not answered, in their order
+  std::deque<std::uint64_t> asked_bytes_;  ///< bytes that each unanswered order asks for, in their order
 };
 
 class ToResponder {
@@ -128,7 +128,7 @@ class ToResponder {
     const apps::bench::Backend backend{
         .name = "sim",
         .make_transport = [this, &made]() -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
-          // Servers, which have threads, are not started.
+          // No transport for servers: they would have threads.
           if (std::exchange(made, true)) return absl::UnavailableError("no transport is left");
           return std::make_unique<Paced>(network_.make_transport(0, "responder"), [this] { turn(); });
         },

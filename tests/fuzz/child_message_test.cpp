@@ -43,7 +43,7 @@ TEST(ChildMessageFuzz, Lines) {
       continue;
     }
     ++accepted[message->index()];
-    // What was understood is what was said, and can be said again.
+    // What was decoded is what was sent, and can be encoded again.
     const nlohmann::json said = nlohmann::json::parse(line);
     const std::string again = encode(*message);
     const nlohmann::json understood = nlohmann::json::parse(again);

@@ -1,4 +1,4 @@
-// What fuzzers have found worth keeping (scripts/fuzz), tried again.
+// Tries again the inputs that fuzzers have found worth keeping (scripts/fuzz).
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -19,13 +19,13 @@ const std::filesystem::path kCorpora = VERBENA_FUZZ_CORPORA;
 
 void try_inputs(const std::filesystem::path& corpora, const Target& target) {
   spdlog::set_level(spdlog::level::off);
-  std::signal(SIGPIPE, SIG_IGN);  // as the program does
+  std::signal(SIGPIPE, SIG_IGN);  // as verbena does
   verbena::testing::GuardedMemory memory;
   int tried = 0;
   for (const auto& file : std::filesystem::directory_iterator(corpora / target.kind)) {
     const std::string bytes = verbena::testing::contents(file.path());
     SCOPED_TRACE(file.path());
-    // For whom it ends the process: ctest shows it then only.
+    // Names the input that ends the process. ctest shows this only if the test fails.
     std::fprintf(stderr, "%s\n", file.path().c_str());
     target.attempt(memory.put(bytes));
     ++tried;
@@ -52,7 +52,7 @@ TEST_P(PeerCorpusFuzz, EachInputIsTriedAgain) {
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, PeerCorpusFuzz, ::testing::ValuesIn(peer_targets()), test_name);
 
-/// A server that refuses everyone at once would pass all else.
+/// A server that refuses everyone at once would pass all other tests.
 TEST(CorporaFuzz, WholeJobsAreAmongTheServersInputs) {
   spdlog::set_level(spdlog::level::off);
   for (const char* const name : {"bsp", "essp", "a-bsp"}) {

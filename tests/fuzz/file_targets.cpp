@@ -1,4 +1,5 @@
-// Files as users have them: sound data, or one line that says where and what was expected.
+// Files that users give: they must become sound data, or an error of one line that says where and what was
+// expected.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,7 +27,7 @@
 namespace verbena::fuzz {
 namespace {
 
-/// In no file system: thousands a second are written.
+/// A file in memory, since thousands a second are written.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -47,7 +48,7 @@ class MemoryFile {
   const int descriptor_;
 };
 
-/// Memory files by their names in a folder, for readers that look for several.
+/// A folder of memory files, for readers that open several by name.
 class MemoryFolder {
  public:
   explicit MemoryFolder(const std::vector<std::string>& names) : files_(names.size()) {
@@ -57,7 +58,7 @@ class MemoryFolder {
   }
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
   [[nodiscard]] std::string path() const { return folder_.path().string(); }
-  /// The part before the first FF byte to the first file, what follows to the next…
+  /// Writes the part before the first FF byte to the first file, the next part to the second…
   void write(std::string_view bytes) const {
     for (const MemoryFile& file : files_) {
       const std::size_t end = std::min(bytes.find('\xff'), bytes.size());
@@ -71,14 +72,14 @@ class MemoryFolder {
   verbena::testing::TemporaryFolder folder_;
 };
 
-/// One line that says what was expected.
+/// Requires an error of one line that says what was expected.
 void require_expectation(const absl::Status& status, const char* file = __builtin_FILE(),
                          int line = __builtin_LINE()) {
   require_refusal(status, "expected ", file, line);
   require(status.message().find('\n') == absl::string_view::npos, "more than a line", file, line);
 }
 
-/// What a text's lines are, without marks.
+/// The lines of a text, without byte order mark and line ends.
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -96,7 +97,8 @@ bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1F\x8B");
 }
 
-/// Whether there may be a count of millions of words: a few bytes that would fill the memory, as they should.
+/// Whether the file may give a count of millions of words: a few bytes, for which it would be right to fill
+/// the memory.
 bool may_count_millions(std::string_view bytes) {
   constexpr int kMostDigits = 5;
   int digits = 0;
@@ -106,7 +108,7 @@ bool may_count_millions(std::string_view bytes) {
          });
 }
 
-/// `part`: as asked for; 0: all of it.
+/// `part`: the one that was asked for; 0: the whole corpus.
 void require_sound(const apps::Corpus& corpus, std::uint32_t part) {
   require(corpus.begin.size() == corpus.documents.size() + 1, "begin");
   require(corpus.titles.size() == corpus.documents.size(), "titles");
@@ -150,8 +152,8 @@ void words(std::string_view bytes) {
   }
 }
 
-/// As plain words where its last byte is even, else whatever is between white space; where that is 7 or more
-/// of 8, its order is wanted.
+/// The last byte chooses the options. Even: words, odd: all that is between white space. If it is 7 modulo 8,
+/// the order of the words is wanted, too.
 void corpus(std::string_view bytes) {
   static const MemoryFile file;
   file.write(bytes);
@@ -166,7 +168,7 @@ void corpus(std::string_view bytes) {
   require_sound(*found, part);
 }
 
-/// First the vocabulary, then the bag of words.
+/// The input is the vocabulary, then the bag of words.
 void vocabulary(std::string_view bytes) {
   static const MemoryFolder folder({"vocab", "bag"});
   folder.write(bytes);
@@ -192,7 +194,7 @@ void stop_words(std::string_view bytes) {
   require(is_gzip(bytes) || found->size() <= split_lines(bytes).size(), "two words in a line");
 }
 
-/// Behind the first FF byte is a file of ratings that are held out.
+/// What follows the first FF byte is a file of held-out ratings.
 void ratings(std::string_view bytes) {
   static const MemoryFolder folder({"train", "test"});
   folder.write(bytes);

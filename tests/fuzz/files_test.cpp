@@ -1,4 +1,4 @@
-// Files as users have them: whatever the bytes, sound data or one line that says where.
+// Files that users give: any bytes must become sound data, or an error of one line that says where.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -29,12 +29,12 @@ using verbena::testing::Mutator;
 class FilesFuzz : public ::testing::Test {
  protected:
   void write(std::string_view name, std::string_view bytes) const {
-    // A new file each time: some file systems write one that is made empty to the disk when it is closed.
+    // A new file each time: some file systems write a file that was truncated to the disk when it is closed.
     std::filesystem::remove(path(name));
     verbena::testing::write_file(path(name), bytes);
   }
   [[nodiscard]] std::string path(std::string_view name) const { return folder_.path(name); }
-  /// One line that begins with a file of ours and a line number, and says what was expected.
+  /// Expects one line that begins with a file of this test and a line number, and says what was expected.
   void expect_located(const absl::Status& status) const {
     const std::string message(status.message());
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
@@ -63,7 +63,7 @@ class FilesFuzz : public ::testing::Test {
 
 std::string gzip(const std::string& text) {
   z_stream stream = {};
-  constexpr int kGzip = 16;  // added to the size of the window, says zlib
+  constexpr int kGzip = 16;  // zlib: added to the window's size
   EXPECT_EQ(deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + kGzip, 8, Z_DEFAULT_STRATEGY), Z_OK);
   std::string bytes(deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
@@ -84,7 +84,7 @@ std::string numbers_to(int last) {
 
 TEST_F(FilesFuzz, PlainLines) {
   constexpr int kRounds = verbena::testing::rounds(2'000);
-  // Longer than a buffer now and then.
+  // Some lines are longer than a buffer.
   Mutator mutator(
       1, {"one\ntwo\r\n\nlast", numbers_to(20'000), ""},
       {"\n", "\r\n", "\r", "\xEF\xBB\xBF", "\xff", std::string(1, '\0'), std::string(200'000, 'x')});
@@ -94,7 +94,7 @@ TEST_F(FilesFuzz, PlainLines) {
     write("text", text);
     const auto found = lines();
     ASSERT_TRUE(found.ok()) << found.status();
-    // As the standard library sees it.
+    // The lines as the standard library reads them.
     std::vector<std::string> expected;
     std::istringstream stream(text);
     for (std::string line; std::getline(stream, line);) {
@@ -140,7 +140,7 @@ TEST_F(FilesFuzz, DamagedGzip) {
     const auto found = lines();
     ++(found.ok() ? accepted : refused);
     if (found.ok()) {
-      EXPECT_TRUE(made_of(*found, whole)) << "round " << round;  // no part of a text
+      EXPECT_TRUE(made_of(*found, whole)) << "round " << round;  // a part of a text must not be accepted
     } else {
       expect_located(found.status());
     }
@@ -188,7 +188,7 @@ TEST_F(FilesFuzz, Words) {
     if (tokens == Tokens::kWhitespace) continue;
     for (const std::string& word : words) {
       ASSERT_TRUE(is_utf8(word));
-      // What can be seen, in lower case and composed, is all that there is to a word.
+      // A word consists of visible characters only, in lower case and composed.
       ASSERT_EQ(tokenizer.vocabulary_form(word), word);
     }
   }
@@ -294,7 +294,7 @@ TEST_F(FilesFuzz, RatingFiles) {
       }
     }
   }
-  EXPECT_GT(accepted, kRounds / 50) << "the mutations must also reach what lies behind the parser";
+  EXPECT_GT(accepted, kRounds / 50) << "some mutations must get through the parser, to what is behind it";
 }
 
 // --- triples and embeddings

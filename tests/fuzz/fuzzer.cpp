@@ -1,5 +1,5 @@
-// libFuzzer's way to a target: the environment's VERBENA_FUZZ names its kind, the build says of which list
-// (VERBENA_FUZZ_TARGETS).
+// Connects libFuzzer to a target. The environment variable VERBENA_FUZZ names the target's kind, the build
+// its list (VERBENA_FUZZ_TARGETS).
 #include <spdlog/spdlog.h>
 
 #include <csignal>
@@ -15,8 +15,9 @@ const verbena::fuzz::Target* chosen = nullptr;
 
 }  // namespace
 
-// What the sanitizers ask for. Undefined behaviour is a finding like others; and thousands of inputs a second
-// shall not fill the memory with what they have freed, or the time with whose it was.
+// The sanitizers call these functions for their options. Undefined behaviour ends the process, like other
+// errors. With thousands of inputs a second, freed memory must not pile up, and recording long stacks of
+// allocations would take too much time.
 extern "C" const char* __ubsan_default_options() {
   return "halt_on_error=1:print_stacktrace=1";
 }
@@ -36,7 +37,7 @@ extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
     std::exit(2);
   }
   spdlog::set_level(spdlog::level::off);
-  std::signal(SIGPIPE, SIG_IGN);  // as the program does
+  std::signal(SIGPIPE, SIG_IGN);  // as verbena does
   return 0;
 }
 

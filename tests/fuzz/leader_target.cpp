@@ -1,4 +1,4 @@
-// What processes of a job say over TCP to rank 0, and what whoever plays rank 0 says to one.
+// What processes of a job send to rank 0 over TCP, and what someone who plays rank 0 sends to a process.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ namespace {
 using transport::Nonce;
 using transport::Proof;
 
-// As leader.hpp says it.
+// As in leader.hpp.
 constexpr std::string_view kLeaderRole = "verbena leader";
 constexpr std::string_view kMemberRole = "verbena member";
 constexpr std::string_view kWelcome = "welcome\n";
@@ -40,7 +40,7 @@ std::string hex(std::span<const std::byte> bytes) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// REQUIRES: hexadecimal digits, twice as many.
+/// REQUIRES: `text` is 2 · `count` hexadecimal digits.
 template <std::size_t count>
 std::array<std::byte, count> from_hex(std::string_view text) {
   std::array<std::byte, count> bytes{};
@@ -70,7 +70,7 @@ sockaddr_in loopback(std::uint16_t port) {
   return place;
 }
 
-/// All that there is; false when the other end has closed.
+/// Reads all that has come. Returns false if the other end has closed.
 bool read_into(int descriptor, std::string& text) {
   std::array<char, 512> block{};
   for (;;) {
@@ -80,7 +80,7 @@ bool read_into(int descriptor, std::string& text) {
   }
 }
 
-/// Whoever connects to the leader.
+/// A peer that connects to the leader.
 class Caller {
  public:
   explicit Caller(std::uint16_t port) : descriptor_(tcp_socket(0)) {
@@ -103,13 +103,13 @@ class Caller {
     }
     say(fmt::format("{} {}\n", rank, hex(nonce)));
   }
-  /// If it has been challenged.
+  /// Sends a right proof, if it has been challenged.
   void prove() {
     if (!challenge_ || !rank_) return;
     proven_ = proven_ || (said_.find('\n') + 1 == said_.size() && *rank_ < kMembers);
     say(hex(proof(kMemberRole, *rank_, nonce_, *challenge_)) + "\n");
   }
-  /// Looks at what has been answered; returns the rank as which it was welcomed just now.
+  /// Checks what has been answered. Returns the rank as which it has just been welcomed.
   std::optional<std::uint32_t> hear() {
     static_cast<void>(read_into(descriptor_, heard_));
     const std::size_t end = heard_.find('\n');
@@ -139,14 +139,14 @@ class Caller {
   const int descriptor_;
   std::string said_;
   std::string heard_;
-  std::optional<std::uint32_t> rank_;  ///< and nonce_: of the first line, where introduce() has said it
+  std::optional<std::uint32_t> rank_;  ///< and nonce_: in the first line, if introduce() has sent it
   Nonce nonce_{};
   std::optional<Nonce> challenge_;
   bool proven_ = false;
   bool welcomed_ = false;
 };
 
-/// A leader, and those who come to it.
+/// A leader, and the peers that connect to it.
 class ToLeader {
  public:
   explicit ToLeader(Input& input)
@@ -237,11 +237,11 @@ struct Listener {
             "nothing listens");
     address = fmt::format("127.0.0.1;{}", ntohs(place.sin_port));
   }
-  const int descriptor;  // as long as this process
+  const int descriptor;  // open until the process ends
   std::string address;
 };
 
-/// Plays the leader to one process, in its waits.
+/// Plays the leader to one process, while that waits.
 class Impostor {
  public:
   Impostor(int listener, Input& input, std::uint32_t rank)
@@ -252,7 +252,7 @@ class Impostor {
   Impostor(const Impostor&) = delete;
   Impostor& operator=(const Impostor&) = delete;
 
-  /// True when there is nothing more to say.
+  /// Returns true when there is nothing more to send.
   bool go_on() {
     if (descriptor_ < 0) descriptor_ = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (descriptor_ < 0) return ++idle_ > 10;
@@ -265,7 +265,7 @@ class Impostor {
     static_cast<void>(::send(descriptor_, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
     return false;
   }
-  /// Whether no other than the leader could have said it.
+  /// Whether only the leader could have sent what it has sent.
   [[nodiscard]] bool is_leader() const {
     return proven_ && said_.starts_with(right_ + std::string(kWelcome));
   }

@@ -1,4 +1,4 @@
-// Messages and lines of other processes.
+// Messages and lines from other processes.
 #include <array>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -20,7 +20,7 @@ std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-/// What is kept in corpus/ stays worth something when a version counts up.
+/// Puts in the current version, so that the inputs in corpus/ stay useful when the version changes.
 std::string of_version(std::string_view bytes, std::uint32_t version) {
   constexpr std::size_t kAt = 4;
   std::string own(bytes);
@@ -28,7 +28,7 @@ std::string of_version(std::string_view bytes, std::uint32_t version) {
   return own;
 }
 
-/// What the header promises of a message that was accepted.
+/// What protocol/messages.hpp promises of a message that was accepted.
 struct PossibleFields {
   void operator()(const protocol::Hello& hello) const {
     require(hello.worker < hello.workers && hello.workers <= protocol::kMaxWorkers, "worker");
@@ -80,7 +80,7 @@ void control_message(std::string_view given) {
   const absl::StatusOr<protocol::ControlMessage> message = protocol::decode_control(as_bytes(bytes));
   if (!message.ok()) return require_refusal(message.status(), "");
   std::visit(PossibleFields(), *message);
-  // What was understood can be said, and is understood again.
+  // What was decoded can be encoded and decoded again.
   const std::string again = protocol::encode(*message);
   require(again.size() == bytes.size(), "another length");
   const auto back = protocol::decode_control(as_bytes(again));

@@ -1,4 +1,4 @@
-// Damaged input, the same for the same seed, and memory that ends where it does.
+// Damaged input, determined by a seed, and memory that ends where the input ends.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,7 +17,8 @@
 
 namespace verbena::testing {
 
-/// How often to try: sanitizers, which see more in each round, take several times as long for it.
+/// How many rounds to run: fewer under sanitizers, which see more in each round and take several times as
+/// long.
 constexpr int rounds(int native) {
 #ifdef VERBENA_SANITIZED
   return native / 8;
@@ -59,7 +60,7 @@ class Mutator {
       case 2:
         bytes.insert(at, below(16), any());
         break;
-      case 3: {  // the end of another
+      case 3: {  // the end of another original
         const std::string& other = original();
         bytes.replace(at, std::string::npos, other, std::min(at, other.size()));
         break;
@@ -79,7 +80,7 @@ class Mutator {
   const std::vector<std::string> pieces_;
 };
 
-/// The processor's bytes of `numbers`.
+/// The bytes of each of `numbers`, in the processor's order.
 template <class Number>
 std::vector<std::string> bytes_of_each(const std::vector<Number>& numbers) {
   std::vector<std::string> all;
@@ -88,7 +89,7 @@ std::vector<std::string> bytes_of_each(const std::vector<Number>& numbers) {
   return all;
 }
 
-/// Memory that ends with the bytes put there: to read one more is a crash, in every build.
+/// Memory that ends with the bytes that are put there: reading one more is a crash, in every build.
 class GuardedMemory {
  public:
   GuardedMemory() {

@@ -1,4 +1,4 @@
-// Short texts that name something: consistency models, addresses.
+// Short texts that name something: consistency models and addresses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(NamesFuzz, ConsistencyModels) {
     ASSERT_LE(consistency::staleness(*model), 1'000'000U) << text;
     const std::string again = to_string(*model);
     ASSERT_EQ(parse_consistency(again).value(), *model) << text;
-    // Only a default or leading zeros may be spelled otherwise, and a fraction.
+    // to_string() may be longer only by a default that the text leaves out, or by the digits of a fraction.
     const std::size_t longer = std::holds_alternative<Vap>(*model) ? 20 : 2;
     ASSERT_LE(again.size(), text.size() + longer) << text;
     ASSERT_EQ(again.substr(0, 3), text.substr(0, 3)) << text;

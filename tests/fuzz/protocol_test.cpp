@@ -1,4 +1,4 @@
-// Messages that anyone may have written.
+// Protocol messages that anyone may have written.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,7 +28,7 @@ std::vector<std::string> extreme_numbers() {
   return all;
 }
 
-/// What the header promises of a message that was accepted.
+/// What protocol/messages.hpp promises of a message that was accepted.
 struct PossibleFields {
   void operator()(const Hello& hello) const {
     EXPECT_LT(hello.worker, hello.workers);
@@ -48,7 +48,7 @@ struct PossibleFields {
     EXPECT_LE(open.allocation, Allocation::kDynamic);
   }
   void operator()(const Failed& failed) const {
-    EXPECT_NE(failed.code, 0U) << "no failure is OK";
+    EXPECT_NE(failed.code, 0U) << "a failure has no code of OK";
     EXPECT_LE(failed.reason.size(), kMaxReasonBytes);
   }
   void operator()(const TableOpened& /*opened*/) const {}
@@ -115,7 +115,7 @@ TEST(ProtocolFuzz, ControlMessages) {
     ASSERT_EQ(encode(*back), again);
     if (::testing::Test::HasFailure()) return;
   }
-  for (const int count : accepted) EXPECT_GT(count, 0) << "of each kind some must get through";
+  for (const int count : accepted) EXPECT_GT(count, 0) << "some messages of each kind must be accepted";
 }
 
 std::string bulk(BulkKind kind, std::uint32_t count, std::size_t stride_bytes, Key first) {

@@ -1,4 +1,5 @@
-// Lines at the rendezvous: of a process to the launcher, and of whoever plays the launcher to a process.
+// Lines at the rendezvous: from a process to the launcher, and from someone who plays the launcher to a
+// process.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,7 +37,7 @@ void to_process(std::string_view bytes, bool knows_how) {
   const auto say = [&](std::string_view text) {
     require(::write(ends[0], text.data(), text.size()) == static_cast<ssize_t>(text.size()), "not written");
   };
-  // Of a launcher nothing more comes before the process is at the fence.
+  // A launcher sends nothing more before the process is at the fence.
   const std::string_view first = bytes.substr(0, std::min(bytes.find('\n'), bytes.size() - 1) + 1);
   say(first);
   if (!first.ends_with('\n') || !knows_how) ::shutdown(ends[0], SHUT_WR);

@@ -1,5 +1,5 @@
-// A server under whatever sequence of connections, messages and ends of connections, in one thread and
-// virtual time.
+// A server under any sequence of connections, messages and ends of connections, in one thread and virtual
+// time.
 #include <fmt/format.h>
 
 #include <array>
@@ -35,7 +35,7 @@ constexpr std::uint32_t kWidth = 2;
 constexpr std::array kModels = {"bsp",        "ssp:1",   "essp:1", "asp",
                                 "sequential", "vap:0.5", "a-bsp",  "bounded-delay:1"};
 
-/// A connection, and whoever says something there.
+/// A peer with one connection to the server.
 class Visitor {
  public:
   Visitor(transport::Transport& transport, std::unique_ptr<transport::Connection> connection)
@@ -46,7 +46,7 @@ class Visitor {
         beats_(*transport.allocate_region(transport::Heartbeat::kBytes, transport::Access::kRemoteRead)) {}
 
   [[nodiscard]] transport::Connection& connection() { return *connection_; }
-  /// As which workers it has said goodbye, after hello.
+  /// The workers as which it has said hello and then goodbye.
   [[nodiscard]] const std::set<std::uint32_t>& left() const { return left_; }
 
   void say(std::string_view bytes) {
@@ -67,7 +67,7 @@ class Visitor {
     if (beats.ok()) hello.heartbeat = protocol::Descriptor::of(beats->slice(0, transport::Heartbeat::kBytes));
     say(protocol::encode(hello));
   }
-  /// True if the server is to read it: this worker has come, and has not said goodbye.
+  /// Returns true if the server must read it: it was sent, and before any goodbye.
   bool send(const protocol::BulkHeader& header, std::string_view payload) {
     const std::size_t count = std::min(payload.size(), memory_->bytes().size() - sizeof header);
     std::memcpy(memory_->bytes().data(), &header, sizeof header);
@@ -128,7 +128,7 @@ class World {
     server_ = std::move(*made);
   }
 
-  /// Whether the server has finished, and well.
+  /// Returns whether the server has finished without an error.
   bool run() {
     for (std::size_t step = 0; step < kMostSteps && !input_.empty(); ++step) {
       act();

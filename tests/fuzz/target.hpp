@@ -1,5 +1,5 @@
-// What a fuzzer tries: one function for each kind of input. libFuzzer drives them, guided by what is executed
-// (fuzzer.cpp); corpus_test.cpp tries what is kept in corpus/files and corpus/peers in every build.
+// The targets of fuzzing: one function for each kind of input. libFuzzer calls them (fuzzer.cpp), guided by
+// coverage. corpus_test.cpp calls them in every build, with the inputs in corpus/files and corpus/peers.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,29 @@
 namespace verbena::fuzz {
 
 struct Target {
-  std::string_view kind;  ///< and the name of its folder
-  /// Anyone may have written `bytes`. Ends the process where something does not hold.
+  std::string_view kind;  ///< also the name of its folder in the corpus
+  /// Processes `bytes`, which anyone may have written. Ends the process if a check fails.
   void (*attempt)(std::string_view bytes);
 };
-/// What users give. A program of their own: libFuzzer looks at each counter of a program for each input.
+/// Targets for files that users give. They are a program of their own, since libFuzzer looks at all coverage
+/// counters of a program after each input.
 std::span<const Target> file_targets();
-/// What other processes say.
+/// Targets for what other processes send.
 std::span<const Target> peer_targets();
 /// nullptr if there is none of that kind.
 const Target* find_target(std::span<const Target> targets, std::string_view kind);
 
-/// Ends the process unless `holds`: so fuzzers learn of it.
+/// Ends the process unless `holds`, which a fuzzer notices.
 void require(bool holds, std::string_view what, const char* file = __builtin_FILE(),
              int line = __builtin_LINE());
-/// A refusal: INVALID_ARGUMENT, and so many words in it.
+/// Requires that `status` is INVALID_ARGUMENT, with a message that contains `says`.
 void require_refusal(const absl::Status& status, std::string_view says, const char* file = __builtin_FILE(),
                      int line = __builtin_LINE());
 
-/// One that the inputs' writers have where a target says so.
+/// The secret of the job. Whoever has written the input knows it only where a target says so.
 const std::shared_ptr<const transport::Secret>& known_secret();
 
-/// Takes an input apart, for targets that need more than text. What is not there is zero.
+/// Takes an input apart, for targets that need more than text. Beyond its end all bytes are zero.
 class Input {
  public:
   explicit Input(std::string_view bytes) : left_(bytes) {}
@@ -53,7 +54,7 @@ class Input {
   }
   /// 0 … bound − 1
   std::uint32_t below(std::uint32_t bound) { return take<std::uint8_t>() % bound; }
-  /// At most so many.
+  /// At most `count` bytes.
   std::string_view take_bytes(std::size_t count) {
     const std::string_view bytes = left_.substr(0, count);
     left_.remove_prefix(bytes.size());
@@ -84,7 +85,7 @@ void verbs_answer(std::string_view bytes);
 void verbs_neighbour(std::string_view bytes);
 // The server
 void server(std::string_view bytes);
-/// The same: whether the server has finished, and well.
+/// The same. Returns whether the server has finished without an error.
 bool server_finishes_well(std::string_view bytes);
 
 }  // namespace verbena::fuzz

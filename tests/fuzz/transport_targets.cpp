@@ -1,4 +1,4 @@
-// What a peer can reach of a transport before and beside the protocol.
+// What a peer can do to a transport before the protocol begins, and beside it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -34,9 +34,9 @@ namespace shm = transport::shm;
 constexpr shm::ChannelGeometry kGeometry = {
     .event_capacity = 8, .message_capacity = 4, .max_message_bytes = 64};
 constexpr std::size_t kAlignment = 64;
-constexpr auto kSocketCheck = std::chrono::milliseconds(1);  // the least
+constexpr auto kSocketCheck = std::chrono::milliseconds(1);  // the smallest that is allowed
 
-/// Exactly as large as a channel is, so that sanitizers see what goes beyond it.
+/// Memory exactly as large as a channel, so that sanitizers see an access beyond it.
 struct ChannelMemory {
   ChannelMemory() : bytes(new (std::align_val_t(kAlignment)) std::byte[kGeometry.bytes()]()) {}
   ~ChannelMemory() { ::operator delete[](bytes, std::align_val_t(kAlignment)); }
@@ -66,7 +66,7 @@ sockaddr_un socket_name(const std::string& name, socklen_t& length) {
   return address;
 }
 
-/// Of whoever means harm.
+/// A hostile peer's socket.
 class RawSocket {
  public:
   RawSocket() : socket_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {}
@@ -116,12 +116,12 @@ class RawSocket {
   shm::FileDescriptor socket_;
 };
 
-/// What whoever means harm says over a control socket, right or wrong, and with which files.
+/// A hostile peer, which sends messages over a control socket, right and wrong ones, with and without files.
 class Speaker {
  public:
   Speaker(Input& input, RawSocket socket) : input_(input), socket_(std::move(socket)) {}
 
-  /// As one who connects: proves itself, and says hello.
+  /// As the side that connects: answers the challenge, with a wrong proof unless `proves`.
   void meet_as_connector(bool proves) {
     const auto greeting = proof_of_nothing();
     socket_.send(bytes_of(shm::ControlMessage{.kind = shm::ControlKind::kGreeting, .nonce = greeting}), {});
@@ -138,7 +138,7 @@ class Speaker {
     proved_ = proves;
     socket_.send(bytes_of(proof), {});
   }
-  /// As one who listens: challenges who has come.
+  /// As the side that listens: challenges the peer that has come, with a wrong proof unless `proves`.
   void meet_as_listener(bool proves) {
     const auto greeting = socket_.receive();
     require(greeting && greeting->kind == shm::ControlKind::kGreeting, "no greeting");
@@ -152,7 +152,7 @@ class Speaker {
   void set_poll(std::function<void()> poll) { poll_ = std::move(poll); }
   [[nodiscard]] bool has_proved() const { return proved_; }
 
-  /// One thing more; `connection` is the one that may have come of it.
+  /// Does one more thing. `connection`: the one that may have come of the socket, or nullptr.
   void go_on(transport::Connection* connection) {
     const std::uint32_t what = input_.below(8);
     if (what == 0) return socket_.send(input_.take_bytes(input_.take<std::uint8_t>()), {});
@@ -214,10 +214,10 @@ class Speaker {
   std::function<void()> poll_;
   std::vector<shm::FileDescriptor> files_;
   bool proved_ = false;
-  unsigned seen_ = 0;  ///< of memory that was granted
+  unsigned seen_ = 0;  ///< a sum of bytes of granted memory, to read them
 };
 
-/// The descriptor that the next file would get.
+/// The descriptor that the next file will get.
 int next_descriptor() {
   const int next = ::fcntl(STDERR_FILENO, F_DUPFD, 0);
   ::close(next);
@@ -232,8 +232,8 @@ void shm_channel(std::string_view bytes) {
   const shm::ChannelLayout layout(memory.bytes, kGeometry);
   shm::ChannelSender sender(layout);
   shm::ChannelReceiver receiver(layout);
-  std::deque<std::string> under_way;  // a notification is an empty one
-  bool harmed = false;                // by the peer: nothing but safety is promised then
+  std::deque<std::string> under_way;  // messages, and an empty string for each notification
+  bool harmed = false;                // the peer has written into the channel: only safety is promised then
   while (!input.empty()) {
     switch (input.below(7)) {
       case 0: {
@@ -311,7 +311,7 @@ void shm_control(std::string_view bytes) {
     poll();
     require(accepted.empty() || speaker.has_proved(), "a stranger is let in");
   }
-  // Files that were passed are closed when the sockets are looked at.
+  // Files that were passed are closed when the sockets are checked.
   for (int round = 0; round < 20; ++round) {
     accepted.clear();
     if (next_descriptor() == first_descriptor) return;
@@ -343,7 +343,8 @@ void shm_answer(std::string_view bytes) {
     const std::uint32_t how = input.below(4);
     if (how > 0) speaker.meet_as_listener(how > 1);
     if (how == 1) {
-      for (int round = 0; round < 100 && (*connection)->status().ok(); ++round) poll();  // looks now and then
+      // Many rounds, since not each poll checks the sockets.
+      for (int round = 0; round < 100 && (*connection)->status().ok(); ++round) poll();
       require(!(*connection)->status().ok(), "an impostor is taken for a peer");
     }
     for (int step = 0; step < 16 && !input.empty(); ++step) speaker.go_on(connection->get());

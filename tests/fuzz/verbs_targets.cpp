@@ -1,4 +1,4 @@
-// What a peer says to the verbs transport before and beside its connection, over a fabric in this process.
+// What a peer sends to the verbs transport before and beside its connection, over a fabric in this process.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ using transport::Event;
 namespace shm = transport::shm;
 namespace verbs = transport::verbs;
 
-constexpr std::size_t kMostPrivateBytes = 56;  // of a request; an answer has more room
+constexpr std::size_t kMostPrivateBytes = 56;  // in a request; an answer has more room
 constexpr std::size_t kMostAnswerBytes = 196;
 constexpr int kMostTurns = 6;
 
@@ -48,7 +48,7 @@ sockaddr_in place_of_listener() {
   return place;
 }
 
-/// The harness's own part of the connection manager.
+/// The event channel of the peer that the fuzzer plays.
 class Channel {
  public:
   explicit Channel(const transport::VerbsApi& api) : api_(api), channel_(api.create_event_channel()) {
@@ -92,7 +92,7 @@ Words words_of(std::string_view said) {
   return words;
 }
 
-/// Perhaps one byte of it another.
+/// Replaces one byte now and then. `whole`: nothing has changed.
 std::string perhaps_damaged(Input& input, std::string bytes, bool& whole) {
   whole = true;
   if (input.below(4) != 3) return bytes;
@@ -103,9 +103,9 @@ std::string perhaps_damaged(Input& input, std::string bytes, bool& whole) {
   return bytes;
 }
 
-// ---- to who listens
+// ---- a peer that connects
 
-/// Asks a listener to be let in, several times.
+/// Asks a listener for a connection, several times.
 class Asker {
  public:
   Asker(Input& input, const transport::VerbsApi& api, std::function<void()> go_on)
@@ -155,14 +155,14 @@ class Asker {
     std::string said = perhaps_damaged(input_, std::string(bytes_of(opening)), whole);
     opening_ = words_of<verbs::Opening>(said);
     if (!answers) nonce_ = opening_.nonce;
-    // What is wrong besides is looked at after the proof, which is good once.
+    // The listener checks all else after the proof, and a proof is good once.
     const bool proves = answers && whole && kind != 7 && opening.receives >= 2;
     entitled = proves && opening.max_message_bytes == 4096 && !used_.contains(*challenge_);
     if (proves) used_.insert(*challenge_);
     return said;
   }
 
-  /// What is said to an earlier request may come late, and is not about this one.
+  /// Checks the answer to this request. Answers to earlier ones may come late, and are ignored.
   void hear(rdma_cm_id* id, bool entitled) {
     while (const auto news = channel_.next()) {
       if (news->id != id) continue;
@@ -184,15 +184,15 @@ class Asker {
   const transport::VerbsApi& api_;
   const Channel channel_;
   const std::function<void()> go_on_;
-  std::array<std::byte, 12> nonce_{};  ///< of the last challenge
+  std::array<std::byte, 12> nonce_{};  ///< the one that the last challenge was given for
   std::optional<std::array<std::byte, 16>> challenge_;
   std::set<std::array<std::byte, 16>> used_;
   verbs::Opening opening_;
 };
 
-// ---- to who connects
+// ---- a peer that listens
 
-/// Answers whoever asks it to be let in.
+/// Answers requests for connections.
 class Answerer {
  public:
   Answerer(Input& input, const transport::VerbsApi& api)
@@ -218,7 +218,7 @@ class Answerer {
       answer(news->id, *opening);
     }
   }
-  /// Whether it has said what only one that has the secret can.
+  /// Whether it has sent what only a peer with the secret can send.
   [[nodiscard]] bool has_proved() const { return proved_; }
 
  private:
@@ -233,7 +233,7 @@ class Answerer {
     sign(welcome, opening, kind == 7 ? nullptr : known_secret().get());
     const std::string said = kind == 3 ? std::string(input_.take_bytes(kMostAnswerBytes))
                                        : perhaps_damaged(input_, std::string(bytes_of(welcome)), whole);
-    // The first request asks for a challenge; whoever has the secret may do without.
+    // The first request asks for a challenge, but a listener that has the secret may accept it without one.
     proved_ = proved_ || (whole && kind != 7);
     rdma_conn_param param{};
     param.private_data = said.data();
@@ -276,7 +276,7 @@ std::unique_ptr<transport::Transport> transport_on(const char* device,
   return *std::move(made);
 }
 
-/// A fabric of two devices, the right one of who listens.
+/// A fabric of two devices. The listening side has the right one.
 struct Fabric {
   Fabric() : fabric(1, /*own_thread=*/false) {
     fabric.add_device({.name = "left"});
@@ -339,7 +339,7 @@ void verbs_answer(std::string_view bytes) {
   fabric.require_no_leaks();
 }
 
-/// Words and files of a process of the same user on this host that has proved itself.
+/// Messages and files from a process of the same user on this host that has proved itself.
 void verbs_neighbour(std::string_view bytes) {
   Input input(bytes);
   std::array<int, 2> ends{};
@@ -370,7 +370,7 @@ void verbs_neighbour(std::string_view bytes) {
     const std::uint64_t length = input.take<std::uint16_t>();
     if (std::byte* const place = neighbour.find(input.below(4), address, length);
         place != nullptr && length > 0) {
-      place[0] = place[length - 1] = std::byte{1};  // which must be there
+      place[0] = place[length - 1] = std::byte{1};  // the memory must be there
     }
   }
 }

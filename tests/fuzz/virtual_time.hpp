@@ -1,4 +1,4 @@
-// Time for what runs over a simulated network in one thread.
+// The time of targets that run over a simulated network in one thread.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace verbena::fuzz {
 
-/// Goes on by a little with each call of the network, and to the end of a wait at once.
+/// Advances a little with each call of the network, and to the end of a wait at once.
 class VirtualTime final : public simulation::Pacer {
  public:
   [[nodiscard]] transport::TimePoint now() const override { return now_; }

@@ -71,7 +71,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
   EXPECT_EQ(std::get<OpenTable>(*decoded), open_table());
 }
 
-// Golden bytes: a change of the layout is a change of kVersion.
+// Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
   const std::string expected("VRBN\15\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
@@ -105,7 +105,7 @@ TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 
-/// `count` of them, `step` keys apart.
+/// `count` items, whose keys are `step` apart.
 template <class Item>
 std::vector<Item> spread(std::size_t count, Key step, Item item) {
   std::vector<Item> items;
@@ -142,7 +142,7 @@ TEST(ControlMessageTest, RowsThatGoOnTravelAsOne) {
   EXPECT_EQ(room_for(spread<Row>(2000, 1, {7, 1})), MessageRoom<Row>::kMaxItems);
   EXPECT_EQ(room_for(spread<Row>(2000, 2, {7, 1})), MessageRoom<Row>::kMaxRuns);
   EXPECT_EQ(room_for(spread<Answer>(2000, 2, {.key = 7})), MessageRoom<Answer>::kMaxRuns);
-  // What it takes is no longer than a transport takes, and taken by whoever reads it.
+  // A full message is not too long for a transport, and can be decoded.
   for (const Key step : {1U, 2U}) {
     auto rows = spread<Row>(2000, step, {7, 1});
     rows.resize(room_for(rows));
@@ -171,8 +171,8 @@ TEST(ControlMessageTest, ImpossibleRunsAreRefused) {
   EXPECT_FALSE(with(first_length, 1025).ok());
   EXPECT_FALSE(with(first_length, UINT64_MAX).ok());
   EXPECT_TRUE(with(second_length, 1023).ok());
-  EXPECT_FALSE(with(second_length, 1024).ok()) << "together more than one message has";
-  EXPECT_FALSE(with(first_length, 2).ok()) << "two runs that are one";
+  EXPECT_FALSE(with(second_length, 1024).ok()) << "together the runs have more items than a message may";
+  EXPECT_FALSE(with(first_length, 2).ok()) << "two runs that should be one";
 }
 
 TEST(ControlMessageTest, ImpossibleRequestsAndAnswersAreRefused) {
@@ -229,8 +229,8 @@ TEST(ControlMessageTest, ImpossibleAnswersToPushesAreRefused) {
   };
   const std::string bytes = encode(PushAnswer{.records = 5, .moved = {4}});
   EXPECT_FALSE(refused(bytes, 1U << 4U));
-  EXPECT_TRUE(refused(bytes, 1U << 5U)) << "of five records the sixth has moved";
-  EXPECT_TRUE(refused(bytes, 0)) << "none has, in another way than with no word";
+  EXPECT_TRUE(refused(bytes, 1U << 5U)) << "there are five records, and the sixth has moved";
+  EXPECT_TRUE(refused(bytes, 0)) << "no record has moved, but there is a word for it";
   EXPECT_FALSE(decode_control(bytes_of(encode(PushAnswer{.records = 0}))).ok());
   EXPECT_FALSE(decode_control(bytes_of(encode(PushAnswer{.records = kMaxPushRecords + 1}))).ok());
 }
@@ -305,7 +305,7 @@ TEST(OpenTableTest, DifferencesAreNamed) {
   EXPECT_EQ(differences(first, first), "");
   OpenTable other = first;
   other.table = 7;
-  EXPECT_EQ(differences(first, other), "") << "a number is no difference";
+  EXPECT_EQ(differences(first, other), "") << "the number of a table is no difference";
   other.value_type = ValueType::kDouble;
   other.rows = 11;
   EXPECT_EQ(differences(first, other), "10 rows, then 11 rows; float, then double");

@@ -9,7 +9,7 @@
 namespace verbena::protocol {
 namespace {
 
-/// Of three keys.
+/// The presence words of three keys.
 class PresenceTest : public ::testing::Test {
  protected:
   alignas(kCacheLineBytes) std::array<std::byte, 3 * sizeof(Presence)> words_{};
@@ -59,7 +59,7 @@ TEST_F(PresenceTest, IntentsAreCountedWhereTheRowIsHere) {
   EXPECT_EQ(map_.load(1).intents(), 2U);
   EXPECT_EQ(map_.load(0), Presence()) << "another key";
   EXPECT_EQ(map_.load(2), Presence()) << "another key";
-  EXPECT_FALSE(map_.end_intent(1, 4)) << "of an earlier stay";
+  EXPECT_FALSE(map_.end_intent(1, 4)) << "the intent was counted in an earlier stay of the row";
   EXPECT_EQ(map_.load(1).intents(), 2U);
   EXPECT_FALSE(map_.end_intent(1, 5));
   EXPECT_FALSE(map_.end_intent(1, 5));
@@ -75,16 +75,16 @@ TEST_F(PresenceTest, NoMoreAreCountedThanThereIsRoomFor) {
 
 TEST_F(PresenceTest, TheLastWhoIntendsFindsThatTheRowIsWanted) {
   map_.store(1, Presence::here(5, 0));
-  EXPECT_FALSE(map_.want(1)) << "it may be taken";
+  EXPECT_FALSE(map_.want(1)) << "nobody intends to use the row: it may be taken";
   EXPECT_FALSE(map_.load(1).is_wanted());
   map_.store(1, Presence::here(5, 2));
   EXPECT_TRUE(map_.want(1));
-  EXPECT_TRUE(map_.want(1)) << "by another one, too";
+  EXPECT_TRUE(map_.want(1)) << "a second worker may want it, too";
   EXPECT_FALSE(map_.end_intent(1, 5));
   EXPECT_TRUE(map_.end_intent(1, 5));
   EXPECT_EQ(map_.load(1), Presence::here(5, 0));
   EXPECT_EQ(map_.begin_intent(1), 5U);
-  EXPECT_FALSE(map_.end_intent(1, 5)) << "it was told";
+  EXPECT_FALSE(map_.end_intent(1, 5)) << "the last intent has cleared the mark";
 }
 
 TEST_F(PresenceTest, ManyCountAtTheSameTime) {

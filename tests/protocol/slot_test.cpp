@@ -7,7 +7,7 @@
 namespace verbena::protocol {
 namespace {
 
-/// Of a key whose home is elsewhere, or is here.
+/// The slot of a key whose home is elsewhere, or here (`is_at_home`).
 struct Memory {
   alignas(8) std::array<std::byte, slot_bytes(8)> bytes{};
   bool is_at_home = false;
@@ -39,7 +39,7 @@ TEST(SlotTest, ZerosAreHowItIsAtFirst) {
   EXPECT_EQ(load_header(elsewhere.at()), SlotHeader());
   Memory at_home{.is_at_home = true};
   EXPECT_EQ(load_header(at_home.at()), SlotHeader::owned(0));
-  // It leaves and comes back like any other.
+  // The row leaves and comes back like any other.
   SlotHeader header;
   ASSERT_EQ(try_lock(at_home.at(), 1, header), LockResult::kLocked);
   EXPECT_EQ(try_hand_over(at_home.at(), 0), LockResult::kBusy);

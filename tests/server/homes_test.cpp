@@ -78,7 +78,7 @@ TEST(HomesTest, WhoeverComesDuringAMoveIsAnsweredInOrder) {
   Homes::Answers answers;
   homes.localize(105, {.rank = 0, .node = 0}, answers);
   homes.locate(105, 1, answers);
-  homes.localize(105, {.rank = 2, .node = 0}, answers);  // of the same node
+  homes.localize(105, {.rank = 2, .node = 0}, answers);  // on the same node
   homes.localize(105, {.rank = 3, .node = 1}, answers);  // the second move
   homes.locate(105, 4, answers);
   homes.localize(105, {.rank = 5, .node = kHome}, answers);  // the third
@@ -100,8 +100,8 @@ TEST(HomesTest, ARowGoesToTheOnlyNodeThatIntendsToUseIt) {
   homes.intend(105, {.rank = 0, .node = 0}, answers);
   homes.intend(106, {.rank = 1, .node = kHome}, answers);
   EXPECT_EQ(take(answers), (std::vector<Said>{{0, kTake, kHome, 0}, {1, kHere, kHome, 0}}));
-  homes.intend(105, {.rank = 2, .node = 0}, answers);  // of the same node, in line
-  homes.intend(105, {.rank = 3, .node = 1}, answers);  // too late
+  homes.intend(105, {.rank = 2, .node = 0}, answers);  // on the same node, in line
+  homes.intend(105, {.rank = 3, .node = 1}, answers);  // on another node, later
   homes.intend(106, {.rank = 3, .node = 1}, answers);
   EXPECT_EQ(take(answers), (std::vector<Said>{{3, kShared, kHome, 0}}));
   EXPECT_TRUE(homes.arrived(105, 0, 1, answers).ok());
@@ -121,7 +121,7 @@ TEST(HomesTest, WhoIsLeftAloneIsToldOnce) {
   EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, 0, 1}}));
   EXPECT_FALSE(homes.end_intent(105, 0, answers).ok()) << "it has ended already";
   EXPECT_FALSE(homes.end_intent(106, 3, answers).ok()) << "another key";
-  // The next of the node, when this one does nothing about it.
+  // The first worker ends its intent instead of taking the row: the next one of the node is told.
   EXPECT_TRUE(homes.end_intent(105, 3, answers).ok());
   EXPECT_EQ(take(answers), (std::vector<Said>{{4, kAlone, 0, 1}}));
   homes.intend(105, {.rank = 4, .node = 1}, answers);
@@ -131,7 +131,7 @@ TEST(HomesTest, WhoIsLeftAloneIsToldOnce) {
   EXPECT_EQ(take(answers), (std::vector<Said>{{0, kShared, 1, 2}}));
 }
 
-/// The home knows of no intents of workers of the node where the row is.
+/// Intents of workers of the node where the row is are counted there: the home does not know them.
 TEST(HomesTest, ARowThatIsKeptStaysUntilItIsReleased) {
   Homes homes = make();
   Homes::Answers answers;
@@ -148,7 +148,8 @@ TEST(HomesTest, ARowThatIsKeptStaysUntilItIsReleased) {
   EXPECT_FALSE(homes.kept(105, 4, 1, answers).ok()) << "another worker";
   EXPECT_FALSE(homes.kept(105, 3, 2, answers).ok()) << "another epoch";
   EXPECT_TRUE(homes.kept(105, 3, 1, answers).ok());
-  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, 0, 1}})) << "and nobody is told to be alone";
+  EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, 0, 1}}))
+      << "and nobody is told that its node is alone";
   homes.intend(105, {.rank = 4, .node = kHome}, answers);
   EXPECT_TRUE(homes.end_intent(105, 4, answers).ok());
   EXPECT_EQ(take(answers), (std::vector<Said>{{4, kShared, 0, 1}}));
@@ -171,7 +172,7 @@ TEST(HomesTest, AReleaseMayOvertakeThatTheRowWasKept) {
   EXPECT_EQ(take(answers), (std::vector<Said>{{3, kAlone, kHome, 0}}));
 }
 
-/// Those in line come after the move, and find out where the row is that it is kept.
+/// Workers in line move the row next. They learn from the node where the row is that it is kept.
 TEST(HomesTest, WhoIsInLineMovesARowThatHasSettled) {
   Homes homes = make();
   Homes::Answers answers;
@@ -182,7 +183,7 @@ TEST(HomesTest, WhoIsInLineMovesARowThatHasSettled) {
   EXPECT_EQ(take(answers), (std::vector<Said>{{3, kTake, 0, 1}}));
 }
 
-/// Where it is kept no longer, by the doing of a localize or a death.
+/// The row is kept no longer: a localize has moved it, or the worker that kept it has died.
 TEST(HomesTest, WhoFoundARowKeptIsToldWhenItIsElsewhereOrItsKeeperDead) {
   Homes homes = make();
   Homes::Answers answers;
@@ -250,7 +251,7 @@ TEST(HomesTest, ARowInDoubtIsNowhereUntilItIsMoved) {
   homes.locate(105, 4, answers);
   homes.intend(105, {.rank = 2, .node = kHome}, answers);
   EXPECT_EQ(take(answers), (std::vector<Said>{{4, kOwned, kHome, 0}, {2, kTake, kHome, 0}}));
-  // Who looks for it may die, too: then it may have brought the row to its own node.
+  // A worker that looks for the row may die, too: then it may have brought the row to its own node.
   homes.lose({.rank = 2, .node = kHome}, answers);
   homes.localize(105, {.rank = 3, .node = 1}, answers);
   for (const Said& place : {Said{3, kTake, kHome, 0}, Said{3, kTake, 0, 1}, Said{3, kTake, kHome, 1}}) {
@@ -384,7 +385,7 @@ TEST(HomesTest, NobodyIsForgottenAndOneMovesAtATime) {
   }
 }
 
-/// Against lists, which say the same in other words.
+/// Compares them with lists, which hold the same in a simpler way.
 TEST(KeyIntentsTest, AreWhatListsWouldHold) {
   struct Intent {
     Worker worker;

@@ -1,4 +1,4 @@
-// A lane by itself, step by step: what it applies when, and what it tells whom.
+// A lane alone, step by step: what it applies and when, and what it sends to which worker.
 #include "server/lane.hpp"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ constexpr std::size_t kRecord = protocol::record_bytes(kStride);
 
 struct Told {
   BulkHeader header;
-  std::map<Key, float> rows;  ///< first value of each
+  std::map<Key, float> rows;  ///< the first number of each row
 };
 
 class LaneTest : public ::testing::Test {
@@ -95,7 +95,8 @@ class LaneTest : public ::testing::Test {
     lane_->enqueue({.kind = LaneTask::Kind::kClock, .worker = worker, .clock = clock, .examples = examples});
   }
 
-  /// Drives the lane until idle. The buffers go back at once unless `keep`.
+  /// Drives the lane until it is idle. Returns what it has sent to the worker. Gives buffers back at once
+  /// unless `keep`.
   std::vector<Told> poll(std::uint32_t worker, bool keep = false) {
     while (lane_->poll() || collect(keep)) {
     }
@@ -192,7 +193,7 @@ TEST_F(LaneTest, SspAppliesAtOnceBspHoldsBack) {
 }
 
 TEST_F(LaneTest, BspAppliesInWorkerOrderWhateverTheArrival) {
-  // In floats, (2^24 + 1) − 2^24 is 0 where the order is 0, 1, 2 and 1 where worker 2 comes before worker 1.
+  // As floats, the sum of these is 0 in the order 0, 1, 2, and 1 if worker 2 comes before worker 1.
   const std::vector<float> values{16777216.0F, 1.0F, -16777216.0F};
   for (const std::vector<std::uint32_t>& arrival :
        std::vector<std::vector<std::uint32_t>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {2, 0, 1}}) {
@@ -218,7 +219,7 @@ TEST_F(LaneTest, MeansWeighWhatTheirExamplesDo) {
   EXPECT_EQ(row(101), 0);
   clock(2, 1);
   poll(0);
-  // Of 400 examples of 700: 300 of 300 and 100 of 400.
+  // 400 of 700 planned examples were processed: 300 of 300, and 100 of 400.
   EXPECT_FLOAT_EQ(row(100), 8 * 1.75F + 100);
   EXPECT_FLOAT_EQ(row(101), 8 * 1.75F + 16 * 0.4375F + 100);
 }
@@ -231,15 +232,15 @@ TEST_F(LaneTest, EachClockHasItsOwnWeights) {
   EXPECT_EQ(row(100), 0);
   clock(1, 1, {.processed = 10, .planned = 10});
   poll(0);
-  EXPECT_EQ(row(100), 1) << "all of both: nothing is multiplied";
+  EXPECT_EQ(row(100), 1) << "both have processed all examples: the weight is 1";
   updates(1, {{101, std::numeric_limits<float>::quiet_NaN()}}, 1);
   clock(1, 2, {.processed = 0, .planned = 10});
   poll(0);
-  EXPECT_EQ(row(100), 3) << "the other half is missing";
+  EXPECT_EQ(row(100), 3) << "worker 1 has processed nothing: worker 0's update weighs 2";
   EXPECT_EQ(row(101), 0) << "a mean of nothing";
   clock(1, 3);
   poll(0);
-  EXPECT_EQ(row(100), 4) << "alone";
+  EXPECT_EQ(row(100), 4) << "worker 0 takes part alone: the weight is 1";
 }
 
 TEST_F(LaneTest, SumsAreNotWeighted) {
@@ -252,7 +253,7 @@ TEST_F(LaneTest, SumsAreNotWeighted) {
   EXPECT_EQ(row(100), 9);
 }
 
-/// The last updates of one that leaves amid an iteration have counts, too.
+/// The last updates of a worker that leaves in the middle of an iteration are weighted, too.
 TEST_F(LaneTest, OneThatLeavesIsWeighted) {
   start(ABsp{Updates::kMeans}, 2);
   updates(0, {{100, 4}});
@@ -271,7 +272,7 @@ TEST_F(LaneTest, EachAdvanceIsToldWithWhatIsApplied) {
   updates(0, {{101, 1}});
   clock(0, 1);
   std::vector<Told> told = poll(0);
-  ASSERT_EQ(told.size(), 1U);  // its own updates are applied, though nobody's clock advanced
+  ASSERT_EQ(told.size(), 1U);  // its own updates are applied, though the min clock has not advanced
   EXPECT_EQ(told[0].header.clock, 0);
   EXPECT_EQ(told[0].header.applied, 2U);
   EXPECT_TRUE(poll(1).empty());
@@ -297,10 +298,10 @@ TEST_F(LaneTest, DirtySubscribedRowsGoBeforeTheClock) {
     EXPECT_EQ(told[i].header.clock, i + 1 == told.size() ? 1 : 0);
     seen.insert(told[i].rows.begin(), told[i].rows.end());
   }
-  // All it subscribed to, for its copies may be old; not row 110, which it does not cache.
+  // All rows that it has subscribed to, since its copies may be old; not row 110, which it does not cache.
   EXPECT_EQ(seen,
             (std::map<Key, float>{{100, 1}, {101, 2}, {102, 0}, {103, 0}, {104, 0}, {105, 0}, {106, 0}}));
-  // From now on only what changes.
+  // From now on only rows that change.
   updates(0, {{105, 7}}, 1);
   clock(0, 2);
   clock(1, 2);
@@ -326,7 +327,7 @@ TEST_F(LaneTest, WhatHasLeftTheCacheIsPushedNoMore) {
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].rows, (std::map<Key, float>{{101, 2}}));
   EXPECT_EQ(told[0].header.subscriptions, 2U);
-  // Back again, it is pushed once although nobody changes it.
+  // When the row is subscribed to again, it is pushed once, although nobody changes it.
   subscribe(1, {100});
   clock(0, 3);
   clock(1, 3);
@@ -367,14 +368,14 @@ TEST_F(LaneTest, ABudgetHoldsBackWhatIsNotDue) {
   clock(0, 1);
   clock(1, 1);
   std::vector<Told> told = poll(1);
-  ASSERT_EQ(told.size(), 1U) << "its budget is spent, and at clock 1 it may miss clock 0";
+  ASSERT_EQ(told.size(), 1U) << "its budget is spent, and at clock 1 it need not see the updates of clock 0";
   EXPECT_EQ(told[0].header.clock, 0);
-  EXPECT_EQ(told[0].header.applied, 1U) << "what is applied of its own it must hear all the same";
+  EXPECT_EQ(told[0].header.applied, 1U) << "it must be told which of its own updates are applied";
   EXPECT_TRUE(told[0].rows.empty());
   EXPECT_TRUE(poll(1).empty());
   clock(1, 2);
   told = poll(1);
-  ASSERT_EQ(told.size(), 1U) << "at clock 2 it may not";
+  ASSERT_EQ(told.size(), 1U) << "at clock 2 it must see the updates of clock 0";
   EXPECT_EQ(told[0].header.clock, 1);
   EXPECT_EQ(told[0].rows, (std::map<Key, float>{{100, 1}, {101, 2}, {102, 3}}));
 }
@@ -393,7 +394,7 @@ TEST_F(LaneTest, ABudgetGoesToTheMostImportantRowsFirst) {
   EXPECT_TRUE(poll(1).empty());
   budgets_[1].refill(transport::TimePoint(transport::Duration(1'000'000)));
   ASSERT_FALSE(poll(1).empty());
-  // All four are known to worker 1. Now they change by a half, next to nothing, an eighth and a third.
+  // All four are known to worker 1. Now they change by a half, next to nothing, a ninth and a third.
   budgets_[1].take(1000);
   updates(0, {{100, 8}, {101, 0.001F}, {102, 1}, {103, 4}}, 2);
   clock(0, 3);
@@ -424,7 +425,7 @@ TEST_F(LaneTest, AFullBudgetBringsRowsWithinAClock) {
   EXPECT_EQ(told[0].rows, (std::map<Key, float>{{100, 5}}));
   EXPECT_EQ(told[0].header.clock, 1);
   updates(0, {{100, 5}}, 1);
-  EXPECT_TRUE(poll(1).empty()) << "no longer";
+  EXPECT_TRUE(poll(1).empty()) << "the budget is not full any more";
 }
 
 TEST_F(LaneTest, AWorkerThatLeftHoldsNobodyBack) {
@@ -440,8 +441,8 @@ TEST_F(LaneTest, AWorkerThatLeftHoldsNobodyBack) {
   EXPECT_EQ(poll(0).back().header.clock, 2);
 }
 
-// Random jobs of two workers that cache everything: whenever a clock is told, the rows received so far hold
-// all updates of earlier clocks, and `applied` counts exactly what they hold of the worker's own.
+// Random jobs of two workers that cache everything. Whenever a worker is told a clock, the rows that it has
+// received hold all updates of earlier clocks, and `applied` counts exactly the worker's own updates in them.
 TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
@@ -506,9 +507,9 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
   }
 }
 
-#ifndef VERBENA_SANITIZED  // which need address space of their own
-/// Updates that wait for others' clocks and for which the system has no room: an error of the job's, not the
-/// end of a thread and its process.
+#ifndef VERBENA_SANITIZED  // sanitizers need address space of their own
+/// If there is no memory for updates that wait for others' clocks, the job must fail with an error. The
+/// thread and its process must not end.
 TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
   const auto stops_and_says_so = [&] {
     const std::vector<std::pair<Key, float>> rows(std::size_t{1} << 22, {kFirst, 1.0F});
@@ -516,7 +517,7 @@ TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
     poll(0);
     updates(0, rows);
     updates(1, {{kFirst, 1.0F}});
-    const rlimit none{.rlim_cur = 0, .rlim_max = 0};  // not a byte beyond what it has now
+    const rlimit none{.rlim_cur = 0, .rlim_max = 0};  // not one byte more than it has now
     if (::setrlimit(RLIMIT_DATA, &none) != 0) return false;
     while (lane_->poll()) {
     }
@@ -538,11 +539,11 @@ TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
     ASSERT_TRUE(made.ok()) << made.status();
     const FixedShard& shard = *(*made)->for_lanes();
     ASSERT_NE(shard.books, nullptr);
-    EXPECT_EQ(shard.books->access(), transport::Access::kLocal) << "no worker's to read";
+    EXPECT_EQ(shard.books->access(), transport::Access::kLocal) << "no worker may read it";
     EXPECT_GE(shard.books->bytes().size(), 1000U * 8 * (has_budget ? 5 : 4));
     EXPECT_EQ(shard.changes != nullptr, has_budget);
   }
-  // As many workers as there can be need more for each row than the row.
+  // With the largest number of workers, lanes need more memory for each row than the row itself.
   const std::uint64_t free = transport::shm::free_memory().bytes;
   open.rows = free / 256;
   const absl::Status status =
@@ -551,12 +552,12 @@ TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("to know who has which row"));
 }
 
-/// The server has checked the keys; the worker writes others over them before the lane looks.
+/// A worker overwrites keys after the server has checked them and before the lane uses them.
 class RewrittenTest : public LaneTest, public ::testing::WithParamInterface<const char*> {
  protected:
   static constexpr Key kWrong[] = {0, kFirst - 1, kFirst + kRows, Key{1} << 40U, ~Key{0}};
 
-  /// From the second on, of the newest message.
+  /// Overwrites keys of the newest message, from the second one on.
   void rewrite_keys(std::size_t apart) {
     std::size_t at = apart;
     for (const Key wrong : kWrong) {

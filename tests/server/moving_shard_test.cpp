@@ -1,4 +1,4 @@
-// What opening a dynamic table costs, and what is forgotten of a worker that has died.
+// What it costs to open a dynamic table, and how the intents of a dead worker are forgotten.
 #include "server/moving_shard.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<MovingShard>> shard_of(transport::Transport& tran
                              protocol::Placement(servers));
 }
 
-/// A server that has to write something for each of its rows stops for seconds where there are many.
+/// A server that had to write something for each row would stop for seconds if there are many.
 TEST(MovingShardTest, OpeningTouchesNoRow) {
   auto transport = transport::make_shm_transport();
   ASSERT_TRUE(transport.ok()) << transport.status();
@@ -46,7 +46,7 @@ TEST(MovingShardTest, OpeningTouchesNoRow) {
     auto shard = shard_of(**transport, kRows, server, /*servers=*/2);
     ASSERT_TRUE(shard.ok()) << shard.status();
     EXPECT_EQ(pages_in_memory((*shard)->region().bytes()), 0U);
-    // And yet each row is where it is at first.
+    // And yet each row is at its home.
     Homes::Answers answers;
     const Key first = server * kRows / 2;
     for (const Key key : {first, first + kRows / 2 - 1}) {
@@ -58,12 +58,13 @@ TEST(MovingShardTest, OpeningTouchesNoRow) {
       EXPECT_EQ(answers.back().answer.kind, protocol::KeyAnswers::Kind::kTaken) << "from here";
       EXPECT_EQ(answers.back().answer.node, server);
     }
-    EXPECT_LE(pages_in_memory((*shard)->region().bytes()), 4U) << "of two slots and two presences";
+    EXPECT_LE(pages_in_memory((*shard)->region().bytes()), 4U)
+        << "the pages of two slots and two presence words";
   }
 }
 
-/// Else rows that it intended to use would stay here for ever, for nobody. As many keys as a table may have
-/// would stop the server, so some are done at a time.
+/// Otherwise rows that it intended to use would stay here for ever, for nobody. The server would stop too
+/// long for all keys of a large table, so it handles some at a time.
 TEST(MovingShardTest, WhatADeadWorkerIntendedIsForgottenSomeKeysAtATime) {
   auto transport = transport::make_shm_transport();
   ASSERT_TRUE(transport.ok()) << transport.status();

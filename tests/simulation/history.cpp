@@ -11,7 +11,7 @@
 namespace verbena::simulation {
 namespace {
 
-/// In which everybody has heard of the end of an iteration, if nobody pauses.
+/// Within this time everybody has heard of the end of an iteration, if nobody pauses.
 constexpr auto kEndOfIterationTime = std::chrono::milliseconds(20);
 
 Iterations::Options iteration_options(const Scenario& scenario) {

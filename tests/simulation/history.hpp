@@ -1,5 +1,5 @@
-// What the workers of a job do, and those who know all of it and check it. An event is plain data: it can be
-// heard at once, or be written down and heard later.
+// The events of a job's workers, and the class that hears and checks all of them. An event is plain data: it
+// can be checked at once, or recorded and checked later.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace verbena::simulation {
 
-/// Of one key; noted before the push itself.
+/// A push to one key; noted before the push itself.
 struct PushBegins {
   std::uint32_t worker = 0;
   std::uint32_t table = 0;
@@ -33,18 +33,18 @@ struct PushEnded {
 };
 struct PullBegins {
   std::uint32_t worker = 0;
-  std::uint64_t pull = 0;  ///< tells those of a worker apart
+  std::uint64_t pull = 0;  ///< tells the pulls of a worker apart
   std::uint32_t table = 0;
   std::vector<Key> keys;
 };
-/// Fields as in Read.
+/// The fields are those of Read.
 struct PullEnded {
   std::uint32_t worker = 0;
   std::uint64_t pull = 0;
   std::uint32_t table = 0;
   consistency::Clock clock = 0;
   consistency::Clock barrier_clock = 0;
-  consistency::Clock claimed = 0;  ///< 0: nothing
+  consistency::Clock claimed = 0;  ///< 0: the read claims nothing
   bool monotone = true;
   std::vector<Key> keys;
   std::vector<double> rows;  ///< [keys.size(), width]
@@ -68,25 +68,25 @@ struct ExamplesTaken {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
 };
-/// All rows of a table when all workers have ended their pushes but those whose node is dead, [rows, width].
-/// Ends a pull of all keys.
+/// All rows of a table, [rows, width], when all workers have ended their pushes, except those whose node is
+/// dead. Ends a pull of all keys.
 struct TableAtTheEnd {
   std::uint32_t worker = 0;
   std::uint64_t pull = 0;
   std::uint32_t table = 0;
   std::vector<double> rows;
-  std::vector<Key> lost;  ///< rows that are not to be had
+  std::vector<Key> lost;  ///< keys of the rows that are lost
 };
 /// Noted before the session ends.
 struct WorkerLeaves {
   std::uint32_t worker = 0;
 };
-/// Of a worker or node, now, in a job that goes on. Of what anybody has pushed, what has not ended may never
-/// be applied.
+/// A worker or node dies now, in a job that goes on. Anybody's pushes that have not ended may never be
+/// applied.
 struct Death {
   std::uint32_t victim = 0;
 };
-/// What a worker sees by itself to be wrong.
+/// Something wrong that a worker has found itself.
 struct Complaint {
   std::string what;
 };
@@ -98,11 +98,11 @@ class History {
  public:
   explicit History(const Scenario& scenario);
 
-  /// What is wrong with it; nothing if it is as promised. Events are heard in an order that agrees with time:
-  /// one that was noted before another began comes first.
+  /// Returns what is wrong with the event; nullopt if nothing is. REQUIRES: an order of events that agrees
+  /// with time: one that was noted before another began comes first.
   std::optional<std::string> hear(const Event& event, TimePoint now);
 
-  /// What is wrong with all of it, where that shows only at the end.
+  /// Returns what is wrong with the whole history and shows only at the end; nullopt if nothing is.
   [[nodiscard]] std::optional<std::string> check_the_end() const;
 
   [[nodiscard]] std::uint64_t numbers_checked() const { return ledger_.numbers_checked(); }
@@ -125,7 +125,7 @@ class History {
 
   struct BegunPull {
     linearizability::Time when = 0;
-    std::vector<Floor> floors;  ///< what it must hold, by key
+    std::vector<Floor> floors;  ///< what each row must hold, by place in the pull
   };
 
   const bool virtual_time_;
@@ -133,7 +133,7 @@ class History {
   Iterations iterations_;
   std::map<std::pair<std::uint32_t, std::uint64_t>, BegunPull> pulls_;  ///< under way, by worker and pull
   linearizability::Time events_ = 0;                                    ///< heard so far
-  /// Of the last column, by table and key, where all workers share it.
+  /// The histories of last columns that all workers share, by table and key.
   std::vector<std::vector<linearizability::NumberHistory>> shared_;
 };
 

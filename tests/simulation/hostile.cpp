@@ -27,13 +27,13 @@ using transport::WorkRequest;
 namespace {
 
 constexpr std::size_t kRingBytes = 4096;
-/// Of whom it is a visitor, or of a server that it waits for.
+/// How long it waits for a server.
 constexpr auto kPatience = seconds(2);
-/// To be thrown out: longer than all others may take to hear of it, so that its leaving is not what tells
-/// them.
+/// How long a traitor waits to be disconnected: longer than it may take until all others know of it, so that
+/// its own leaving is not what tells them.
 constexpr auto kPatienceOfTraitors = seconds(30);
 
-/// A connection, and what it takes to speak over it as a worker.
+/// A connection, with what a worker needs to speak over it.
 class Line {
  public:
   Line(transport::Transport& transport, std::unique_ptr<transport::Connection> connection)
@@ -44,7 +44,7 @@ class Line {
   [[nodiscard]] bool is_open() const { return connection_->status().ok(); }
   [[nodiscard]] transport::Connection& connection() { return *connection_; }
 
-  /// Allocates what a hello names. False where that cannot be.
+  /// Allocates what a hello names. Returns false if that fails.
   bool prepare_hello(protocol::Hello& hello) {
     auto heartbeat = transport::Heartbeat::create(transport_);
     auto receiver = transport::RingReceiver::create(transport_, *connection_, kRingBytes);
@@ -97,7 +97,7 @@ class Line {
   bool welcomed_ = false;
 };
 
-/// All lines of a hostile node.
+/// A hostile node, with all its connections.
 class Hostile {
  public:
   Hostile(transport::Transport& transport, const HostileJob& job, std::uint64_t seed)
@@ -110,7 +110,7 @@ class Hostile {
     line.connection().user_data = reinterpret_cast<std::uintptr_t>(&line);
     return &line;
   }
-  /// Hears what there is, for so long or until `enough`.
+  /// Takes messages for so long, or until `enough`.
   template <class Enough>
   void hear(Duration time, Enough enough) {
     for (const TimePoint end = transport_.now() + time; !enough() && transport_.now() < end;) {
@@ -171,7 +171,7 @@ class Hostile {
     for (char& each : bytes) each = static_cast<char>(below(random_, 256));
     return bytes;
   }
-  /// What no worker says, or not now: of tables that are not open, of clocks to come.
+  /// A message that no worker sends, or not now: about tables that are not open, or clocks to come.
   protocol::ControlMessage message_out_of_place() {
     const auto some = static_cast<std::uint32_t>(1 + below(random_, 5));
     switch (below(random_, 6)) {
@@ -191,7 +191,7 @@ class Hostile {
         return protocol::Welcome{.lanes = some};
     }
   }
-  /// As one who has not said hello: nothing that it says may make it a worker, or harm one.
+  /// Sends something as a stranger. Nothing that it sends may make it a worker, or harm one.
   void intrude(Line& line, std::uint32_t server) {
     const auto servers = static_cast<std::uint32_t>(job_.servers.size());
     switch (below(random_, 6)) {

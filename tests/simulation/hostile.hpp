@@ -1,4 +1,4 @@
-// A node that breaks the rules of a simulated job: as a stranger, who never becomes a worker, or as a worker.
+// A node that breaks the protocol's rules in a simulated job, as a stranger or as a worker.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 
 namespace verbena::simulation {
 
-/// Where a hostile node goes, and what it must know to be believed.
+/// What a hostile node knows about the job.
 struct HostileJob {
   std::vector<std::string> servers;  ///< their addresses, by rank
   std::uint32_t workers = 1;
-  bool ranks_are_taken = false;  ///< all workers are there, so that whoever names one's rank is refused
+  bool ranks_are_taken = false;  ///< all workers are there: a hello with a rank of theirs is refused
 };
 
-/// Comes to a server, says what it likes for a while, and goes. INTERNAL if it was taken for a worker.
+/// Connects to a server, sends anything for a while, and leaves. INTERNAL if the server admitted it as a
+/// worker.
 absl::Status visit(transport::Transport& transport, const HostileJob& job, std::uint32_t server,
                    std::uint64_t seed);
 
-/// Becomes worker `rank`, calls `turns`, and says to one of the servers what no worker may, until it is
-/// thrown out.
+/// Joins as worker `rank`, calls `turns`, and then sends one of the servers what no worker may send, until it
+/// is disconnected.
 void betray(transport::Transport& transport, const HostileJob& job, std::uint32_t rank, std::uint32_t node,
             std::uint64_t seed, const std::function<void()>& turns);
 

@@ -34,7 +34,8 @@ void Iterations::ask(std::uint32_t index, Clock clock, transport::TimePoint now)
   if (finished && worker.examples > 0) ended_.try_emplace(clock, now);
 }
 
-/// The rest of the examples in their order, the first ones after the last; always cut at the same places.
+/// The next mini-batch. Examples come in their order, the first ones after the last; mini-batches are always
+/// cut at the same places.
 ExampleRange Iterations::expected(const Worker& worker) const {
   const std::uint64_t left = worker.examples - worker.counts.at(worker.clock).processed;
   return {worker.next, std::min({worker.next + options_.mini_batch, worker.next + left, worker.examples})};

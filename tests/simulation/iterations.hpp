@@ -1,4 +1,4 @@
-// Who has taken which examples and when: knows everything, and checks each answer of a data cursor.
+// Knows which worker has taken which examples and when, and checks each answer of a data cursor.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ class Iterations {
  public:
   struct Options {
     std::uint64_t mini_batch = 1;
-    bool end_early = true;  ///< a table of the job has such a model
-    /// How long after the end of an iteration no further mini-batch may be begun; nothing where there is no
-    /// telling.
+    bool end_early = true;  ///< a table of the job has a model that ends iterations early
+    /// Later than this after the end of an iteration, no worker may begin a further mini-batch. nullopt:
+    /// there is no such bound.
     std::optional<transport::Duration> news_time;
   };
-  /// `examples` by worker.
+  /// `examples`: how many each worker has.
   Iterations(const std::vector<std::uint64_t>& examples, const Options& options);
 
   /// To be called before DataCursor::next().
   void ask(std::uint32_t worker, consistency::Clock clock, transport::TimePoint now);
-  /// What is wrong with its answer; nothing if it is as promised.
+  /// Returns what is wrong with the answer of DataCursor::next(); nullopt if nothing is.
   std::optional<std::string> check(std::uint32_t worker, const ExampleRange& batch, transport::TimePoint now);
 
-  /// Of a worker in a clock: zeros where it has not asked.
+  /// The counts of a worker in a clock; zeros if it has not asked.
   [[nodiscard]] consistency::ExampleCounts counts(std::uint32_t worker, consistency::Clock clock) const;
   [[nodiscard]] std::uint64_t ended_early() const { return ended_early_; }
 
@@ -47,7 +47,7 @@ class Iterations {
 
   const Options options_;
   std::vector<Worker> workers_;
-  std::map<consistency::Clock, transport::TimePoint> ended_;  ///< by the first worker to finish
+  std::map<consistency::Clock, transport::TimePoint> ended_;  ///< when the first worker finished
   std::uint64_t ended_early_ = 0;
 };
 

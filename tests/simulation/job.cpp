@@ -24,8 +24,8 @@
 #include "tests/simulation/workload.hpp"
 #include <verbena/session.hpp>
 
-/// Who waits for a row's lock gives others the processor. Here they are all in this thread: millions of
-/// system calls in vain.
+/// Whoever waits for a row's lock yields the processor. Here all tasks are in one thread, and that would be
+/// millions of useless system calls.
 extern "C" int sched_yield() noexcept {
   return 0;
 }
@@ -40,21 +40,21 @@ using std::chrono::seconds;
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 3'000'000;
-constexpr auto kMaxTime = seconds(300);  // of the virtual kind
-/// A wait that takes longer than this has no reason: all pauses of a job are shorter together.
+constexpr auto kMaxTime = seconds(300);  // virtual time
+/// No wait may take longer than this: all pauses of a job together are shorter.
 constexpr std::uint32_t kTimeoutMs = 20'000;
-/// In which everybody must have heard of a disaster.
+/// Within this time everybody must have heard of a disaster.
 constexpr auto kNewsTime = seconds(5);
-/// Of one who says nothing, and may have been looked at last a while ago.
+/// The same for a victim that falls silent: others look at its heartbeat only now and then.
 constexpr auto kNewsTimeOfSilence = seconds(11);
-/// Of one who has never said anything: he is waited for.
+/// The same for a victim that not all had met yet: they wait for it.
 constexpr auto kNewsTimeOfStrangers = 2 * milliseconds(kTimeoutMs) + kNewsTimeOfSilence;
 
 #define RETURN_IF_ERROR(expression) \
   if (absl::Status status_ = (expression); !status_.ok()) return status_
 
 struct WorkerNode {
-  SimulatedTransport* transport = nullptr;  ///< as long as it is there
+  SimulatedTransport* transport = nullptr;  ///< nullptr before it begins and after it has ended
   TaskId task = 0;
   bool connected = false;  ///< all servers know it
   TimePoint connected_at;
@@ -73,7 +73,7 @@ struct ServerNode {
   bool ended = false;
   TimePoint ended_at;
   absl::Status status;
-  std::vector<TaskId> lanes;  ///< of tasks of their own
+  std::vector<TaskId> lanes;  ///< the lanes' own tasks, if they have any
 };
 
 class Job final : public World {
@@ -91,7 +91,7 @@ class Job final : public World {
 
   JobResult run();
 
-  // What a workload sees of it.
+  // What a workload sees of the job.
   absl::Status note(Event event) override {
     const std::optional<std::string> wrong = history_.hear(event, scheduler_.now());
     if (!wrong) return absl::OkStatus();
@@ -112,7 +112,7 @@ class Job final : public World {
   }
 
  private:
-  /// Tells `line()`, if anybody listens.
+  /// Passes `line()` to the trace, if there is one.
   template <class Line>
   void trace(Line line) {
     if (!trace_) return;
@@ -135,9 +135,9 @@ class Job final : public World {
   void kill(const Strike& strike);
   void end_the_waiting();
   void check_ends();
-  /// It has happened.
+  /// Notes that the disaster has happened.
   void note_struck(const Strike& strike);
-  /// The one of this kind and victim; nullptr: none.
+  /// The disaster of this kind and victim; nullptr: there is none.
   [[nodiscard]] const Strike* find_strike(Disaster what, std::uint32_t victim) const;
   [[nodiscard]] bool is_victim(std::uint32_t worker) const;
   [[nodiscard]] bool is_server_victim(std::uint32_t server) const;
@@ -148,7 +148,7 @@ class Job final : public World {
     absl::Status status;
     TimePoint at;
     bool is_victim = false;
-    /// It may: somebody for whom all wait has never come, or this one came when all was over.
+    /// Nobody may have been there for this node: it came late, or one that all wait for has never come.
     bool finds_nobody = false;
   };
   void check_end(const Ending& end);
@@ -174,10 +174,10 @@ class Job final : public World {
   std::deque<ServerNode> servers_;
   std::deque<WorkerNode> workers_;
   std::optional<TimePoint> first_struck_;
-  std::optional<TimePoint> struck_;  ///< by the last disaster so far of those that end a job
+  std::optional<TimePoint> struck_;  ///< when the last disaster so far happened, of those that end a job
   Duration news_time_ = kNewsTime;
-  Duration all_stopped_{0};                ///< and some, in which nothing is told
-  bool strangers_are_waited_for_ = false;  ///< one that not all know has been struck
+  Duration all_stopped_{0};                ///< length of all harmless stops, in which news do not travel
+  bool strangers_are_waited_for_ = false;  ///< a disaster's victim was not known to all yet
   std::atomic<bool> stop_servers_ = false;
   std::optional<std::string> failure_;
 };
@@ -325,7 +325,8 @@ void Job::note_struck(const Strike& strike) {
   struck_ = scheduler_.now();
   if (!first_struck_) first_struck_ = struck_;
   if (strike.is_stop()) news_time_ = std::max<Duration>(news_time_, kNewsTimeOfSilence);
-  // A server that lacks memory refuses those who come; where all have come, it has none for a table.
+  // A server that lacks memory refuses workers that come. If all have come, it has no memory for a table, and
+  // all know the server.
   const bool is_known = strike.is_of_a_server()
                             ? !strike.lacks_memory() || all_workers(&WorkerNode::connected)
                             : workers_[strike.victim].connected;
@@ -351,10 +352,10 @@ void Job::run_traitor(std::uint32_t rank, const Strike& strike) {
     has_witnesses = has_honest_workers();
   });
   trace([&] { return fmt::format("traitor {} ends", rank); });
-  // A server has no connection to another: without a worker that tells them, the others see nothing but one
-  // who idles.
+  // Servers have no connections to one another. Without a worker that tells them, the other servers see only
+  // a worker that idles, until it leaves.
   if (!has_witnesses) struck_ = scheduler_.now();
-  if (!struck_) note_struck(strike);  // it has got nowhere, for others' sake
+  if (!struck_) note_struck(strike);  // it could not join, because of others
   node.transport = nullptr;
   node.joined = node.ended = true;
   node.ended_at = scheduler_.now();
@@ -370,7 +371,7 @@ void Job::run_disaster(const Strike& strike) {
   const TimePoint start = scheduler_.now();
   while (!strike.early && !all_workers(&WorkerNode::joined) && !failure_) {
     if (all_workers(&WorkerNode::ended)) return;
-    const bool is_late = scheduler_.now() - start > milliseconds(50);  // somebody may never come
+    const bool is_late = scheduler_.now() - start > milliseconds(50);  // a worker may never come
     scheduler_.sleep(scheduler_.now() + (is_late ? microseconds(5000) : microseconds(20)));
   }
   scheduler_.sleep(scheduler_.now() + strike.delay);
@@ -420,7 +421,7 @@ void Job::kill(const Strike& strike) {
   }
 }
 
-/// As whoever runs a job ends servers that wait for workers who will never come.
+/// Ends servers that wait for workers that will never come, as whoever runs a job does.
 void Job::end_the_waiting() {
   while (!all_workers(&WorkerNode::ended) && !failure_) scheduler_.sleep(scheduler_.now() + milliseconds(10));
   if (!struck_) return;
@@ -428,7 +429,7 @@ void Job::end_the_waiting() {
   stop_servers_ = true;
 }
 
-/// All connections break: what is stuck gets errors, and ends.
+/// Breaks all connections, so that tasks that are stuck get errors, and end.
 void Job::end_all() {
   for (ServerNode& node : servers_) {
     if (node.transport != nullptr) network_.kill(*node.transport);
@@ -483,7 +484,8 @@ void Job::check_end(const Ending& end) {
 
 void Job::check_ends() {
   if (const std::optional<std::string> wrong = history_.check_the_end()) fail(*wrong);
-  // Whoever comes when the job has failed, or comes back, finds nobody; and the servers wait for him.
+  // A worker that comes when the job has failed, or goes on after a stop, finds nobody; and the servers wait
+  // for it.
   bool any_is_late = false;
   for (std::uint32_t rank = 0; rank < scenario_.workers; ++rank) {
     const WorkerNode& node = workers_[rank];
@@ -520,7 +522,7 @@ JobResult Job::run() {
   bool anybody_may_not_come = false;
   for (const Strike& strike : scenario_.disasters) {
     anybody_may_not_come |= strike.early || strike.lacks_memory() || strike.what == Disaster::kTraitor;
-    // These begin with their node.
+    // These disasters begin with their node.
     if (strike.lacks_memory() || strike.what == Disaster::kTraitor) continue;
     scheduler_.spawn([this, &strike] { run_disaster(strike); });
   }
@@ -534,7 +536,7 @@ JobResult Job::run() {
                                                    : "the job does not end: somebody is busy in vain");
     end_all();
     if (scheduler_.run(network_, scheduler_.now() + kMaxTime, kMaxSteps) != Scheduler::Outcome::kAllEnded) {
-      // Nothing can be unwound.
+      // The task's stack cannot be unwound.
       fmt::print(stderr, "seed {}: a task hangs for good, even with all connections broken\n",
                  scenario_.seed);
       std::abort();

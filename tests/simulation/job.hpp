@@ -1,5 +1,5 @@
-// One whole job, simulated: real servers and sessions over the simulated transport, a random workload, every
-// read checked. All of it is a function of the seed.
+// A simulated job: real servers and sessions over the simulated transport, and a random workload. Each read
+// is checked. The seed determines all of it.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@ enum class Model : std::uint8_t {
   kVap,
   kABsp,
   kMoving,   ///< sequential, and its rows move
-  kIntent,   ///< sequential or asp; rows move, and workers say what they will use
+  kIntent,   ///< sequential or asp; rows move, and workers announce what they will use
   kDeath,    ///< sequential; rows move, and the job outlives workers or a node that die
-  kTrouble,  ///< of any kind, for up to 16 workers; what befalls the job is what it is about
+  kTrouble,  ///< about disasters; any model, up to 16 workers
 };
 inline constexpr std::array kModels = {
     Model::kBsp, Model::kSsp,  Model::kEssp,   Model::kBoundedDelay, Model::kAsp,   Model::kSequential,
@@ -35,22 +35,22 @@ inline constexpr std::array kModels = {
 /// "bsp", "bounded-delay"…; INVALID_ARGUMENT for others.
 absl::StatusOr<Model> parse_model(std::string_view name);
 std::string_view to_string(Model model);
-/// Likewise, without what a test's name may not have.
+/// The same, without characters that the name of a test may not have.
 std::string test_name(Model model);
 
 struct JobResult {
   std::optional<std::string> failure;  ///< what promise was broken; nothing if all were kept
   std::uint64_t numbers_checked = 0;   ///< in rows that were read
   std::uint64_t steps = 0;             ///< of all tasks
-  std::uint64_t digest = 0;            ///< of the whole schedule: equal if two runs were
+  std::uint64_t digest = 0;            ///< of the whole schedule: equal if two runs were the same
   transport::Duration time{0};         ///< virtual
   std::uint64_t final_rows = 0;        ///< digest of the tables at the end
-  std::uint64_t ended_early = 0;       ///< iterations of a worker
+  std::uint64_t ended_early = 0;       ///< iterations that ended early, counted for each worker
   std::uint64_t rows_localized = 0;
   std::uint64_t rows_moved_by_intent = 0;
   std::uint64_t rows_replicated = 0;
   std::uint64_t replicas_used = 0;  ///< pulled or pushed
-  std::uint64_t losses = 0;         ///< operations that ended since a row was lost with the dead
+  std::uint64_t losses = 0;  ///< operations that failed because a row was lost with a dead worker or node
 };
 
 struct Scenario;

@@ -14,7 +14,7 @@ using consistency::Clock;
 
 namespace {
 
-/// As a table of that type adds.
+/// The sum, rounded as in a table of that type.
 double add(ValueType type, double a, double b) {
   if (type == ValueType::kFloat) return static_cast<float>(a) + static_cast<float>(b);
   return a + b;
@@ -103,7 +103,7 @@ Floor Ledger::floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key
   return floor;
 }
 
-/// Of a table with replicas: updates of `worker` of clocks below this the reader must see.
+/// In a table with replicas, the reader must see the updates of `worker` of clocks below this.
 Clock Ledger::applied_before(std::uint32_t reader, std::uint32_t worker) const {
   constexpr Clock kBehind = Asp::kMostClocksBehind;
   const Clock read_after = clocks_[reader] - kBehind;
@@ -145,7 +145,7 @@ std::optional<std::string> Ledger::check(const Read& read, std::uint64_t key, st
     }
   }
   if (!shape.ordered) return std::nullopt;
-  // Its own updates of this clock the reader adds in an order that nobody promises.
+  // The reader adds its own updates of this clock in an order that is not promised.
   const std::vector<OrderedUpdate>& own = tables_[read.table].ordered[key * workers_ + read.reader];
   if (!own.empty() && own.back().clock == read.clock) return std::nullopt;
   if (const double sum = ordered_sum(read.table, key, read.clock); row.back() != sum)
@@ -168,7 +168,7 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
                        number, worker, copy, history.size(), history.empty() ? 0 : history.back().sum);
   }
   const std::size_t held = number == 0 ? 0 : static_cast<std::size_t>(found - history.begin()) + 1;
-  // Each number by itself: others of the row may be older or newer.
+  // Each number is checked by itself: the other numbers of the row may be older or newer.
   const std::uint32_t copies = shapes_[read.table].copies;
   std::size_t& seen_by_anybody =
       tables_[read.table].seen_by_anybody[(key * workers_ + worker) * copies + copy];
@@ -188,7 +188,7 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
     if (const double missing = factor * static_cast<double>(sum.pushed) - number; missing > sum.may_miss)
       return fmt::format("misses {} of worker {}, {} is allowed", missing, worker, sum.may_miss);
   }
-  // Elsewhere a row's updates of one clock travel as one, at its end.
+  // In all other cases a row's updates of one clock are sent as one, at its end.
   const TableShape& shape = shapes_[read.table];
   const bool within_a_clock = rules.acknowledges_at_once() || shape.shipped_ahead || shape.moves;
   if (!within_a_clock && held > 0 && held < history.size() &&
@@ -200,7 +200,8 @@ std::optional<std::string> Ledger::check_column(const Read& read, std::uint64_t 
   const Clock allowed = within_a_clock             ? kAll
                         : rules.holds_updates_back ? std::min(read.clock, finished_[worker])
                                                    : finished_[worker];
-  // Where somebody has died, what had ended counts (above): the dead may seem to be at an earlier clock.
+  // If somebody has died, only pushes that had ended must be there (checked above): the dead worker may seem
+  // to be at an earlier clock.
   if (!expects_losses_ && held < count_below(history, promised)) {
     return fmt::format("holds {} updates of worker {}, {} were made at clocks below {}{}", held, worker,
                        count_below(history, promised), promised,
@@ -237,7 +238,7 @@ double Ledger::weighted_sum(std::uint32_t table, std::uint64_t key, std::uint32_
   double sum = 0;
   std::int64_t before = 0;
   for (std::size_t i = 0; i < history.size() && history[i].clock < below; ++i) {
-    // The updates of a clock are added up before they travel.
+    // The updates of a clock are added up before they are sent.
     if (i + 1 < history.size() && history[i + 1].clock == history[i].clock) continue;
     const auto update = static_cast<double>((history[i].sum - before) * (copy + 1));
     sum = add(shapes_[table].type, sum, weighted(table, worker, history[i].clock, update));
@@ -249,9 +250,9 @@ double Ledger::weighted_sum(std::uint32_t table, std::uint64_t key, std::uint32_
 std::optional<std::string> Ledger::check_weighted_column(const Read& read, std::uint64_t key,
                                                          std::uint32_t worker, double number,
                                                          std::uint32_t copy) const {
-  constexpr double kRounding = 1e-4;  // of sums of some floats in any order
+  constexpr double kRounding = 1e-4;  // for sums of some floats in any order
   const double settled = weighted_sum(read.table, key, worker, copy, read.clock);
-  // Its own updates of this clock the reader sees as it has made them.
+  // The reader sees its own updates of this clock without weights.
   const std::vector<Push>& history = tables_[read.table].histories[key * workers_ + worker];
   const std::size_t before = count_below(history, read.clock);
   const auto sum_of = [&](std::size_t pushes) {
@@ -300,7 +301,7 @@ std::optional<std::string> Ledger::check_final(std::uint32_t table, std::uint64_
                                                 : static_cast<double>(history.back().sum) * (copy + 1);
       const double number = row[worker * shape.copies + copy];
       if (number == expected) continue;
-      // Some of the last of them may be missing.
+      // If somebody has died, some of the last pushes may be missing.
       const std::size_t least = expects_losses_ ? floor.pushes[worker * shape.copies + copy] : history.size();
       const bool is_sum = number == 0 || std::any_of(history.begin(), history.end(), [&](const Push& push) {
                             return number == static_cast<double>(push.sum) * (copy + 1);

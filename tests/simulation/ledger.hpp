@@ -1,11 +1,10 @@
-// Who has pushed what and when: knows everything, and checks each read against the promise of its table's
-// model.
+// Knows who has pushed what and when, and checks each read against the promise of its table's model.
 //
-// Column w · copies + j of a row belongs to worker w: each of its pushes adds (j + 1) · delta there, delta
-// being a positive whole number. So a number read says how many of w's pushes it holds. Where updates are
-// applied in a promised order, a last column takes numbers of all workers whose sum tells the order; where
-// they are applied at once, one that all workers count in (History checks it). Where means are weighted, the
-// ledger adds up what is to be added, and compares.
+// Column w · copies + j of a row belongs to worker w: each of its pushes adds (j + 1) · delta there, where
+// delta is a positive whole number. So a number that is read says how many of w's pushes it holds. If the
+// model promises an order of updates, a last column takes numbers of all workers whose sum tells the order.
+// If updates are applied at once, all workers count in the last column (History checks it). If means are
+// weighted, the ledger computes the weighted sums itself, and compares.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct TableShape {
   bool shared = false;   ///< has a last column for all workers. REQUIRES: sequential
   std::uint64_t cache_rows = UINT64_MAX;
   bool moves = false;          ///< is dynamic
-  bool intents = false;        ///< and workers say what they will use
+  bool intents = false;        ///< is dynamic, and workers announce what they will use
   bool shipped_ahead = false;  ///< updates may travel before their clock ends
 
   /// Rows may have replicas, which have a bound of their own (Asp in <verbena/consistency.hpp>).
@@ -45,14 +44,14 @@ struct TableShape {
   [[nodiscard]] linearizability::Digits digits(std::uint32_t workers) const;
 };
 
-/// What a row must hold when it is read from now on.
+/// What each read of a row that begins now must hold.
 struct Floor {
-  std::size_t own = 0;  ///< pushes of the reader
-  /// What reads before the pull have seen: pushes, [worker · copies + copy].
+  std::size_t own = 0;  ///< how many pushes of the reader
+  /// How many pushes the reader's earlier reads have seen, [worker · copies + copy].
   std::vector<std::size_t> seen;
-  /// Where the model promises something of it: pushes, [worker · copies + copy].
+  /// How many pushes it must hold by the promise of the model, [worker · copies + copy]. Empty: none.
   std::vector<std::size_t> pushes;
-  /// Where the model bounds what is not seen: sums and how much of them may be missing, by worker.
+  /// If the model bounds what may be missing: sums, and how much of each may be missing, by worker.
   struct Sum {
     std::int64_t pushed = 0;
     double may_miss = 0;
@@ -65,13 +64,13 @@ struct Read {
   std::uint32_t table = 0;
   consistency::Clock clock = 0;          ///< the reader's
   consistency::Clock barrier_clock = 0;  ///< of the reader's last barrier
-  /// Where the read says how fresh it is: it holds all updates of clocks below this.
+  /// If the read says how fresh it is: it holds all updates of clocks below this.
   std::optional<consistency::Clock> claimed;
-  Floor floor = {};      ///< when the pull began
-  bool monotone = true;  ///< nothing that an earlier read has seen is missing
-  /// The reads of one pull are earlier and later, too, in the order of its keys. Not so in real time: while
-  /// one that comes twice is looked for, it may arrive, be read in its second place at once, and later,
-  /// newer, in its first.
+  Floor floor = {};      ///< as it was when the pull began
+  bool monotone = true;  ///< must hold all that an earlier read has seen
+  /// Within one pull, too, the reads are in the order of its keys. Not so in real time, for a key that comes
+  /// twice: its row may arrive while it is looked for, be read at once for the second place, and later, when
+  /// it is newer, for the first.
   bool in_order = true;
 };
 
@@ -91,23 +90,23 @@ class Ledger {
                     const consistency::ExampleCounts& counts) {
     examples_[worker][clock] = counts;
   }
-  /// The same, before the session ends.
+  /// To be called before the session ends: others may see everything that the worker has pushed.
   void leave(std::uint32_t worker) { finished_[worker] = kAll; }
-  /// From now on what has not ended may never be applied, whoever has pushed it: somebody dies.
+  /// Somebody dies: from now on, anybody's pushes that have not ended may never be applied.
   void expect_losses() { expects_losses_ = true; }
-  /// A push has returned; it has been applied if the model promises that.
+  /// The worker's pushes to this key have returned. They have been applied if the model promises that.
   void end_push(std::uint32_t worker, std::uint32_t table, std::uint64_t key);
-  /// Session::clock() has returned: what is wrong with that.
+  /// Session::clock() has returned. Returns what is wrong with that; nullopt if nothing is.
   std::optional<std::string> end_clock(std::uint32_t worker, consistency::Clock clock);
 
   /// To be called when a pull begins.
   [[nodiscard]] Floor floor(std::uint32_t reader, std::uint32_t table, std::uint64_t key) const;
 
-  /// What is wrong with the row that was read; nothing if it is as promised.
+  /// Returns what is wrong with the row that was read; nullopt if nothing is.
   std::optional<std::string> check(const Read& read, std::uint64_t key, std::span<const double> row);
-  /// What is wrong with a row that must hold each update once. Where somebody has died: those that had ended
-  /// when its pull began, which is what `floor` is of. Who does not know yet that its node is dead may push
-  /// until after it.
+  /// Returns what is wrong with a row at the end, which must hold each update once; nullopt if nothing is. If
+  /// somebody has died, it must hold those that had ended when its pull began, when `floor` was taken. A
+  /// worker that does not know yet that its node is dead may push even after that.
   std::optional<std::string> check_final(std::uint32_t table, std::uint64_t key, const Floor& floor,
                                          std::span<const double> row);
 
@@ -140,10 +139,10 @@ class Ledger {
   std::optional<std::string> check_weighted_column(const Read& read, std::uint64_t key, std::uint32_t worker,
                                                    double number, std::uint32_t copy) const;
   [[nodiscard]] consistency::Clock applied_before(std::uint32_t reader, std::uint32_t worker) const;
-  /// What is to be added for an update that a worker has made at a clock.
+  /// What the server must add for an update that a worker has made at a clock.
   [[nodiscard]] double weighted(std::uint32_t table, std::uint32_t worker, consistency::Clock clock,
                                 double update) const;
-  /// Of a column of `worker`, from clocks below `below`.
+  /// The sum of all that must be added to a column of `worker` for clocks below `below`.
   [[nodiscard]] double weighted_sum(std::uint32_t table, std::uint64_t key, std::uint32_t worker,
                                     std::uint32_t copy, consistency::Clock below) const;
   [[nodiscard]] double ordered_sum(std::uint32_t table, std::uint64_t key, consistency::Clock below) const;
@@ -153,8 +152,8 @@ class Ledger {
   std::vector<Table> tables_;
   bool expects_losses_ = false;
   std::vector<consistency::Clock> finished_;  ///< by worker: clocks below it may be seen by others
-  std::vector<consistency::Clock> clocks_;    ///< by worker: at which it computes
-  /// [worker][clock − 1]: what clocks_ was when the worker began to begin that clock.
+  std::vector<consistency::Clock> clocks_;    ///< by worker: the clock that it is at
+  /// [worker][clock − 1]: what clocks_ was when the worker called Session::clock() to begin that clock.
   std::vector<std::vector<std::vector<consistency::Clock>>> clocks_known_;
   std::vector<std::map<consistency::Clock, consistency::ExampleCounts>> examples_;  ///< by worker
   std::uint64_t numbers_checked_ = 0;

@@ -98,7 +98,7 @@ TableShape make_table(Model model, std::mt19937_64& random) {
   if (model == Model::kTrouble) model = kModels[below(random, 9)];
   TableShape table;
   table.model = with_staleness(model, random);
-  const bool weighted = consistency::rules_of(table.model).weighs_means;  // no whole numbers
+  const bool weighted = consistency::rules_of(table.model).weighs_means;  // not of whole numbers
   table.type = static_cast<ValueType>(1 + below(random, weighted ? 2 : 4));
   table.rows = 1 + small(random, 60);
   table.copies = 1 + static_cast<std::uint32_t>(small(random, 3));
@@ -109,7 +109,7 @@ TableShape make_table(Model model, std::mt19937_64& random) {
   if (model == Model::kMoving || model == Model::kIntent || model == Model::kDeath) {
     table.moves = true;
     table.intents = model == Model::kIntent || (model == Model::kDeath && chance(random, 0.3));
-    if (chance(random, 0.7)) table.rows = 1 + table.rows % 8;  // that many want
+    if (chance(random, 0.7)) table.rows = 1 + table.rows % 8;  // so few that many workers want the same
     table.cache_rows = UINT64_MAX;
   }
   return table;
@@ -149,8 +149,8 @@ Strike make_strike(const Scenario& scenario, std::mt19937_64& random) {
   const bool of_servers = strike.is_of_a_server() || strike.what == Disaster::kStranger;
   strike.victim = static_cast<std::uint32_t>(below(random, of_servers ? scenario.servers : scenario.workers));
   strike.delay = microseconds(small(random, 1500));
-  // There is no link to break yet, and nobody to turn; and a connection that is not made yet is waited for by
-  // the clock.
+  // These cannot be early: there would be no link to break, and no worker to turn traitor. And if all stop
+  // while a connection is being made, its timeout passes.
   const bool comes_late = strike.what == Disaster::kLinkBreaks || strike.what == Disaster::kTraitor ||
                           strike.what == Disaster::kAllStop;
   strike.early = !comes_late && chance(random, 0.4);
@@ -172,12 +172,12 @@ void add_trouble(Scenario& scenario, std::mt19937_64& random) {
   scenario.nodes.clear();
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(random, scenario.servers)));
-  // So many cannot all count in one number of another type.
+  // More workers cannot count in one number of every type.
   constexpr std::uint32_t kMostThatCountInAny = 11;
   for (TableShape& table : scenario.tables) {
     if (table.shared && scenario.workers > kMostThatCountInAny) table.type = ValueType::kDouble;
   }
-  // Nor do their numbers fit into the smallest rings.
+  // The rows of more workers do not fit into the smallest rings.
   constexpr std::uint32_t kMostForSmallestRings = 8;
   constexpr std::size_t kSmallRing = 8192;
   if (scenario.workers > kMostForSmallestRings) {
@@ -187,7 +187,7 @@ void add_trouble(Scenario& scenario, std::mt19937_64& random) {
   scenario.disasters.clear();
   for (std::uint64_t strikes = 1 + small(random, 2); strikes > 0; --strikes) {
     Strike strike = make_strike(scenario, random);
-    // Short stops of one may follow each other: together they are no longer than one.
+    // Short stops of one node may follow one another. Together they must not be longer than one.
     Duration left = Strike::kShortStop;
     for (const Strike& earlier : scenario.disasters) {
       if (earlier.is_short_stop() && earlier.what == strike.what && earlier.victim == strike.victim)
@@ -210,17 +210,17 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   scenario.lane_tasks = chance(random, 0.5);
   scenario.clocks = 2 + static_cast<std::int64_t>(below(random, 14));
   if (model == Model::kIntent) {
-    scenario.servers = 2 + scenario.servers % 2;  // with one there is nothing to decide
-    scenario.clocks *= 5;  // as many as a mini-batch each makes, and as bounds on replicas need
+    scenario.servers = 2 + scenario.servers % 2;  // with one, no row can move
+    scenario.clocks *= 5;  // as if each were a mini-batch, and enough for the bounds on replicas
   }
-  if (model == Model::kMoving) scenario.clocks *= 2;  // as rows need to come round
+  if (model == Model::kMoving) scenario.clocks *= 2;  // enough for rows to come back
   if (model == Model::kDeath) {
     scenario.servers = 2 + scenario.servers % 2;
     scenario.workers = 2 + scenario.workers % 3;
   }
   if (chance(random, 0.3)) scenario.barrier_every = 1 + static_cast<std::int64_t>(below(random, 4));
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker) {
-    // The last worker stays and looks at everything in the end.
+    // The last worker stays and checks everything at the end.
     const bool leaves = worker + 1 < scenario.workers && chance(random, 0.15);
     scenario.leaves_at.push_back(
         leaves ? static_cast<std::int64_t>(below(random, static_cast<std::uint64_t>(scenario.clocks)))
@@ -228,8 +228,8 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     scenario.slowness.push_back(chance(random, 0.2) ? 2 + static_cast<double>(below(random, 20)) : 1);
   }
   scenario.tables.push_back(make_table(model, random));
-  // What other tables of the job may be. The first three stay among themselves, the next five, and the ninth:
-  // so the seeds of SimulationRegressionTest mean what they meant.
+  // How many of the models the job's other tables are drawn from. Those that were added later are not drawn
+  // for earlier ones, so that the seeds of SimulationRegressionTest keep their meaning.
   const std::uint64_t beside = model <= Model::kEssp    ? 3
                                : model <= Model::kABsp  ? 8
                                : model < Model::kIntent ? 9
@@ -256,19 +256,19 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     const bool dies = chance(random, 0.9);
     Strike strike{.what = Disaster::kWorkerDies};
     strike.victim =
-        static_cast<std::uint32_t>(below(random, scenario.workers - 1));  // the last looks at the end
+        static_cast<std::uint32_t>(below(random, scenario.workers - 1));  // the last one checks the end
     strike.delay = microseconds(small(random, 3000));
     scenario.disasters.clear();
     if (dies) scenario.disasters.push_back(strike);
   }
-  // Drawn by itself, so that older seeds mean what they meant.
+  // From a generator of its own, so that older seeds keep their meaning.
   std::mt19937_64 evictions(seed + 0x5eed);
   for (TableShape& table : scenario.tables) {
     const std::uint64_t parts = std::uint64_t{scenario.servers} * scenario.lanes;
     if (!table.moves && table.rows > 3 * parts && chance(evictions, 0.3))
       table.cache_rows = 2 * parts + below(evictions, table.rows - 3 * parts);
   }
-  // Even seeds go without, as older ones did.
+  // Even seeds have no budgets, so that they keep their meaning from before there were any.
   std::mt19937_64 budgets(seed + 0xb0d9e7);
   const auto budget = [&] {
     return seed % 2 == 1 && chance(budgets, 0.6) ? std::exp2(small(budgets, 12)) / 16 : 0;
@@ -281,10 +281,10 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   std::mt19937_64 nodes(seed + 0x40de);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));
-  // So that what grows old unless it is used does.
+  // Workers that rest let replicas grow old.
   std::mt19937_64 rests(seed + 0x4e57);
   scenario.rests = model == Model::kIntent && chance(rests, 0.6);
-  // The last worker looks at the end.
+  // The last worker checks the end: its node does not die.
   if (model == Model::kDeath && chance(nodes, 0.5)) {
     if (scenario.disasters.empty()) scenario.disasters.emplace_back();
     scenario.disasters[0].what = Disaster::kNodeDies;

@@ -1,4 +1,4 @@
-// What a seed stands for: the shape of a job, its network, its nodes' whims.
+// What a seed stands for: the shape of a job, its network, and what its nodes do at random.
 #pragma once
 
 #include <chrono>
@@ -22,21 +22,21 @@ enum class Disaster : std::uint8_t {
   kNodeDies,  ///< a server and its workers
   kWorkerStops,
   kServerStops,
-  kAllStop,  ///< and go on at the same time
+  kAllStop,  ///< all nodes, which go on at the same time
   kWorkerLacksMemory,
   kServerLacksMemory,
-  kStranger,  ///< comes to a server, and breaks rules, without having been a worker
+  kStranger,  ///< connects to a server and breaks rules, without having been a worker
   kTraitor,   ///< a worker breaks rules
 };
-/// What befalls a job.
+/// A disaster in a job.
 struct Strike {
   Disaster what = Disaster::kWorkerDies;
   std::uint32_t victim =
-      0;               ///< a server where the kind says so, and for kNodeDies and kStranger; else a worker
-  Duration delay{0};   ///< once all workers have opened their tables
-  bool early = false;  ///< not then: after the beginning
+      0;               ///< a server if the kind says so, and for kNodeDies and kStranger; otherwise a worker
+  Duration delay{0};   ///< after all workers have opened their tables
+  bool early = false;  ///< the delay counts from the beginning of the job instead
   Duration length{0};  ///< of a stop
-  std::uint64_t regions = 0;  ///< that there is memory for
+  std::uint64_t regions = 0;  ///< how many regions there is memory for
 
   [[nodiscard]] bool is_stop() const {
     return what == Disaster::kWorkerStops || what == Disaster::kServerStops || what == Disaster::kAllStop;
@@ -48,14 +48,14 @@ struct Strike {
     return what == Disaster::kServerDies || what == Disaster::kNodeDies || what == Disaster::kServerStops ||
            what == Disaster::kServerLacksMemory;
   }
-  /// The job goes on as if nothing were.
+  /// The job goes on as if nothing had happened.
   [[nodiscard]] bool is_harmless() const {
     return what == Disaster::kStranger || what == Disaster::kAllStop || is_short_stop();
   }
   [[nodiscard]] bool is_short_stop() const {
     return is_stop() && what != Disaster::kAllStop && length <= kShortStop;
   }
-  /// Nobody is to notice a stop that is shorter; one that is to be noticed is much longer.
+  /// Nobody may notice a stop that is no longer than this. Stops that must be noticed are much longer.
   static constexpr Duration kShortStop = std::chrono::milliseconds(3500);
 };
 
@@ -68,7 +68,7 @@ struct Scenario {
   std::int64_t clocks = 1;
   std::int64_t barrier_every = 0;       ///< 0: only at the end
   bool rests = false;                   ///< every other worker does nothing for some clocks now and then
-  std::vector<std::int64_t> leaves_at;  ///< by worker: the clock, or `clocks` to stay
+  std::vector<std::int64_t> leaves_at;  ///< by worker: at which clock; `clocks`: it stays
   std::vector<double> slowness;         ///< by worker
   std::vector<std::uint32_t> nodes;     ///< by worker
   std::vector<std::uint64_t> examples;  ///< by worker; empty: no data cursors
@@ -84,7 +84,7 @@ struct Scenario {
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move
   bool outlives_nodes = false;
   std::vector<Strike> disasters;
-  bool virtual_time = true;  ///< nothing happens while a session takes a step; real threads go on meanwhile
+  bool virtual_time = true;  ///< nothing else happens while a session takes a step; false: real threads
   NetworkOptions network;
   SchedulerOptions scheduler;
 };

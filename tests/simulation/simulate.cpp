@@ -22,7 +22,7 @@ struct Options {
   bool expect_failure = false;
 };
 
-/// The number of seeds until one failed; 0 if none did.
+/// Returns how many seeds ran until one failed, with that one; 0 if none did.
 std::uint64_t run_seeds(Model model, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   std::uint64_t numbers = 0;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "this one only, with a trace");
   app.add_flag("--expect-failure", options.expect_failure, "succeed if a seed fails: for broken variants");
   CLI11_PARSE(app, argc, argv);
-  spdlog::set_level(spdlog::level::off);  // refusals and deaths are part of the plan
+  spdlog::set_level(spdlog::level::off);  // refusals and deaths are intended
 
   std::vector<Model> models(verbena::simulation::kModels.begin(), verbena::simulation::kModels.end());
   if (options.model != "all") {

@@ -1,4 +1,4 @@
-// Simulated jobs keep their promises; and the simulation's own parts do what they say.
+// Simulated jobs keep their promises, and the parts of the simulation itself work.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
@@ -33,7 +33,7 @@ constexpr std::uint64_t kSeeds = 1500;
 
 class SimulationTest : public ::testing::TestWithParam<Model> {
  protected:
-  // Refusals and deaths are part of the plan.
+  // Refusals and deaths are intended: they need no messages.
   void SetUp() override { spdlog::set_level(spdlog::level::off); }
   void TearDown() override { spdlog::set_level(spdlog::level::info); }
 
@@ -45,7 +45,7 @@ class SimulationTest : public ::testing::TestWithParam<Model> {
 };
 
 TEST_P(SimulationTest, EverySeedKeepsAllPromises) {
-  // Its jobs are several times as large.
+  // The jobs of kTrouble are several times as large.
   const std::uint64_t seeds = GetParam() == Model::kTrouble ? kSeeds / 3 : kSeeds;
   for (std::uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) expect_kept(seed);
 }
@@ -66,7 +66,7 @@ TEST_P(SimulationTest, ASeedReplaysExactly) {
 INSTANTIATE_TEST_SUITE_P(Models, SimulationTest, ::testing::ValuesIn(kModels),
                          [](const auto& test) { return test_name(test.param); });
 
-/// What the jobs of seeds 1 to `seeds` have counted, added up.
+/// The sums of what the jobs of seeds 1 to `seeds` have counted.
 JobResult counts_of(Model model, std::uint64_t seeds) {
   spdlog::set_level(spdlog::level::off);
   JobResult all;
@@ -101,7 +101,7 @@ TEST(DeathSimulationTest, SomeRowsAreLost) {
   EXPECT_GT(counts.rows_localized, 800U);
 }
 
-/// One worker after the other takes the rows; one that only pulls and pushes gets to them, too.
+/// A row moves all the time. A worker that is 30 times slower than the others must reach it, too.
 TEST(MovingSimulationTest, NobodyChasesARowForEver) {
   spdlog::set_level(spdlog::level::off);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -120,7 +120,7 @@ TEST(MovingSimulationTest, NobodyChasesARowForEver) {
   }
 }
 
-/// One worker of four is three times slower: BSP goes at its pace, A-BSP at that of the others.
+/// One worker of four is three times slower. BSP takes its time, A-BSP that of the others.
 TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
   spdlog::set_level(spdlog::level::off);
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
@@ -141,13 +141,13 @@ TEST(ABspSimulationTest, NobodyWaitsForAStragglersFullPass) {
     const JobResult bsp = run_job(scenario);
     EXPECT_FALSE(bsp.failure) << "seed " << seed << ": " << *bsp.failure;
     EXPECT_GT(a_bsp.ended_early, static_cast<std::uint64_t>(scenario.clocks) - 1);
-    // 10 of 30 mini-batches at most, and the one that it is at.
+    // The slow worker processes at most 10 of its 30 mini-batches, and the one that it has begun.
     EXPECT_LT(a_bsp.time, bsp.time * 12 / 30) << "seed " << seed;
   }
 }
 
-/// Workers of one speed and as many examples each: nobody is stopped, and the tables are BSP's to the last
-/// bit.
+/// All workers have the same speed and as many examples: no iteration ends early, and the tables are those of
+/// BSP, to the last bit.
 TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
   spdlog::set_level(spdlog::level::off);
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
@@ -155,9 +155,9 @@ TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
     scenario.scheduler.pause_probability = 0;
     scenario.disasters.clear();
     scenario.slowness.assign(scenario.workers, 1);
-    scenario.leaves_at.assign(scenario.workers, scenario.clocks);  // nor before its last mini-batch
+    scenario.leaves_at.assign(scenario.workers, scenario.clocks);  // nobody leaves in mid-iteration
     scenario.examples.assign(scenario.workers, 1 + seed % 20);
-    scenario.mini_batch_time = milliseconds(50);  // much longer than anything else, but for pushes that wait
+    scenario.mini_batch_time = milliseconds(50);  // much longer than anything else, except pushes that wait
     std::erase_if(scenario.tables, [](const TableShape& table) {
       return consistency::rules_of(table.model).acknowledges_at_once();
     });
@@ -180,17 +180,17 @@ TEST(ABspSimulationTest, WithEqualSpeedsItIsBsp) {
   }
 }
 
-/// Seeds that have found something.
+/// Seeds that have found errors.
 TEST(SimulationRegressionTest, SeedsThatFailedOnce) {
   spdlog::set_level(spdlog::level::off);
   const std::vector<std::pair<Model, std::uint64_t>> seeds{
-      // Rows pushed while a clock's updates were being shipped got those that they held already once more.
+      // A row that was pushed while a clock's updates were being shipped got updates that it held already
+      // once more.
       {Model::kEssp, 3592},
       // An update of a table under VAP, held back behind one under A-BSP, was acknowledged with the new min
-      // clock
-      // while rows under ESSP were still to be pushed.
+      // clock while rows under ESSP were still to be pushed.
       {Model::kABsp, 5692},
-      // While a push was sent to one lane, an asynchronous pull that ended took what was for another for
+      // While a push was sent to one lane, an asynchronous pull that ended took updates for another lane for
       // applied.
       {Model::kSequential, 9576},
   };
@@ -387,8 +387,7 @@ TEST_F(LedgerTest, MeansAreWeighted) {
   EXPECT_TRUE(ledger.check(own, 0, std::vector<double>{0, 4}).has_value());
 }
 
-/// Two workers push to one row, and two pulls at the same time see what they have pushed in the shared
-/// column.
+/// Two workers push to one row. Two pulls at the same time see what they have pushed in the shared column.
 class HistoryTest : public ::testing::Test {
  protected:
   std::optional<std::string> wrong_at_the_end(double first_pull, double second_pull) {
@@ -417,7 +416,7 @@ TEST_F(HistoryTest, PullsAgreeOnTheOrderOfWorkersPushes) {
 
 class IterationsTest : public ::testing::Test {
  protected:
-  /// What is wrong with a mini-batch that a worker has got after so many milliseconds.
+  /// Whether the mini-batch is right that a worker has got after so many milliseconds.
   bool fine(std::uint32_t worker, consistency::Clock clock, const ExampleRange& batch, int at_ms = 0) {
     const transport::TimePoint now = transport::TimePoint(milliseconds(at_ms));
     iterations_->ask(worker, clock, now);
@@ -442,7 +441,7 @@ TEST_F(IterationsTest, ExamplesGoAround) {
   EXPECT_TRUE(fine(0, 1, {4, 8}));
   EXPECT_FALSE(fine(0, 1, {8, 10}));
   EXPECT_TRUE(fine(0, 1, {}));
-  EXPECT_FALSE(fine(0, 1, {8, 10})) << "over is over";
+  EXPECT_FALSE(fine(0, 1, {8, 10})) << "an iteration that is over stays over";
   EXPECT_EQ(iterations_->counts(0, 0).processed, 8U);
   EXPECT_EQ(iterations_->counts(0, 1).processed, 10U);
   EXPECT_EQ(iterations_->counts(0, 1).planned, 10U);
@@ -453,11 +452,11 @@ TEST_F(IterationsTest, AnIterationEndsWhenTheFirstHasFinished) {
   EXPECT_TRUE(fine(0, 0, {0, 4}));
   EXPECT_FALSE(fine(0, 0, {}));
   EXPECT_TRUE(fine(1, 0, {0, 4}));
-  EXPECT_FALSE(fine(0, 0, {})) << "it has not been asked again";
+  EXPECT_FALSE(fine(0, 0, {})) << "worker 1 has not asked again, and so has not finished";
   EXPECT_TRUE(fine(1, 0, {}, 5));
   EXPECT_TRUE(fine(0, 0, {}, 6));
   EXPECT_EQ(iterations_->ended_early(), 1U);
-  EXPECT_FALSE(fine(0, 1, {})) << "one mini-batch is everyone's";
+  EXPECT_FALSE(fine(0, 1, {})) << "each worker gets at least one mini-batch";
 }
 
 TEST_F(IterationsTest, OtherModelsHaveNoEarlyEnd) {
@@ -472,7 +471,7 @@ TEST_F(IterationsTest, OtherModelsHaveNoEarlyEnd) {
 TEST_F(IterationsTest, NewsTravelInTime) {
   EXPECT_TRUE(fine(1, 0, {0, 4}));
   EXPECT_TRUE(fine(1, 0, {}, 5));
-  EXPECT_TRUE(fine(0, 0, {0, 4}, 100)) << "the first one is never too late";
+  EXPECT_TRUE(fine(0, 0, {0, 4}, 100)) << "the first mini-batch is never too late";
   EXPECT_FALSE(fine(0, 0, {4, 8}, 101));
   EXPECT_TRUE(fine(0, 0, {}, 101));
 }

@@ -88,7 +88,7 @@ class Workload {
   absl::Status check_that_intents_end();
   absl::Status check_the_end();
   absl::Status note(Event event) { return world_.note(std::move(event)); }
-  /// An operation found a row to be lost, which it may in this job.
+  /// Whether an operation has failed because a row was lost, which may happen in this job. Tells the world.
   [[nodiscard]] bool is_loss(const absl::Status& status) {
     const bool is_of_a_row =
         (status.code() == absl::StatusCode::kDataLoss || status.code() == absl::StatusCode::kUnavailable) &&
@@ -99,9 +99,9 @@ class Workload {
     return true;
   }
   absl::Status note_wrong(const std::string& what) { return note(Complaint{what}); }
-  /// Notes that a pull begins; its number.
+  /// Notes that a pull begins. Returns its number.
   absl::StatusOr<std::uint64_t> begin_pull(std::uint32_t table, std::span<const Key> keys);
-  /// `pull` has its number, its table and what is known of its read.
+  /// Notes that the pull has ended. `pull` has its number, its table and what the read says of itself.
   template <class Value>
   absl::Status end_pull(PullEnded pull, std::span<const Key> keys, std::span<const Value> values);
   template <class Line>
@@ -110,7 +110,7 @@ class Workload {
   }
   template <class Keys>
   absl::Status pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys);
-  /// What to add to the shared column for one push more; nothing once there is no room.
+  /// What to add to the shared column for one more push; 0 once the column has no room.
   [[nodiscard]] double count(std::uint32_t table, Key key);
   [[nodiscard]] std::vector<Key> some_keys(std::uint32_t table);
   [[nodiscard]] KeyRange some_range(std::uint32_t table);
@@ -118,7 +118,8 @@ class Workload {
     return shape(table).width(session_.workers());
   }
   [[nodiscard]] const TableShape& shape(std::uint32_t table) const { return scenario_.tables[table]; }
-  /// An eager push on its way may be older than a row that was read meanwhile, and replaces it.
+  /// Not under eager pushes: one that is on its way may be older than a row that was read meanwhile, and
+  /// replaces it.
   [[nodiscard]] bool reads_are_monotone(std::uint32_t table) const {
     return !scenario_.async_pulls && !rules(table).pushes_eagerly;
   }
@@ -134,7 +135,7 @@ class Workload {
   Session& session_;
   const std::uint32_t rank_;
   std::mt19937_64 random_;
-  std::mt19937_64 later_;  ///< for what came later, so that older seeds mean what they meant
+  std::mt19937_64 later_;  ///< for choices that were added later, so that older seeds keep their meaning
   std::vector<AnyTable> tables_;
   std::optional<DataCursor> cursor_;
   std::deque<AsyncPull> pulls_;
@@ -262,7 +263,7 @@ double Workload::count(std::uint32_t table, Key key) {
   return digits.update(rank_);
 }
 
-/// In place, which takes its time, where the rows can be had; else by a push.
+/// Adds to the rows in place if they can be held, which takes some time; pushes to the others.
 template <class Value>
 absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> keys,
                                     std::span<const Value> updates) {
@@ -280,7 +281,7 @@ absl::Status Workload::hold_and_add(Table<Value>& table, std::span<const Key> ke
       continue;
     }
     std::vector<Value> values(rows[i], rows[i] + row);
-    // Where workers die, some die while they hold rows.
+    // Longer if workers die, so that some die while they hold rows.
     world_.compute(microseconds(below(later_, scenario_.outlives_nodes ? 1000 : 30)));
     for (std::size_t at = 0; at < row; ++at) rows[i][at] = values[at] + update[at];
   }
@@ -306,7 +307,7 @@ absl::Status Workload::push() {
           const auto delta = static_cast<std::int64_t>(1 + below(random_, 9));
           for (std::uint32_t copy = 0; copy < copies; ++copy)
             row[rank_ * copies + copy] = static_cast<Value>(delta * (copy + 1));
-          // Of such different size that sums in different orders differ.
+          // The sizes differ so much that sums in different orders differ.
           const float ordered = std::ldexp(static_cast<float>(1 + below(random_, 100003)),
                                            static_cast<int>(below(random_, 60)) - 30);
           const double last = shape(table).ordered  ? static_cast<double>(ordered)
@@ -316,7 +317,7 @@ absl::Status Workload::push() {
           RETURN_IF_ERROR(note(PushBegins{rank_, table, keys[i], delta, last}));
         }
         if (scenario_.async_pulls && chance(random_, 0.3)) {
-          // After all pulls so far, or side by side with them.
+          // The push begins after all pulls so far, or runs beside them.
           OperationOptions options;
           if (chance(random_, 0.5)) {
             for (const AsyncPull& pull : pulls_) options.after.push_back(pull.pending);
@@ -368,7 +369,7 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
         });
         PullEnded pull{
             .pull = *number, .table = table, .clock = clock, .monotone = reads_are_monotone(table)};
-        // Pulls under way count in the same histogram.
+        // If other pulls are under way, they count in the same histogram.
         if (keys.size() == 1 && pulls_.empty()) {
           const std::vector<std::uint64_t>& now = from.staleness().reads_by_lag;
           const auto differs = std::mismatch(lags.begin(), lags.end(), now.begin()).first;
@@ -451,7 +452,7 @@ absl::Status Workload::intend(std::uint32_t table) {
       tables_[table]);
 }
 
-/// To use all rows that it may, in each clock before `to` and in that one.
+/// Announces that it will use all rows of tables with intents, in all clocks up to `to` + 1.
 absl::Status Workload::intend_over(Clock to) {
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     if (!shape(table).intents) continue;
@@ -502,7 +503,8 @@ absl::Status Workload::clock(bool barrier) {
   return pull_what_was_pushed_to_it();
 }
 
-/// ESSP: what a worker has read is pushed to it, so that after a barrier it reads it without asking.
+/// ESSP: rows that a worker has read are pushed to it, so that after a barrier it needs no one-sided reads
+/// for them.
 absl::Status Workload::pull_what_was_pushed_to_it() {
   if (!world_.reads(rank_)) return absl::OkStatus();
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
@@ -522,8 +524,8 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
   return absl::OkStatus();
 }
 
-/// ESSP with less cache than rows: a row that is cached now is pushed from the next clocks on, also if it was
-/// cached and evicted before.
+/// ESSP with a cache for fewer rows than there are: a row that is cached now is pushed from the next clocks
+/// on, also if it was cached and evicted before.
 absl::Status Workload::pull_what_came_back() {
   const auto is_meant = [&](std::uint32_t table) {
     const std::uint64_t room_in_each_part = 2ULL * scenario_.servers * scenario_.lanes;
@@ -546,7 +548,7 @@ absl::Status Workload::pull_what_came_back() {
   return absl::OkStatus();
 }
 
-/// When the intents of all others are over, a worker gets what it wants, and no replicas.
+/// When the intents of all others are over, a worker gets the rows that it intends to use, and no replicas.
 absl::Status Workload::check_that_intents_end() {
   const auto meant =
       std::find_if(scenario_.tables.begin(), scenario_.tables.end(),
@@ -558,7 +560,7 @@ absl::Status Workload::check_that_intents_end() {
   }
   RETURN_IF_ERROR(clock(/*barrier=*/true));
   const bool looks = rank_ + 1 == session_.workers();
-  // What could not be given up in time is given up soon.
+  // Intents that could not end in time end soon: replicas count in the last round only.
   constexpr int kRounds = 4;
   std::uint64_t before = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -592,7 +594,7 @@ absl::Status Workload::check_the_end() {
           std::vector<Key> lost;
           absl::Status pulled = from.pull(KeyRange{0, shape(table).rows}, values);
           if (is_loss(pulled)) {
-            // One by one, those that are not lost.
+            // Pull the rows one by one, to get those that are not lost.
             for (Key key = 0; key < shape(table).rows; ++key) {
               pulled = from.pull(KeyRange{key, key + 1},
                                  std::span(values).subspan(key * width(table), width(table)));

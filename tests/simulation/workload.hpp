@@ -1,5 +1,5 @@
 // What a worker of a test job does: random pulls, pushes and pauses between its clocks. It runs in the
-// simulation, which checks at once, and in real threads and processes, whose history is written down and
+// simulation, which checks it at once, and in real threads and processes, whose history is recorded and
 // checked afterwards.
 #pragma once
 
@@ -14,22 +14,21 @@
 
 namespace verbena::simulation {
 
-/// Where a workload runs. Thread safety: as the world has threads.
+/// What a workload runs in. Thread safety: none; one thread.
 class World {
  public:
   virtual ~World() = default;
-  /// What a worker does now, to be heard by the history. An error, where the world knows already that
-  /// something is wrong.
+  /// A worker does this now. Returns an error if the world knows already that something is wrong.
   virtual absl::Status note(Event event) = 0;
-  /// Takes a worker so long.
+  /// The calling worker computes for so long.
   virtual void compute(Duration time) = 0;
-  /// It has opened its tables.
+  /// The worker has opened its tables.
   virtual void joined(std::uint32_t /*rank*/) {}
-  /// One-sided reads that a worker has made; nothing where they are not counted, or memory is mapped.
+  /// How many one-sided reads a worker has made; nullopt if they are not counted, or if memory is mapped.
   [[nodiscard]] virtual std::optional<std::uint64_t> reads(std::uint32_t /*rank*/) const { return {}; }
-  /// An operation has ended since a row was lost with a worker that has died.
+  /// An operation has failed because a row was lost with a worker that has died.
   virtual void lost() {}
-  /// All rows, as a worker sees them at the end.
+  /// A digest of all rows, as a worker sees them at the end.
   virtual void final_rows(std::uint64_t /*digest*/) {}
   [[nodiscard]] virtual bool traces() const { return false; }
   virtual void trace(const std::string& /*line*/) {}

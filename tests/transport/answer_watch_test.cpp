@@ -1,4 +1,4 @@
-// When a peer's device counts as silent and as gone, in time that the test makes.
+// When a peer's device counts as silent, and when as gone. The test says what time it is.
 #include "transport/verbs/answer_watch.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class AnswerWatchTest : public ::testing::Test {
     now_ += pause;
     return watch_.look(now_, kPatience, awaits_report);
   }
-  /// The first of so many looks that finds something, from 1; 0: none does.
+  /// Which of so many looks is the first with this finding, counted from 1; 0: none is.
   int first_finding(Finding finding, int looks, bool awaits_report) {
     for (int i = 1; i <= looks; ++i) {
       if (look(awaits_report) == finding) return i;

@@ -22,18 +22,18 @@ namespace verbena::transport {
 struct BackendUnderTest {
   std::string name;
   std::function<std::unique_ptr<Transport>()> make_transport;
-  std::function<std::string()> make_address;  ///< one that nobody else uses
-  /// As make_transport, with a secret or none (nullptr); empty where the backend knows no secrets.
+  std::function<std::string()> make_address;  ///< a new one at each call
+  /// As make_transport, with a secret or without one (nullptr). Empty if the backend has no secrets.
   std::function<std::unique_ptr<Transport>(std::shared_ptr<const Secret>)> make_guarded = {};
 
   friend void PrintTo(const BackendUnderTest& backend, std::ostream* out) { *out << backend.name; }
 };
 
-/// What contract_test.cpp is tried on; each program that has it says so itself.
+/// The backends that contract_test.cpp tests. Each program that links it defines this function.
 std::vector<BackendUnderTest> contract_backends();
 
 constexpr auto kPatience =
-    std::chrono::seconds(20);  // for what must happen; never used up by a sound backend
+    std::chrono::seconds(20);  // for what must happen; a correct backend needs far less
 
 inline std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text));
@@ -98,14 +98,14 @@ bool pump(std::initializer_list<Node*> nodes, Done done) {
   while (!done()) {
     for (Node* node : nodes) node->poll();
     if (std::chrono::steady_clock::now() > end) {
-      ADD_FAILURE() << "what was waited for has not happened";
+      ADD_FAILURE() << "what the test waits for has not happened in time";
       return false;
     }
   }
   return true;
 }
 
-/// Polls the nodes for a while: for what must not happen.
+/// Polls the nodes for a while, to see that something does not happen.
 inline void pump_for(std::initializer_list<Node*> nodes, std::chrono::milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
@@ -113,9 +113,9 @@ inline void pump_for(std::initializer_list<Node*> nodes, std::chrono::millisecon
   }
 }
 
-/// Connects the client to the server, which listens; returns the server's end. (A backend may need the
-/// server's polls to connect, hence the thread; and both ends' polls to go on where connecting was not waited
-/// for.)
+/// Connects the client to the server, which listens there; returns the server's end. A thread connects, since
+/// a backend may need the server to poll meanwhile. Afterwards both poll, since connect() may return before
+/// the handshake has ended.
 inline std::unique_ptr<Connection> meet(Node& client, Node& server, const std::string& address) {
   auto connecting = std::async(std::launch::async,
                                [&] { return client.transport->connect(address, client.in(kPatience)); });

@@ -18,7 +18,7 @@ std::vector<std::string> schemes() {
   return all;
 }
 
-/// Another shared memory.
+/// Shared memory by another name.
 Backend made_up(const std::string& scheme) {
   return {.scheme = scheme, .summary = "made up", .make = [](const BackendOptions& options) {
             return make_shm_transport({.secret = options.secret});
@@ -44,7 +44,7 @@ TEST(BackendsTest, WhatIsAddedIsFoundAndListedLast) {
   EXPECT_EQ((*found)->summary, "made up");
   EXPECT_EQ(*backend_of("backends_test:a:b"), *found);
   EXPECT_TRUE((*found)->make({}).ok());
-  EXPECT_EQ(default_backend(Reach::kHost).scheme, "shm") << "the first is";
+  EXPECT_EQ(default_backend(Reach::kHost).scheme, "shm") << "the first one stays the default";
 }
 
 TEST(BackendsTest, ASchemeIsOneBackends) {

@@ -1,4 +1,4 @@
-// The backends that the contract is tried on wherever the tests run.
+// The backends of the contract tests that need no special hardware.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,11 +31,11 @@ BackendUnderTest registered(const std::string& scheme) {
 }
 
 BackendUnderTest registered(const Backend& added) {
-  register_backend(added).IgnoreError();  // there already, when the list is asked for once more
+  register_backend(added).IgnoreError();  // it is registered already if the list is asked for again
   return registered(added.scheme);
 }
 
-/// Over a device in this process, made when it is first used.
+/// Verbs over a fake device in this process, which is created at the first use.
 BackendUnderTest verbs_backend(const std::string& name, const FakeFabric::DeviceOptions& device) {
   const auto fabric = std::make_shared<std::unique_ptr<FakeFabric>>();
   const auto make = [fabric, device](std::shared_ptr<const Secret> secret) {
@@ -52,8 +52,8 @@ BackendUnderTest verbs_backend(const std::string& name, const FakeFabric::Device
           .make_guarded = make};
 }
 
-/// Tests of whole jobs stand on it: what it makes late must still keep the contract. Requests are not late,
-/// since some tests poll one side only.
+/// Tests of whole jobs rely on it, so it must keep the contract also with the delays that it injects.
+/// Requests are not delayed, since some tests poll one side only.
 BackendUnderTest faulty_backend() {
   return {.name = "faulty",
           .make_transport =
@@ -67,7 +67,7 @@ BackendUnderTest faulty_backend() {
           .make_address = registered("shm").make_address};
 }
 
-/// What simulations run on, in real time here, where tests have threads.
+/// The transport of simulations, here in real time, since the tests have threads.
 BackendUnderTest simulated_backend(bool mapped) {
   struct Simulated {
     explicit Simulated(const simulation::NetworkOptions& options) : network(clock, options) {}
@@ -82,7 +82,7 @@ BackendUnderTest simulated_backend(bool mapped) {
                                0)] { return fmt::format("sim:contract-{}", ++*counter); }};
 }
 
-/// As experiments have it: cards decide when what arrives.
+/// As in experiments: simulated network cards decide when a transfer arrives.
 BackendUnderTest simulated_cards_backend() {
   struct Simulated {
     simulation::WallClock clock;

@@ -1,4 +1,4 @@
-// What transport/transport.hpp promises, tried on every backend.
+// The promises of transport/transport.hpp, tested on every backend.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ class TransportContract : public ::testing::TestWithParam<BackendUnderTest> {
     EXPECT_TRUE(descriptor.ok()) << descriptor.status();
     return descriptor.ok() ? *descriptor : RemoteDescriptor();
   }
-  /// Posts all, in pieces where the queue is full.
+  /// Posts all requests, in several parts if the queue is full.
   void post(Node& node, std::vector<WorkRequest> requests) {
     std::span<const WorkRequest> rest = requests;
     pump({&client_, &server_}, [&] {
@@ -47,7 +47,7 @@ class TransportContract : public ::testing::TestWithParam<BackendUnderTest> {
     });
     EXPECT_TRUE(rest.empty()) << node.connection->status();
   }
-  /// Both ends fail once, nothing comes after, and nothing is taken any more.
+  /// The node's end fails once, with nothing after that event, and post() takes nothing any more.
   void expect_disconnected(Node& node, const std::string& peer_name) {
     pump({&client_, &server_}, [&] { return node.count(Kind::kDisconnected) > 0; });
     pump_for({&client_, &server_}, milliseconds(30));
@@ -59,7 +59,8 @@ class TransportContract : public ::testing::TestWithParam<BackendUnderTest> {
     const WorkRequest late = {.opcode = Opcode::kSend, .signaled = true, .local = bytes_of(text)};
     EXPECT_EQ(node.connection->post({&late, 1}), 0U);
   }
-  /// The client posts `request`, unsignaled, and a read after it, and is refused.
+  /// The client posts `request`, unsignaled, and a read after it. The first is refused, and the connection
+  /// ends.
   void expect_refused(WorkRequest request, const MemoryRegion& untouched) {
     const std::vector<std::byte> before(untouched.bytes().begin(), untouched.bytes().end());
     auto good = server_.region(64, Access::kRemoteRead);
@@ -94,7 +95,7 @@ std::vector<std::size_t> sizes() {
   return {0, 1, 7, 8, 9, 63, 64, 65, 100, 400, 4096, std::size_t{1} << 20, (std::size_t{3} << 20) + 5};
 }
 
-// Not byte by byte: megabytes pass here in each case, in emulated machines and under sanitizers, too.
+// Word by word: each case fills megabytes, also in emulated machines and under sanitizers.
 void fill(std::span<std::byte> bytes, std::uint32_t seed) {
   std::mt19937_64 random(seed);
   for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof(std::uint64_t)))) {
@@ -176,7 +177,8 @@ TEST_P(TransportContract, OnlyOneListensAtAnAddress) {
 }
 
 TEST_P(TransportContract, AListenerSaysWhereItIsReached) {
-  EXPECT_EQ(server_.transport->listening_address(), address_) << "which left nothing open";
+  EXPECT_EQ(server_.transport->listening_address(), address_)
+      << "the address that was asked for: it had no wildcard";
   EXPECT_EQ(client_.transport->listening_address(), "");
   EXPECT_FALSE(client_.transport->listen(address_).ok());
   EXPECT_EQ(client_.transport->listening_address(), "");
@@ -184,12 +186,12 @@ TEST_P(TransportContract, AListenerSaysWhereItIsReached) {
   EXPECT_NE(meet(third, server_, server_.transport->listening_address()), nullptr);
 }
 
-/// As servers of a job may do among themselves, beside what their workers do.
+/// As servers of a job may do, while their workers are connected to them.
 TEST_P(TransportContract, ThoseWhoListenConnectToOneAnother) {
   Node other = make_node();
   const std::string address = GetParam().make_address();
   ASSERT_TRUE(other.transport->listen(address).ok());
-  const auto to_client = std::move(server_.connection);  // meet() puts another one in its place
+  const auto to_client = std::move(server_.connection);  // meet() assigns another one
   const auto at_other = meet(server_, other, address);
   ASSERT_NE(at_other, nullptr);
   const auto to_other = std::move(server_.connection);
@@ -304,7 +306,7 @@ TEST_P(TransportContract, MappedMemoryIsThePeersOwnAndOnlyWhereItIsReadable) {
   EXPECT_EQ(client_.connection->mapped(grant(server_, *writable)), nullptr);
   EXPECT_EQ(client_.connection->mapped({}), nullptr);
   const std::byte* place = client_.connection->mapped(whole.slice(800, 8));
-  if (place == nullptr) return;  // two hosts
+  if (place == nullptr) return;  // nothing is mapped, as between two hosts
   put_at<std::uint64_t>(readable->bytes(), 800, 4711);
   EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U);
   readable.reset();
@@ -322,7 +324,7 @@ TEST_P(TransportContract, MemoryIsChangedInPlaceOnlyByAPeerToWhomItIsGrantedSo) 
   ASSERT_TRUE(granted.ok()) << granted.status();
   put_at<std::uint64_t>(shared->bytes(), 64, 4711);
   std::byte* const place = client_.connection->mapped_in_place(granted->slice(64, 8));
-  if (place == nullptr) return;  // two hosts
+  if (place == nullptr) return;  // nothing is mapped, as between two hosts
   EXPECT_EQ(value_at<std::uint64_t>({place, 8}), 4711U);
   put_at<std::uint64_t>({place, 8}, 0, 42);
   EXPECT_EQ(value_at<std::uint64_t>(shared->bytes().subspan(64)), 42U);
@@ -332,7 +334,7 @@ TEST_P(TransportContract, MemoryIsChangedInPlaceOnlyByAPeerToWhomItIsGrantedSo) 
   auto beyond = *granted;
   beyond.address += 8;
   EXPECT_EQ(client_.connection->mapped_in_place(beyond), nullptr);
-  // The adapter's way to the same memory.
+  // A one-sided read reaches the same memory.
   auto target = client_.region(8, Access::kLocal);
   post(client_, {{.opcode = Opcode::kRead,
                   .signaled = true,
@@ -449,7 +451,7 @@ TEST_P(TransportContract, ANotificationShowsAllEarlierWrites) {
       }
       std::span<const WorkRequest> rest = requests;
       pump({&client_}, [&] { return (rest = rest.subspan(client_.connection->post(rest))).empty(); });
-      pump({&client_}, [&] { return client_.count(Kind::kCompletion) == 1; });  // local may be changed again
+      pump({&client_}, [&] { return client_.count(Kind::kCompletion) == 1; });  // local may be changed now
       client_.seen.clear();
     }
   });
@@ -499,7 +501,7 @@ TEST_P(TransportContract, MessagesArriveInOrderUpToTheirMaximum) {
   }
   for (std::string text : sent) {
     post(client_, {{.opcode = Opcode::kSend, .local = bytes_of(text)}});
-    std::ranges::fill(text, '!');  // copied before post() returned
+    std::ranges::fill(text, '!');  // post() has copied the message
   }
   ASSERT_TRUE(pump({&server_}, [&] { return server_.count(Kind::kMessage) == sent.size(); }));
   const auto messages = server_.of(Kind::kMessage);
@@ -600,7 +602,8 @@ TEST_P(TransportContract, BothDirectionsAtOnce) {
 
 class TransportRights : public TransportContract {
  protected:
-  /// No whole lines: a read beyond the end is one that no transport can split into a good part and a bad one.
+  /// No multiple of a cache line, so that a read beyond the end lies in one line: no transport can split it
+  /// into a part that is allowed and one that is not.
   static constexpr std::size_t kReadableBytes = 4100;
 
   void SetUp() override {
@@ -682,7 +685,7 @@ TEST_P(TransportRights, ARegionThatIsGone) {
   EXPECT_TRUE(client_.connection->status().ok());
   client_.seen.clear();
   readable_.reset();
-  auto successor = server_.region(4096, Access::kRemoteRead);  // at the same place, perhaps
+  auto successor = server_.region(4096, Access::kRemoteRead);  // perhaps at the same address
   ASSERT_TRUE(server_.connection->grant(*successor).ok());
   expect_refused(request(Opcode::kRead, remote), *local_);
 }
@@ -921,7 +924,7 @@ TEST_P(TransportContract, AHeartbeatCountsBeatsAndTurns) {
   EXPECT_EQ(value_at<std::uint64_t>(landing->bytes(), sizeof(std::uint64_t)), 1U);
 }
 
-/// The counts are the test's own, and so is the time.
+/// The test itself counts beats and turns, and says what time it is.
 class HeartbeatWatchContract : public TransportContract {
  protected:
   void SetUp() override {
@@ -930,7 +933,8 @@ class HeartbeatWatchContract : public TransportContract {
     counts_ = server_.region(Heartbeat::kBytes, Access::kRemoteRead);
     client_.connection->set_peer_name("server 7");
     const RemoteDescriptor counts = grant(server_, *counts_);
-    // A grant that was named in a message or a write has come; this one was not.
+    // A descriptor that comes in a message can be used at once. This one does not come in one: the message
+    // that follows the grant shows that the grant has arrived.
     std::string text = "granted";
     post(server_, {{.opcode = Opcode::kSend, .local = bytes_of(text)}});
     pump({&client_, &server_}, [&] { return client_.count(Kind::kMessage) > 0; });
@@ -938,7 +942,7 @@ class HeartbeatWatchContract : public TransportContract {
     is_mapped_ = client_.connection->mapped(counts) != nullptr;
     now_ = client_.transport->now();
   }
-  /// What a look says so much later.
+  /// What the watch says when it looks after so much time.
   absl::Status look_after(Duration passed) {
     now_ += passed;
     const std::size_t before = client_.count(Kind::kCompletion);

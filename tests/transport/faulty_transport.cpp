@@ -10,7 +10,7 @@ namespace verbena::transport {
 
 namespace {
 
-constexpr std::size_t kQueuedRequests = 128;  ///< what a connection holds back at most
+constexpr std::size_t kQueuedRequests = 128;  ///< that a connection holds back, at most
 constexpr std::size_t kLineBytes = 64;
 
 bool is_write(Opcode opcode) {
@@ -35,9 +35,9 @@ WorkRequest part_of(const WorkRequest& request, std::size_t offset, std::size_t 
 
 }  // namespace
 
-/// A connection of a FaultyTransport. A request waits in `queued_` until it is due; then it moves, by itself
-/// or with others, as `moving_`; then it is with the wrapped connection, as `posted_`, until that completes
-/// it.
+/// A connection of a FaultyTransport. A request waits in `queued_` until it is due. Then it moves, alone or
+/// with others, and is in `moving_`. Then all of it is posted to the wrapped connection, and it is in
+/// `posted_` until that completes it.
 class FaultyConnection final : public Connection {
  public:
   FaultyConnection(FaultyTransport& transport, std::unique_ptr<Connection> wrapped, bool taken);
@@ -62,9 +62,9 @@ class FaultyConnection final : public Connection {
  private:
   struct Request {
     WorkRequest work;
-    std::vector<std::byte> message;  ///< of a kSend: what work.local names
+    std::vector<std::byte> message;  ///< of a kSend: the bytes that work.local points to
     std::uint64_t due = 0;
-    std::size_t last_offset = 0;  ///< the line that goes last and completes the request
+    std::size_t last_offset = 0;  ///< the line that is posted last and completes the request
     std::size_t last_bytes = 0;
   };
   struct Line {
@@ -95,17 +95,17 @@ class FaultyConnection final : public Connection {
   FaultyTransport& transport_;
   std::unique_ptr<Connection> wrapped_;
   bool taken_;
-  bool mapped_ = false;         ///< the wrapped connection has to stay for what it has mapped
-  bool failed_ = false;         ///< takes nothing more; everything outstanding has its completion
-  bool wrapped_ended_ = false;  ///< nothing more comes in
+  bool mapped_ = false;         ///< the wrapped connection must live on, since it has mapped memory
+  bool failed_ = false;         ///< it takes nothing more, and all outstanding requests have completions
+  bool wrapped_ended_ = false;  ///< no more events of the wrapped connection count
   bool disconnected_reported_ = false;
-  bool refused_ = false;         ///< the wrapped connection took nothing the last time
-  bool moving_started_ = false;  ///< something of moving_ is on its way
+  bool refused_ = false;         ///< the last post to the wrapped connection was not taken
+  bool moving_started_ = false;  ///< a part of moving_ has been posted
   absl::Status status_;
   std::deque<Request> queued_;
   std::vector<Request> moving_;
   std::vector<Line> lines_;    ///< of moving_, still to be posted, in random order
-  std::size_t next_last_ = 0;  ///< in moving_
+  std::size_t next_last_ = 0;  ///< the request of moving_ whose last line is posted next
   std::deque<Posted> posted_;  ///< in order; the wrapped connection's ids count from posted_first_ on
   std::uint64_t posted_first_ = 0;
   std::deque<Late> completions_;
@@ -178,8 +178,8 @@ std::size_t FaultyConnection::post(std::span<const WorkRequest> requests) {
   return taken - give_back(taken);
 }
 
-/// Where the wrapped connection is full, so is this one: the newest of `taken` requests that could have been
-/// carried out at once were not taken after all. Returns how many.
+/// If the wrapped connection is full, so is this one: of the `taken` requests, those at the end that are due
+/// count as not taken after all. Returns how many.
 std::size_t FaultyConnection::give_back(std::size_t taken) {
   std::size_t given_back = 0;
   if (!refused_) return given_back;
@@ -205,7 +205,7 @@ void FaultyConnection::enqueue(const WorkRequest& work) {
   request.due = transport_.due_after(transport_.options_.request_delay_probability);
 }
 
-/// Carries out what is due, in order, as far as the wrapped connection takes it.
+/// Posts the requests that are due, in order, as far as the wrapped connection takes them.
 void FaultyConnection::move_requests(bool at_once) {
   while (status().ok()) {
     if (moving_.empty()) start_moving(at_once);
@@ -213,11 +213,11 @@ void FaultyConnection::move_requests(bool at_once) {
   }
 }
 
-/// Takes the first request, if it is due, and the writes behind it that may mix with it.
+/// Moves the first request to `moving_`, if it is due, and with it the writes behind it that may mix with it.
 void FaultyConnection::start_moving(bool at_once) {
   const auto due = [&] { return !queued_.empty() && (at_once || queued_.front().due <= transport_.poll_); };
   const auto mixes = [&](const Request& request) {
-    // Nothing passes a notification.
+    // Nothing may overtake a notification.
     return is_write(request.work.opcode) && moving_.back().work.opcode == Opcode::kWrite &&
            std::none_of(moving_.begin(), moving_.end(),
                         [&](const Request& other) { return overlap(other.work, request.work); });
@@ -242,7 +242,7 @@ void FaultyConnection::split(std::size_t index) {
   Request& request = moving_[index];
   const WorkRequest& work = request.work;
   request.last_bytes = work.local.size();
-  // What the wrapped connection has to refuse it shall see whole.
+  // A request that the wrapped connection must refuse is posted as a whole.
   if (work.opcode == Opcode::kSend || work.remote.length_bytes < work.local.size() ||
       !transport_.chance(transport_.options_.split_probability)) {
     return;
@@ -261,7 +261,7 @@ void FaultyConnection::split(std::size_t index) {
   lines_.insert(lines_.end(), lines.begin(), lines.end() - 1);
 }
 
-/// True when all lines but the requests' last ones are on their way.
+/// Returns true when all lines have been posted but the last one of each request.
 bool FaultyConnection::post_lines(bool at_once) {
   if (lines_.empty()) return true;
   const std::uint32_t most = transport_.options_.max_lines_per_poll;
@@ -277,7 +277,7 @@ bool FaultyConnection::post_lines(bool at_once) {
   return lines_.empty();
 }
 
-/// True when all that moved is on its way.
+/// Returns true when all requests of `moving_` have been posted.
 bool FaultyConnection::post_last() {
   for (; next_last_ < moving_.size(); ++next_last_) {
     const Request& request = moving_[next_last_];
@@ -341,7 +341,8 @@ void FaultyConnection::fail(OperationResult result) {
   if (!mapped_) wrapped_.reset();
 }
 
-/// The connection has failed: completes everything outstanding, the first request with `result`.
+/// The connection has failed. Completes all outstanding requests: the first with `result`, the others as
+/// flushed.
 void FaultyConnection::end(const absl::Status& status, OperationResult result) {
   if (failed_) return;
   failed_ = true;

@@ -1,11 +1,11 @@
-// A transport for tests that keeps the contract of the transport it wraps, but nothing beyond it: requests
-// and events are late, the lines of a transfer move in random order, posts are taken in part, connections
-// break.
+// A transport for tests. It wraps another one and keeps the contract, but nothing beyond it: requests and
+// events are delayed, the cache lines of a transfer move in random order, a post() takes only some requests,
+// connections break.
 //
-// Delays count in polls of the transport, so that a run in one thread is a function of the seed. Several
-// FaultyTransports may be used in one process, each by a thread of its own. A request that is late moves on
-// only when its own transport is polled (or the connection destroyed: what is late then is posted at once);
-// a test that polls one side only wants request_delay_probability = 0 and max_lines_per_poll = 0.
+// Delays are counted in polls of the transport, so that a run in one thread is determined by the seed. A
+// process may have several FaultyTransports, each used by one thread. A delayed request is carried out when
+// its own transport is polled, or else when the connection is destroyed. So a test that polls one side only
+// needs request_delay_probability = 0 and max_lines_per_poll = 0.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,25 @@
 
 namespace verbena::transport {
 
-/// By default only the order of events that have no order is random.
+/// By default the only random thing is the order of events for which the contract promises none.
 struct FaultOptions {
   std::uint64_t seed = 0;
 
-  // --- legal, if unpleasant
+  // --- what the contract allows
   double request_delay_probability = 0;  ///< of a request: it is carried out some polls later
   double event_delay_probability = 0;    ///< of an event: it is seen some polls later
   std::uint32_t max_delay_polls = 8;
-  /// Of a read or write: it moves line by line, over several polls, in random order; a write mixed with the
-  /// writes posted after it, where they do not overlap. One that ends in a refusal may have moved in part.
+  /// Of a read or write: its cache lines move in random order, over several polls. The lines of a write mix
+  /// with those of writes posted after it, if they do not overlap. A request that is refused in the end may
+  /// have moved in part.
   double split_probability = 0;
   std::uint32_t max_lines_per_poll = 16;  ///< 0: all lines at once, without waiting for a poll
-  /// Of a post(): fewer requests are taken than could be.
+  /// Of a post(): it takes fewer requests than it could.
   double partial_post_probability = 0;
   bool mapped = true;  ///< false: no peer's memory is mapped, so that all reads are requests
 
   // --- failures
-  std::optional<std::uint64_t> fail_at_request;  ///< this one of the transport, from 0, breaks its connection
+  std::optional<std::uint64_t> fail_at_request;  ///< the request, from 0, that breaks its connection
   double failure_probability = 0;                ///< of each connection to break at a poll
   OperationResult failure = OperationResult::kDeviceError;
 };
@@ -49,7 +50,7 @@ class FaultyTransport final : public Transport {
   FaultyTransport(std::unique_ptr<Transport> wrapped, const FaultOptions& options);
   ~FaultyTransport() override;
 
-  /// Breaks a connection of this transport now: the scripted way.
+  /// Breaks a connection of this transport now.
   void fail(Connection& connection, OperationResult result);
 
   absl::StatusOr<std::unique_ptr<MemoryRegion>> allocate_region(std::size_t bytes, Access access) override;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 constexpr auto kPairTimeout = std::chrono::seconds(30);
 constexpr std::size_t kLineBytes = 64;
 
-/// An event without pointers, to be compared and kept.
+/// An event without pointers, which can be compared and kept.
 struct Seen {
   Event::Kind kind;
   OperationResult result;
@@ -130,7 +130,7 @@ TEST(FaultyTransport, LinesArriveInRandomOrderBeforeTheNotification) {
     options.max_lines_per_poll = 1;
     Pair pair(options);
     std::ranges::fill(pair.near_memory->bytes(), std::byte{5});
-    // Two writes mix; the notification comes with the second.
+    // The lines of two writes mix. The second write has the notification.
     constexpr std::size_t kHalf = kLines / 2 * kLineBytes;
     const std::array requests = {pair.write(0, kHalf, 1), pair.write(kHalf, kHalf, 2, Opcode::kWriteNotify)};
     ASSERT_EQ(pair.near_connection->post(requests), 2U);

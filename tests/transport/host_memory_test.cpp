@@ -19,7 +19,7 @@
 namespace verbena::transport::shm {
 namespace {
 
-/// Pretends to be /proc and /sys/fs/cgroup.
+/// A folder that stands for /proc and /sys/fs/cgroup.
 class HostMemory : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -76,7 +76,7 @@ TEST_F(HostMemory, WhatIsNotToldSetsNoLimit) {
   EXPECT_EQ(free().bytes, UINT64_MAX);
 }
 
-/// Of real processes, which only the real /proc shows.
+/// With real processes, which only the real /proc shows.
 TEST(PromisedMemoryTest, UntouchedMemoryFilesOfAllProcessesCount) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   const std::string name = fmt::format("verbena-test-{}", ::getpid());
@@ -101,17 +101,18 @@ TEST(PromisedMemoryTest, UntouchedMemoryFilesOfAllProcessesCount) {
   char byte = 0;
   ASSERT_EQ(::read(said[0], &byte, 1), 1);
   EXPECT_EQ(promised_memory(name).promised_bytes, 3 * kBytes);
-  ASSERT_EQ(::fallocate(first->get(), 0, 0, kBytes), 0);  // as a touch of each page
-  EXPECT_EQ(promised_memory(name).promised_bytes, 2 * kBytes) << "what is touched is not free any more";
+  ASSERT_EQ(::fallocate(first->get(), 0, 0, kBytes), 0);  // has the effect of touching each page
+  EXPECT_EQ(promised_memory(name).promised_bytes, 2 * kBytes)
+      << "memory that has been touched is promised no more: it is in use";
   ASSERT_EQ(::write(go[1], &byte, 1), 1);
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(promised_memory(name).promised_bytes, 0U) << "and gone with its process, however that ends";
+  EXPECT_EQ(promised_memory(name).promised_bytes, 0U) << "the file of a process that has ended counts";
   for (const int end : {said[0], said[1], go[0], go[1]}) ::close(end);
 }
 
-/// Each would fit by itself.
+/// Each of the two regions would fit by itself.
 TEST(PromisedMemoryTest, TransportsDoNotPromiseTheSameMemoryTwice) {
   auto one = make_shm_transport();
   auto other = make_shm_transport();
@@ -133,7 +134,7 @@ TEST(PromisedMemoryTest, NorInManySmallPieces) {
   const std::uint64_t free = free_memory().bytes;
   const auto first = (*one)->allocate_region(free / 5 * 3, Access::kRemoteRead);
   ASSERT_TRUE(first.ok()) << first.status();
-  // Half of what is free, each piece too small to be worth a look at all processes.
+  // Half of the free memory, in pieces so small that the transport does not look at all processes for each.
   std::vector<std::unique_ptr<MemoryRegion>> pieces;
   absl::Status status;
   while (status.ok() && pieces.size() < 150) {

@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::size_t kMostRegionBytes = std::size_t{1} << 40;
 constexpr std::size_t kMessageBytes = 4096;
-constexpr std::size_t kMostPending = 1024;  // events of an end that its owner has not polled
+constexpr std::size_t kMostPending = 1024;  // of a connection: events that its owner has not polled
 
-/// Of all that threads share.
+/// The lock of all that threads share.
 std::mutex& everything() {
   static std::mutex mutex;
   return mutex;
@@ -38,12 +38,12 @@ struct LoopbackRegion final : MemoryRegion {
 };
 
 struct Grant {
-  std::weak_ptr<std::byte> memory;  // for as long as the region is there
+  std::weak_ptr<std::byte> memory;  // expired once the region is destroyed
   std::span<std::byte> bytes;
   Access access = Access::kLocal;
 };
 
-/// What a transport has to poll, and what wakes it.
+/// The events that a transport has to poll, and what wakes it.
 struct Mailbox {
   struct Pending {
     Event event;
@@ -55,7 +55,7 @@ struct Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   void wake() const {
-    const int saved_errno = errno;  // a signal handler may interrupt
+    const int saved_errno = errno;  // a signal handler may call interrupt()
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t bytes = ::write(wake_up, &one, sizeof one);
     errno = saved_errno;
@@ -105,7 +105,7 @@ struct LoopbackConnection final : Connection {
   const std::byte* mapped(const RemoteDescriptor& /*remote*/) override { return nullptr; }
   [[nodiscard]] const absl::Status& status() const override { return shown; }
 
-  // ---- the rest under the lock
+  // ---- all that follows: under the lock
 
   OperationResult carry_out(const WorkRequest& request) {
     const std::span<std::byte> local = request.local;
@@ -154,9 +154,9 @@ struct LoopbackConnection final : Connection {
   Mailbox& mailbox;
   LoopbackConnection* peer = nullptr;
   std::map<std::uint64_t, Grant> grants;  // to the peer, by key
-  std::size_t waiting = 0;                // its events in the mailbox
-  bool refused = false;                   // post() has found no room
-  std::string reason;                     // of its failure; empty: it works
+  std::size_t waiting = 0;                // this connection's events in the mailbox
+  bool refused = false;                   // post() has taken fewer requests than there were
+  std::string reason;                     // why the connection has failed; empty: it has not
   absl::Status shown;
 };
 
@@ -265,8 +265,8 @@ struct LoopbackTransport final : Transport {
   const std::shared_ptr<const Secret> secret;
   std::string own_address;
   std::deque<std::unique_ptr<LoopbackConnection>> accepted;  // not taken yet
-  std::size_t announced = 0;                                 // of them
-  std::vector<std::string> messages;                         // of the last poll()
+  std::size_t announced = 0;                                 // how many of them poll() has announced
+  std::vector<std::string> messages;                         // that the events of the last poll() point to
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A backend within one process, "loopback:NAME": post() itself copies into the peer's memory, and all that
-// two ends share lies under one lock. What it takes to be a backend, and no more.
+// A backend within one process, "loopback:NAME": post() itself copies into the peer's memory, and one lock
+// protects all that two ends share. It is as small as a backend can be.
 #pragma once
 
 #include "transport/backends.hpp"

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Takes as many messages as it is told to.
+/// Takes as many messages as the test allows (`room`).
 class ReluctantConnection final : public Connection {
  public:
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& /*region*/) override {
@@ -41,7 +41,7 @@ TEST(MessageOutboxTest, MessagesWaitInTheirOrder) {
   EXPECT_TRUE(outbox.send(connection, "three"));
   EXPECT_FALSE(outbox.empty());
   connection.room = 1;
-  EXPECT_TRUE(outbox.send(connection, "four"));  // does not overtake
+  EXPECT_TRUE(outbox.send(connection, "four"));  // must not overtake those that wait
   EXPECT_THAT(connection.taken, ElementsAre("one", "two"));
   connection.room = 9;
   outbox.flush(connection);

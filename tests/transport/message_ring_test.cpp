@@ -110,7 +110,7 @@ class Source {
   std::uint64_t sent_ = 0;
 };
 
-/// Takes messages, keeps some for a while, and checks them when it lets them go.
+/// Receives messages, keeps some for a while, and checks them when they come and when it releases them.
 class Sink {
  public:
   Sink(Transport& transport, Connection& connection, std::size_t ring_bytes)
@@ -142,7 +142,7 @@ class Sink {
   std::uint64_t released_ = 0;
 };
 
-/// Both ends in one thread.
+/// Both ends of a ring, in one thread.
 class Ring {
  public:
   explicit Ring(std::size_t ring_bytes, const FaultOptions& options = {}) {
@@ -163,7 +163,7 @@ class Ring {
   }
 
   ~Ring() {
-    // What still moves has to leave before the memory does.
+    // Transfers that are under way must end before their memory is freed.
     for (int i = 0; i < 100; ++i) discard_events();
   }
 
@@ -236,7 +236,7 @@ TEST(MessageRing, TheLargestMessageAlwaysGetsThrough) {
   for (const std::size_t ring_bytes : {64UL, 72UL, 100UL, 256UL, 4096UL, 5000UL}) {
     Ring ring(ring_bytes);
     const std::size_t largest = max_ring_message_bytes(ring.source().sender().capacity_bytes());
-    // Every position of the ring, nothing released but by the sink.
+    // Messages begin at many positions of the ring; only the sink releases them.
     for (std::size_t i = 0; i < 300; ++i) {
       const std::size_t bytes = i % 2 == 0 ? 1 + i % largest : largest;
       ASSERT_TRUE(ring.poll_until([&] {
@@ -374,7 +374,7 @@ TEST(MessageRing, SendingFailsWhenTheConnectionHas) {
   Ring ring(4096, options);
   ASSERT_EQ(ring.source().send(8), SendResult::kSent);
   ASSERT_EQ(ring.source().send(8), SendResult::kSent);
-  (void)ring.source().send(8);  // taken, and breaks
+  (void)ring.source().send(8);  // is posted, and breaks the connection
   EXPECT_EQ(ring.source().sender().try_send({}, *ring.near().allocate_region(8, Access::kLocal).value()),
             SendResult::kFailed);
 }
@@ -403,7 +403,7 @@ TEST(MessageRing, CreditsThatCannotBeAreErrors) {
   EXPECT_EQ(ring.source().sender().delivered_position(), 1024U);
   write_credit(ring, 1016);
   EXPECT_EQ(ring.source().sender().on_credit().code(), absl::StatusCode::kInvalidArgument);
-  // Seen by a full ring, too, without any notification.
+  // A sender whose ring is full reads the credit, and finds the error without a notification.
   Ring full(4096);
   write_credit(full, UINT64_MAX);
   SendResult result = SendResult::kSent;
@@ -467,7 +467,8 @@ TEST(MessageRing, AnyNotificationIsAMessageInsideTheRingOrAnError) {
   }
 }
 
-/// Two threads over plain shared memory, each sleeping when it has nothing to do: a credit must wake.
+/// Two threads over shared memory without faults. Each sleeps when it has nothing to do: a credit must wake
+/// the sender.
 TEST(MessageRing, TwoThreads) {
   constexpr std::uint64_t kMessages = 3000;
   constexpr std::size_t kRingBytes = 4096;

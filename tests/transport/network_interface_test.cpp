@@ -10,7 +10,7 @@
 namespace verbena::transport::verbs {
 namespace {
 
-/// What the kernel shows of a device, with the interface that every host has.
+/// A folder as the kernel has it for each device. "lo" is an interface that every host has, with an address.
 class NetworkInterfaceTest : public ::testing::Test {
  protected:
   void add(const std::string& interface, int port_from_0) const {
@@ -29,7 +29,7 @@ TEST_F(NetworkInterfaceTest, IsTheOneOfThePort) {
   add("lo", 1);
   add("no_such_interface", 0);
   EXPECT_EQ(address("fake0", 2), "127.0.0.1");
-  EXPECT_EQ(address("fake0", 1), "");  // it has no address
+  EXPECT_EQ(address("fake0", 1), "");  // there is no such interface, and so no address
   EXPECT_EQ(address("fake0", 3), "");
   EXPECT_EQ(address("fake1", 1), "");
 }

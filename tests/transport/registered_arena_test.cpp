@@ -84,7 +84,7 @@ TEST_F(RegisteredArenaTest, IsExhaustedAndUsableAgainAfterDeallocating) {
     }
     EXPECT_GE(pieces.size() * bytes, 2 * kMebibyte) << "round " << round << ", " << bytes;
     for (const std::span<std::byte>& memory : pieces) arena->deallocate(memory);
-    // The pieces have become one again.
+    // The pieces have been merged.
     const std::span<std::byte> whole = arena->allocate(4 * kMebibyte, 64);
     EXPECT_FALSE(whole.empty()) << "round " << round << ", " << bytes;
     arena->deallocate(whole);

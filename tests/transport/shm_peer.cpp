@@ -1,15 +1,16 @@
-// The other end of a shared-memory connection in a process and a program of its own, well-behaved or not.
+// The other end of a shared-memory connection, in a process and a program of its own. Called as
+// transport_shm_peer MODE ARGUMENTS; NAME is an abstract socket.
 //
-//   transport_shm_peer echo ADDRESS          sends each message back, until the connection ends
-//   transport_shm_peer talk ADDRESS          sends "ready", then notifications for ever
-//   transport_shm_peer corrupt ADDRESS SEED  sends "ready", then writes garbage over all it shares, half a
-//   second transport_shm_peer pry ADDRESS           is granted a readable region by message, tries to write
-//   there transport_shm_peer intrude UID NAME      as another user, connects to the abstract socket NAME
-//   transport_shm_peer crowd NAME            connects as often as it can, and says nothing
-//   transport_shm_peer flood UID NAME        as another user, connects and closes, on and on
-//   transport_shm_peer babble NAME SEED      connects to the abstract socket NAME and sends garbage
+//   echo ADDRESS          sends each message back, until the connection ends
+//   talk ADDRESS          sends "ready", then notifications, until the connection ends
+//   corrupt ADDRESS SEED  sends "ready", then writes garbage into all shared memory for half a second
+//   pry ADDRESS           receives the descriptor of a readable region, and tries to write there
+//   intrude UID NAME      connects as another user
+//   crowd NAME            connects as often as it can, and says nothing
+//   flood UID NAME        as another user, connects and closes again and again
+//   babble NAME SEED      connects again and again, and sends garbage
 //
-// Exit status 0: it ended as it should have.
+// Exit status 0: it was treated as it should be.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -50,7 +51,7 @@ struct Client {
 };
 
 Client connect(const std::string& address) {
-  // As long as it takes: not all that it does polls.
+  // connect() waits for the whole handshake, since not every mode polls afterwards.
   auto transport = make_shm_transport({.answer_patience = kPatience});
   if (!transport.ok()) std::exit(fail(transport.status().ToString()));
   auto connection = (*transport)->connect(address, (*transport)->now() + kPatience);
@@ -97,7 +98,7 @@ int talk(Client client) {
   return 0;
 }
 
-/// Our writable mappings of memory files.
+/// This process's writable mappings of memory files.
 std::vector<std::span<unsigned char>> shared_mappings() {
   std::vector<std::span<unsigned char>> all;
   std::ifstream maps("/proc/self/maps");
@@ -138,7 +139,7 @@ int pry(Client client) {
   std::memcpy(&remote, text.data(), sizeof(remote));
   const std::byte* place = client.connection->mapped(remote);
   if (place == nullptr) return fail("the region is not mapped");
-  auto* page = const_cast<std::byte*>(place);  // the attempt itself
+  auto* page = const_cast<std::byte*>(place);  // to try what must fail
   if (::mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0) return fail("the mapping became writable");
   const auto address = reinterpret_cast<std::uintptr_t>(place);
   const std::string file = fmt::format("/proc/self/map_files/{:x}-{:x}", address, address + 4096);
@@ -158,7 +159,7 @@ int pry(Client client) {
   return 0;
 }
 
-/// Connected to the abstract socket `name`; -1 if it cannot be.
+/// A socket that is connected to the abstract socket `name`; -1, with errno, if that fails.
 int try_raw_socket(std::string_view name) {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
@@ -191,7 +192,7 @@ int babble(const std::string& name, unsigned seed) {
     const int fd = raw_socket(name);
     std::array<std::uint32_t, sizeof(shm::ControlMessage) / 4 + 4> words;
     for (std::uint32_t& word : words) word = static_cast<std::uint32_t>(random()) % 8;
-    if (i % 2 == 0) words[0] = shm::ControlMessage::kMagic;  // looks right at first
+    if (i % 2 == 0) words[0] = shm::ControlMessage::kMagic;  // begins as a control message
     const std::size_t length = i % 3 == 0 ? random() % sizeof(words) : sizeof(shm::ControlMessage);
     if (::send(fd, words.data(), length, MSG_NOSIGNAL) < 0) return fail("nothing can be sent");
     if (i % 4 == 0) {
@@ -203,7 +204,7 @@ int babble(const std::string& name, unsigned seed) {
   return 0;
 }
 
-/// As many connections as this process can have, all silent, until it is killed.
+/// Keeps as many silent connections as this process can have, until it is killed.
 int crowd(const std::string& name) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return fail("no limit of files");
@@ -215,7 +216,7 @@ int crowd(const std::string& name) {
   return 0;
 }
 
-/// As another user: connects and connects again, as fast as it goes, until it is killed.
+/// As another user: connects and closes as fast as it can, until it is killed.
 int flood(unsigned uid, const std::string& name) {
   if (::setresuid(uid, uid, uid) != 0) return fail("the user cannot be changed");
   while (true) {

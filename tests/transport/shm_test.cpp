@@ -1,4 +1,4 @@
-// What is particular to the shared-memory backend: other programs, broken and hostile peers, the doorbell.
+// What only the shared-memory backend has: peers in other processes, broken and hostile ones, the doorbell.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::string socket_name(const std::string& name) {
   return fmt::format("verbena/{}/{}", ::getuid(), name);
 }
 
-/// A process of another program (shm_peer.cpp).
+/// A process that runs another program, shm_peer.cpp.
 class PeerProcess {
  public:
   explicit PeerProcess(std::vector<std::string> words) {
@@ -62,13 +62,13 @@ class PeerProcess {
     ::kill(pid_, SIGKILL);
     wait();
   }
-  /// Its exit status; -1 if a signal ended it.
+  /// Waits for its end. Returns its exit status; -1 if a signal ended it.
   int wait() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
     return exit_status(status);
   }
-  /// As wait(); nothing while it runs.
+  /// The same without waiting: nullopt while it runs.
   std::optional<int> ended() {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) == 0) return std::nullopt;
@@ -166,7 +166,7 @@ TEST(ShmProcesses, NothingIsLeftNorEverInAFileSystem) {
     auto region = host.node.region(4096, Access::kRemoteWrite);
     EXPECT_TRUE(host.node.connection->grant(*region).ok());
     pump({&host.node}, [&] { return host.node.count(Kind::kNotification) > 10; });
-    EXPECT_TRUE(sockets(name)) << "the test looks at the right place";
+    EXPECT_TRUE(sockets(name)) << "this test must find the socket while it is there";
     EXPECT_EQ(files(), before);
     host.process->kill();
   }
@@ -208,7 +208,8 @@ TEST(ShmHostility, AnImpossibleEventFailsTheConnectionAndSaysSo) {
   Node client = make_node();
   ASSERT_TRUE(server.transport->listen("shm:" + name).ok());
   server.connection = meet(client, server, "shm:" + name);
-  // Both ends' channels, through our own mappings: the first event word of each direction.
+  // Both ends are in this process, and each maps the channels. Through both mappings, overwrite the first
+  // event word of the first direction, from the client to the server.
   std::ifstream maps("/proc/self/maps");
   std::size_t found = 0;
   for (std::string line; std::getline(maps, line);) {
@@ -285,7 +286,7 @@ std::shared_ptr<const Secret> fresh_secret() {
   return *Secret::random();
 }
 
-/// A socket of a stranger's own, to say what it likes.
+/// A stranger's connection to the listener `name`, over which a test can send anything.
 shm::ControlSocket stranger_at(const std::string& name) {
   for (const auto end = std::chrono::steady_clock::now() + kPatience;
        std::chrono::steady_clock::now() < end;) {
@@ -298,7 +299,7 @@ shm::ControlSocket stranger_at(const std::string& name) {
 }
 constexpr std::array<int, 3> kNoFiles = {-1, -1, -1};
 
-/// What a server answers to `socket`; nullopt if it closes.
+/// What the server answers on `socket`; nullopt if it closes the connection.
 std::optional<shm::ControlMessage> answer(Node& server, const shm::ControlSocket& socket) {
   std::optional<shm::ControlSocket::Received> received;
   auto end = shm::ControlSocket::End::kOpen;
@@ -311,7 +312,7 @@ std::optional<shm::ControlMessage> answer(Node& server, const shm::ControlSocket
 struct Guarded {
   Guarded() { EXPECT_TRUE(server.transport->listen("shm:" + name).ok()); }
   [[nodiscard]] bool still_meets() {
-    // It waits as long as it takes: nobody polls it meanwhile.
+    // connect() waits for the whole handshake, since nobody polls the client meanwhile.
     Node client = make_node({.secret = secret, .answer_patience = kPatience});
     server.connection = meet(client, server, "shm:" + name);
     return server.connection != nullptr;
@@ -341,7 +342,7 @@ TEST(ShmStrangers, AProofIsGoodForOneMeeting) {
   pump_for({&job.server}, milliseconds(50));
   EXPECT_FALSE(first.receive(end));
   EXPECT_EQ(end, shm::ControlSocket::End::kOpen) << "the proof was good";
-  // The same words once more, and the acceptor's own proof sent back.
+  // Refused: the same proof a second time, the acceptor's own proof sent back, and no proof.
   for (const Proof& said : {proof.proof, challenge->proof, Proof{}}) {
     const shm::ControlSocket second = stranger_at(job.name);
     ASSERT_TRUE(meet_by_hand(second, nonce));
@@ -380,12 +381,12 @@ TEST(ShmStrangers, FilesOfAStrangerAreNotTaken) {
   EXPECT_EQ(files_here(), before);
   ::close(ends[1]);
   char byte = 0;
-  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "someone still has the other end";
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the server has kept the other end of the pipe open";
   ::close(ends[0]);
   EXPECT_TRUE(job.still_meets());
 }
 
-/// This process's own, until it is destroyed.
+/// Limits this process to so many open files, until it is destroyed.
 class FewFiles {
  public:
   explicit FewFiles(rlim_t files) {
@@ -429,7 +430,7 @@ TEST(ShmStrangers, WhoDoesNotProveItselfInTimeIsClosed) {
     });
     EXPECT_EQ(end, shm::ControlSocket::End::kHungUp);
   }
-  EXPECT_GT(std::chrono::steady_clock::now() - came, seconds(5)) << "it had no time to";
+  EXPECT_GT(std::chrono::steady_clock::now() - came, seconds(5)) << "it was closed before its time was over";
   EXPECT_TRUE(job.still_meets());
 }
 
@@ -443,7 +444,7 @@ TEST(ShmStrangers, AFloodOfAnotherUserKeepsNobodyOut) {
 }
 
 TEST(ShmStrangers, WhatIsGrantedBeforeTheMeetingGoesToNobodyButTheListenerOfTheJob) {
-  // A listener that only looks like the job's: it takes what it is told, and proves nothing.
+  // A listener that pretends to be the job's: it accepts, and has no proof.
   const std::string name = fresh_name();
   auto impostor = shm::ControlSocket::listen("shm:" + name);
   ASSERT_TRUE(impostor.ok());
@@ -464,18 +465,18 @@ TEST(ShmStrangers, WhatIsGrantedBeforeTheMeetingGoesToNobodyButTheListenerOfTheJ
   pump({&client}, [&] { return client.count(Kind::kDisconnected) == 1; });
   EXPECT_EQ(client.connection->status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(client.connection->status().message()), ::testing::HasSubstr("impostor"));
-  EXPECT_FALSE(socket->receive(end)) << "it was told more";
+  EXPECT_FALSE(socket->receive(end)) << "the client has sent it more";
 }
 
-// ---- the doorbell, where a lost ring would cost an hour
+// ---- the doorbell; the sockets are checked once an hour, so that a lost ring makes a test fail
 
 class ShmDoorbell : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     const std::string address = fmt::format("shm:{}", fresh_name());
     ASSERT_TRUE(server_.transport->listen(address).ok());
-    // The first look at the sockets is to find the greeting, and none is to be left when they have met: the
-    // next one is in an hour.
+    // The first check of the sockets must find the greeting, and once the two have met there must be nothing
+    // left to find: the next check is in an hour.
     client_.connection = *client_.transport->connect(address, client_.in(kPatience));
     ASSERT_TRUE(pump({&server_, &client_}, [&] { return !server_.accepted.empty(); }));
     server_.connection = std::move(server_.accepted.back());
@@ -506,7 +507,7 @@ TEST_P(ShmDoorbell, NoRingIsLost) {
     bool is_lost = false;
     for (int round = 0; round < kRounds && !is_lost; ++round) {
       if (round > 0 || !serve) {
-        const TimePoint end = node.in(kPatience);  // of this round: how fast all go is no test's business
+        const TimePoint end = node.in(kPatience);  // for this round: the total time is not tested
         while (node.count(Kind::kNotification) == 0 && node.transport->now() < end) {
           node.transport->wait(end);
           node.poll();
@@ -555,8 +556,8 @@ TEST_P(ShmDoorbell, ASenderThatWaitsForRoomIsWoken) {
   receiver.join();
 }
 
-/// The ring that it is waiting for may be the next one: a receiver that took the first look for the answer
-/// would leave it asleep for ever.
+/// The receiver rings until the sender itself has found room. If the receiver took one ring for enough, a
+/// sender that waits for the next one would sleep for ever.
 TEST(ShmChannel, ASenderThatHasFoundNoRoomIsRungUntilItHas) {
   constexpr shm::ChannelGeometry kGeometry{
       .event_capacity = 16, .message_capacity = 4, .max_message_bytes = 64};
@@ -571,11 +572,11 @@ TEST(ShmChannel, ASenderThatHasFoundNoRoomIsRungUntilItHas) {
   };
   for (std::uint32_t i = 0; sender.room(false) == shm::SendOutcome::kRoom; ++i) sender.notify(i);
   EXPECT_TRUE(receive_one());
-  EXPECT_TRUE(receive_one()) << "it has not looked yet";
+  EXPECT_TRUE(receive_one()) << "the sender has not looked for room yet";
   EXPECT_TRUE(sender.take_unblocked());
-  EXPECT_FALSE(receive_one()) << "it knows";
+  EXPECT_FALSE(receive_one()) << "the sender has found room";
   for (std::uint32_t i = 0; sender.room(false) == shm::SendOutcome::kRoom; ++i) sender.notify(i);
-  EXPECT_TRUE(receive_one()) << "it waits again";
+  EXPECT_TRUE(receive_one()) << "the sender has found no room again";
 }
 
 TEST_P(ShmDoorbell, ClosingRings) {

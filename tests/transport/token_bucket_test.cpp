@@ -26,7 +26,7 @@ TEST(TokenBucketTest, IsFullThenEmptyThenFillsAtItsRate) {
   EXPECT_EQ(bucket.level(), 9'000);
   EXPECT_TRUE(bucket.refill(kStart + milliseconds(10)));
   EXPECT_TRUE(bucket.is_full());
-  EXPECT_FALSE(bucket.refill(kStart + std::chrono::hours(1))) << "no more than its burst";
+  EXPECT_FALSE(bucket.refill(kStart + std::chrono::hours(1))) << "it is full: it takes no more than a burst";
   EXPECT_EQ(bucket.level(), 10'000);
 }
 
@@ -42,7 +42,7 @@ TEST(TokenBucketTest, OwesAtMostABurst) {
 TEST(TokenBucketTest, PartsOfBytesAreNotLost) {
   TokenBucket bucket(1e6, 1'000, kStart);
   bucket.take(1'000);
-  // 700 ns bring less than a byte each time.
+  // Each refill of 700 ns is less than a byte.
   for (int i = 1; i <= 1'000; ++i) bucket.refill(kStart + i * nanoseconds(700));
   EXPECT_GE(bucket.level(), 699);
   EXPECT_LE(bucket.level(), 700);
@@ -58,7 +58,7 @@ TEST(TokenBucketTest, IsDueWhenRefillSaysSo) {
         const TimePoint due = bucket.due();
         ASSERT_TRUE(bucket.refill(due)) << rate << " bytes a second, " << taken << " taken";
       }
-      EXPECT_LE(steps, 2) << "once when it is not empty any more, once when it is full";
+      EXPECT_LE(steps, 2) << "due once when it is not empty any more, once when it is full";
     }
   }
 }
@@ -72,7 +72,7 @@ TEST(TokenBucketTest, ManyTakeWhileOneRefills) {
     });
   for (int i = 1; i <= 1'000; ++i) bucket.refill(kStart + i * nanoseconds(100));
   for (std::thread& thread : threads) thread.join();
-  // 900,000 taken of a full bucket; at most 100,000 came back.
+  // The bucket was full; 900,000 bytes were taken, and at most 100,000 refilled.
   EXPECT_GE(bucket.level(), 100'000);
   EXPECT_LE(bucket.level(), 200'000);
 }

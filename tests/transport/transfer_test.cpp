@@ -1,4 +1,4 @@
-// What a copy may show of memory that changes meanwhile.
+// A copy of memory that changes meanwhile: each word must be read and written whole.
 #include "transport/shm/transfer.hpp"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ namespace verbena::transport::shm {
 namespace {
 
 struct Copy {
-  std::size_t to = 0;  ///< places in Shared's arrays
+  std::size_t to = 0;  ///< index into Shared's target; `from`: into its source
   std::size_t from = 0;
   std::size_t count = 0;
-  std::size_t whole_bytes = 0;  ///< what is promised to be whole
+  std::size_t whole_bytes = 0;  ///< aligned words of this size must be copied whole
 };
 
-/// Every place in a word, and every length that the C library's copies treat in their own way. Not the
-/// longest ones, which some processors copy by one instruction for strings: inside it nobody can look.
+/// Several alignments, and every length that the C library's copies have a special case for. Not the longest
+/// ones, which some processors copy by a single string instruction: a debugger cannot stop inside it.
 std::vector<Copy> copies() {
   std::vector<Copy> all;
   for (Copy copy : {Copy{0, 0, 0, 8}, {3, 11, 0, 8}, {5, 5, 0, 8}, {4, 0, 0, 4}, {2, 6, 0, 4}}) {
@@ -38,21 +38,21 @@ std::vector<Copy> copies() {
   return all;
 }
 
-/// Of this process and of the one that copies.
+/// Memory that this process and the one that copies share.
 struct Shared {
   static constexpr std::size_t kBytes = 1024;
   alignas(64) std::array<std::byte, kBytes> source;
   alignas(64) std::array<std::byte, kBytes> target;
-  std::atomic<std::size_t> begun;  ///< copies
+  std::atomic<std::size_t> begun;  ///< how many copies have begun
   std::atomic<std::size_t> ended;
-  std::atomic<std::size_t> seen;  ///< as begun, by the one that looks
+  std::atomic<std::size_t> seen;  ///< the last value of `begun` that the observer has seen
 };
 
 constexpr int kMayNotBeTraced = 77;
 
 [[noreturn]] void copy_all(Shared& shared) {
   const std::vector<Copy> all = copies();
-  transfer(shared.target.data(), shared.source.data(), 100);  // finds the C library's function
+  transfer(shared.target.data(), shared.source.data(), 100);  // binds the C library's function now, not later
   if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(kMayNotBeTraced);
   ::raise(SIGSTOP);
   for (const Copy& copy : all) {
@@ -64,7 +64,7 @@ constexpr int kMayNotBeTraced = 77;
   ::_exit(0);
 }
 
-/// Of the words that the copy covers, those that are of two versions; a version is the same byte everywhere.
+/// How many of the copied words are a mixture of two versions. All bytes of a version are the same.
 std::size_t torn_words(const Shared& shared, const Copy& copy) {
   std::size_t torn = 0;
   const std::size_t first = (copy.to + copy.whole_bytes - 1) / copy.whole_bytes * copy.whole_bytes;
@@ -75,11 +75,11 @@ std::size_t torn_words(const Shared& shared, const Copy& copy) {
   return torn;
 }
 
-/// The source changes after each instruction of the copy, and the target is looked at: a word that is read or
-/// written by more than one instruction shows as one of two versions.
+/// After each instruction of the copy, the source is changed and the target is checked: a word that was read
+/// or written by more than one instruction is a mixture of two versions.
 TEST(Transfer, EachWordIsReadAtOnceAndWrittenAtOnce) {
 #ifdef VERBENA_SANITIZED
-  GTEST_SKIP() << "the sanitizers' copies are not those of other builds";
+  GTEST_SKIP() << "sanitizers replace the functions that copy";
 #endif
   void* const memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -103,7 +103,7 @@ TEST(Transfer, EachWordIsReadAtOnceAndWrittenAtOnce) {
       shared.seen = number;
     }
     if (number != 0 && shared.ended != number) ++instructions;
-    // Also in the stop after the end, which shows the copy's last instruction.
+    // Also when the copy has ended, which is how the effect of its last instruction is seen.
     if (number != 0) {
       torn = torn_words(shared, all[number - 1]);
       EXPECT_EQ(torn, 0U) << "by a copy of " << all[number - 1].count << " bytes from place "
@@ -120,12 +120,12 @@ TEST(Transfer, EachWordIsReadAtOnceAndWrittenAtOnce) {
   } else {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     EXPECT_EQ(shared.ended, all.size());
-    EXPECT_GT(instructions, 10 * all.size()) << "it was looked at inside";
+    EXPECT_GT(instructions, 10 * all.size()) << "the copies were not observed instruction by instruction";
   }
   ::munmap(memory, sizeof(Shared));
 }
 
-/// The thread sanitizer's business: no race with a writer of whole words.
+/// For the thread sanitizer: a copy must not be a data race with a writer of whole words.
 TEST(Transfer, MayRaceWithAWriter) {
   constexpr std::size_t kWords = 16;
   alignas(64) std::array<std::uint64_t, kWords> shared{};

@@ -1,5 +1,5 @@
-// The verbs backend under faults, over the devices of fake_fabric.hpp. What it shares with other backends is
-// tried in contract_test.cpp.
+// The verbs backend under faults, over the devices of fake_fabric.hpp. What all backends have in common is
+// tested in contract_test.cpp.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -82,7 +82,7 @@ class VerbsTest : public ::testing::Test {
     local_ = client_->region(8192, Access::kLocal);
     shelf_remote_ = *server_->connection->grant(*shelf_);
     drop_remote_ = *server_->connection->grant(*drop_);
-    while (fabric_->step()) {  // what the two had to say to each other is no target of a fault to come
+    while (fabric_->step()) {  // a fault that a test asks for must not hit what connecting has left to do
     }
   }
   void close_regions() {
@@ -103,7 +103,7 @@ class VerbsTest : public ::testing::Test {
             .region = local_.get(),
             .remote = opcode == Opcode::kRead ? shelf_remote_ : drop_remote_};
   }
-  /// One of each kind, ids 0 … 3.
+  /// One request of each kind, with the ids 0 … 3.
   std::vector<WorkRequest> one_of_each(bool signaled) {
     return {request(Opcode::kWrite, 0, signaled), request(Opcode::kWriteNotify, 1, signaled),
             request(Opcode::kRead, 2, signaled), request(Opcode::kSend, 3, signaled)};
@@ -173,7 +173,7 @@ TEST(SendQueue, SignalsOneInAQuarterAndKnowsWhatIsOutstanding) {
   EXPECT_TRUE(queue.contains(12));
   EXPECT_FALSE(queue.contains(16));
   EXPECT_TRUE(queue.awaits_report());
-  EXPECT_EQ(queue.push({}), 0U) << "numbers are places";
+  EXPECT_EQ(queue.push({}), 0U) << "the number is the request's place in the queue";
   queue.drop_last(1);
   while (!queue.empty()) queue.pop();
   EXPECT_FALSE(queue.awaits_report());
@@ -192,7 +192,7 @@ TEST(SendQueue, CountsReadsAndBindsThatAreOutstanding) {
   EXPECT_EQ(queue.reads(), 2U);
   EXPECT_EQ(queue.binds(), 1U);
   queue.drop_last(1);
-  EXPECT_EQ(queue.reads(), 1U) << "the device did not take the second";
+  EXPECT_EQ(queue.reads(), 1U) << "the device did not take the second read";
   queue.pop();
   EXPECT_EQ(queue.reads(), 0U);
   EXPECT_EQ(queue.binds(), 1U);
@@ -325,7 +325,7 @@ TEST_F(VerbsTest, RefusesAddressesThatAreNone) {
                               "verbs:10.0.0.2:70000", "verbs:1:2:3", "shm:7"}) {
     EXPECT_EQ(server_->transport->listen(address).code(), Code::kInvalidArgument) << address;
   }
-  EXPECT_FALSE(server_->transport->listen("verbs:10.9.9.9:7000").ok()) << "no device of ours";
+  EXPECT_FALSE(server_->transport->listen("verbs:10.9.9.9:7000").ok()) << "no device has this address";
   EXPECT_THAT(message(server_->transport->listen("verbs:10.0.0.1:7000")), HasSubstr("left"));
 }
 
@@ -360,7 +360,7 @@ TEST_F(VerbsTest, AFailedCallOnTheWayToAConnectionEndsInAStatus) {
         });
         while (connecting.wait_for(milliseconds(0)) != std::future_status::ready) server_->poll();
         auto connection = connecting.get();
-        // A second attempt may have been made and have succeeded.
+        // The transport may have tried again, and succeeded.
         EXPECT_EQ(connection.ok(), message(connection.status()).empty()) << call;
         EXPECT_NE(connection.status().code(), Code::kDeadlineExceeded) << call << skip;
       }
@@ -441,7 +441,7 @@ TEST_F(VerbsTest, AConnectionThatIsNeverAnsweredFailsAtItsDeadline) {
 
 // ---- strangers
 
-/// Says what it likes to a listener, by the library's own calls.
+/// Asks a listener for a connection with any private data, by calls of the library (VerbsApi).
 class VerbsStranger {
  public:
   explicit VerbsStranger(std::shared_ptr<const VerbsApi> api)
@@ -455,7 +455,7 @@ class VerbsStranger {
   VerbsStranger(const VerbsStranger&) = delete;
   VerbsStranger& operator=(const VerbsStranger&) = delete;
 
-  /// What the listener says to that: its no; nullopt: its yes.
+  /// The listener's refusal; nullopt: it has accepted.
   std::optional<verbs::Refusal> ask(Node& server, std::span<const std::byte> data) {
     rdma_cm_id* id = nullptr;
     EXPECT_EQ(api_->create_id(channel_, &id, nullptr, RDMA_PS_TCP), 0);
@@ -519,14 +519,15 @@ TEST_F(VerbsTest, StrangersCostNoQueuePairAndAProofIsGoodOnce) {
     refused(std::span<const std::byte>(noise).first(3), Refusal::kOther);
     Opening opening{.flags = Opening::kImmediate, .receives = 8, .max_message_bytes = 4096};
     for (int i = 0; i < 20; ++i) opening.challenge = refused(opening, Refusal::kChallenge).challenge;
-    // Challenged, and without the secret: nothing, a guess, another's.
+    // It answers the challenge without the secret: with no proof, with a guess, with a proof by another
+    // secret.
     opening.flags |= Opening::kAnswers;
     refused(opening, Refusal::kNoProof);
     opening.proof.fill(std::byte{1});
     refused(opening, Refusal::kNoProof);
     sign(opening, (*Secret::random()).get());
     refused(opening, Refusal::kNoProof);
-    // With the secret, to a challenge of its own making; and to one that was put to another nonce.
+    // With the secret, but for a challenge that it has made up, and for one that was given for another nonce.
     Opening forged = opening;
     forged.challenge.fill(std::byte{0});
     sign(forged, secret.get());
@@ -536,7 +537,8 @@ TEST_F(VerbsTest, StrangersCostNoQueuePairAndAProofIsGoodOnce) {
     sign(moved, secret.get());
     refused(moved, Refusal::kNoProof);
     EXPECT_EQ(fabric_->counters().queue_pairs, 0U);
-    // A member's own words, and the same once more, from whoever heard them.
+    // What a member of the job says is accepted, and refused when it is said a second time, as by someone who
+    // has overheard it.
     sign(opening, secret.get());
     EXPECT_FALSE(stranger.ask(*server_, opening));
     EXPECT_EQ(fabric_->counters().queue_pairs, 1U);
@@ -552,8 +554,8 @@ TEST_F(VerbsTest, StrangersCostNoQueuePairAndAProofIsGoodOnce) {
   EXPECT_NE(server_->connection, nullptr);
 }
 
-/// Listens without the secret, and gets as far as it can: it says yes to the first request, and signs with
-/// what it has.
+/// Listens without the secret, and goes as far as it can: it accepts a request and signs with a secret of its
+/// own.
 class VerbsImpostor {
  public:
   explicit VerbsImpostor(std::shared_ptr<const VerbsApi> api)
@@ -579,7 +581,7 @@ class VerbsImpostor {
   VerbsImpostor(const VerbsImpostor&) = delete;
   VerbsImpostor& operator=(const VerbsImpostor&) = delete;
 
-  /// Of one request, if there is any.
+  /// Accepts one request. Returns false if there is none.
   bool say_yes() {
     rdma_cm_event* event = nullptr;
     if (api_->get_cm_event(channel_, &event) != 0) return false;
@@ -597,7 +599,7 @@ class VerbsImpostor {
     EXPECT_EQ(api_->accept(id, &param), 0);
     return true;
   }
-  /// Where accepting has connected the queue pairs, as on iWARP.
+  /// Sends a message. REQUIRES: accepting has connected the queue pairs, as on iWARP.
   void speak() {
     ibv_send_wr request{};
     request.opcode = IBV_WR_SEND;
@@ -645,13 +647,14 @@ TEST_F(VerbsTest, WhoListensWithoutTheSecretIsNotBelieved) {
   forget();
 }
 
-// On iWARP a listener's word can come before the proof that the connection manager still has to hand over.
+// On iWARP a listener's message can come before its proof, which the connection manager has still to deliver.
 TEST_F(VerbsTest, AWordBeforeTheProofEndsTheConnection) {
   add_devices({.iwarp = true});
   VerbsOptions left = options("left");
   left.secret = *Secret::random();
   left.answer_patience = milliseconds(10);
-  left.connection_check_interval = kPatience;  // after its first poll(), its queues are looked at first
+  // After the first poll(), only the queues are polled: what the connection manager has to say waits.
+  left.connection_check_interval = kPatience;
   client_ = node(left);
   VerbsImpostor impostor(fabric_->api());
   auto connection = client_->transport->connect(kAddress, client_->in(kPatience));
@@ -685,7 +688,7 @@ TEST_F(VerbsConnected, AGrantWithoutWindowIsAnErrorOfTheGrantOnly) {
   EXPECT_FALSE(server_->connection->grant(*region).ok());
   EXPECT_TRUE(server_->connection->grant(*region).ok());
   EXPECT_EQ(server_->connection->grant(*region)->key, server_->connection->grant(*region)->key)
-      << "a region is granted once";
+      << "a second grant of a region returns the first one";
 }
 
 TEST_F(VerbsConnected, ARegionTooLargeForAWindowIsGranted) {
@@ -742,8 +745,8 @@ TEST_F(VerbsConnected, MemoryOfAPeerOnThisHostIsChangedInPlace) {
 }
 
 TEST_F(VerbsConnected, APeerNamesNoFilesOfThisProcess) {
-  // As a key was made once: the number of a descriptor, of this process and of the peer's, which are one
-  // here.
+  // Keys that hold a file descriptor's number, as they did once. Here the peer's descriptors are this
+  // process's own.
   const shm::FileDescriptor file = *shm::create_memory("a-private-file", 8192);
   for (int number = 0; number < 64; ++number) {
     const RemoteDescriptor made_up = {
@@ -782,7 +785,7 @@ TEST_F(VerbsConnected, ManyRequestsRingOneDoorbellAndFewAreSignaled) {
   const FakeFabric::Counters after = fabric_->counters();
   EXPECT_LE(after.doorbells - before.doorbells, calls + 10) << "an empty write now and then is allowed";
   EXPECT_LE((after.signaled_requests - before.signaled_requests) * 60, after.requests - before.requests);
-  EXPECT_EQ(client_->count(Kind::kCompletion), 0U) << "nobody asked";
+  EXPECT_EQ(client_->count(Kind::kCompletion), 0U) << "no request asked for a completion";
 }
 
 TEST_F(VerbsConnected, SmallRequestsAreInline) {
@@ -807,7 +810,7 @@ TEST_F(VerbsConnected, NothingOvertakesARead) {
   EXPECT_EQ(fenced_of({request(Opcode::kRead, 3), request(Opcode::kSend, 4)}), 1U);
   EXPECT_EQ(fenced_of({request(Opcode::kRead, 5), request(Opcode::kWrite, 6), request(Opcode::kSend, 7)}),
             2U);
-  EXPECT_EQ(fenced_of({request(Opcode::kSend, 8)}), 0U) << "the reads have ended";
+  EXPECT_EQ(fenced_of({request(Opcode::kSend, 8)}), 0U) << "no read is outstanding";
 }
 
 TEST_F(VerbsConnected, WhatAReadBringsCanBeWrittenInTheSamePost) {
@@ -967,7 +970,7 @@ TEST_F(VerbsConnected, ThePortIsNamedWhenItsLossCostsTheConnection) {
 
 TEST_F(VerbsConnected, APeerThatVanishedIsMissedEvenWhenNothingIsSaid) {
   pump_for({client_.get(), server_.get()}, 2 * kPeerTimeout);
-  EXPECT_EQ(client_->count(Kind::kDisconnected), 0U) << "silence is no failure";
+  EXPECT_EQ(client_->count(Kind::kDisconnected), 0U) << "a peer that says nothing has not failed";
   fabric_->vanish("right");
   EXPECT_TRUE(both_end(4 * kPeerTimeout));
   EXPECT_EQ(client_->connection->status().code(), Code::kUnavailable);
@@ -982,7 +985,7 @@ TEST_F(VerbsConnected, AnOwnerThatDidNotLookForLongBlamesNobody) {
 
 // ---- faults at random
 
-/// The devices work when they are told to, so that a seed is one history.
+/// The devices work only when the test tells them to, so that a seed determines all that happens.
 class VerbsSeeds : public VerbsTest, public ::testing::WithParamInterface<std::uint64_t> {
  protected:
   VerbsSeeds() : VerbsTest(1, false) {}
@@ -1010,7 +1013,7 @@ class VerbsSeeds : public VerbsTest, public ::testing::WithParamInterface<std::u
     std::uint64_t next = 0;
     std::uint64_t last = 0;
     std::uint64_t completions = 0;
-    std::map<std::uint64_t, bool> asked;  // outstanding, by id: signaled
+    std::map<std::uint64_t, bool> asked;  // outstanding requests: whether each is signaled, by id
     bool ended = false;
     for (std::uint64_t round = 0; round < 4000 && !ended; ++round) {
       if (round == faulty_round) make_fault(random);
@@ -1046,7 +1049,7 @@ class VerbsSeeds : public VerbsTest, public ::testing::WithParamInterface<std::u
     }
     if (ended) {
       EXPECT_THAT(message(client_->connection->status()), HasSubstr("server 5")) << seed;
-      for (const auto& [id, signaled] : asked) EXPECT_FALSE(signaled) << "lost " << id << " of seed " << seed;
+      for (const auto& [id, signaled] : asked) EXPECT_FALSE(signaled) << "lost " << id << ", seed " << seed;
     }
     ended_ += ended ? 1 : 0;
     EXPECT_EQ(fabric_->counters().receiver_not_ready, 0U) << seed;

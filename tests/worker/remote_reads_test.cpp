@@ -1,4 +1,4 @@
-// How an operation asks for what it reads one-sidedly.
+// How an operation posts its one-sided reads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using transport::RemoteDescriptor;
 using transport::RequestId;
 using transport::WorkRequest;
 
-/// Takes as many requests as it is told to.
+/// Takes as many requests as the test allows (`room`).
 class FakeConnection final : public transport::Connection {
  public:
   absl::StatusOr<RemoteDescriptor> grant(const transport::MemoryRegion& /*region*/) override {
@@ -54,13 +54,13 @@ class RemoteReadsTest : public ::testing::Test {
   FakeConnection& connection(std::size_t server) {
     return static_cast<FakeConnection&>(*links_[server].connection);
   }
-  /// Row `row` of a server, to place `place` of the memory.
+  /// Adds a read of row `row` of a server, into place `place` of the memory.
   void add(std::size_t server, std::uint64_t row, std::size_t place) {
     const RemoteDescriptor rows{.address = 4096, .length_bytes = 64 * kRowBytes, .key = 7};
     reads_.add(links_[server], rows.slice(row * kRowBytes, kRowBytes),
                std::span(memory_).subspan(place * kRowBytes, kRowBytes), {.bytes = memory_});
   }
-  /// Rows that a server was asked for, by request; a signaled one is followed by 0.
+  /// How many rows each request to the server reads; 0 follows a signaled one.
   [[nodiscard]] std::vector<std::size_t> rows_asked(std::size_t server) {
     std::vector<std::size_t> asked;
     for (const WorkRequest& request : connection(server).taken) {
@@ -70,7 +70,7 @@ class RemoteReadsTest : public ::testing::Test {
     }
     return asked;
   }
-  /// All that was posted to the server.
+  /// Completes all that was posted to the server.
   void end(std::size_t server) {
     for (const WorkRequest& request : connection(server).taken) {
       if (request.signaled) links_[server].reads.end(RequestId(request.id).number());
@@ -151,7 +151,7 @@ TEST_F(RemoteReadsTest, ReadsOfOthersOnTheSameConnectionEndByThemselves) {
   EXPECT_TRUE(reads_.post());
   EXPECT_FALSE(others.post());
   end_one(0);
-  EXPECT_FALSE(others.post()) << "it had ended before";
+  EXPECT_FALSE(others.post()) << "request 0 belongs to the first operation";
   end_one(1);
   EXPECT_TRUE(others.post());
 }
@@ -162,7 +162,7 @@ TEST_F(RemoteReadsTest, ACompletionMayComeWhenItsReadsAreNoMore) {
              std::span(memory_).first(kRowBytes), {.bytes = memory_});
   brief->post();
   brief.reset();
-  end(0);  // as the address sanitizer sees
+  end(0);  // the address sanitizer would see an access to freed memory
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The contract on this host's own RDMA device: the first usable one. Run where there is one
-// (tests/soft_roce).
+// For the contract tests on the first usable RDMA device of this host. tests/soft_roce runs them.
 #include <fmt/format.h>
 
 #include <atomic>

@@ -72,7 +72,7 @@ struct Context;
 struct Device : ibv_device {
   State* state = nullptr;
   FakeFabric::DeviceOptions options;
-  std::unique_ptr<Context> manager_context;  ///< of the connection manager, as it opens devices itself
+  std::unique_ptr<Context> manager_context;  ///< the connection manager opens each device itself
   bool vanished = false;
 };
 
@@ -112,7 +112,7 @@ struct Completions : ibv_cq {
 struct Request {
   ibv_send_wr wr{};
   std::vector<ibv_sge> pieces;
-  std::vector<std::byte> kept;  ///< of inline ones
+  std::vector<std::byte> kept;  ///< the bytes of an inline request
 };
 
 struct Receive {
@@ -129,8 +129,8 @@ struct Queue : ibv_qp {
   ibv_qp_cap cap{};
   std::deque<Request> sends;
   std::deque<Receive> receives;
-  std::uint32_t outstanding_sends = 0;  ///< until a completion that covers them was polled
-  std::map<std::uint64_t, std::uint32_t> covers;
+  std::uint32_t outstanding_sends = 0;  ///< each until its completion, or that of a later one, is polled
+  std::map<std::uint64_t, std::uint32_t> covers;  ///< by id of a signaled request: the places it frees
 };
 
 struct Identifier;
@@ -216,7 +216,7 @@ struct FakeFabric::State {
     return false;
   }
 
-  // ---- the adapters' work
+  // ---- what adapters do
 
   void complete(Queue& queue, ibv_cq* cq, ibv_wc completion) {
     auto& target = *static_cast<Completions*>(cq);
@@ -246,7 +246,7 @@ struct FakeFabric::State {
     ibv_wc completion{};
     completion.wr_id = request.wr.wr_id;
     completion.status = status;
-    // Of a failed one nothing else is valid.
+    // In the completion of a failed request no other field is valid.
     completion.opcode = status == IBV_WC_SUCCESS ? IBV_WC_RDMA_WRITE : static_cast<ibv_wc_opcode>(0x7e);
     complete(queue, queue.send_cq, completion);
   }
@@ -286,7 +286,7 @@ struct FakeFabric::State {
     });
   }
 
-  /// Where the peer's bytes are; nullptr if the request may not reach them.
+  /// The peer's bytes; nullptr if the request may not access them.
   [[nodiscard]] std::byte* remote_place(const Queue& owner, std::uint64_t address, std::uint64_t length,
                                         std::uint32_t key, unsigned right) const {
     std::uint64_t begin = 0;
@@ -343,7 +343,7 @@ struct FakeFabric::State {
 
   enum class Outcome { kDone, kNotReady, kRemoteAccess };
 
-  /// Takes a receive of `to` for the request.
+  /// Consumes a posted receive of `to`.
   Outcome deliver(Queue& from, Queue& to, const Request& request, ibv_wc_status& status) {
     if (to.receives.empty()) {
       ++counters.receiver_not_ready;
@@ -426,7 +426,7 @@ struct FakeFabric::State {
     Outcome outcome = Outcome::kDone;
     if (!forced(queue, status)) outcome = carry_out(queue, request, status);
     if (outcome == Outcome::kNotReady) {
-      std::erase(busy, &queue);  // until its peer posts a receive
+      std::erase(busy, &queue);  // it waits until its peer posts a receive
       return true;
     }
     queue.sends.pop_front();
@@ -480,7 +480,7 @@ struct FakeFabric::State {
     if (bytes > 0) {
       const auto* begin = static_cast<const std::byte*>(data);
       event->data.assign(begin, begin + bytes);
-      event->data.resize(bytes + 20);  // as the real one, padded
+      event->data.resize(bytes + 20);  // padded, as the real connection manager's is
     }
     event->param.conn.private_data = event->data.empty() ? nullptr : event->data.data();
     event->param.conn.private_data_len = static_cast<std::uint8_t>(event->data.size());
@@ -611,7 +611,8 @@ int query_port(ibv_context* context, std::uint8_t, ibv_port_attr* attributes) {
   return 0;
 }
 
-// As adapters do: link-local ones of both versions first, then the IPv4 address of both; one place is empty.
+// First the link-local address for both versions of RoCE, as adapters have it; then an empty entry; then the
+// IPv4 address, twice, for RoCEv2.
 int query_gid(ibv_context* context, std::uint32_t, std::uint32_t index, ibv_gid_entry* entry, std::uint32_t,
               std::size_t) {
   State& state = state_of(context);
@@ -786,7 +787,8 @@ int poll_cq(ibv_cq* cq, int count, ibv_wc* completions) {
     waiting.pop_front();
     const auto queue = state.queues.find(completions[taken].qp_num);
     if (queue == state.queues.end()) continue;
-    // A completion frees its place in the send queue and those before it.
+    // A completion frees the place of its request in the send queue, and those of the unsignaled requests
+    // before it.
     auto& covers = queue->second->covers;
     if (const auto covered = covers.find(completions[taken].wr_id); covered != covers.end()) {
       queue->second->outstanding_sends -= covered->second;
@@ -874,7 +876,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
       return EOPNOTSUPP;
     }
     if (request.pieces.size() > queue.cap.max_send_sge) return EINVAL;
-    // As mlx5, which has the smallest limit.
+    // The limit of mlx5, which is the smallest of all drivers.
     if (wr->opcode == IBV_WR_BIND_MW && wr->bind_mw.bind_info.length > std::uint64_t{1} << 31)
       return EOPNOTSUPP;
     if (queue.outstanding_sends == queue.cap.max_send_wr) {

@@ -63,7 +63,7 @@ TEST(RowCacheTest, WhatIsReadStays) {
     EXPECT_NE(put(cache, row), Row{1}) << row;
   }
   EXPECT_NE(cache.find(Row{1}), nullptr);
-  // Read no more, it goes.
+  // It is not read any more, and is evicted.
   for (std::uint64_t row = 50; row < 56; ++row) put(cache, row);
   EXPECT_EQ(cache.find(Row{1}), nullptr);
 }

@@ -60,7 +60,7 @@ TEST_F(SubscriptionsTest, APushCountsOnceTheLaneHasHeardOfTheLatestSubscription)
   leave(kOne);
   EXPECT_THAT(tell().end, ElementsAre(kOne));
   EXPECT_FALSE(subscriptions_.covers(kOne, messages_));
-  // It comes back: what the lane pushed for the old subscription does not count.
+  // The row comes back: what the lane pushed for the old subscription does not count.
   enter(kOne);
   static_cast<void>(tell());
   EXPECT_FALSE(subscriptions_.covers(kOne, messages_ - 1));
@@ -78,7 +78,7 @@ TEST_F(SubscriptionsTest, WhatCameAndWentIsNotTold) {
   EXPECT_THAT(changes.end, IsEmpty());
   enter(kTwo);
   EXPECT_THAT(tell().begin, ElementsAre(kTwo));
-  // It leaves and comes back, and eager pushes have kept it fresh: the server knows all that it must.
+  // The row leaves and comes back, and eager pushes have kept it fresh: the server need not be told.
   leave(kTwo);
   enter(kTwo);
   live_.insert(kTwo);

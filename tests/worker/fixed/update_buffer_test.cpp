@@ -37,7 +37,8 @@ TEST(UpdateBufferTest, WhatIsMovedIsInTheOtherAndNowhereElse) {
   ASSERT_TRUE(transport.ok());
   LocalMemory memory(**transport);
   std::mt19937 random(7);
-  // Chunks of four records: the last one of another chunk takes a moved one's place.
+  // Chunks of four records: the last record, mostly of another chunk, takes the place of one that is moved
+  // out.
   const std::size_t chunk = sizeof(protocol::BulkHeader) + 4 * protocol::record_bytes(kStride);
   UpdateBuffer buffer(kBufferedRows, kStride, chunk, memory);
   UpdateBuffer other(kBufferedRows, kStride, chunk, memory);

@@ -9,12 +9,12 @@ namespace {
 using ::testing::ElementsAre;
 using Advice = Directory::Advice;
 
-constexpr Key kKey = 25;  // of node 2
+constexpr Key kKey = 25;  // its home is node 2
 
 class DirectoryTest : public ::testing::Test {
  protected:
   DirectoryTest() { directory_.allocate(); }
-  /// The home says where the row is, and it is not there either.
+  /// The home says where the row is, and the row is not there either.
   Advice miss_again(Location told) {
     EXPECT_TRUE(directory_.end_asking(kKey));
     directory_.set(kKey, told);

@@ -94,7 +94,7 @@ TEST(LeadTimeTest, IsLongEnoughForMostAndNotMuchLonger) {
   for (int i = 0; i < 100; ++i) lead.add_clock(1);
   EXPECT_EQ(lead.clocks(), 2) << "one for the row, one for asking in the middle of a clock";
   for (int i = 0; i < 200; ++i) lead.add_clock(0);
-  EXPECT_GT(lead.clocks(), 1000) << "and no number too large";
+  EXPECT_GT(lead.clocks(), 1000) << "and must not overflow";
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ TEST(KeyMapTest, HoldsWhatWasPutThereUntilItIsErased) {
   EXPECT_TRUE(map.empty());
   EXPECT_EQ(map.find(64), nullptr);
   EXPECT_TRUE(map.try_emplace(64, 7).second);
-  EXPECT_FALSE(map.try_emplace(64, 8).second) << "it is there";
+  EXPECT_FALSE(map.try_emplace(64, 8).second) << "the key is there already";
   EXPECT_EQ(map.find(64)->second, 7);
   map[64] = 9;
   map[129] = 1;
@@ -22,7 +22,7 @@ TEST(KeyMapTest, HoldsWhatWasPutThereUntilItIsErased) {
   EXPECT_FALSE(map.contains(65));
   EXPECT_TRUE(map.erase(64));
   EXPECT_FALSE(map.erase(64));
-  EXPECT_FALSE(map.empty()) << "129";
+  EXPECT_FALSE(map.empty()) << "key 129 is left";
   map.erase(map.find(129));
   EXPECT_TRUE(map.empty());
 }

@@ -15,10 +15,10 @@ TEST(PushLogTest, UpdatesOfARowGoInTheirOrder) {
   log.add(8, {&then, 6});
   EXPECT_TRUE(log.is_first(7, {&first, 0}));
   EXPECT_FALSE(log.is_first(7, {&then, 4}));
-  EXPECT_TRUE(log.is_first(8, {&then, 6})) << "rows know nothing of one another";
+  EXPECT_TRUE(log.is_first(8, {&then, 6})) << "each row has an order of its own";
   EXPECT_FALSE(log.end_first(7));
   EXPECT_TRUE(log.is_first(7, {&then, 4}));
-  EXPECT_FALSE(log.is_first(7, {&then, 5})) << "of the same push";
+  EXPECT_FALSE(log.is_first(7, {&then, 5})) << "an earlier update of the same push comes first";
   EXPECT_FALSE(log.end_first(7));
   EXPECT_TRUE(log.contains(7));
   EXPECT_TRUE(log.end_first(7));

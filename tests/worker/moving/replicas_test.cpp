@@ -66,12 +66,12 @@ TEST_F(ReplicasTest, WhatIsDirtyIsToldOnce) {
   EXPECT_THAT(replicas_.take_dirty(), ElementsAre(5));
 }
 
-/// Of another rule than addition.
+/// With another update rule than addition.
 class ReplicasOfMaximaTest : public ReplicasTest {
  protected:
   ReplicasOfMaximaTest() : ReplicasTest(maximum()) {}
   static protocol::UpdateRule maximum() {
-    static_cast<void>(register_update_rule<verbena::testing::Maximum>());  // once is enough
+    static_cast<void>(register_update_rule<verbena::testing::Maximum>());  // if it is not there yet
     return protocol::UpdateRule::find(verbena::testing::Maximum::kName, ValueType::kFloat, 3).value();
   }
 };

@@ -47,7 +47,7 @@ TEST_F(RequestQueueTest, WhatIsSentIsSentOnceAndInOrder) {
 }
 
 TEST_F(RequestQueueTest, WhatDoesNotGoNowStays) {
-  // No two go on from one another: a message takes kMaxRuns of them.
+  // No key follows the one before it, so each is a run of its own. A message has room for kMaxRuns.
   constexpr std::size_t kMost = protocol::MessageRoom<RequestQueue::Row>::kMaxRuns;
   for (Key key = 0; key < 2 * kMost + 1; ++key) queue_.add(1, Kind::kDone, {.key = 2 * key});
   room_ = 2;

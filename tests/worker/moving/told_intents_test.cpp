@@ -15,8 +15,8 @@ using State = ToldIntents::State;
 using Kind = RequestQueue::Kind;
 
 constexpr std::uint64_t kRows = 20;
-constexpr Key kHere = 3;    // at home here, on node 0
-constexpr Key kThere = 13;  // on node 1
+constexpr Key kHere = 3;    // its home is node 0, which is this one
+constexpr Key kThere = 13;  // its home is node 1
 
 bool is_idle(Key /*key*/) {
   return false;
@@ -38,7 +38,7 @@ class ToldIntentsTest : public ::testing::Test {
     return told_.end_idle(is_idle);
   }
   [[nodiscard]] std::uint32_t counted(Key key) const { return own_.presence().load(key).intents(); }
-  /// What the homes are told.
+  /// Sends the requests, and returns what the homes are told.
   std::vector<std::pair<Kind, Key>> sent() {
     std::vector<std::pair<Kind, Key>> all;
     requests_.send([&](std::uint32_t server, const protocol::KeyRequests& requests) {
@@ -88,7 +88,7 @@ TEST_F(ToldIntentsTest, OfARowThatIsElsewhereTheHomeHearsTheEnd) {
 
 TEST_F(ToldIntentsTest, WhatTheHomeKnowsOfEndsThereWhenItIsCountedHere) {
   told_.set_asking(kHere);
-  ASSERT_TRUE(told_.count(kHere)) << "it has come meanwhile";
+  ASSERT_TRUE(told_.count(kHere)) << "the row has come meanwhile";
   EXPECT_THAT(sent(), ElementsAre(std::pair(Kind::kDone, kHere)));
 }
 
@@ -130,7 +130,7 @@ TEST_F(ToldIntentsTest, WhoLeavesEndsWhatItHasCounted) {
   told_.set_shared(kThere);
   told_.end_all_counted();
   EXPECT_EQ(counted(kHere), 0);
-  EXPECT_TRUE(told_.contains(kThere)) << "whose home sees this worker leave";
+  EXPECT_TRUE(told_.contains(kThere)) << "its home notices that this worker leaves";
 }
 
 }  // namespace
