@@ -65,8 +65,13 @@ class Application {
   virtual void add_options(CLI::App& command) = 0;
 
   /// The consistency model of its tables if --consistency is not given, in the form that --consistency takes.
-  /// May depend on the parsed options, which may be wrong.
-  [[nodiscard]] virtual std::string default_consistency() const { return "bsp"; }
+  /// `is_one_node`: there is one server, so all rows lie with it, on the host of all workers. May depend on
+  /// the parsed options, which may be wrong.
+  [[nodiscard]] virtual std::string default_consistency(bool /*is_one_node*/) const { return "bsp"; }
+
+  /// The model is decided: it was given, or is the default. Called after the options are parsed and before
+  /// all that follows, but not for the plain loop. Options that say "auto" may follow from it.
+  virtual void set_consistency(const ConsistencyModel& /*consistency*/) {}
 
   /// The files that it would read and write with the parsed options, including those with a name derived from
   /// a prefix or folder. The options may be wrong.

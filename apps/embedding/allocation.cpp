@@ -3,45 +3,81 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <variant>
+
+#include "base/return_if_error.hpp"
 
 namespace verbena::apps {
+namespace {
 
-void add_allocation_option(CLI::App& command, std::string& text) {
-  command
-      .add_option(
-          "--allocation", text,
-          "static: rows stay on their servers; localize: rows move to the node of the worker that is "
-          "about to train them (--consistency sequential, which is then the default); intent: workers say "
-          "which rows they are about to train, and rows move or are copied accordingly (likewise asp)")
-      ->capture_default_str()
-      ->type_name("static|localize|intent");
-}
+constexpr const char* kAuto = "auto";
+constexpr const char* kStatic = "static";
+constexpr const char* kLocalize = "localize";
+constexpr const char* kIntent = "intent";
 
-absl::StatusOr<RowAllocation> parse_row_allocation(const std::string& text) {
-  if (text == "static") return RowAllocation::kStatic;
-  if (text == "localize") return RowAllocation::kLocalize;
-  if (text == "intent") return RowAllocation::kIntent;
-  return absl::InvalidArgumentError(
-      fmt::format("--allocation: expected static, localize or intent, found {}", text));
-}
-
+/// The only consistency model that this allocation works with; nullopt if it works with any.
 std::optional<ConsistencyModel> needed_consistency(RowAllocation allocation) {
   if (allocation == RowAllocation::kLocalize) return Sequential{};
   if (allocation == RowAllocation::kIntent) return Asp{};
   return std::nullopt;
 }
 
-absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency) {
-  const std::optional<ConsistencyModel> needed = needed_consistency(allocation);
-  if (!needed || needed->index() == consistency.index()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--allocation {} needs --consistency {}, found {}",
-                  allocation == RowAllocation::kLocalize ? "localize" : "intent", to_string(*needed),
-                  to_string(consistency)));
+const char* auto_allocation(const ConsistencyModel& consistency) {
+  if (std::holds_alternative<Sequential>(consistency)) return kLocalize;
+  return std::holds_alternative<Asp>(consistency) ? kIntent : kStatic;
 }
+
+}  // namespace
 
 Allocation table_allocation(RowAllocation allocation) {
   return allocation == RowAllocation::kStatic ? Allocation::kStatic : Allocation::kDynamic;
+}
+
+void AllocationOption::add(CLI::App& command) {
+  option_ = command
+                .add_option("--allocation", text_,
+                            "static: rows stay on their servers; localize: rows move to the node of the "
+                            "worker that is about to train them (--consistency sequential, which is then "
+                            "the default); intent: workers say which rows they are about to train, and rows "
+                            "move or are copied accordingly (likewise asp); auto: localize under "
+                            "sequential, intent under asp, else static")
+                ->capture_default_str()
+                ->type_name("auto|static|localize|intent");
+}
+
+std::string AllocationOption::default_consistency(bool is_one_node, const std::string& otherwise) const {
+  if (text_ == kAuto) return is_one_node ? to_string(fastest_) : otherwise;
+  const absl::StatusOr<RowAllocation> allocation = parsed();
+  const std::optional<ConsistencyModel> needed =
+      allocation.ok() ? needed_consistency(*allocation) : std::nullopt;
+  return needed ? to_string(*needed) : otherwise;
+}
+
+void AllocationOption::set_consistency(const ConsistencyModel& consistency) {
+  if (text_ != kAuto) return;
+  text_ = auto_allocation(consistency);
+  if (option_ != nullptr) option_->default_str(text_);  // so that outputs say what was chosen
+}
+
+absl::Status AllocationOption::check(const ConsistencyModel& consistency) const {
+  const absl::StatusOr<RowAllocation> allocation = parsed();
+  if (!allocation.ok()) return allocation.status();
+  const std::optional<ConsistencyModel> needed = needed_consistency(*allocation);
+  if (!needed || needed->index() == consistency.index()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format("--allocation {} needs --consistency {}, found {}", name(),
+                                                to_string(*needed), to_string(consistency)));
+}
+
+absl::StatusOr<RowAllocation> AllocationOption::parsed() const {
+  if (text_ == kStatic || text_ == kAuto) return RowAllocation::kStatic;
+  if (text_ == kLocalize) return RowAllocation::kLocalize;
+  if (text_ == kIntent) return RowAllocation::kIntent;
+  return absl::InvalidArgumentError(
+      fmt::format("--allocation: expected auto, static, localize or intent, found {}", text_));
+}
+
+std::string AllocationOption::name() const {
+  return text_ == kAuto ? kStatic : text_;
 }
 
 }  // namespace verbena::apps

@@ -11,6 +11,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace verbena::apps {
@@ -21,15 +22,39 @@ enum class RowAllocation : std::uint8_t {
   kIntent,    ///< each worker says what it is about to train, and when
 };
 
-/// Adds --allocation, which sets `text`; parse_row_allocation() reads it.
-void add_allocation_option(CLI::App& command, std::string& text);
-/// Reads "static", "localize" or "intent". INVALID_ARGUMENT for anything else; the message names the three.
-absl::StatusOr<RowAllocation> parse_row_allocation(const std::string& text);
-/// The only consistency model that this allocation works with; nullopt if it works with any.
-std::optional<ConsistencyModel> needed_consistency(RowAllocation allocation);
-/// INVALID_ARGUMENT, in one line, if rows cannot be allocated in this way under that model.
-absl::Status check(RowAllocation allocation, const ConsistencyModel& consistency);
 /// The allocation with which the tables are made.
 Allocation table_allocation(RowAllocation allocation);
+
+/// The option. By default, "auto", the allocation follows from the consistency model: rows move under the
+/// models that let them. If no model is given either, and there is one server, the model is one that lets
+/// them: so all rows are trained where they lie, which is faster than copying them. (Servers of one host
+/// could only hand rows to and fro.)
+class AllocationOption {
+ public:
+  /// `fastest`: the model with which the application's rows move best.
+  explicit AllocationOption(ConsistencyModel fastest) : fastest_(fastest) {}
+
+  void add(CLI::App& command);
+  /// Application::default_consistency(). `otherwise`: for rows that stay.
+  [[nodiscard]] std::string default_consistency(bool is_one_node, const std::string& otherwise) const;
+  /// Application::set_consistency()
+  void set_consistency(const ConsistencyModel& consistency);
+  /// INVALID_ARGUMENT, in one line, if rows cannot be allocated in this way under that model.
+  [[nodiscard]] absl::Status check(const ConsistencyModel& consistency) const;
+
+  /// Of "auto", as long as there is no model: kStatic. INVALID_ARGUMENT if the option has no value that it
+  /// may have.
+  [[nodiscard]] absl::StatusOr<RowAllocation> parsed() const;
+  /// REQUIRES: parsed() is OK.
+  [[nodiscard]] RowAllocation value() const { return *parsed(); }
+  [[nodiscard]] bool moves() const { return value() != RowAllocation::kStatic; }
+  /// For messages.
+  [[nodiscard]] std::string name() const;
+
+ private:
+  const ConsistencyModel fastest_;
+  std::string text_ = "auto";
+  CLI::Option* option_ = nullptr;
+};
 
 }  // namespace verbena::apps

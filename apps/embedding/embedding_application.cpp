@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "apps/embedding/allocation.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
@@ -31,7 +30,7 @@ void EmbeddingApplication::add_fetch_options(CLI::App& command) {
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command, const Lookahead& of_moving) {
   of_moving_ = of_moving;
-  add_allocation_option(command, allocation_);
+  allocation_.add(command);
   std::string help = fmt::format("{}. Default: {}", of_moving.help, kMostOfStatic);
   if (of_moving.usual != kMostOfStatic) help += fmt::format(", {} where rows move", of_moving.usual);
   add_number(command, "--lookahead", lookahead_, help)->type_name("N");
@@ -53,30 +52,18 @@ absl::Status EmbeddingApplication::check_common_options() const {
     return absl::InvalidArgumentError(
         fmt::format("--barrier-every: expected 0 or more, found {}", barrier_every_));
   }
-  const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
+  const absl::StatusOr<RowAllocation> allocation = allocation_.parsed();
   if (!allocation.ok()) return allocation.status();
   const std::int64_t most = *allocation == RowAllocation::kStatic ? kMostOfStatic : of_moving_.most;
   if (!lookahead_ || (*lookahead_ >= 0 && *lookahead_ <= most)) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
-      "--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation_, *lookahead_));
+      "--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation_.name(), *lookahead_));
 }
 
 FetchOptions EmbeddingApplication::fetch_options() const {
-  const RowAllocation allocation = *parse_row_allocation(allocation_);
+  const RowAllocation allocation = allocation_.value();
   const std::int64_t usual = allocation == RowAllocation::kStatic ? kMostOfStatic : of_moving_.usual;
   return {.allocation = allocation, .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
-}
-
-absl::Status EmbeddingApplication::check_consistency(const ConsistencyModel& consistency) const {
-  const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
-  return allocation.ok() ? apps::check(*allocation, consistency) : allocation.status();
-}
-
-std::string EmbeddingApplication::default_consistency() const {
-  const absl::StatusOr<RowAllocation> allocation = parse_row_allocation(allocation_);
-  if (!allocation.ok()) return Application::default_consistency();
-  const std::optional<ConsistencyModel> needed = needed_consistency(*allocation);
-  return needed ? to_string(*needed) : Application::default_consistency();
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

@@ -57,7 +57,7 @@ std::string item_time_argument(std::chrono::nanoseconds item_time) {
 std::vector<std::string> factorization_arguments(const ExperimentOptions& options) {
   constexpr std::uint32_t kBlocksPerWorker = 5;
   return {fmt::format("--clocks-per-iteration={}", kBlocksPerWorker * options.workers), "--rank=64",
-          "--learning-rate=0.01", "--decay=1"};
+          "--learning-rate=0.01", "--decay=1", "--allocation=static"};
 }
 
 std::vector<std::string> models_of(const ExperimentOptions& options, const std::vector<std::string>& models) {

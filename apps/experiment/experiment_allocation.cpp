@@ -57,6 +57,8 @@ struct Task {
 };
 
 /// Rows are requested a mini-batch of steps ahead: a single step ends before a row can come.
+constexpr const char* kRowsStay = "--allocation=static";
+
 std::vector<std::string> by_triple(const char* allocation) {
   return {fmt::format("--allocation={}", allocation), "--near-negatives=1", "--batch=1", "--lookahead=64"};
 }
@@ -65,19 +67,19 @@ std::vector<Task> tasks() {
   return {{.application = "mf",
            .iterations = 40,
            .arguments = {"--rank=100"},
-           .contenders = {{kClassic, "sequential", {"--batch=64", "--lookahead=0"}, 7},
-                          {kPrefetch, "sequential", {"--batch=64"}, 7},
+           .contenders = {{kClassic, "sequential", {kRowsStay, "--batch=64", "--lookahead=0"}, 7},
+                          {kPrefetch, "sequential", {kRowsStay, "--batch=64"}, 7},
                           {kBlocks, "bsp", {}, 200},
                           {kLocalize, "sequential", {"--allocation=localize"}, 200},
                           {kIntent, "asp", {"--allocation=intent"}, 200}}},
           {.application = kGraph,
            .iterations = 7,
            .arguments = {},
-           .contenders = {{kClassicByTriple, "sequential", {"--batch=1", "--lookahead=0"}, 2},
+           .contenders = {{kClassicByTriple, "sequential", {kRowsStay, "--batch=1", "--lookahead=0"}, 2},
                           {kLocalizeByTriple, "sequential", by_triple("localize"), 5},
                           {kIntentByTriple, "asp", by_triple("intent"), 5},
-                          {kClassic, "sequential", {"--lookahead=0"}, 4},
-                          {kPrefetch, "sequential", {}, 7},
+                          {kClassic, "sequential", {kRowsStay, "--lookahead=0"}, 4},
+                          {kPrefetch, "sequential", {kRowsStay}, 7},
                           {kLocalize, "sequential", {"--allocation=localize"}, 7},
                           {kIntent, "asp", {"--allocation=intent"}, 7},
                           {kNearLocalize, "sequential", {"--allocation=localize", "--near-negatives=1"}, 15},
@@ -85,8 +87,8 @@ std::vector<Task> tasks() {
           {.application = kWords,
            .iterations = 5,
            .arguments = {"--batch=1024", "--top-words=0"},
-           .contenders = {{kClassic, "sequential", {"--lookahead=0"}, 3},
-                          {kPrefetch, "sequential", {}, 3},
+           .contenders = {{kClassic, "sequential", {kRowsStay, "--lookahead=0"}, 3},
+                          {kPrefetch, "sequential", {kRowsStay}, 3},
                           {kLocalize, "sequential", {"--allocation=localize"}, 12},
                           {kIntent, "asp", {"--allocation=intent"}, 12}}}};
 }

@@ -87,6 +87,7 @@ MiniBatches mini_batches(const TrainingOptions& options, const TrainingData& dat
 
 class KnowledgeGraphEmbedding final : public EmbeddingApplication {
  public:
+  KnowledgeGraphEmbedding() : EmbeddingApplication(Sequential{}) {}
   [[nodiscard]] std::string_view name() const override { return "kge"; }
   [[nodiscard]] std::string_view description() const override {
     return "embeddings of a knowledge graph: ComplEx, DistMult or RESCAL";
@@ -114,7 +115,6 @@ class KnowledgeGraphEmbedding final : public EmbeddingApplication {
     options.relation_regularization = relation_regularization_.value_or(share * options.regularization);
     return options;
   }
-  [[nodiscard]] bool rows_move() const { return fetch_options().allocation != RowAllocation::kStatic; }
   [[nodiscard]] std::string_view needs_less_memory() const override {
     return "a smaller --dimension or fewer triples";
   }

@@ -112,8 +112,10 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
   add_budget_option(command, options);
 }
 
-void decide_consistency(JobOptions& options, const Application& application) {
-  if (options.consistency.empty()) options.consistency = application.default_consistency();
+void decide_consistency(JobOptions& options, Application& application, bool is_one_node) {
+  if (options.consistency.empty()) options.consistency = application.default_consistency(is_one_node);
+  const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);
+  if (model.ok()) application.set_consistency(*model);  // otherwise an error follows
 }
 
 void add_budget_option(CLI::App& command, JobOptions& options) {

@@ -53,8 +53,9 @@ struct JobOptions {
 void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_thread_option(CLI::App& command, JobOptions& options);        // all but for programs of a user's own
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
-/// Takes the application's default if --consistency was not given. Call it when all options are parsed.
-void decide_consistency(JobOptions& options, const Application& application);
+/// Takes the application's default if --consistency was not given, and tells the application. Call it when
+/// all options are parsed. `is_one_node`: as for Application::default_consistency().
+void decide_consistency(JobOptions& options, Application& application, bool is_one_node);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
 void add_silence_option(CLI::App& command, JobOptions& options);     // all
 void add_server_options(CLI::App& command, JobOptions& options);     // run, server

@@ -11,6 +11,7 @@ namespace verbena::apps::lda {
 namespace {
 
 constexpr std::size_t kBytesAtOnce = std::size_t{256} << 10;
+constexpr std::int64_t kClocksOfEvaluation = 2;  // it has two barriers
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -72,17 +73,31 @@ absl::Status Trainer::count_topics() {
   return counts_.barrier();
 }
 
-absl::StatusOr<std::uint64_t> Trainer::train(const std::atomic<bool>& stop) {
+absl::StatusOr<std::uint64_t> Trainer::train(std::int64_t iteration, const std::atomic<bool>& stop) {
   const std::size_t blocks = data_.blocks.size() - 1;
-  const std::size_t start = blocks * part_.rank / part_.workers;
   std::uint64_t sampled = 0;
-  for (std::size_t i = 0; i < blocks; ++i) {
-    RETURN_IF_ERROR(i == 0 ? absl::OkStatus() : counts_.clock());
-    const absl::StatusOr<std::uint64_t> of_block = train_block((start + i) % blocks, stop);
+  for (std::size_t clock = 0; clock < blocks; ++clock) {
+    RETURN_IF_ERROR(clock == 0 ? absl::OkStatus() : counts_.clock());
+    RETURN_IF_ERROR(
+        counts_.block_begins([&](std::size_t ahead) { return upcoming(iteration, clock, ahead); }));
+    const absl::StatusOr<std::uint64_t> of_block =
+        train_block(scheduled_block(clock, part_.rank, part_.workers, blocks), stop);
     if (!of_block.ok()) return of_block.status();
     sampled += *of_block;
   }
   return sampled;
+}
+
+UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const {
+  const std::size_t blocks = data_.blocks.size() - 1;
+  auto clocks = static_cast<std::int64_t>(ahead);
+  for (clock += ahead; clock >= blocks; clock -= blocks, ++iteration) {
+    if (is_evaluated(iteration)) clocks += kClocksOfEvaluation;
+  }
+  if (iteration > options_.iterations) return {};
+  const std::size_t block = scheduled_block(clock, part_.rank, part_.workers, blocks);
+  return {.rows = std::span<const Key>(data_.words).subspan(data_.blocks[block], words_of(block)),
+          .clocks = clocks};
 }
 
 absl::StatusOr<std::uint64_t> Trainer::train_block(std::size_t block, const std::atomic<bool>& stop) {
@@ -130,13 +145,13 @@ absl::Status Trainer::evaluate(std::map<std::string, double>& sums) {
 absl::Status Trainer::run(Reporter& reporter, const std::atomic<bool>& stop) {
   for (std::int64_t iteration = 1; iteration <= options_.iterations; ++iteration) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::StatusOr<std::uint64_t> sampled = train(stop);
+    const absl::StatusOr<std::uint64_t> sampled = train(iteration, stop);
     if (!sampled.ok()) return sampled.status();
     RETURN_IF_ERROR(counts_.clock());
     IterationReport report{
         .iteration = iteration, .items = static_cast<double>(*sampled), .seconds = seconds_since(start)};
     const bool last = iteration == options_.iterations;
-    if (last || iteration % options_.evaluate_every == 0) {
+    if (is_evaluated(iteration)) {
       RETURN_IF_ERROR(evaluate(report.sums));
       // No worker continues to train before all have evaluated.
       RETURN_IF_ERROR(last ? absl::OkStatus() : counts_.barrier());

@@ -61,7 +61,7 @@ class Trainer {
 
   /// Samples each token once, or fewer tokens if a clock ends early. Calls clock() between blocks of words,
   /// but not at the end. Workers train the blocks in turns. Returns how many tokens were sampled.
-  absl::StatusOr<std::uint64_t> train(const std::atomic<bool>& stop);
+  absl::StatusOr<std::uint64_t> train(std::int64_t iteration, const std::atomic<bool>& stop);
   /// Adds this worker's parts of the objectives. Collective; it sees all updates.
   absl::Status evaluate(std::map<std::string, double>& sums);
 
@@ -75,6 +75,11 @@ class Trainer {
   /// The mini-batch after the first `done` words of the block; empty at its end.
   [[nodiscard]] ExampleRange batch_after(std::size_t block, std::uint64_t done) const;
   absl::StatusOr<std::uint64_t> train_block(std::size_t block, const std::atomic<bool>& stop);
+  [[nodiscard]] bool is_evaluated(std::int64_t iteration) const {
+    return iteration == options_.iterations || iteration % options_.evaluate_every == 0;
+  }
+  /// What this worker trains `ahead` clocks after the clock `clock` of an iteration.
+  [[nodiscard]] UpcomingBlock upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const;
 
   const TrainingOptions& options_;
   std::size_t vocabulary_;

@@ -27,8 +27,8 @@ void train(benchmark::State& state, const std::string& path) {
   Trainer trainer(options, corpus->vocabulary.size(), {}, random, data, counts);
   const std::atomic<bool> stop = false;
   absl::Status status = trainer.count_topics();
-  for (int i = 0; i < kWarmUpIterations; ++i) status.Update(trainer.train(stop).status());
-  for (auto iteration : state) status.Update(trainer.train(stop).status());
+  for (int i = 0; i < kWarmUpIterations; ++i) status.Update(trainer.train(1, stop).status());
+  for (auto iteration : state) status.Update(trainer.train(1, stop).status());
   if (!status.ok()) return state.SkipWithError(status.ToString().c_str());
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(data.topics.size()));
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/embedding/moving_blocks.hpp"
 #include "apps/training_watch.hpp"
 #include <verbena/table.hpp>
 
@@ -21,15 +22,20 @@ class WordCounts {
   explicit WordCounts(std::size_t topics) : topics_(topics), totals_(topics, 0) {}
   virtual ~WordCounts() = default;
 
-  /// Rows of some words.
+  /// Rows of some words: at places of their own, or one after the other.
   struct Rows {
+    std::int32_t* const* places = nullptr;  ///< of each requested word; nullptr: they follow `first`
     std::int32_t* first = nullptr;
     const Key* words = nullptr;  ///< nullptr: row i belongs to the i-th requested word
     std::size_t topics = 0;
     [[nodiscard]] std::int32_t* operator[](std::size_t i) const {
+      if (places != nullptr) return places[i];
       return first + (words == nullptr ? i : words[i]) * topics;
     }
   };
+
+  /// The words of a block are opened from now on until clock().
+  virtual absl::Status block_begins(Upcoming /*upcoming*/) { return absl::OkStatus(); }
 
   /// Returns the words' rows. The caller changes them and totals() in place until close(). `words` must live
   /// until then.
@@ -60,7 +66,7 @@ class LocalCounts final : public WordCounts {
   LocalCounts(std::size_t vocabulary, std::size_t topics)
       : WordCounts(topics), rows_(vocabulary * topics, 0) {}
   absl::StatusOr<Rows> open(std::span<const Key> words) override {
-    return Rows{rows_.data(), words.data(), topics_};
+    return Rows{.first = rows_.data(), .words = words.data(), .topics = topics_};
   }
   absl::Status close(std::uint64_t /*tokens*/) override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
@@ -74,7 +80,7 @@ class LocalCounts final : public WordCounts {
 };
 
 /// Copies some rows at a time: one pull, training on the copy, one push of what changed.
-class TableCounts final : public WordCounts {
+class TableCounts : public WordCounts {
  public:
   static constexpr const char* kRowsName = "lda.word_topics";
   static constexpr const char* kTotalsName = "lda.topics";
@@ -90,6 +96,14 @@ class TableCounts final : public WordCounts {
   absl::Status read(std::span<const Key> words, Counts rows) override { return rows_.pull(words, rows); }
   absl::Status read_totals() override { return totals_table_.pull(KeyRange{0, 1}, totals_); }
 
+ protected:
+  /// Copies of these words' rows, packed, until add_changes() has been called.
+  absl::StatusOr<std::int32_t*> copy(std::span<const Key> words);
+  absl::Status copy_totals();
+  absl::Status add_changes();
+  [[nodiscard]] Table<std::int32_t>& rows() { return rows_; }
+  [[nodiscard]] TrainingWatch& watch() { return watch_; }
+
  private:
   Session& session_;
   Table<std::int32_t>& rows_;
@@ -100,6 +114,27 @@ class TableCounts final : public WordCounts {
   std::vector<std::int32_t> pulled_;
   std::vector<std::int32_t> pulled_totals_;
   std::vector<Key> changed_;
+};
+
+/// The same for a dynamic table: a block's rows come to this worker's node, and are trained in place. Rows
+/// that are not here, or that another worker holds, are copied. REQUIRES: keep_turns().
+class MovingCounts final : public TableCounts {
+ public:
+  /// `allocation` and `ahead`: as for MovingBlocks.
+  MovingCounts(Session& session, Table<std::int32_t>& rows, Table<std::int32_t>& totals, TrainingWatch& watch,
+               RowAllocation allocation, bool ahead)
+      : TableCounts(session, rows, totals, watch), blocks_(session, rows.untyped(), allocation, ahead) {}
+  absl::Status block_begins(Upcoming upcoming) override { return blocks_.block_begins(upcoming); }
+  absl::StatusOr<Rows> open(std::span<const Key> words) override;
+  absl::Status close(std::uint64_t tokens) override;
+
+ private:
+  absl::StatusOr<bool> try_open(std::span<const Key> words);
+
+  MovingBlocks blocks_;
+  HeldRows held_;
+  std::vector<std::int32_t*> places_;
+  std::vector<Key> copied_;
 };
 
 }  // namespace verbena::apps::lda

@@ -62,22 +62,6 @@ ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::si
   return layout;
 }
 
-std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
-                            std::size_t blocks) {
-  assert(blocks > 0 && rank < workers);
-  const std::size_t start = std::size_t{rank} * blocks / workers;
-  return (start + static_cast<std::size_t>(clock % blocks)) % blocks;
-}
-
-Turns turns(std::uint32_t workers, std::size_t blocks) {
-  assert(workers > 0 && blocks >= workers);
-  // `apart` clocks after one worker, another is at the same block. When a worker is at clock c, all workers
-  // have finished the clocks before c − clocks_ahead, and its next block had its last visit at c + 1 − apart.
-  const std::size_t apart = blocks / workers;
-  if (apart < 2) return {};
-  return {.clocks_ahead = static_cast<std::uint32_t>(apart - 2), .next_is_free = true};
-}
-
 TileLimits cache_sized(std::size_t padded_rank) {
   const std::size_t rows = std::max<std::size_t>(1, kCacheShareBytes / (padded_rank * sizeof(float)));
   return {.item_rows = rows, .user_rows = rows};

@@ -25,24 +25,6 @@ struct ItemLayout {
 /// be empty if there are more blocks than items.
 ItemLayout lay_out_items(std::span<const std::uint64_t> ratings_of_item, std::size_t blocks);
 
-/// The block that worker `rank` trains at clock `clock`, from 0. Any two workers are at different blocks, and
-/// at least ⌊blocks / workers⌋ clocks lie between the visits of two workers to one and the same block: with
-/// workers · (staleness + 1) blocks, what a visitor reads is complete even under SSP. If there are fewer
-/// blocks than workers, some workers are at the same block.
-std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
-                            std::size_t blocks);
-
-/// How workers that train blocks in place keep out of each other's way (DSGD: Gemulla et al., KDD'11).
-struct Turns {
-  /// How many clocks a worker may be ahead of the slowest one. Within this limit, the worker that had the
-  /// block before has finished with it.
-  std::uint32_t clocks_ahead = 0;
-  /// When a worker begins a block, no other worker trains its next block any more.
-  bool next_is_free = false;
-};
-/// REQUIRES: blocks ≥ workers.
-Turns turns(std::uint32_t workers, std::size_t blocks);
-
 struct TileLimits {
   std::size_t item_rows;  ///< a slice
   std::size_t user_rows;  ///< a tile

@@ -27,34 +27,6 @@ absl::Status TableItems::clock() {
   return session_.clock();
 }
 
-absl::Status keep_turns(Session& session, const Turns& turns) {
-  // The table holds nothing. Its consistency model makes the session wait for the others in clock().
-  return session
-      .table<float>({.name = "mf.turns",
-                     .rows = 1,
-                     .width = 1,
-                     .consistency = BoundedDelay{.delay = turns.clocks_ahead}})
-      .status();
-}
-
-absl::Status LocalizedItems::block_begins(Upcoming upcoming) {
-  if (!coming_) coming_ = table().localize(upcoming(0).rows);
-  RETURN_IF_ERROR(coming_->wait());
-  coming_.reset();
-  if (ahead_) coming_ = table().localize(upcoming(1).rows);
-  return absl::OkStatus();
-}
-
-absl::Status IntendedItems::block_begins(Upcoming upcoming) {
-  for (; said_ <= lookahead_; ++said_) {
-    const UpcomingBlock block = upcoming(said_);
-    const std::int64_t clock = current_clock() + block.clocks;
-    RETURN_IF_ERROR(table().intent(block.rows, clock, clock + 1));
-  }
-  --said_;  // at the next call, the block that begins now is no longer upcoming
-  return absl::OkStatus();
-}
-
 void MiniBatchItems::request(MiniBatch& batch) {
   batch.places.clear();
   for (Rating& rating : batch.ratings) {

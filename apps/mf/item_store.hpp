@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/embedding/moving_blocks.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/mf/blocks.hpp"
 #include "apps/mf/model.hpp"
@@ -18,15 +17,6 @@
 #include <verbena/table.hpp>
 
 namespace verbena::apps::mf {
-
-/// A block that this worker will train: its rows, and in how many of the session's clocks from now.
-struct UpcomingBlock {
-  KeyRange rows;
-  std::int64_t clocks = 0;
-};
-/// Returns the block that comes after `ahead` others; 0: the block that begins. After the last block, a block
-/// without rows.
-using Upcoming = absl::FunctionRef<UpcomingBlock(std::size_t ahead)>;
 
 class ItemStore {
  public:
@@ -78,10 +68,6 @@ class TableItems : public ItemStore {
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
 
- protected:
-  [[nodiscard]] Table<float>& table() { return table_; }
-  [[nodiscard]] std::int64_t current_clock() const { return session_.current_clock(); }
-
  private:
   Session& session_;
   Table<float>& table_;
@@ -91,37 +77,19 @@ class TableItems : public ItemStore {
   KeyRange range_;
 };
 
-/// From now on clock() keeps this worker's turns; all workers call it together.
-absl::Status keep_turns(Session& session, const Turns& turns);
-
-/// The rows of a dynamic table, which are localized block by block on this worker's node. REQUIRES:
+/// The same for the rows of a dynamic table, which come to this worker's node block by block. REQUIRES:
 /// keep_turns().
-class LocalizedItems final : public TableItems {
+class MovingItems final : public TableItems {
  public:
-  /// `ahead`: the next block is localized while this one is trained. REQUIRES: if so, Turns::next_is_free.
-  LocalizedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
-                 TrainingWatch& watch, bool ahead)
-      : TableItems(session, table, format, slice_rows, watch), ahead_(ahead) {}
-  absl::Status block_begins(Upcoming upcoming) override;
+  /// `allocation` and `ahead`: as for MovingBlocks.
+  MovingItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
+              TrainingWatch& watch, RowAllocation allocation, bool ahead)
+      : TableItems(session, table, format, slice_rows, watch),
+        blocks_(session, table.untyped(), allocation, ahead) {}
+  absl::Status block_begins(Upcoming upcoming) override { return blocks_.block_begins(upcoming); }
 
  private:
-  const bool ahead_;
-  std::optional<Pending> coming_;  ///< the next block, if it was asked for
-};
-
-/// The rows of a dynamic table. This worker signals beforehand in which clock it intends to train them.
-/// REQUIRES: keep_turns().
-class IntendedItems final : public TableItems {
- public:
-  /// `lookahead`: in blocks.
-  IntendedItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
-                TrainingWatch& watch, std::size_t lookahead)
-      : TableItems(session, table, format, slice_rows, watch), lookahead_(lookahead) {}
-  absl::Status block_begins(Upcoming upcoming) override;
-
- private:
-  const std::size_t lookahead_;
-  std::size_t said_ = 0;  ///< upcoming blocks for which the intent was signalled
+  MovingBlocks blocks_;
 };
 
 /// Ratings and the rows that they need, which are fetched together.

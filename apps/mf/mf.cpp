@@ -32,9 +32,6 @@ using namespace mf;
 constexpr std::int64_t kMaxRank = 65'535;
 constexpr std::int64_t kMaxBatch = 1 << 20;
 constexpr std::size_t kRowsAtOnce = 4096;
-/// If rows move: while a worker trains one block, its next block arrives, and the other workers need not be
-/// at the same clock.
-constexpr std::size_t kBlocksAWorker = 3;
 
 /// What one process needs of the input, ready for training.
 struct Job {
@@ -148,6 +145,7 @@ std::vector<DataCursor> cursors_of(const RatingBlocks& ratings, std::int64_t bat
 
 class MatrixFactorization final : public EmbeddingApplication {
  public:
+  MatrixFactorization() : EmbeddingApplication(Sequential{}) {}
   [[nodiscard]] std::string_view name() const override { return "mf"; }
   [[nodiscard]] std::string_view description() const override {
     return "matrix factorization of ratings by stochastic gradient descent";
@@ -361,8 +359,7 @@ std::map<std::string, double> MatrixFactorization::objectives(
 }
 
 absl::Status MatrixFactorization::check_blocks(std::uint32_t workers) const {
-  const bool moves = fetch_options().allocation != RowAllocation::kStatic;
-  if (!moves || clocks_per_iteration_ == 0 || clocks_per_iteration_ >= workers) return absl::OkStatus();
+  if (!rows_move() || clocks_per_iteration_ == 0 || clocks_per_iteration_ >= workers) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("--clocks-per-iteration: where rows move, expected a block of items for each of the {} "
                   "workers, found {}",
@@ -372,8 +369,7 @@ absl::Status MatrixFactorization::check_blocks(std::uint32_t workers) const {
 std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t staleness) const {
   if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
   if (workers == 1) return 1;
-  return workers *
-         (fetch_options().allocation == RowAllocation::kStatic ? std::size_t{staleness} + 1 : kBlocksAWorker);
+  return workers * (rows_move() ? kMovingBlocksAWorker : std::size_t{staleness} + 1);
 }
 
 absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint32_t workers,
@@ -451,14 +447,11 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
   const FetchOptions fetch = fetch_options();
   const bool ahead = fetch.lookahead > 0;
   if (fetch.allocation != RowAllocation::kStatic) {
-    const Turns turns = mf::turns(session.workers(), job.layout.blocks());
-    RETURN_IF_ERROR(keep_turns(session, turns));
-    if (fetch.allocation == RowAllocation::kLocalize) {
-      LocalizedItems store(session, items, format, slice_rows, context.watch, ahead && turns.next_is_free);
-      return train(store);
-    }
-    // Blocks after the next one still belong to other workers.
-    IntendedItems store(session, items, format, slice_rows, context.watch, ahead ? 1 : 0);
+    const Turns turns = apps::turns(session.workers(), job.layout.blocks());
+    RETURN_IF_ERROR(keep_turns(session, "mf.turns", turns));
+    const bool can_ahead = fetch.allocation == RowAllocation::kIntent || turns.next_is_free;
+    MovingItems store(session, items, format, slice_rows, context.watch, fetch.allocation,
+                      ahead && can_ahead);
     return train(store);
   }
   TableItems store(session, items, format, slice_rows, context.watch);

@@ -81,7 +81,7 @@ bool Trainer::is_evaluated(std::int64_t iteration) const {
 
 UpcomingBlock Trainer::upcoming(std::int64_t iteration, std::size_t clock, std::size_t ahead) const {
   const std::size_t blocks = data_.train.blocks.size();
-  UpcomingBlock block{.rows = {}, .clocks = static_cast<std::int64_t>(ahead)};
+  UpcomingBlock block{.clocks = static_cast<std::int64_t>(ahead)};
   for (; clock >= blocks; clock -= blocks, ++iteration) {
     if (is_evaluated(iteration)) block.clocks += kClocksOfEvaluation;
   }

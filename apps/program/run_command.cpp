@@ -93,9 +93,11 @@ void add_application(CLI::App& command, Application& application, const CarryOut
        fmt::format("verbena run {} --data FILE --workers 2 --consistency essp:2 --report run.html", name),
        fmt::format("verbena run {} --data FILE --baseline", name)}));
   app->callback([app, options, arguments, run, carry_out, &application] {
-    decide_consistency(options->job, application);
     options->servers_given = app->count("--servers") > 0;
     options->workers_given = app->count("--workers") > 0;
+    // Whoever is started by mpirun or srun is one of many, and half of them will be servers.
+    const bool shares_out = std::getenv("PMIX_RANK") != nullptr && !options->servers_given;
+    decide_consistency(options->job, application, options->job.servers == 1 && !shares_out);
     *run = [options, arguments, carry_out, &application](const job::LaunchLetter&) {
       return carry_out(*options, application, *arguments);
     };

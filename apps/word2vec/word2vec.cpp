@@ -113,6 +113,7 @@ absl::StatusOr<std::vector<std::uint32_t>> shown_words(const std::string& list,
 
 class Word2Vec final : public EmbeddingApplication {
  public:
+  Word2Vec() : EmbeddingApplication(Sequential{}) {}
   [[nodiscard]] std::string_view name() const override { return "word2vec"; }
   [[nodiscard]] std::string_view description() const override {
     return "vectors of words: skip-gram with negative sampling";

@@ -246,6 +246,8 @@ class Table {
 
   [[nodiscard]] std::uint64_t rows() const { return untyped_.rows(); }
   [[nodiscard]] std::uint32_t width() const { return untyped_.width(); }
+  /// A handle of the same table, for code that handles tables of any type.
+  [[nodiscard]] const UntypedTable& untyped() const { return untyped_; }
   /// The staleness of the rows pulled so far.
   [[nodiscard]] const StalenessHistogram& staleness() const { return untyped_.staleness(); }
 

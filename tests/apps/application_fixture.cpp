@@ -120,12 +120,27 @@ void expect_allocations_to_need_their_model(const Parsed& parsed) {
     return std::string(status.message());
   };
   const auto by_default = [&](const std::string& allocation) {
-    return parsed({"--allocation", allocation})->default_consistency();
+    return parsed({"--allocation", allocation})->default_consistency(/*is_one_node=*/true);
   };
   EXPECT_EQ(by_default("static"), "bsp");
   EXPECT_EQ(by_default("localize"), "sequential");
   EXPECT_EQ(by_default("intent"), "asp");
   EXPECT_EQ(by_default("none"), "bsp");
+  // With one server, rows move by default, and the model is one that lets them.
+  const auto of_auto = [&](const ConsistencyModel& model) {
+    const auto application = parsed({});
+    application->set_consistency(model);
+    // Only the allocation that was chosen goes with only one of the models.
+    if (!application->check_consistency(Bsp{}).ok())
+      return std::string(application->check_consistency(Asp{}).ok() ? "intent" : "localize");
+    return std::string("static");
+  };
+  EXPECT_THAT(by_default("auto"), AnyOf("sequential", "asp"));
+  EXPECT_EQ(parsed({})->default_consistency(/*is_one_node=*/true), by_default("auto"));
+  EXPECT_EQ(parsed({})->default_consistency(/*is_one_node=*/false), "bsp");
+  EXPECT_EQ(of_auto(Sequential{}), "localize");
+  EXPECT_EQ(of_auto(Asp{}), "intent");
+  EXPECT_EQ(of_auto(Ssp{.staleness = 1}), "static");
   EXPECT_EQ(error("static", Bsp{}), "");
   EXPECT_EQ(error("localize", Sequential{}), "");
   EXPECT_EQ(error("intent", Asp{}), "");

@@ -107,7 +107,7 @@ TEST_F(InputTest, RowsThatMove) {
     return more;
   };
   expect_refused(with({"--allocation", "dynamic"}),
-                 "--allocation: expected static, localize or intent, found dynamic");
+                 "--allocation: expected auto, static, localize or intent, found dynamic");
   expect_refused(with({"--allocation", "localize", "--consistency", "bsp"}),
                  "--allocation localize needs --consistency sequential, found bsp");
   expect_refused(with({"--allocation", "intent", "--consistency", "essp:2"}),

@@ -232,7 +232,7 @@ TEST_F(KgeTest, WrongAnswersMayBeNearOnes) {
 TEST_F(KgeTest, RowsMoveWhereTheModelLetsThem) {
   expect_allocations_to_need_their_model(parsed_);
   EXPECT_EQ(parsed({"--allocation", "wander"})->check_consistency(Bsp{}).message(),
-            "--allocation: expected static, localize or intent, found wander");
+            "--allocation: expected auto, static, localize or intent, found wander");
 }
 
 TEST_F(KgeTest, EachWorkerTrainsItsRelations) {

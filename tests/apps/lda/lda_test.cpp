@@ -9,11 +9,15 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "apps/data/generate_corpus.hpp"
 #include "apps/lda/held_out.hpp"
@@ -113,6 +117,27 @@ TEST_F(LdaTest, ServersTrainAsWellAsThePlainLoop) {
   }
 }
 
+TEST_F(LdaTest, RowsThatMoveTrainAsWell) {
+  Recorder recorder;
+  const auto application = parsed(kPlanted);
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  const double alone = application->objectives(recorder.reports.back().sums).at("log_likelihood_per_token");
+  for (const auto& [allocation, model] : {std::pair("localize", ConsistencyModel(Sequential{})),
+                                          std::pair("intent", ConsistencyModel(Asp{}))}) {
+    for (const std::uint32_t workers : {1U, 3U}) {
+      SCOPED_TRACE(fmt::format("{} {}", allocation, workers));
+      std::vector<std::string> arguments = kPlanted;
+      arguments.insert(arguments.end(), {"--allocation", allocation});
+      const auto objectives = run_job(arguments, workers, model);
+      EXPECT_NEAR(objectives.at("log_likelihood_per_token"), alone, 0.05 * std::abs(alone));
+      EXPECT_GE(recovered(recorders_[0]), 6U);
+      std::uint64_t moved = 0;
+      for (const SessionStatistics& one : statistics_) moved += one.rows_localized + one.rows_moved_by_intent;
+      EXPECT_GT(moved, 0U) << "there are two servers";
+    }
+  }
+}
+
 TEST_F(LdaTest, OneWorkerIsThePlainLoop) {
   std::vector<std::string> arguments = {"--topics", "8", "--iterations", "5", "--output", path("alone")};
   Recorder recorder;
@@ -137,8 +162,13 @@ TEST_F(LdaTest, TheSameBitsHoweverRowsAreRead) {
   expect_the_same_bits_however_read(parsed_, contents, {"--topics", "8", "--iterations", "3"});
 }
 
-TEST_F(LdaTest, ModelFileCountsEveryTokenOnce) {
-  run_job({"--topics", "8", "--iterations", "4", "--output", path("model")}, 3, Ssp{1});
+class LdaModelFileTest : public LdaTest,
+                         public ::testing::WithParamInterface<std::pair<const char*, ConsistencyModel>> {};
+
+TEST_P(LdaModelFileTest, CountsEveryTokenOnce) {
+  const auto& [allocation, model] = GetParam();
+  run_job({"--topics", "8", "--iterations", "4", "--output", path("model"), "--allocation", allocation}, 3,
+          model);
   const auto& summaries = recorders_[0].summaries;
   std::ifstream file(path("model"));
   std::string line;
@@ -167,6 +197,70 @@ TEST_F(LdaTest, ModelFileCountsEveryTokenOnce) {
   EXPECT_EQ(tokens, static_cast<std::int64_t>(corpus->total_tokens));
 }
 
+INSTANTIATE_TEST_SUITE_P(Allocations, LdaModelFileTest,
+                         ::testing::Values(std::pair("static", ConsistencyModel(Ssp{1})),
+                                           std::pair("localize", ConsistencyModel(Sequential{})),
+                                           std::pair("intent", ConsistencyModel(Asp{}))),
+                         [](const auto& test) { return std::string(test.param.first); });
+
+/// Records the words that are announced, by the clock at which they are to be trained, and those that are.
+class ForeseenCounts final : public lda::WordCounts {
+ public:
+  using Blocks = std::map<std::int64_t, std::vector<Key>>;
+  ForeseenCounts(std::size_t vocabulary, std::size_t topics)
+      : WordCounts(topics), counts_(vocabulary, topics) {}
+  absl::Status block_begins(Upcoming upcoming) override {
+    for (std::size_t ahead = 0; ahead < 5; ++ahead) {
+      const UpcomingBlock block = upcoming(ahead);
+      std::vector<Key> words;
+      for (std::size_t i = 0; i < block.rows.size(); ++i) words.push_back(block.rows[i]);
+      if (words.empty()) continue;
+      EXPECT_EQ(foreseen.try_emplace(clock_ + block.clocks, words).first->second, words);
+    }
+    is_training_ = true;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Rows> open(std::span<const Key> words) override {
+    if (is_training_) trained[clock_].insert(trained[clock_].end(), words.begin(), words.end());
+    return counts_.open(words);
+  }
+  absl::Status close(std::uint64_t tokens) override { return counts_.close(tokens); }
+  absl::Status clock() override {
+    ++clock_;
+    return absl::OkStatus();
+  }
+  absl::Status barrier() override { return clock(); }
+  absl::Status read(KeyRange words, lda::Counts rows) override { return counts_.read(words, rows); }
+  absl::Status read(std::span<const Key> words, lda::Counts rows) override {
+    return counts_.read(words, rows);
+  }
+  absl::Status read_totals() override { return absl::OkStatus(); }
+
+  Blocks foreseen;
+  Blocks trained;
+
+ private:
+  lda::LocalCounts counts_;
+  std::int64_t clock_ = 100;
+  bool is_training_ = false;
+};
+
+TEST_F(LdaTest, ABlockIsTrainedWhenItWasSaidTo) {
+  const auto corpus = read_corpus({.path = data()});
+  ASSERT_TRUE(corpus.ok());
+  Corpus tokens = *corpus;
+  Random random = random_stream(1, 0);
+  lda::TrainingData data = lda::lay_out(tokens, {.topics = 8, .blocks = 6}, random);
+  ForeseenCounts counts(corpus->vocabulary.size(), 8);
+  const lda::TrainingOptions options{.iterations = 5, .evaluate_every = 2};
+  lda::Trainer trainer(options, corpus->vocabulary.size(), {.rank = 1, .workers = 2}, random, data, counts);
+  ASSERT_TRUE(trainer.count_topics().ok());
+  Recorder recorder;
+  ASSERT_TRUE(trainer.run(recorder, recorder.stop).ok());
+  EXPECT_THAT(counts.trained, SizeIs(5 * 6));
+  EXPECT_EQ(counts.trained, counts.foreseen);
+}
+
 TEST_F(LdaTest, ReportsEveryIterationAndEvaluatesWhenAsked) {
   const auto without_words = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--top-words", "0"});
@@ -193,6 +287,10 @@ TEST_F(LdaTest, ObjectivesAreMeans) {
 
 TEST_F(LdaTest, StopsWithoutAFile) {
   expect_to_stop_without_files(parsed_);
+}
+
+TEST_F(LdaTest, AllocationsNeedTheirModel) {
+  expect_allocations_to_need_their_model(parsed_);
 }
 
 TEST_F(LdaTest, RefusesImpossibleOptions) {

@@ -225,7 +225,7 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
        "--lookahead: expected 0 to 1 with --allocation intent"},
       {{"--clocks-per-iteration", "3", "--allocation", "localize"},
        "expected a block of items for each of the 4 workers, found 3"},
-      {{"--allocation", "dynamic"}, "--allocation: expected static, localize or intent, found dynamic"},
+      {{"--allocation", "dynamic"}, "--allocation: expected auto, static, localize or intent, found dynamic"},
       {{"--batch", "0"}, "--batch: expected 1 to 1048576, found 0"},
       {{"--output", path("missing/model")}, path("missing")},
   };
@@ -296,11 +296,11 @@ class ForeseenItems final : public mf::ItemStore {
  public:
   using Blocks = std::map<std::int64_t, std::pair<Key, Key>>;
   explicit ForeseenItems(mf::FactorRows& rows) : items_(rows) {}
-  absl::Status block_begins(mf::Upcoming upcoming) override {
+  absl::Status block_begins(Upcoming upcoming) override {
     for (std::size_t ahead = 0; ahead < 8; ++ahead) {
-      const mf::UpcomingBlock block = upcoming(ahead);
+      const UpcomingBlock block = upcoming(ahead);
       if (block.rows.size() == 0) continue;
-      const std::pair<Key, Key> rows(block.rows.first, block.rows.last);
+      const std::pair<Key, Key> rows(block.rows.range().first, block.rows.range().last);
       if (ahead == 0) begun[clock_] = rows;
       const auto known = foreseen.try_emplace(clock_ + block.clocks, rows).first;
       EXPECT_EQ(known->second, rows);

@@ -135,7 +135,7 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "WORD,WORD,…",
                                           "MODEL",
                                           "LOSS",
-                                          "static|localize|intent",
+                                          "auto|static|localize|intent",
                                           "words|whitespace",
                                           "auto|relations|entities"};
   for_each_option([&](const CLI::App&, CLI::Option& option) {
