@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,10 @@ class Application {
   /// The model is decided: it was given, or is the default. Called after the options are parsed and before
   /// all that follows, but not for the plain loop. Options that say "auto" may follow from it.
   virtual void set_consistency(const ConsistencyModel& /*consistency*/) {}
+  /// What the option of this name, without dashes, stands for where it says "auto"; nullopt: it says itself.
+  [[nodiscard]] virtual std::optional<std::string> chosen(std::string_view /*option*/) const {
+    return std::nullopt;
+  }
 
   /// The files that it would read and write with the parsed options, including those with a name derived from
   /// a prefix or folder. The options may be wrong.

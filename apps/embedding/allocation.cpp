@@ -34,15 +34,15 @@ Allocation table_allocation(RowAllocation allocation) {
 }
 
 void AllocationOption::add(CLI::App& command) {
-  option_ = command
-                .add_option("--allocation", text_,
-                            "static: rows stay on their servers; localize: rows move to the node of the "
-                            "worker that is about to train them (--consistency sequential, which is then "
-                            "the default); intent: workers say which rows they are about to train, and rows "
-                            "move or are copied accordingly (likewise asp); auto: localize under "
-                            "sequential, intent under asp, else static")
-                ->capture_default_str()
-                ->type_name("auto|static|localize|intent");
+  command
+      .add_option("--allocation", text_,
+                  "static: rows stay on their servers; localize: rows move to the node of the "
+                  "worker that is about to train them (--consistency sequential, which is then "
+                  "the default); intent: workers say which rows they are about to train, and rows "
+                  "move or are copied accordingly (likewise asp); auto: localize under "
+                  "sequential, intent under asp, else static")
+      ->capture_default_str()
+      ->type_name("auto|static|localize|intent");
 }
 
 std::string AllocationOption::default_consistency(bool is_one_node, const std::string& otherwise) const {
@@ -54,9 +54,11 @@ std::string AllocationOption::default_consistency(bool is_one_node, const std::s
 }
 
 void AllocationOption::set_consistency(const ConsistencyModel& consistency) {
-  if (text_ != kAuto) return;
-  text_ = auto_allocation(consistency);
-  if (option_ != nullptr) option_->default_str(text_);  // so that outputs say what was chosen
+  if (text_ == kAuto) text_ = auto_allocation(consistency);
+}
+
+std::optional<std::string> AllocationOption::chosen(std::string_view option) const {
+  return option == "allocation" && text_ != kAuto ? std::optional(text_) : std::nullopt;
 }
 
 absl::Status AllocationOption::check(const ConsistencyModel& consistency) const {

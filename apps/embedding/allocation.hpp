@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,7 +12,6 @@
 
 namespace CLI {
 class App;
-class Option;
 }  // namespace CLI
 
 namespace verbena::apps {
@@ -39,6 +39,8 @@ class AllocationOption {
   [[nodiscard]] std::string default_consistency(bool is_one_node, const std::string& otherwise) const;
   /// Application::set_consistency()
   void set_consistency(const ConsistencyModel& consistency);
+  /// Application::chosen()
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;
   /// INVALID_ARGUMENT, in one line, if rows cannot be allocated in this way under that model.
   [[nodiscard]] absl::Status check(const ConsistencyModel& consistency) const;
 
@@ -54,7 +56,6 @@ class AllocationOption {
  private:
   const ConsistencyModel fastest_;
   std::string text_ = "auto";
-  CLI::Option* option_ = nullptr;
 };
 
 }  // namespace verbena::apps

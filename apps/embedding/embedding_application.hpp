@@ -25,6 +25,9 @@ class EmbeddingApplication : public Application {
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final {
     return allocation_.check(consistency);
   }
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const final {
+    return allocation_.chosen(option);
+  }
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
 

@@ -65,7 +65,8 @@ PlannedRun plan_one(const ExperimentOptions& options, std::string_view applicati
   add_arguments(run, {fmt::format("--iterations={}", iterations_of(options, mf ? 40 : 100)),
                       fmt::format("--evaluate-every={}", mf ? 4 : 5)});
   add_arguments(run, mf ? factorization_arguments(options)
-                        : std::vector<std::string>{"--topics=50", "--stop-words=english", "--top-words=0"});
+                        : std::vector<std::string>{"--topics=50", "--stop-words=english", "--top-words=0",
+                                                   "--allocation=static"});
   return run;
 }
 

@@ -344,7 +344,8 @@ std::vector<SlowRule> slow_rules(const JobOptions& options) {
   return rules;
 }
 
-ApplicationOptions::ApplicationOptions(CLI::App& command, Application& application) {
+ApplicationOptions::ApplicationOptions(CLI::App& command, Application& application)
+    : application_(application) {
   const std::vector<CLI::Option*> before = command.get_options();
   command.option_defaults()->group(fmt::format("Options of {}", application.name()));
   application.add_options(command);
@@ -367,6 +368,8 @@ std::vector<std::string> ApplicationOptions::given() const {
 std::string ApplicationOptions::value(const std::string& name) const {
   for (const CLI::Option* option : options_) {
     if (option->check_name(name)) {
+      if (std::optional<std::string> chosen = application_.chosen(option->get_single_name()))
+        return *std::move(chosen);
       return option->results().empty() ? option->get_default_str() : option->results().back();
     }
   }

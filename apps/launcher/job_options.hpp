@@ -99,15 +99,16 @@ class ApplicationOptions {
  public:
   ApplicationOptions(CLI::App& command, Application& application);
   [[nodiscard]] std::vector<std::string> given() const;
-  /// The value of the option of that name, given or default; empty if there is none.
+  /// The value of the option of that name: chosen, given or default; empty if there is none.
   [[nodiscard]] std::string value(const std::string& name) const;
-  /// All options that have a value, given or default, by name without dashes; the value is text, for a flag
-  /// "true" or "false".
+  /// All options that have a value, chosen, given or default, by name without dashes; the value is text, for
+  /// a flag "true" or "false".
   [[nodiscard]] std::map<std::string, std::string> values() const;
   /// All options in a readable form: "--topics=50 --seed=1".
   [[nodiscard]] std::string effective() const;
 
  private:
+  const Application& application_;
   std::vector<const CLI::Option*> options_;
 };
 

@@ -66,6 +66,9 @@ class Lda final : public Application {
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {
     return allocation_.check(consistency);
   }
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
+    return allocation_.chosen(option);
+  }
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;

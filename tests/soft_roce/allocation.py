@@ -16,7 +16,8 @@ import case
 
 DATA = pathlib.Path("data")
 SEQUENTIAL = "--consistency=sequential"
-ALLOCATIONS = {"classic": [SEQUENTIAL, "--lookahead=0"], "prefetch": [SEQUENTIAL],
+ROWS_STAY = "--allocation=static"
+ALLOCATIONS = {"classic": [SEQUENTIAL, ROWS_STAY, "--lookahead=0"], "prefetch": [SEQUENTIAL, ROWS_STAY],
                "localize": [SEQUENTIAL, "--allocation=localize"],
                "intent": ["--consistency=asp", "--allocation=intent"]}
 ITERATIONS = 5
