@@ -66,8 +66,8 @@ class Application {
   virtual void add_options(CLI::App& command) = 0;
 
   /// The consistency model of its tables if --consistency is not given, in the form that --consistency takes.
-  /// `is_one_node`: there is one server, so all rows lie with it, on the host of all workers. May depend on
-  /// the parsed options, which may be wrong.
+  /// `is_one_node`: all rows lie with one server, in memory that all workers can map. May depend on the
+  /// parsed options, which may be wrong.
   [[nodiscard]] virtual std::string default_consistency(bool /*is_one_node*/) const { return "bsp"; }
 
   /// The model is decided: it was given, or is the default. Called after the options are parsed and before

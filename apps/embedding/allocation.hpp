@@ -26,9 +26,9 @@ enum class RowAllocation : std::uint8_t {
 Allocation table_allocation(RowAllocation allocation);
 
 /// The option. By default, "auto", the allocation follows from the consistency model: rows move under the
-/// models that let them. If no model is given either, and there is one server, the model is one that lets
-/// them: so all rows are trained where they lie, which is faster than copying them. (Servers of one host
-/// could only hand rows to and fro.)
+/// models that let them. If no model is given either, and all rows lie on one node, the model is one that
+/// lets them: so they are trained where they lie, which is faster than copying them. (Several servers of one
+/// host could only hand rows to and fro.)
 class AllocationOption {
  public:
   /// `fastest`: the model with which the application's rows move best.

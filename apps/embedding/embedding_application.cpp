@@ -30,7 +30,7 @@ void EmbeddingApplication::add_fetch_options(CLI::App& command) {
 
 void EmbeddingApplication::add_fetch_options(CLI::App& command, const Lookahead& of_moving) {
   of_moving_ = of_moving;
-  allocation_.add(command);
+  allocation().add(command);
   std::string help = fmt::format("{}. Default: {}", of_moving.help, kMostOfStatic);
   if (of_moving.usual != kMostOfStatic) help += fmt::format(", {} where rows move", of_moving.usual);
   add_number(command, "--lookahead", lookahead_, help)->type_name("N");
@@ -52,18 +52,18 @@ absl::Status EmbeddingApplication::check_common_options() const {
     return absl::InvalidArgumentError(
         fmt::format("--barrier-every: expected 0 or more, found {}", barrier_every_));
   }
-  const absl::StatusOr<RowAllocation> allocation = allocation_.parsed();
-  if (!allocation.ok()) return allocation.status();
-  const std::int64_t most = *allocation == RowAllocation::kStatic ? kMostOfStatic : of_moving_.most;
+  RETURN_IF_ERROR(allocation().parsed().status());
+  const std::int64_t most = rows_move() ? of_moving_.most : kMostOfStatic;
   if (!lookahead_ || (*lookahead_ >= 0 && *lookahead_ <= most)) return absl::OkStatus();
-  return absl::InvalidArgumentError(fmt::format(
-      "--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation_.name(), *lookahead_));
+  return absl::InvalidArgumentError(
+      fmt::format("--lookahead: expected 0 to {} with --allocation {}, found {}", most, allocation().name(),
+                  *lookahead_));
 }
 
 FetchOptions EmbeddingApplication::fetch_options() const {
-  const RowAllocation allocation = allocation_.value();
-  const std::int64_t usual = allocation == RowAllocation::kStatic ? kMostOfStatic : of_moving_.usual;
-  return {.allocation = allocation, .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
+  const std::int64_t usual = rows_move() ? of_moving_.usual : kMostOfStatic;
+  return {.allocation = allocation().value(),
+          .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

@@ -3,37 +3,21 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 
-#include "apps/application.hpp"
-#include "apps/embedding/allocation.hpp"
+#include "apps/embedding/allocating_application.hpp"
 #include "apps/embedding/row_store.hpp"
 
 namespace verbena::apps {
 
-class EmbeddingApplication : public Application {
+class EmbeddingApplication : public AllocatingApplication {
  public:
   absl::Status check(std::uint32_t workers) final;
-  /// The model that --allocation needs; the default of Application if it works with any.
-  [[nodiscard]] std::string default_consistency(bool is_one_node) const final {
-    return allocation_.default_consistency(is_one_node, Application::default_consistency(is_one_node));
-  }
-  void set_consistency(const ConsistencyModel& consistency) final {
-    allocation_.set_consistency(consistency);
-  }
-  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final {
-    return allocation_.check(consistency);
-  }
-  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const final {
-    return allocation_.chosen(option);
-  }
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
 
  protected:
-  /// `fastest`: the model with which its rows move best.
-  explicit EmbeddingApplication(ConsistencyModel fastest) : allocation_(fastest) {}
+  using AllocatingApplication::AllocatingApplication;
 
   /// The option --lookahead: its help text, and its default and maximum if rows move.
   struct Lookahead {
@@ -44,7 +28,7 @@ class EmbeddingApplication : public Application {
   /// Adds --allocation and --lookahead; the latter counts mini-batches.
   void add_fetch_options(CLI::App& command);
   void add_fetch_options(CLI::App& command, const Lookahead& of_moving);
-  [[nodiscard]] bool rows_move() const { return allocation_.moves(); }
+  [[nodiscard]] bool rows_move() const { return allocation().moves(); }
   /// REQUIRES: the options have been checked.
   [[nodiscard]] FetchOptions fetch_options() const;
   /// Adds --barrier-every.
@@ -64,7 +48,6 @@ class EmbeddingApplication : public Application {
   /// What to change when memory has run out: "a smaller --dimension".
   [[nodiscard]] virtual std::string_view needs_less_memory() const = 0;
 
-  AllocationOption allocation_;
   std::optional<std::int64_t> lookahead_;
   Lookahead of_moving_;
   std::int64_t barrier_every_ = 5;

@@ -112,6 +112,11 @@ void add_consistency_options(CLI::App& command, JobOptions& options) {
   add_budget_option(command, options);
 }
 
+bool is_one_node(const JobOptions& options) {
+  return options.servers == 1 && options.transport.network.empty() &&
+         is_decided_for(options.transport, transport::Reach::kHost);
+}
+
 void decide_consistency(JobOptions& options, Application& application, bool is_one_node) {
   if (options.consistency.empty()) options.consistency = application.default_consistency(is_one_node);
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);

@@ -56,6 +56,8 @@ void add_consistency_options(CLI::App& command, JobOptions& options);  // run, w
 /// Takes the application's default if --consistency was not given, and tells the application. Call it when
 /// all options are parsed. `is_one_node`: as for Application::default_consistency().
 void decide_consistency(JobOptions& options, Application& application, bool is_one_node);
+/// REQUIRES: the transport is decided.
+bool is_one_node(const JobOptions& options);
 void add_budget_option(CLI::App& command, JobOptions& options);      // server; the others have it, too
 void add_silence_option(CLI::App& command, JobOptions& options);     // all
 void add_server_options(CLI::App& command, JobOptions& options);     // run, server

@@ -16,7 +16,7 @@
 #include "apps/data/corpus.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/tokens_option.hpp"
-#include "apps/embedding/allocation.hpp"
+#include "apps/embedding/allocating_application.hpp"
 #include "apps/embedding/moving_blocks.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/lda/model.hpp"
@@ -45,8 +45,9 @@ struct Job {
 
 constexpr const char* kNeedsLessMemory = "fewer --topics or fewer documents";
 
-class Lda final : public Application {
+class Lda final : public AllocatingApplication {
  public:
+  Lda() : AllocatingApplication(Asp{}) {}
   [[nodiscard]] std::string_view name() const override { return "lda"; }
   [[nodiscard]] std::string_view description() const override {
     return "topics of documents by collapsed Gibbs sampling";
@@ -57,18 +58,6 @@ class Lda final : public Application {
 
   void add_options(CLI::App& command) override;
   [[nodiscard]] Files files() const override;
-  [[nodiscard]] std::string default_consistency(bool is_one_node) const override {
-    return allocation_.default_consistency(is_one_node, Application::default_consistency(is_one_node));
-  }
-  void set_consistency(const ConsistencyModel& consistency) override {
-    allocation_.set_consistency(consistency);
-  }
-  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {
-    return allocation_.check(consistency);
-  }
-  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
-    return allocation_.chosen(option);
-  }
   absl::Status check(std::uint32_t workers) override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -105,7 +94,6 @@ class Lda final : public Application {
   std::int64_t topics_ = 50;
   std::int64_t top_words_ = 10;
   double held_out_ = 0;
-  AllocationOption allocation_{Asp{}};
   TrainingOptions training_;
 };
 
@@ -145,7 +133,7 @@ void Lda::add_options(CLI::App& command) {
       ->capture_default_str();
   add_number(command, "--iterations", training_.iterations, "passes over the documents")
       ->capture_default_str();
-  allocation_.add(command);
+  allocation().add(command);
   add_number(command, "--held-out", held_out_,
              "share of the documents that is not trained, but predicted (perplexity)")
       ->capture_default_str();
@@ -185,7 +173,7 @@ absl::Status Lda::check_options() const {
     return invalid("--evaluate-every: expected 1 or more", training_.evaluate_every);
   }
   RETURN_IF_ERROR(parse_tokens(tokens_).status());
-  RETURN_IF_ERROR(allocation_.parsed().status());
+  RETURN_IF_ERROR(allocation().parsed().status());
   if (min_count_ < 1) return invalid("--min-count: expected 1 or more", min_count_);
   if (top_words_ < 0) return invalid("--top-words: expected 0 or more", top_words_);
   return absl::OkStatus();
@@ -310,7 +298,7 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   // So many blocks keep workers that train the same words at least as many clocks apart as the staleness, so
   // that each sees what the other has just trained.
   const std::size_t blocks_a_worker =
-      allocation_.moves() ? kMovingBlocksAWorker : consistency::staleness(context.consistency) + 1;
+      allocation().moves() ? kMovingBlocksAWorker : consistency::staleness(context.consistency) + 1;
   const std::size_t blocks = session.workers() == 1 ? 1 : session.workers() * blocks_a_worker;
   absl::StatusOr<Job> job = load({session.rank(), session.workers()}, blocks, context.reporter);
   if (!job.ok()) return job.status();
@@ -319,16 +307,16 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
                                         .rows = rows,
                                         .width = static_cast<std::uint32_t>(topics_),
                                         .consistency = context.consistency,
-                                        .allocation = table_allocation(allocation_.value())});
+                                        .allocation = table_allocation(allocation().value())});
   };
   absl::StatusOr<Table<std::int32_t>> rows = open(TableCounts::kRowsName, job->corpus.vocabulary.size());
   if (!rows.ok()) return rows.status();
   absl::StatusOr<Table<std::int32_t>> totals = open(TableCounts::kTotalsName, 1);
   if (!totals.ok()) return totals.status();
-  if (allocation_.moves()) {
+  if (allocation().moves()) {
     const Turns turns = apps::turns(session.workers(), blocks);
     RETURN_IF_ERROR(keep_turns(session, "lda.turns", turns));
-    MovingCounts counts(session, *rows, *totals, context.watch, allocation_.value(), turns.next_is_free);
+    MovingCounts counts(session, *rows, *totals, context.watch, allocation().value(), turns.next_is_free);
     return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
   }
   TableCounts counts(session, *rows, *totals, context.watch);

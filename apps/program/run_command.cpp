@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "apps/launcher/cluster_run.hpp"
 #include "apps/launcher/host_run.hpp"
@@ -40,15 +41,16 @@ std::optional<int> run_as_one_of_many(const std::function<int(const ClusterOptio
 
 }  // namespace
 
-int run_application(const RunOptions& run, Application& application, const ApplicationOptions& options) {
+int run_application(RunOptions run, Application& application, const ApplicationOptions& options) {
   if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
   const std::optional<int> ended = run_as_one_of_many([&](ClusterOptions cluster) {
     cluster.worker_jobs = [&application](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
       return worker_jobs(role, application, outlet, stop);
     };
-    return run_in_cluster(run, application, options, cluster);
+    decide_consistency(run.job, application, /*is_one_node=*/false);
+    return run_in_cluster(std::move(run), application, options, cluster);
   });
-  return ended ? *ended : run_on_this_host(run, application, options);
+  return ended ? *ended : run_on_this_host(std::move(run), application, options);
 }
 
 namespace {
@@ -95,9 +97,6 @@ void add_application(CLI::App& command, Application& application, const CarryOut
   app->callback([app, options, arguments, run, carry_out, &application] {
     options->servers_given = app->count("--servers") > 0;
     options->workers_given = app->count("--workers") > 0;
-    // Whoever is started by mpirun or srun is one of many, and half of them will be servers.
-    const bool shares_out = std::getenv("PMIX_RANK") != nullptr && !options->servers_given;
-    decide_consistency(options->job, application, options->job.servers == 1 && !shares_out);
     *run = [options, arguments, carry_out, &application](const job::LaunchLetter&) {
       return carry_out(*options, application, *arguments);
     };

@@ -102,7 +102,8 @@ void add_worker_command(CLI::App& program, const Applications& applications, Run
     app->add_flag("--baseline", options->baseline, "Train in a plain loop, without a parameter server.")
         ->group(kProcessOptions);
     app->callback([options, arguments, run, &application] {
-      decide_consistency(options->child.job, *application, options->child.job.servers == 1);
+      // Whoever starts processes by hand says what is to be as on one node.
+      decide_consistency(options->child.job, *application, /*is_one_node=*/false);
       *run = [options, arguments, &application](const job::LaunchLetter& letter) {
         return run_worker(*options, *application, *arguments, letter);
       };

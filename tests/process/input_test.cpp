@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "tests/process/program.hpp"
 #include "tests/temporary_folder.hpp"
@@ -97,6 +100,27 @@ TEST_F(InputTest, TriplesAndEmbeddings) {
   expect_refused(with({"--servers", "2", "--workers", "2"}), folder_.path("valid.txt") + ":2: expected");
   expect_refused({"run", "kge", "--data", folder_.path("none")},
                  folder_.path("none") + ": expected a folder");
+}
+
+TEST_F(InputTest, RowsAreTrainedWhereTheyLieOnlyOnOneNode) {
+  verbena::testing::write_file(folder_.path("ratings"), "1\t2\t3\n1\t3\t4\n2\t2\t5\n2\t3\t1\n");
+  const auto chosen = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", "mf", "--data", folder_.path("ratings"), "--test-fraction", "0",
+                               "--iterations", "2", "--metrics", folder_.path("metrics")});
+    const Ended ended = run(VERBENA_PROGRAM, more, folder_.path());
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    std::ifstream file(folder_.path("metrics"));
+    std::string line;
+    std::getline(file, line);
+    const nlohmann::json start = nlohmann::json::parse(line);
+    return std::pair(start["options"]["allocation"].get<std::string>(),
+                     start["consistency"].get<std::string>());
+  };
+  EXPECT_EQ(chosen({"--workers", "2"}), std::pair(std::string("localize"), std::string("sequential")));
+  const std::pair stays(std::string("static"), std::string("bsp"));
+  EXPECT_EQ(chosen({"--workers", "2", "--servers", "2"}), stays);
+  EXPECT_EQ(chosen({"--workers", "2", "--network", "latency=1us"}), stays);
+  EXPECT_EQ(chosen({"--workers", "2", "--consistency", "bsp"}), stays);
 }
 
 TEST_F(InputTest, RowsThatMove) {

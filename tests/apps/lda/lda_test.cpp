@@ -19,11 +19,16 @@
 #include <utility>
 #include <vector>
 
+#include "apps/conditions/slowdown.hpp"
 #include "apps/data/generate_corpus.hpp"
 #include "apps/lda/held_out.hpp"
 #include "apps/lda/model.hpp"
 #include "apps/lda/trainer.hpp"
+#include "apps/lda/word_counts.hpp"
+#include "base/return_if_error.hpp"
+#include "base/word_copy.hpp"
 #include "tests/apps/job_fixture.hpp"
+#include "tests/cluster/cluster.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::apps {
@@ -136,6 +141,37 @@ TEST_F(LdaTest, RowsThatMoveTrainAsWell) {
       EXPECT_GT(moved, 0U) << "there are two servers";
     }
   }
+}
+
+TEST_F(LdaTest, RowsThatLieHereAreHeldAndNotCopied) {
+  if (VERBENA_WORDS_ARE_ATOMIC) GTEST_SKIP() << "skipped: the thread sanitizer's build copies all rows";
+  const auto result = verbena::testing::run_cluster(
+      verbena::testing::over(verbena::testing::Maps::kAll, 1, 1), [](Session& session) -> absl::Status {
+        const auto open = [&](const char* name, std::uint64_t rows) {
+          return session.table<std::int32_t>({.name = name,
+                                              .rows = rows,
+                                              .width = 3,
+                                              .consistency = Asp{},
+                                              .allocation = Allocation::kDynamic});
+        };
+        auto rows = open("rows", 5);
+        auto totals = open("totals", 1);
+        if (!rows.ok() || !totals.ok()) return absl::InternalError("no table");
+        Slowdown watch;
+        lda::MovingCounts counts(session, *rows, *totals, watch, RowAllocation::kIntent, /*ahead=*/false);
+        const std::vector<Key> words = {1, 4};
+        const auto opened = counts.open(words);
+        if (!opened.ok()) return opened.status();
+        (*opened)[1][2] = 7;
+        std::vector<std::int32_t> read(3);
+        RETURN_IF_ERROR(rows->pull(std::span(words).subspan(1), read));
+        EXPECT_EQ(read[2], 7) << "in the server's memory";
+        std::vector<std::int32_t*> places(2);
+        EXPECT_EQ(rows->hold(words, places).status().code(), absl::StatusCode::kFailedPrecondition);
+        RETURN_IF_ERROR(counts.close(1));
+        return rows->hold(words, places).status();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
 TEST_F(LdaTest, OneWorkerIsThePlainLoop) {

@@ -1,0 +1,40 @@
+// What applications with --allocation have in common.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "apps/application.hpp"
+#include "apps/embedding/allocation.hpp"
+
+namespace verbena::apps {
+
+class AllocatingApplication : public Application {
+ public:
+  /// The model that --allocation needs; the default of Application if it works with any.
+  [[nodiscard]] std::string default_consistency(bool is_one_node) const final {
+    return allocation_.default_consistency(is_one_node, Application::default_consistency(is_one_node));
+  }
+  void set_consistency(const ConsistencyModel& consistency) final {
+    allocation_.set_consistency(consistency);
+  }
+  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final {
+    return allocation_.check(consistency);
+  }
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const final {
+    return allocation_.chosen(option);
+  }
+
+ protected:
+  /// `fastest`: the model with which its rows move best.
+  explicit AllocatingApplication(ConsistencyModel fastest) : allocation_(fastest) {}
+
+  AllocationOption& allocation() { return allocation_; }
+  [[nodiscard]] const AllocationOption& allocation() const { return allocation_; }
+
+ private:
+  AllocationOption allocation_;
+};
+
+}  // namespace verbena::apps
