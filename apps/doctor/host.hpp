@@ -43,6 +43,7 @@ struct SleepingAdapter {
   std::string rdma_driver;
 };
 
+/// One member for each thing that the doctor looks at; all are facts, and none follows from another.
 struct Host {
   std::string kernel_release;
   std::string distribution;         ///< such as "debian"
