@@ -101,6 +101,13 @@ void MovingPush::push_all() {
   }
 }
 
+/// Waits for a row's lock only until the first one that is not given back: the others may be held together
+/// with it, for a whole mini-batch.
+LockResult MovingPush::push_here(Key key, const std::byte* update) const {
+  if (!rows_.own.is_mapped()) return LockResult::kNotOwned;
+  return is_busy_ ? rows_.own.try_push(key, update) : rows_.own.push(key, update);
+}
+
 void MovingPush::push_one(std::size_t index, std::vector<Indices>& for_node, Indices& left) {
   const Key key = keys[index];
   if (!rows_.pushed.is_first(key, {this, index})) {
@@ -111,7 +118,7 @@ void MovingPush::push_one(std::size_t index, std::vector<Indices>& for_node, Ind
     end(index);
     return;
   }
-  const LockResult here = rows_.own.is_mapped() ? rows_.own.push(key, update(index)) : LockResult::kNotOwned;
+  const LockResult here = push_here(key, update(index));
   if (here == LockResult::kLocked) {
     ++rows_.session.counters().rows_pushed_locally;
     rows_.reached(key);

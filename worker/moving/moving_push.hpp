@@ -64,6 +64,7 @@ class MovingPush final : public MovingOperation {
   void push_all();
   /// Applies the update, or finds the node to which it must be sent, or leaves it for later.
   void push_one(std::size_t index, std::vector<Indices>& for_node, Indices& left);
+  protocol::LockResult push_here(Key key, const std::byte* update) const;
   void make_message(std::uint32_t node, Indices& indices);
   void send(Message& message);
   [[nodiscard]] const std::byte* update(std::size_t index) const;

@@ -26,14 +26,11 @@ void OwnSlots::map(std::byte* slots, std::uint64_t rows, KeyRange home_keys) {
 }
 
 LockResult OwnSlots::push(Key key, const std::byte* update) const {
-  const protocol::Slot to = slot(key);
-  SlotHeader header;
   LockResult result = LockResult::kBusy;
   for (int tries = 0; tries < kLockTries && result == LockResult::kBusy; ++tries) {
     if (tries > kLockTriesAtOnce) std::this_thread::yield();
-    result = try_lock(to, header);
+    result = try_push(key, update);
   }
-  if (result == LockResult::kLocked) apply_and_unlock(to, header, update);
   return result;
 }
 

@@ -66,6 +66,14 @@ class OwnSlots {
     layout_.rule.apply(protocol::slot_values(slot), nullptr, update);
     protocol::store_header(slot, header);
   }
+  /// kBusy if somebody holds the row.
+  protocol::LockResult try_push(Key key, const std::byte* update) const {
+    const protocol::Slot to = slot(key);
+    protocol::SlotHeader header;
+    const protocol::LockResult result = try_lock(to, header);
+    if (result == protocol::LockResult::kLocked) apply_and_unlock(to, header, update);
+    return result;
+  }
   /// Tries for some microseconds: kBusy if somebody holds the row for longer.
   protocol::LockResult push(Key key, const std::byte* update) const;
   /// The row is here from now on. `values`: nullptr if the slot has them. `intents`: how many intents of
