@@ -288,6 +288,10 @@ uint32_t verbena_workers(const verbena_session* session) {
   return session->session->workers();
 }
 
+uint32_t verbena_servers(const verbena_session* session) {
+  return session->session->servers();
+}
+
 void verbena_close(verbena_session* session) {
   delete session;
 }
@@ -298,6 +302,10 @@ verbena_code verbena_clock(verbena_session* session) {
 
 verbena_code verbena_barrier(verbena_session* session) {
   return guarded([&] { return session->session->barrier(); });
+}
+
+verbena_code verbena_limit_lead(verbena_session* session, uint32_t clocks) {
+  return guarded([&] { return session->session->limit_lead(clocks); });
 }
 
 verbena_code verbena_give_up(verbena_session* session, const char* why) {

@@ -188,6 +188,7 @@ struct Encoder {
     out.descriptor(welcome.inbox);
     out.descriptor(welcome.push_credit);
     out.descriptor(welcome.heartbeat);
+    out.descriptor(welcome.clock_board);
     return out.take();
   }
   std::string operator()(const OpenTable& open) const {
@@ -266,6 +267,7 @@ Welcome read_welcome(Reader& in) {
   welcome.inbox = in.descriptor();
   welcome.push_credit = in.descriptor();
   welcome.heartbeat = in.descriptor();
+  welcome.clock_board = in.descriptor();
   return welcome;
 }
 

@@ -33,7 +33,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 13;
+constexpr std::uint32_t kVersion = 14;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -81,6 +81,7 @@ struct Welcome {
   Descriptor inbox;        ///< in the server's memory
   Descriptor push_credit;  ///< in the server's memory
   Descriptor heartbeat;    ///< in the server's memory
+  Descriptor clock_board;  ///< a ClockBoard in the memory of server 0; zeros from all other servers
 };
 
 /// Server → worker, the answer to OpenTable.

@@ -55,16 +55,26 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
   RETURN_IF_ERROR(transport::check_silence_timeout(options.silence_timeout_ms));
   auto heartbeat = transport::Heartbeat::create(transport);
   if (!heartbeat.ok()) return heartbeat.status();
+  std::unique_ptr<transport::MemoryRegion> clock_board;
+  if (options.rank == 0) {
+    auto region = transport.allocate_region(protocol::ClockBoard::bytes_for(options.workers),
+                                            transport::Access::kRemoteReadHostWrite);
+    if (!region.ok()) return region.status();
+    clock_board = *std::move(region);
+  }
   RETURN_IF_ERROR(transport.listen(options.address));
-  return std::unique_ptr<Server>(new Server(transport, options, *std::move(heartbeat)));
+  return std::unique_ptr<Server>(
+      new Server(transport, options, *std::move(heartbeat), std::move(clock_board)));
 }
 
 Server::Server(transport::Transport& transport, ServerOptions options,
-               std::unique_ptr<transport::Heartbeat> heartbeat)
+               std::unique_ptr<transport::Heartbeat> heartbeat,
+               std::unique_ptr<transport::MemoryRegion> clock_board_memory)
     : transport_(transport),
       options_(std::move(options)),
       placement_(options_.servers),
       heartbeat_(std::move(heartbeat)),
+      clock_board_memory_(std::move(clock_board_memory)),
       shards_(transport, {.server = options_.rank,
                           .placement = placement_,
                           .lanes = lanes_of(options_),
@@ -72,6 +82,7 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                           .has_push_budget = options_.push_budget_mb_per_s > 0}),
       workers_(options_.workers),
       strangers_(options_.workers) {
+  if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
   std::vector<transport::TokenBucket*> budgets;
   for (std::uint32_t worker = 0; options_.push_budget_mb_per_s > 0 && worker < options_.workers; ++worker)
     budgets.push_back(&push_budgets_.emplace_back(options_.push_budget_mb_per_s * 1e6, transport.now()));
@@ -228,6 +239,8 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   if (!pushes.ok()) return pushes.status();
   auto heartbeat = heartbeat_->grant(*peer.connection);
   if (!heartbeat.ok()) return heartbeat.status();
+  const auto clock_board = grant_clock_board(peer);
+  if (!clock_board.ok()) return clock_board.status();
   const std::chrono::milliseconds silence(options_.silence_timeout_ms);
   auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
@@ -248,9 +261,17 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                           .lanes = static_cast<std::uint32_t>(lanes_.size()),
                           .inbox = protocol::Descriptor::of(peer.inbox->descriptor()),
                           .push_credit = protocol::Descriptor::of(peer.pushes->ring().credit_descriptor()),
-                          .heartbeat = protocol::Descriptor::of(*heartbeat)});
+                          .heartbeat = protocol::Descriptor::of(*heartbeat),
+                          .clock_board = *clock_board});
   if (ended_ >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
+}
+
+absl::StatusOr<protocol::Descriptor> Server::grant_clock_board(Peer& peer) const {
+  if (!clock_board_memory_) return protocol::Descriptor{};
+  const auto granted = peer.connection->grant_in_place(*clock_board_memory_);
+  if (!granted.ok()) return granted.status();
+  return protocol::Descriptor::of(granted->slice(0, protocol::ClockBoard::bytes_for(options_.workers)));
 }
 
 absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) {
@@ -445,6 +466,7 @@ void Server::on_goodbye(Peer& peer) {
 void Server::part_from(Peer& peer) {
   peer.left = true;
   ++left_;
+  if (clock_board_.is_mapped()) clock_board_.leave(peer.worker);
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     enqueue(
         lane,

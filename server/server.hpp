@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "consistency/rules.hpp"
+#include "protocol/clock_board.hpp"
 #include "protocol/placement.hpp"
 #include "server/homes.hpp"
 #include "server/lane.hpp"
@@ -66,11 +67,13 @@ class Server : private ShardHost {
   };
 
   Server(transport::Transport& transport, ServerOptions options,
-         std::unique_ptr<transport::Heartbeat> heartbeat);
+         std::unique_ptr<transport::Heartbeat> heartbeat,
+         std::unique_ptr<transport::MemoryRegion> clock_board_memory);
 
   void on_event(const transport::Event& event);
   void on_message(Peer& peer, std::span<const std::byte> bytes);
   absl::Status on_hello(Peer& peer, const protocol::Hello& hello);
+  absl::StatusOr<protocol::Descriptor> grant_clock_board(Peer& peer) const;
   absl::Status on_open_table(Peer& peer, const protocol::OpenTable& open);
   void on_goodbye(Peer& peer);
   absl::Status on_end_iteration(Peer& peer, consistency::Clock clock);
@@ -110,6 +113,8 @@ class Server : private ShardHost {
   const ServerOptions options_;
   const protocol::Placement placement_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
+  std::unique_ptr<transport::MemoryRegion> clock_board_memory_;  ///< of server 0 only
+  protocol::ClockBoard clock_board_;
   transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
   std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
   Shards shards_;

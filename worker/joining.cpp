@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
+#include "protocol/clock_board.hpp"
 
 namespace verbena::worker {
 namespace {
@@ -19,6 +20,20 @@ absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat, cons
       .hanging = std::chrono::milliseconds(ground.options.timeout_ms)};
   link.watch = std::make_unique<transport::HeartbeatWatch>(ground.transport, bounds);
   return link.watch->watch(*link.connection, heartbeat.as<transport::RemoteDescriptor>());
+}
+
+absl::Status take_clock_board(ServerLink& link, const protocol::Descriptor& board, const Ground& ground) {
+  if (board.length_bytes == 0) return absl::OkStatus();
+  const std::uint32_t workers = ground.options.workers;
+  if (board.length_bytes != protocol::ClockBoard::bytes_for(workers)) {
+    return absl::InvalidArgumentError(fmt::format("welcomes with a clock board of {} bytes, expected {}",
+                                                  board.length_bytes,
+                                                  protocol::ClockBoard::bytes_for(workers)));
+  }
+  std::byte* const mapped = link.connection->mapped_in_place(board.as<transport::RemoteDescriptor>());
+  if (mapped != nullptr && link.server == 0)
+    ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -61,6 +76,7 @@ absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, co
   if (!link.inbox->status().ok()) return link.inbox->status();
   link.push_ring->set_credit(welcome.push_credit.as<transport::RemoteDescriptor>());
   link.connection->set_peer_name(fmt::format("server {} (pid {})", link.server, welcome.pid));
+  RETURN_IF_ERROR(take_clock_board(link, welcome.clock_board, ground));
   return watch(link, welcome.heartbeat, ground);
 }
 

@@ -9,6 +9,7 @@
 #include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/transport.hpp"
+#include "worker/lead.hpp"
 #include "worker/local_memory.hpp"
 #include "worker/server_link.hpp"
 #include <verbena/session.hpp>
@@ -20,6 +21,7 @@ struct Ground {
   transport::Transport& transport;
   LocalMemory& memory;
   transport::Heartbeat& heartbeat;
+  Lead& lead;
   const SessionOptions& options;
   std::uint32_t node = 0;       ///< of this worker
   std::uint32_t placement = 0;  ///< its version

@@ -104,6 +104,9 @@ absl::Status Session::clock() {
 absl::Status Session::barrier() {
   return core_->is_here() ? core_->barrier() : core_->elsewhere();
 }
+absl::Status Session::limit_lead(std::uint32_t clocks) {
+  return core_->is_here() ? core_->limit_lead(clocks) : core_->elsewhere();
+}
 absl::Status Session::give_up(const absl::Status& why) {
   if (!core_->is_here()) return core_->elsewhere();
   if (surroundings_ != nullptr) surroundings_->on_given_up(why, core_->status().ok());
@@ -124,6 +127,9 @@ std::uint32_t Session::rank() const {
 }
 std::uint32_t Session::workers() const {
   return core_->options().workers;
+}
+std::uint32_t Session::servers() const {
+  return static_cast<std::uint32_t>(core_->options().servers.size());
 }
 SessionStatistics Session::statistics() const {
   return core_->statistics();

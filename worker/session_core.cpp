@@ -431,7 +431,8 @@ void SessionCore::start(std::shared_ptr<Operation> operation) {
 }
 
 absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
-                                     const std::function<std::string()>& what) {
+                                     const std::function<std::string()>& what,
+                                     const std::function<void(transport::Duration)>& pause) {
   if (!status_.ok()) return status_;
   if (ready()) return absl::OkStatus();
   if (rows_held_ > 0) {
@@ -446,7 +447,9 @@ absl::Status SessionCore::wait_until(const std::function<bool()>& ready, std::ui
   transport::TimePoint now = start;
   bool done = false;
   do {
-    if (!poll() && status_.ok()) transport_->wait(now + std::min<transport::Duration>(left, kWaitSlice));
+    if (!poll() && status_.ok()) {
+      pause ? pause(now - start) : transport_->wait(now + std::min<transport::Duration>(left, kWaitSlice));
+    }
     const transport::TimePoint before = std::exchange(now, transport_->now());
     left -= std::min<transport::Duration>(now - before, kLongestTurn);
     look_at_servers(now);
@@ -639,6 +642,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
   }
   if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
   ++clock_;
+  lead_.tell(clock_);
   poll();
   if (!status_.ok()) return status_;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_clock_begins(is_barrier);
@@ -651,6 +655,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
     staleness = std::max<std::size_t>(staleness, consistency::staleness(table->options().consistency));
   }
   if (status = wait_for_min_clock(needed, Servers::kCounting); !status.ok()) return status;
+  if (status = keep_lead(); !status.ok()) return status;
   for (const std::unique_ptr<TableCore>& table : tables_) {
     if (status = table->bound_in_transit(); !status.ok()) return status;
   }
@@ -673,6 +678,26 @@ absl::Status SessionCore::barrier() {
   barrier_clock_ = clock_;
   start_epoch();
   return take_lost();
+}
+
+absl::Status SessionCore::limit_lead(std::uint32_t clocks) {
+  if (options_.workers == 1) return absl::OkStatus();
+  lead_.use(clock_);
+  RETURN_IF_ERROR(barrier());
+  if (lead_.limit(clocks)) return absl::OkStatus();
+  // The table holds nothing. Because of its consistency model the servers count clocks, and clock() waits.
+  return open_table({.name = fmt::format("verbena.lead:{}", clocks),
+                     .rows = 1,
+                     .width = 1,
+                     .consistency = BoundedDelay{.delay = clocks}},
+                    ValueType::kFloat)
+      .status();
+}
+
+absl::Status SessionCore::keep_lead() {
+  return wait_until([&] { return lead_.is_kept(clock_); }, options_.clock_timeout_ms,
+                    [&] { return fmt::format("other workers at clock {}: {}", clock_, lead_.slowest()); },
+                    [&](transport::Duration waited) { lead_.wait(clock_, *transport_, waited); });
 }
 
 std::string SessionCore::clocks_awaited() const {

@@ -24,6 +24,7 @@
 #include "transport/transport.hpp"
 #include "worker/iteration.hpp"
 #include "worker/joining.hpp"
+#include "worker/lead.hpp"
 #include "worker/local_memory.hpp"
 #include "worker/running_operations.hpp"
 #include "worker/server_links.hpp"
@@ -52,6 +53,7 @@ class SessionCore {
   absl::StatusOr<TableCore*> open_table(const TableOptions& options, ValueType type);
   absl::Status clock();
   absl::Status barrier();
+  absl::Status limit_lead(std::uint32_t clocks);
   /// Ships everything, says goodbye and waits for the servers' goodbyes: then this worker's memory may go.
   absl::Status leave();
   /// Tells the servers, and through them the other workers, that this worker gives up.
@@ -67,9 +69,11 @@ class SessionCore {
       rows_until_poll_ -= rows;
     }
   }
-  /// Drives the session until `ready`. `what` completes "waited for …".
+  /// Drives the session until `ready`. `what` completes "waited for …". `pause`, if given, waits for what no
+  /// event tells, for a short time at most; it is told how long this call has waited.
   absl::Status wait_until(const std::function<bool()>& ready, std::uint32_t timeout_ms,
-                          const std::function<std::string()>& what);
+                          const std::function<std::string()>& what,
+                          const std::function<void(transport::Duration)>& pause = nullptr);
   absl::Status wait_for(Operation& operation);
   void start(std::shared_ptr<Operation> operation);
 
@@ -126,7 +130,9 @@ class SessionCore {
   absl::Status join(transport::TimePoint deadline);
   absl::Status connect_to(std::uint32_t server, transport::TimePoint deadline);
   void control(ServerLink& link, const protocol::ControlMessage& message);
-  Ground ground() { return {*transport_, memory_, *heartbeat_, options_, node(), placement_.version()}; }
+  Ground ground() {
+    return {*transport_, memory_, *heartbeat_, lead_, options_, node(), placement_.version()};
+  }
   void look_at_servers(transport::TimePoint now);
   void on_event(const transport::Event& event);
   absl::Status on_message(ServerLink& link, std::span<const std::byte> bytes);
@@ -141,6 +147,7 @@ class SessionCore {
   absl::Status wait_for_operations(const Concerned& concerned);
   absl::Status settle_tables(Milestone milestone);
   absl::Status advance(bool is_barrier);
+  absl::Status keep_lead();
   absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;
@@ -164,6 +171,7 @@ class SessionCore {
   std::vector<std::unique_ptr<TableCore>> tables_;
   RunningOperations running_;
   StagingPool staging_{memory_};
+  Lead lead_;
   consistency::Clock clock_ = 0;
   consistency::Clock barrier_clock_ = 0;
   Iteration iteration_;

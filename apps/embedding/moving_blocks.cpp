@@ -13,6 +13,11 @@ std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32
   return (start + static_cast<std::size_t>(clock % blocks)) % blocks;
 }
 
+std::size_t moving_blocks(std::uint32_t workers, std::uint32_t servers) {
+  constexpr std::size_t kFetching = 3;
+  return workers == 1 || servers == 1 ? workers : workers * kFetching;
+}
+
 Turns turns(std::uint32_t workers, std::size_t blocks) {
   assert(workers > 0 && blocks >= workers);
   // `apart` clocks after one worker, another is at the same block. When a worker is at clock c, all workers
@@ -20,15 +25,6 @@ Turns turns(std::uint32_t workers, std::size_t blocks) {
   const std::size_t apart = blocks / workers;
   if (apart < 2) return {};
   return {.clocks_ahead = static_cast<std::uint32_t>(apart - 2), .next_is_free = true};
-}
-
-absl::Status keep_turns(Session& session, const char* name, const Turns& turns) {
-  if (session.workers() == 1) return absl::OkStatus();  // and no message goes to a server for each clock
-  // The table holds nothing. Its consistency model makes the session wait for the others in clock().
-  return session
-      .table<float>(
-          {.name = name, .rows = 1, .width = 1, .consistency = BoundedDelay{.delay = turns.clocks_ahead}})
-      .status();
 }
 
 absl::Status MovingBlocks::block_begins(Upcoming upcoming) {

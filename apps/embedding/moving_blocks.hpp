@@ -24,24 +24,21 @@ namespace verbena::apps {
 std::size_t scheduled_block(std::uint64_t clock, std::uint32_t rank, std::uint32_t workers,
                             std::size_t blocks);
 
-/// How many blocks there should be for each of several workers where rows move: with three, a worker can have
-/// its next block fetched while it trains one, and another worker trains the third.
-inline constexpr std::size_t kMovingBlocksAWorker = 3;
+/// How many blocks there should be where rows of dynamic tables are trained. With several servers, three for
+/// each of several workers: a worker can have its next block fetched while it trains one, and another worker
+/// trains the third. With one server nothing is fetched, and one for each worker is fastest.
+std::size_t moving_blocks(std::uint32_t workers, std::uint32_t servers);
 
 /// How workers that train blocks in place keep out of each other's way.
 struct Turns {
-  /// How many clocks a worker may be ahead of the slowest one. Within this limit, the worker that had the
-  /// block before has finished with it.
+  /// How many clocks a worker may be ahead of the slowest one (Session::limit_lead()). Within this limit, the
+  /// worker that had the block before has finished with it.
   std::uint32_t clocks_ahead = 0;
   /// When a worker begins a block, no other worker trains its next block any more.
   bool next_is_free = false;
 };
 /// REQUIRES: blocks ≥ workers.
 Turns turns(std::uint32_t workers, std::size_t blocks);
-
-/// From now on Session::clock() keeps this worker's turns; all workers call it together. `name`: of the table
-/// that is made for this.
-absl::Status keep_turns(Session& session, const char* name, const Turns& turns);
 
 /// A block that this worker will train: its rows, and in how many of the session's clocks from now.
 struct UpcomingBlock {
@@ -52,7 +49,8 @@ struct UpcomingBlock {
 /// without rows.
 using Upcoming = absl::FunctionRef<UpcomingBlock(std::size_t ahead)>;
 
-/// Has a dynamic table's rows come to this worker's node, block by block. REQUIRES: keep_turns().
+/// Has a dynamic table's rows come to this worker's node, block by block. REQUIRES:
+/// Session::limit_lead(Turns::clocks_ahead).
 class MovingBlocks {
  public:
   /// `ahead`: the next block comes while this one is trained. For kLocalize, REQUIRES then:

@@ -297,9 +297,10 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   // So many blocks keep workers that train the same words at least as many clocks apart as the staleness, so
   // that each sees what the other has just trained.
-  const std::size_t blocks_a_worker =
-      allocation().moves() ? kMovingBlocksAWorker : consistency::staleness(context.consistency) + 1;
-  const std::size_t blocks = session.workers() == 1 ? 1 : session.workers() * blocks_a_worker;
+  const std::size_t blocks_that_stay =
+      session.workers() == 1 ? 1 : session.workers() * (consistency::staleness(context.consistency) + 1);
+  const std::size_t blocks =
+      allocation().moves() ? moving_blocks(session.workers(), session.servers()) : blocks_that_stay;
   absl::StatusOr<Job> job = load({session.rank(), session.workers()}, blocks, context.reporter);
   if (!job.ok()) return job.status();
   const auto open = [&](const char* name, std::uint64_t rows) {
@@ -315,7 +316,7 @@ absl::Status Lda::train_as_worker(WorkerContext& context) const {
   if (!totals.ok()) return totals.status();
   if (allocation().moves()) {
     const Turns turns = apps::turns(session.workers(), blocks);
-    RETURN_IF_ERROR(keep_turns(session, "lda.turns", turns));
+    RETURN_IF_ERROR(session.limit_lead(turns.clocks_ahead));
     MovingCounts counts(session, *rows, *totals, context.watch, allocation().value(), turns.next_is_free);
     return train(*job, counts, cursors_of(job->data, session), context.reporter, context.stop);
   }

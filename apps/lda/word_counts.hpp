@@ -117,7 +117,8 @@ class TableCounts : public WordCounts {
 };
 
 /// The same for a dynamic table: a block's rows come to this worker's node, and are trained in place. Rows
-/// that are not here, or that another worker holds, are copied. REQUIRES: keep_turns().
+/// that are not here, or that another worker holds, are copied. REQUIRES:
+/// Session::limit_lead(Turns::clocks_ahead).
 class MovingCounts final : public TableCounts {
  public:
   /// `allocation` and `ahead`: as for MovingBlocks.

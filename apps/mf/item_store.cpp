@@ -1,19 +1,34 @@
 #include "apps/mf/item_store.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
+#include <utility>
 
 #include "base/return_if_error.hpp"
+#include "base/word_copy.hpp"
 
 namespace verbena::apps::mf {
 
-absl::StatusOr<Rows> TableItems::open(std::uint32_t first, std::uint32_t last) {
+namespace {
+
+/// The thread sanitizer does not know that rows are written number by number.
+constexpr bool kHolds = !VERBENA_WORDS_ARE_ATOMIC;
+
+}  // namespace
+
+absl::StatusOr<Rows> TableItems::read(std::uint32_t first, std::uint32_t last) {
   range_ = {first, last};
   packed_.resize(range_.size() * rows_.format().width());
   RETURN_IF_ERROR(table_.pull(range_, packed_));
   rows_.unpack(packed_);
-  watch_.computing_begins();
   return rows_.rows();
+}
+
+absl::StatusOr<Rows> TableItems::open(std::uint32_t first, std::uint32_t last) {
+  absl::StatusOr<Rows> rows = read(first, last);
+  watch_.computing_begins();
+  return rows;
 }
 
 absl::Status TableItems::close(std::uint64_t trained) {
@@ -25,6 +40,32 @@ absl::Status TableItems::close(std::uint64_t trained) {
 absl::Status TableItems::clock() {
   watch_.clock_ends();
   return session_.clock();
+}
+
+absl::StatusOr<Rows> MovingItems::open(std::uint32_t first, std::uint32_t last) {
+  places_.resize(kHolds ? last - first : 0);
+  if (places_.empty()) return TableItems::open(first, last);
+  absl::StatusOr<HeldRows> held = table().hold(KeyRange{first, last}, places_);
+  if (!held.ok()) return held.status();
+  held_ = *std::move(held);
+  if (std::find(places_.begin(), places_.end(), nullptr) != places_.end()) {
+    // Some rows are elsewhere, or another worker holds them. No row is held while the worker waits for them.
+    places_.clear();
+    RETURN_IF_ERROR(held_.release());
+    return TableItems::open(first, last);
+  }
+  const std::size_t width = rows().format().width();
+  for (std::size_t row = 0; row < places_.size(); ++row) rows().unpack({places_[row], width}, row);
+  watch().computing_begins();
+  return rows().rows();
+}
+
+absl::Status MovingItems::close(std::uint64_t trained) {
+  if (places_.empty()) return TableItems::close(trained);
+  watch().computing_ends(trained);
+  const std::size_t width = rows().format().width();
+  for (std::size_t row = 0; row < places_.size(); ++row) rows().pack({places_[row], width}, row);
+  return held_.release();
 }
 
 void MiniBatchItems::request(MiniBatch& batch) {

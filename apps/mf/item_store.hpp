@@ -23,7 +23,9 @@ class ItemStore {
   virtual ~ItemStore() = default;
   /// A block is trained from now on until clock().
   virtual absl::Status block_begins(Upcoming /*upcoming*/) { return absl::OkStatus(); }
-  /// Rows [first, last), to be read and, between open and close, trained in place; valid until the next call.
+  /// Rows [first, last), as they are now; valid until the next call.
+  virtual absl::StatusOr<Rows> read(std::uint32_t first, std::uint32_t last) = 0;
+  /// Rows [first, last), to be trained in place until close().
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
   /// Adds what was trained since open() of the same rows. `trained`: ratings since mini_batch_begins() or
   /// open(), whichever came later.
@@ -41,9 +43,10 @@ class ItemStore {
 class LocalItems final : public ItemStore {
  public:
   explicit LocalItems(FactorRows& rows) : rows_(rows) {}
-  absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t /*last*/) override {
+  absl::StatusOr<Rows> read(std::uint32_t first, std::uint32_t /*last*/) override {
     return rows_.rows(first);
   }
+  absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override { return read(first, last); }
   absl::Status close(std::uint64_t /*trained*/) override { return absl::OkStatus(); }
   absl::Status clock() override { return absl::OkStatus(); }
   absl::Status barrier() override { return absl::OkStatus(); }
@@ -60,6 +63,7 @@ class TableItems : public ItemStore {
   TableItems(Session& session, Table<float>& table, const RowFormat& format, std::size_t slice_rows,
              TrainingWatch& watch)
       : session_(session), table_(table), rows_(slice_rows, format), watch_(watch) {}
+  absl::StatusOr<Rows> read(std::uint32_t first, std::uint32_t last) override;
   absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
   absl::Status close(std::uint64_t trained) override;
   /// A slow worker is slow throughout the clock: if the clock ends early, what is left is left.
@@ -67,6 +71,12 @@ class TableItems : public ItemStore {
   void mini_batch_ends(std::uint64_t trained) override { watch_.computing_ends(trained); }
   absl::Status clock() override;
   absl::Status barrier() override { return session_.barrier(); }
+
+ protected:
+  [[nodiscard]] Table<float>& table() { return table_; }
+  /// The copies that are trained.
+  [[nodiscard]] FactorRows& rows() { return rows_; }
+  [[nodiscard]] TrainingWatch& watch() { return watch_; }
 
  private:
   Session& session_;
@@ -77,8 +87,9 @@ class TableItems : public ItemStore {
   KeyRange range_;
 };
 
-/// The same for the rows of a dynamic table, which come to this worker's node block by block. REQUIRES:
-/// keep_turns().
+/// The same for the rows of a dynamic table, which come to this worker's node block by block. A slice whose
+/// rows are all here is held while it is trained: it is copied and copied back, because the kernel wants rows
+/// to be aligned, but nothing is added. REQUIRES: Session::limit_lead(Turns::clocks_ahead).
 class MovingItems final : public TableItems {
  public:
   /// `allocation` and `ahead`: as for MovingBlocks.
@@ -87,9 +98,13 @@ class MovingItems final : public TableItems {
       : TableItems(session, table, format, slice_rows, watch),
         blocks_(session, table.untyped(), allocation, ahead) {}
   absl::Status block_begins(Upcoming upcoming) override { return blocks_.block_begins(upcoming); }
+  absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) override;
+  absl::Status close(std::uint64_t trained) override;
 
  private:
   MovingBlocks blocks_;
+  HeldRows held_;
+  std::vector<float*> places_;  ///< of the rows that are held; empty: none
 };
 
 /// Ratings and the rows that they need, which are fetched together.

@@ -173,8 +173,9 @@ class MatrixFactorization final : public EmbeddingApplication {
   absl::Status check_data(std::uint32_t workers) const override;
   absl::Status check_blocks(std::uint32_t workers) const;
   [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
-  [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t staleness) const;
-  absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, std::uint32_t staleness,
+  [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t servers,
+                                   std::uint32_t staleness) const;
+  absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, std::size_t blocks,
                                Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
   absl::Status train_in_table(WorkerContext& context, const Job& job, FactorRows& users,
@@ -241,9 +242,8 @@ void MatrixFactorization::add_options(CLI::App& command) {
   add_number(
       command, "--clocks-per-iteration", clocks_per_iteration_,
       "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
-      "a worker trains another one; 0: workers x (staleness + 1), or workers x 3 where rows move. With "
-      "fewer "
-      "than workers, some "
+      "a worker trains another one; 0: workers x (staleness + 1); where rows move, workers, with several "
+      "servers workers x 3. With fewer than workers, some "
       "train the same items at a time and what they learn is added up: that needs a smaller "
       "--learning-rate")
       ->capture_default_str();
@@ -366,21 +366,22 @@ absl::Status MatrixFactorization::check_blocks(std::uint32_t workers) const {
                   workers, clocks_per_iteration_));
 }
 
-std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t staleness) const {
+std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t servers,
+                                        std::uint32_t staleness) const {
   if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
-  if (workers == 1) return 1;
-  return workers * (rows_move() ? kMovingBlocksAWorker : std::size_t{staleness} + 1);
+  if (rows_move()) return moving_blocks(workers, servers);
+  return workers == 1 ? 1 : workers * (std::size_t{staleness} + 1);
 }
 
 absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint32_t workers,
-                                                  std::uint32_t staleness, Reporter& reporter) const {
+                                                  std::size_t blocks, Reporter& reporter) const {
   absl::StatusOr<Ratings> ratings =
       read_ratings(ratings_options(rank, workers),
                    [&](double done, double total) { reporter.progress("reading ratings", done, total); });
   if (!ratings.ok()) return ratings.status();
   Job job{.ratings = *std::move(ratings)};
   job.scale = {job.ratings.train_mean, job.ratings.train_deviation > 0 ? job.ratings.train_deviation : 1.0};
-  job.layout = lay_out_items(job.ratings.item_train, blocks(workers, staleness));
+  job.layout = lay_out_items(job.ratings.item_train, blocks);
   job.data.rank = rank;
   job.data.workers = workers;
   const std::size_t users = users_of_part(job.ratings.user_names.size(), rank, workers);
@@ -408,8 +409,10 @@ absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint3
 absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   const RowFormat format = this->format();
-  absl::StatusOr<Job> job = load_job(session.rank(), session.workers(),
-                                     consistency::staleness(context.consistency), context.reporter);
+  absl::StatusOr<Job> job =
+      load_job(session.rank(), session.workers(),
+               blocks(session.workers(), session.servers(), consistency::staleness(context.consistency)),
+               context.reporter);
   if (!job.ok()) return job.status();
   const std::size_t items = job->ratings.item_names.size();
   absl::StatusOr<Table<float>> table =
@@ -448,7 +451,7 @@ absl::Status MatrixFactorization::train_in_table(WorkerContext& context, const J
   const bool ahead = fetch.lookahead > 0;
   if (fetch.allocation != RowAllocation::kStatic) {
     const Turns turns = apps::turns(session.workers(), job.layout.blocks());
-    RETURN_IF_ERROR(keep_turns(session, "mf.turns", turns));
+    RETURN_IF_ERROR(session.limit_lead(turns.clocks_ahead));
     const bool can_ahead = fetch.allocation == RowAllocation::kIntent || turns.next_is_free;
     MovingItems store(session, items, format, slice_rows, context.watch, fetch.allocation,
                       ahead && can_ahead);
@@ -486,7 +489,7 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
 
 absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
   const RowFormat format = this->format();
-  absl::StatusOr<Job> job = load_job(0, 1, 0, context.reporter);
+  absl::StatusOr<Job> job = load_job(0, 1, blocks(1, 1, 0), context.reporter);
   if (!job.ok()) return job.status();
   FactorRows users = initial_users(format, training_.seed, job->ratings.user_train, 0, 1);
   FactorRows items(job->ratings.item_names.size(), format);

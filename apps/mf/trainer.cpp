@@ -212,7 +212,7 @@ absl::StatusOr<double> Trainer::squared_error_of(const RatingBlocks& ratings) {
   double sum = 0;
   for (const std::vector<Slice>& block : ratings.blocks) {
     for (const Slice& slice : block) {
-      const absl::StatusOr<Rows> items = items_.open(slice.first_row, slice.last_row);
+      const absl::StatusOr<Rows> items = items_.read(slice.first_row, slice.last_row);
       if (!items.ok()) return items.status();
       for (const Tile& tile : slice.tiles) {
         sum += squared_error(ratings.of(tile), users_.rows(), *items, shape_);

@@ -224,6 +224,14 @@ class Session {
   /// on; a second barrier prevents that). Collective: all workers call it at the same clock.
   absl::Status barrier();
 
+  /// From now on clock() returns only when all workers have finished the clocks below current_clock() −
+  /// `clocks`: so no worker is more than `clocks` ahead of the slowest one (a worker that has left holds
+  /// nobody back). Of its updates before that, those of a Sequential table are then applied. Meant for
+  /// workers that take turns with rows: where they share their host's memory with server 0, they see one
+  /// another's clocks there, and wait without a message. Collective, as barrier(), which it calls; all
+  /// workers say the same number. If it is called again, the smallest number holds.
+  absl::Status limit_lead(std::uint32_t clocks);
+
   /// Tells all other workers that this one cannot go on: their calls return ABORTED with its name and `why`.
   /// FAILED_PRECONDITION: nothing was done, because the session belongs to another thread.
   absl::Status give_up(const absl::Status& why);
@@ -241,6 +249,7 @@ class Session {
   [[nodiscard]] std::int64_t current_clock() const;
   [[nodiscard]] std::uint32_t rank() const;
   [[nodiscard]] std::uint32_t workers() const;
+  [[nodiscard]] std::uint32_t servers() const;
   [[nodiscard]] SessionStatistics statistics() const;
 
  private:

@@ -122,6 +122,9 @@ verbena_code verbena_connect(const verbena_session_options* options, verbena_ses
 void verbena_close(verbena_session* session);
 verbena_code verbena_clock(verbena_session* session);
 verbena_code verbena_barrier(verbena_session* session);
+/* From now on verbena_clock() lets no worker be more than `clocks` clocks ahead of the slowest one. All workers
+ * call it together. */
+verbena_code verbena_limit_lead(verbena_session* session, uint32_t clocks);
 /* Tells all others that this worker cannot go on, and why. */
 verbena_code verbena_give_up(verbena_session* session, const char* why);
 /* Session::report(): call it at the end of an iteration; iterations count from 1. `sums`: `sum_count` values,
@@ -130,6 +133,7 @@ verbena_code verbena_report(verbena_session* session, int64_t iteration, double 
                             const char* const* names, const double* sums, size_t sum_count);
 uint32_t verbena_rank(const verbena_session* session);
 uint32_t verbena_workers(const verbena_session* session);
+uint32_t verbena_servers(const verbena_session* session);
 int64_t verbena_current_clock(const verbena_session* session);
 /* From now on the session belongs to the calling thread. The previous thread must have finished using it. */
 void verbena_take_over(verbena_session* session);

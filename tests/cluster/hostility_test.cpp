@@ -501,6 +501,13 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
          peer.say(small);
        },
        {}},
+      {"a clock board of 8 bytes",
+       [](Peer& peer) {
+         protocol::Welcome small = peer.welcome(1);
+         small.clock_board = {0, 8, 1};
+         peer.say(small);
+       },
+       {}},
       {"ended the iteration of clock 2", welcome, [](Peer& peer) { peer.say(protocol::EndIteration{2}); }},
       {"nobody asked for", welcome, [](Peer& peer) { peer.say(protocol::TableOpened{.table = 5}); }},
       {"8 bytes for 10 rows", welcome,

@@ -108,7 +108,7 @@ TEST_F(SlowTest, CompetitorsAreTheirWorkersAndDieWithIt) {
 }
 
 TEST_F(SlowTest, NetworkChangesTheTimeAndNotTheModel) {
-  const json quick = of_kind(train({}), "summary");
+  const json quick = of_kind(train({"--consistency", "bsp"}), "summary");
   EXPECT_TRUE(quick.at("network").is_null());
   const std::vector<json> lines = train({"--network", "latency=2ms,bandwidth=1Gb/s"});
   const json slow = of_kind(lines, "summary");
@@ -127,7 +127,7 @@ TEST_F(SlowTest, NoNetworkLiesWithinANode) {
   // All workers are on the node of the only server. Over the network, each clock would take two seconds.
   const json near = of_kind(train({"--network", "latency=1s,hosts=nodes"}), "summary");
   EXPECT_LT(near.at("seconds").get<double>(), 12 * 2);
-  EXPECT_EQ(near.at("objectives"), of_kind(train({}), "summary").at("objectives"));
+  EXPECT_EQ(near.at("objectives"), of_kind(train({"--consistency", "bsp"}), "summary").at("objectives"));
   // With two servers, one of them is on another node.
   const json far = of_kind(train({"--servers", "2", "--network", "latency=2ms,hosts=nodes"}), "summary");
   EXPECT_GE(far.at("seconds").get<double>(), 12 * 0.004);

@@ -34,29 +34,32 @@ KeyAnswers answers() {
 }
 
 std::vector<ControlMessage> one_of_each() {
-  return {
-      Hello{.worker = 1,
-            .workers = 4,
-            .pid = 99,
-            .server = 0,
-            .servers = 2,
-            .node = 1,
-            .placement = 6,
-            .inbox_bytes = 4096,
-            .push_ring = {1, 2, 3},
-            .inbox_credit = {4, 5, 6},
-            .heartbeat = {17, 18, 19}},
-      Welcome{
-          .pid = 7, .lanes = 3, .inbox = {8, 9, 10}, .push_credit = {11, 12, 13}, .heartbeat = {20, 21, 22}},
-      open_table(),
-      TableOpened{.table = 3, .shard = {14, 15, 16}},
-      Goodbye{},
-      Failed{.code = 14, .reason = "worker 2 is gone"},
-      EndIteration{.clock = 77},
-      requests(),
-      answers(),
-      PushAnswer{.table = 3, .tag = 8, .records = 70, .moved = {1, 69}},
-      InstallAnswer{.table = 3, .tag = 8}};
+  return {Hello{.worker = 1,
+                .workers = 4,
+                .pid = 99,
+                .server = 0,
+                .servers = 2,
+                .node = 1,
+                .placement = 6,
+                .inbox_bytes = 4096,
+                .push_ring = {1, 2, 3},
+                .inbox_credit = {4, 5, 6},
+                .heartbeat = {17, 18, 19}},
+          Welcome{.pid = 7,
+                  .lanes = 3,
+                  .inbox = {8, 9, 10},
+                  .push_credit = {11, 12, 13},
+                  .heartbeat = {20, 21, 22},
+                  .clock_board = {23, 24, 25}},
+          open_table(),
+          TableOpened{.table = 3, .shard = {14, 15, 16}},
+          Goodbye{},
+          Failed{.code = 14, .reason = "worker 2 is gone"},
+          EndIteration{.clock = 77},
+          requests(),
+          answers(),
+          PushAnswer{.table = 3, .tag = 8, .records = 70, .moved = {1, 69}},
+          InstallAnswer{.table = 3, .tag = 8}};
 }
 
 TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
@@ -74,7 +77,7 @@ TEST(ControlMessageTest, EachKindSurvivesTheJourney) {
 // Golden bytes: whoever changes the layout must change kVersion.
 TEST(ControlMessageTest, LayoutIsFixed) {
   const std::string bytes = encode(Failed{.code = 2, .reason = "ab"});
-  const std::string expected("VRBN\15\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
+  const std::string expected("VRBN\16\0\0\0\6\0\0\0\0\0\0\0\2\0\0\0\2\0\0\0ab", 26);
   EXPECT_EQ(bytes, expected);
 }
 
@@ -88,20 +91,20 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .allocation = Allocation::kDynamic,
                              .consistency = "asp",
                              .rule = "max"}),
-            "VRBN\15\0\0\0\3\0\0\0\0\0\0\0"
+            "VRBN\16\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"s);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {
   using namespace std::string_literals;
   EXPECT_EQ(encode(KeyRequests{.kind = KeyRequests::Kind::kArrived, .table = 3, .rows = {{7, 258}}}),
-            "VRBN\15\0\0\0\10\0\0\0\0\0\0\0"
+            "VRBN\16\0\0\0\10\0\0\0\0\0\0\0"
             "\4\0\0\0\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(answers()),
-            "VRBN\15\0\0\0\11\0\0\0\0\0\0\0"
+            "VRBN\16\0\0\0\11\0\0\0\0\0\0\0"
             "\3\0\0\0\1\0\0\0\7\0\0\0\0\0\0\0\4\0\0\0\1\0\0\0\5\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"s);
   EXPECT_EQ(encode(PushAnswer{.table = 3, .tag = 258, .records = 9, .moved = {0, 8}}),
-            "VRBN\15\0\0\0\12\0\0\0\0\0\0\0"
+            "VRBN\16\0\0\0\12\0\0\0\0\0\0\0"
             "\3\0\0\0\11\0\0\0\2\1\0\0\0\0\0\0\1\0\0\0\1\1\0\0\0\0\0\0"s);
 }
 

@@ -34,6 +34,7 @@ void Localize::add_move(Key key) {
 
 void Localize::begin(const Keys& all) {
   set_keys(all);
+  if (rows_.are_always_here()) return;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (i + base::kKeysAhead < keys.size()) rows_.prefetch_presence(keys[i + base::kKeysAhead]);
     const Key key = keys[i];

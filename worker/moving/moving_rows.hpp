@@ -97,6 +97,8 @@ class MovingRows {
   void lose(Key key, const absl::Status& why);
   /// Why the row is lost; nullptr if it is not. Valid until the next lose().
   [[nodiscard]] const absl::Status* lost(Key key) const;
+  /// There is no other node, and no row is lost.
+  [[nodiscard]] bool are_always_here() const { return own.is_mapped() && nodes.size() == 1 && lost_.empty(); }
   /// The row's home is dead.
   [[nodiscard]] bool is_homeless(Key key) const { return nodes[directory.home(key)].is_dead; }
   [[nodiscard]] absl::Status homeless(Key key) const;

@@ -106,8 +106,7 @@ absl::Status MovingTable::intend(const Keys& keys, Clock from, Clock to) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\": an intent from clock {} to clock {}", options_.name, from, to));
   }
-  const bool is_always_here = rows_.own.is_mapped() && rows_.nodes.size() == 1;
-  if (to <= session_.current_clock() || is_always_here) return absl::OkStatus();
+  if (to <= session_.current_clock() || rows_.are_always_here()) return absl::OkStatus();
   std::vector<Key> copy(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) copy[i] = keys[i];
   rows_.intents.add(std::move(copy), from, to);

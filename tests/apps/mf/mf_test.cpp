@@ -307,6 +307,9 @@ class ForeseenItems final : public mf::ItemStore {
     }
     return absl::OkStatus();
   }
+  absl::StatusOr<mf::Rows> read(std::uint32_t first, std::uint32_t last) override {
+    return items_.read(first, last);
+  }
   absl::StatusOr<mf::Rows> open(std::uint32_t first, std::uint32_t last) override {
     return items_.open(first, last);
   }
@@ -353,6 +356,9 @@ class BspItems {
    public:
     Worker(BspItems& server, std::uint32_t rank)
         : server_(server), rank_(rank), local_(server.rows_.size(), server.rows_.format()) {}
+    absl::StatusOr<mf::Rows> read(std::uint32_t first, std::uint32_t last) override {
+      return open(first, last);
+    }
     absl::StatusOr<mf::Rows> open(std::uint32_t first, std::uint32_t last) override {
       first_ = first;
       packed_.resize((last - first) * local_.format().width());
