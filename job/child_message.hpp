@@ -37,12 +37,15 @@ struct SessionCount {
   const char* name;
   std::uint64_t SessionStatistics::*value;
 };
-inline constexpr std::array<SessionCount, 5> kSessionCounts = {
+inline constexpr std::array<SessionCount, 8> kSessionCounts = {
     {{"rows_pulled", &SessionStatistics::rows_pulled},
      {"rows_pushed", &SessionStatistics::rows_pushed},
      {"rows_eagerly_received", &SessionStatistics::rows_eagerly_received},
      {"rows_shipped_ahead", &SessionStatistics::rows_shipped_ahead},
-     {"value_bound_waits", &SessionStatistics::value_bound_waits}}};
+     {"value_bound_waits", &SessionStatistics::value_bound_waits},
+     {"requests_posted", &SessionStatistics::requests_posted},
+     {"bytes_posted", &SessionStatistics::bytes_posted},
+     {"doorbells_rung", &SessionStatistics::doorbells_rung}}};
 /// The same for its dynamic tables.
 inline constexpr std::array<SessionCount, 11> kDynamicRowCounts = {
     {{"rows_pulled_locally", &SessionStatistics::rows_pulled_locally},

@@ -93,6 +93,11 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::uint32_t u32() { return number<std::uint32_t>(); }
   std::uint64_t u64() { return number<std::uint64_t>(); }
+  bool flag() {
+    const std::uint32_t value = u32();
+    ok_ &= value <= 1;
+    return value == 1;
+  }
   Descriptor descriptor() {
     Descriptor value;
     value.address = u64();
@@ -189,6 +194,7 @@ struct Encoder {
     out.descriptor(welcome.push_credit);
     out.descriptor(welcome.heartbeat);
     out.descriptor(welcome.clock_board);
+    out.u32(welcome.reads_in_place ? 1 : 0);
     return out.take();
   }
   std::string operator()(const OpenTable& open) const {
@@ -268,6 +274,7 @@ Welcome read_welcome(Reader& in) {
   welcome.push_credit = in.descriptor();
   welcome.heartbeat = in.descriptor();
   welcome.clock_board = in.descriptor();
+  welcome.reads_in_place = in.flag();
   return welcome;
 }
 
@@ -449,10 +456,18 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes) {
   message.payload = bytes.subspan(sizeof message.header);
   const auto kind = static_cast<std::uint32_t>(message.header.kind);
   if (kind < static_cast<std::uint32_t>(BulkKind::kUpdates) ||
-      kind > static_cast<std::uint32_t>(BulkKind::kInstall)) {
+      kind > static_cast<std::uint32_t>(BulkKind::kElsewhere)) {
     return absl::InvalidArgumentError(fmt::format("bulk message of unknown kind {}", kind));
   }
   return message;
+}
+
+absl::StatusOr<Descriptor> decode_elsewhere(const BulkMessage& message) {
+  if (message.payload.size() != sizeof(Descriptor)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected where a message is, found {} bytes", message.payload.size()));
+  }
+  return base::load_once<Descriptor>(message.payload.data());
 }
 
 absl::StatusOr<Tag> take_tag(BulkMessage& message) {

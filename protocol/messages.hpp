@@ -78,10 +78,11 @@ struct Hello {
 struct Welcome {
   std::uint32_t pid = 0;
   std::uint32_t lanes = 0;
-  Descriptor inbox;        ///< in the server's memory
-  Descriptor push_credit;  ///< in the server's memory
-  Descriptor heartbeat;    ///< in the server's memory
-  Descriptor clock_board;  ///< a ClockBoard in the memory of server 0; zeros from all other servers
+  Descriptor inbox;             ///< in the server's memory
+  Descriptor push_credit;       ///< in the server's memory
+  Descriptor heartbeat;         ///< in the server's memory
+  Descriptor clock_board;       ///< a ClockBoard in the memory of server 0; zeros from all other servers
+  bool reads_in_place = false;  ///< the server can map what the worker grants it, see BulkKind::kElsewhere
 };
 
 /// Server → worker, the answer to OpenTable.
@@ -263,6 +264,10 @@ enum class BulkKind : std::uint32_t {
   /// worker → its own server: a tag, and `count` slots that the worker has taken, each with its key before
   /// it; these slots own their rows from now on.
   kInstall = 8,
+  /// worker → server: a Descriptor of a kUpdates or kUpdatesAhead, with its header, that lies in the worker's
+  /// memory and was granted to the server. It stays as it is until it is applied. Only to servers that can
+  /// map it (Welcome::reads_in_place).
+  kElsewhere = 9,
 };
 
 struct BulkHeader {
@@ -314,6 +319,9 @@ absl::StatusOr<BulkMessage> decode_bulk(std::span<const std::byte> bytes);
 // The payload may lie where the peer can still write. So what these functions find out about keys is true at
 // this moment only. It reports a peer that made a mistake; code that reads a key later must check the key
 // that it has read.
+
+/// Where the message of a kElsewhere is.
+absl::StatusOr<Descriptor> decode_elsewhere(const BulkMessage& message);
 
 /// Takes the tag of a kPush or kInstall off its payload.
 absl::StatusOr<Tag> take_tag(BulkMessage& message);

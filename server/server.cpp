@@ -245,6 +245,8 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
   auto watch = std::make_unique<transport::HeartbeatWatch>(
       transport_, transport::HeartbeatWatch::Bounds{.silence = silence});
   RETURN_IF_ERROR(watch->watch(*peer.connection, hello.heartbeat.as<transport::RemoteDescriptor>()));
+  const bool reads_in_place =
+      peer.connection->mapped(hello.heartbeat.as<transport::RemoteDescriptor>()) != nullptr;
   // The peer has all that it needs, and is a worker of the job from here on. Before this point, it leaves no
   // trace.
   peer.inbox = std::move(*inbox);
@@ -262,7 +264,8 @@ absl::Status Server::on_hello(Peer& peer, const protocol::Hello& hello) {
                           .inbox = protocol::Descriptor::of(peer.inbox->descriptor()),
                           .push_credit = protocol::Descriptor::of(peer.pushes->ring().credit_descriptor()),
                           .heartbeat = protocol::Descriptor::of(*heartbeat),
-                          .clock_board = *clock_board});
+                          .clock_board = *clock_board,
+                          .reads_in_place = reads_in_place});
   if (ended_ >= 0) tell_end_of_iteration(peer);
   return absl::OkStatus();
 }
@@ -325,6 +328,8 @@ absl::Status Server::on_notification(Peer& peer, std::uint32_t notification) {
 absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
   absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(bytes);
   if (!message.ok()) return message.status();
+  if (message->header.kind == protocol::BulkKind::kElsewhere) message = read_in_place(peer, *message);
+  if (!message.ok()) return message.status();
   const protocol::BulkHeader& header = message->header;
   InboxMessage& inbox = peer.in_inbox.emplace_back();
   if (header.kind == protocol::BulkKind::kClock) return on_clock(peer, *message, inbox);
@@ -336,6 +341,24 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
       shards_[header.table].on_bulk({{peer.worker, peer.node}, peer.clock}, *message, inbox, *this);
   give_answers(header.table);
   return status;
+}
+
+/// The message that lies where `place` says, in the peer's memory. It can be read as long as the connection
+/// lives, which ends only when the lanes have used all messages.
+absl::StatusOr<protocol::BulkMessage> Server::read_in_place(Peer& peer, const protocol::BulkMessage& place) {
+  const absl::StatusOr<protocol::Descriptor> where = protocol::decode_elsewhere(place);
+  if (!where.ok()) return where.status();
+  const std::byte* const bytes = peer.connection->mapped(where->as<transport::RemoteDescriptor>());
+  if (bytes == nullptr || reinterpret_cast<std::uintptr_t>(bytes) % sizeof(std::uint64_t) != 0)
+    return absl::InvalidArgumentError("says that a message is in memory that this server cannot read");
+  absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk({bytes, where->length_bytes});
+  if (!message.ok()) return message;
+  const protocol::BulkKind kind = message->header.kind;
+  if (kind != protocol::BulkKind::kUpdates && kind != protocol::BulkKind::kUpdatesAhead) {
+    return absl::InvalidArgumentError(
+        fmt::format("leaves a message of kind {} elsewhere", static_cast<std::uint32_t>(kind)));
+  }
+  return message;
 }
 
 absl::Status Server::on_key_requests(Peer& peer, const protocol::KeyRequests& requests) {

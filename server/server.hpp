@@ -80,6 +80,7 @@ class Server : private ShardHost {
   void tell_end_of_iteration(Peer& peer);
   absl::Status on_notification(Peer& peer, std::uint32_t notification);
   absl::Status on_bulk(Peer& peer, std::span<const std::byte> bytes);
+  static absl::StatusOr<protocol::BulkMessage> read_in_place(Peer& peer, const protocol::BulkMessage& place);
   absl::Status on_key_requests(Peer& peer, const protocol::KeyRequests& requests);
   void take_intents();
   absl::Status on_clock(Peer& peer, const protocol::BulkMessage& message, InboxMessage& inbox);

@@ -156,7 +156,20 @@ class Connection {
   /// Posts requests in order with one doorbell and returns how many were taken. Takes fewer than all if the
   /// send queue is full or the connection is not established yet (poll, then go on), or if it has failed (see
   /// status()). For messages that must not be lost in these cases: message_outbox.hpp.
-  [[nodiscard]] virtual std::size_t post(std::span<const WorkRequest> requests) = 0;
+  [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) {
+    const std::size_t taken = do_post(requests);
+    if (taken > 0) ++posted_.doorbells;
+    posted_.requests += taken;
+    for (const WorkRequest& request : requests.first(taken)) posted_.bytes += request.local.size();
+    return taken;
+  }
+  /// What was posted so far, by this side.
+  struct Posted {
+    std::uint64_t requests = 0;
+    std::uint64_t bytes = 0;      ///< of payload, in both directions
+    std::uint64_t doorbells = 0;  ///< calls of post() that took something
+  };
+  [[nodiscard]] const Posted& posted() const { return posted_; }
 
   /// The address of the peer's memory in this process, if it can be addressed directly (one host); readable
   /// as long as this connection lives. nullptr if it cannot, or if we may not read what the descriptor names.
@@ -178,8 +191,11 @@ class Connection {
 
  protected:
   Connection() = default;
+  /// The work of post().
+  [[nodiscard]] virtual std::size_t do_post(std::span<const WorkRequest> requests) = 0;
 
  private:
+  Posted posted_;
   std::string peer_name_ = "unnamed peer";
 };
 

@@ -72,6 +72,7 @@ absl::Status take_welcome(ServerLink& link, const protocol::Welcome& welcome, co
                                                   welcome.inbox.length_bytes, protocol::kMinRingBytes));
   }
   link.lanes.resize(welcome.lanes);
+  link.reads_in_place = welcome.reads_in_place;
   link.inbox->set_ring(welcome.inbox.as<transport::RemoteDescriptor>());
   if (!link.inbox->status().ok()) return link.inbox->status();
   link.push_ring->set_credit(welcome.push_credit.as<transport::RemoteDescriptor>());

@@ -15,8 +15,7 @@ absl::StatusOr<LocalSpan> LocalMemory::allocate(std::size_t bytes) {
       const std::span<std::byte> memory = arenas_.back()->allocate(bytes, kCacheLineBytes);
       if (!memory.empty()) return LocalSpan{memory, &arenas_.back()->region()};
     }
-    auto arena = transport::RegisteredArena::create(transport_, transport::Access::kLocal,
-                                                    std::max(kSlabBytes, bytes));
+    auto arena = transport::RegisteredArena::create(transport_, access_, std::max(kSlabBytes, bytes));
     if (!arena.ok()) return arena.status();
     arenas_.push_back(std::move(*arena));
   }

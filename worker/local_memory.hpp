@@ -19,13 +19,16 @@ struct LocalSpan {
 /// Thread safety: none; one owner. Memory is given back when the object dies.
 class LocalMemory {
  public:
-  explicit LocalMemory(transport::Transport& transport) : transport_(transport) {}
+  /// `access`: a peer's, to what is granted to it.
+  explicit LocalMemory(transport::Transport& transport, transport::Access access = transport::Access::kLocal)
+      : transport_(transport), access_(access) {}
 
   /// Returns memory that is 64-byte aligned. RESOURCE_EXHAUSTED: memory is short.
   absl::StatusOr<LocalSpan> allocate(std::size_t bytes);
 
  private:
   transport::Transport& transport_;
+  const transport::Access access_;
   std::vector<std::unique_ptr<transport::RegisteredArena>> arenas_;
 };
 

@@ -83,6 +83,7 @@ struct ServerLink {
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
   ReadsUnderWay reads;
   SmallMessages small;
+  bool reads_in_place = false;  ///< the server maps the memory that it is granted
   std::optional<transport::TokenBucket> update_budget;
   transport::MessageOutbox control;
   std::size_t open_requests = 0;  ///< answers about dynamic tables that are still to come

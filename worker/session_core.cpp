@@ -33,6 +33,8 @@ constexpr auto kPartingPatience = std::chrono::milliseconds(500);
 /// server causes more, and they take memory. However large the staleness bound is, at most
 /// kMostStaleOutstanding clocks of it count.
 constexpr std::size_t kSpareOutstanding = 2;
+/// Shorter messages are copied: that costs less than another look at the sender's memory.
+constexpr std::size_t kLeastInPlaceBytes = 2048;
 constexpr std::size_t kMostStaleOutstanding = 16;
 
 protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, ValueType type) {
@@ -156,7 +158,8 @@ SessionCore::SessionCore(const SessionOptions& options, std::shared_ptr<transpor
     : options_(options),
       placement_(static_cast<std::uint32_t>(options.servers.size())),
       transport_(std::move(transport)),
-      memory_(*transport_) {}
+      memory_(*transport_),
+      shared_memory_(*transport_, transport::Access::kRemoteRead) {}
 
 SessionCore::~SessionCore() {
   const bool was_well = status_.ok();  // otherwise its owner knows already
@@ -497,6 +500,8 @@ bool SessionCore::may_ship_ahead(std::uint64_t rows) {
 
 absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
                                const transport::MemoryRegion& region) {
+  if (region.access() == transport::Access::kRemoteRead && message.size() >= kLeastInPlaceBytes)
+    return send_place(link, message, region);
   const auto try_send = [&] { return link.inbox->try_send(message, region); };
   transport::SendResult result = try_send();
   if (result == transport::SendResult::kNoCredit) {
@@ -553,6 +558,22 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
   status = send(link, slot.first(sizeof header + words.size_bytes()), link.small.region());
   link.small.sent(link.inbox->sent_position());
   return status;
+}
+
+/// Sends where the message is, and not the message.
+absl::Status SessionCore::send_place(ServerLink& link, std::span<const std::byte> message,
+                                     const transport::MemoryRegion& region) {
+  const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(region);
+  if (!granted.ok()) {
+    if (link.connection->status().ok()) fail(granted.status());
+    poll();  // why the connection has ended comes as an event
+    return status_;
+  }
+  const auto offset = static_cast<std::size_t>(message.data() - region.bytes().data());
+  const transport::RemoteDescriptor place = granted->slice(offset, message.size());
+  const std::array<std::uint64_t, 3> words = {place.address, place.length_bytes, place.key};
+  static_assert(sizeof words == sizeof(protocol::Descriptor));
+  return send_small(link, {.kind = protocol::BulkKind::kElsewhere}, words);
 }
 
 absl::Status SessionCore::ship_all() {
@@ -771,6 +792,12 @@ void SessionCore::note_lost(const absl::Status& why) {
 SessionStatistics SessionCore::statistics() const {
   SessionStatistics statistics = counters_;
   for (const std::unique_ptr<TableCore>& table : tables_) statistics.staleness.merge(table->staleness());
+  for (const std::unique_ptr<ServerLink>& link : links_) {
+    const transport::Connection::Posted& posted = link->connection->posted();
+    statistics.requests_posted += posted.requests;
+    statistics.bytes_posted += posted.bytes;
+    statistics.doorbells_rung += posted.doorbells;
+  }
   return statistics;
 }
 

@@ -86,6 +86,7 @@ class SessionCore {
   /// Called for each push. Checks only now and then, and returns whether a link's update budget is full.
   /// REQUIRES: there are budgets.
   bool may_ship_ahead(std::uint64_t rows);
+  /// `region`: of memory() or shared_memory(), whose message stays as it is until it is applied.
   absl::Status send(ServerLink& link, std::span<const std::byte> message,
                     const transport::MemoryRegion& region);
   /// Asks about rows of a dynamic table. Returns false if that is not possible now; the caller tries again
@@ -118,6 +119,8 @@ class SessionCore {
   /// Updates that no caller waits for were for a row that is lost: the next clock reports it.
   void note_lost(const absl::Status& why);
   [[nodiscard]] LocalMemory& memory() { return memory_; }
+  /// For what servers that map it may read where it lies (ServerLink::reads_in_place).
+  [[nodiscard]] LocalMemory& shared_memory() { return shared_memory_; }
   [[nodiscard]] SessionStatistics statistics() const;
   SessionStatistics& counters() { return counters_; }
   /// How many rows of all tables Table::hold() has taken. While there are any, no call may wait.
@@ -148,6 +151,8 @@ class SessionCore {
   absl::Status settle_tables(Milestone milestone);
   absl::Status advance(bool is_barrier);
   absl::Status keep_lead();
+  absl::Status send_place(ServerLink& link, std::span<const std::byte> message,
+                          const transport::MemoryRegion& region);
   absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;
@@ -165,6 +170,7 @@ class SessionCore {
   ThreadOwner owner_;
   std::shared_ptr<transport::Transport> transport_;
   LocalMemory memory_;
+  LocalMemory shared_memory_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   transport::TimePoint next_look_;  ///< when to look at the servers' heartbeats next
   ServerLinks links_;

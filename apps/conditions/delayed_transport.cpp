@@ -110,7 +110,7 @@ class DelayedConnection final : public Connection {
   absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override {
     return wrapped_->grant_in_place(region);
   }
-  [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
+  [[nodiscard]] std::size_t do_post(std::span<const WorkRequest> requests) override;
   const std::byte* mapped(const RemoteDescriptor& remote) override {
     return is_near_ ? wrapped_->mapped(remote) : nullptr;
   }
@@ -215,7 +215,7 @@ bool DelayedConnection::post_own(Stamp stamp) {
   return post_wrapped(request, {.signaled = request.signaled, .own = true});
 }
 
-std::size_t DelayedConnection::post(std::span<const WorkRequest> requests) {
+std::size_t DelayedConnection::do_post(std::span<const WorkRequest> requests) {
   name_wrapped();
   std::size_t taken = 0;
   if (!near_is_told_) near_is_told_ = post_own({.magic = Stamp::kNearMagic});

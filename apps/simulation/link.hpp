@@ -130,7 +130,7 @@ class SimulatedConnection final : public transport::Connection {
   ~SimulatedConnection() override;
 
   absl::StatusOr<transport::RemoteDescriptor> grant(const transport::MemoryRegion& region) override;
-  std::size_t post(std::span<const transport::WorkRequest> requests) override;
+  std::size_t do_post(std::span<const transport::WorkRequest> requests) override;
   const std::byte* mapped(const transport::RemoteDescriptor& remote) override;
   absl::StatusOr<transport::RemoteDescriptor> grant_in_place(const transport::MemoryRegion& region) override;
   std::byte* mapped_in_place(const transport::RemoteDescriptor& remote) override;

@@ -40,7 +40,7 @@ absl::StatusOr<RemoteDescriptor> SimulatedConnection::grant(const MemoryRegion& 
   return RemoteDescriptor{reinterpret_cast<std::uintptr_t>(memory->data), memory->bytes, network_.keys_};
 }
 
-std::size_t SimulatedConnection::post(std::span<const WorkRequest> requests) {
+std::size_t SimulatedConnection::do_post(std::span<const WorkRequest> requests) {
   network_.pacer_.step(task_);
   if (Meter* const meter = end().node->meter_) {
     for (const WorkRequest& request : requests) meter->posts(request);

@@ -151,6 +151,11 @@ struct SessionStatistics {
   std::uint64_t rows_refreshed = 0;
   std::uint64_t rows_pulled_from_replicas = 0;
   std::uint64_t rows_pushed_to_replicas = 0;
+  /// What this worker has asked its transport to do: requests, the bytes of their payload, and how often it
+  /// rang a doorbell for some of them. What is read and written in memory that it maps is not counted.
+  std::uint64_t requests_posted = 0;
+  std::uint64_t bytes_posted = 0;
+  std::uint64_t doorbells_rung = 0;
 };
 
 /// What a worker says at the end of an iteration.

@@ -302,6 +302,9 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   const auto bulk = [](const BulkHeader& header, const std::string& payload = {}) {
     return [header, payload](Peer& peer) { peer.send(header, payload); };
   };
+  const auto elsewhere = [](const BulkHeader& header, const std::string& payload, std::size_t offset) {
+    return [=](Peer& peer) { peer.send_elsewhere(header, payload, offset); };
+  };
   const auto control = [](const protocol::ControlMessage& message) {
     return [message](Peer& peer) { peer.say(message); };
   };
@@ -344,6 +347,20 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"key 10", bulk({.kind = BulkKind::kUpdates, .count = 1}, record(10))},
       {"expected 2 records", bulk({.kind = BulkKind::kUpdates, .count = 2}, record(3))},
       {"clock 3", bulk({.kind = BulkKind::kUpdates, .count = 1, .clock = 3}, record(3))},
+      {"where a message is, found 8 bytes", bulk({.kind = BulkKind::kElsewhere}, key_bytes(3))},
+      {"cannot read", [](Peer& peer) { peer.send_place(peer.any_memory()); }},
+      {"cannot read", [](Peer& peer) { peer.send_place({}); }},
+      {"cannot read", elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(3), 4)},
+      {"no header",
+       [](Peer& peer) {
+         protocol::Descriptor where = peer.make_readable_memory();
+         where.length_bytes = sizeof(BulkHeader) - 1;
+         peer.send_place(where);
+       }},
+      {"leaves a message of kind 2 elsewhere", elsewhere({.kind = BulkKind::kClock, .clock = 1}, "", 0)},
+      {"leaves a message of kind 9 elsewhere", elsewhere({.kind = BulkKind::kElsewhere}, "", 0)},
+      {"key 10", elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(10), 0)},
+      {"expected 2 records", elsewhere({.kind = BulkKind::kUpdatesAhead, .count = 2}, record(3), 0)},
       {"clock 0 after", bulk({.kind = BulkKind::kClock, .clock = 0})},
       {"after clock 0", bulk({.kind = BulkKind::kClock, .clock = std::numeric_limits<std::int64_t>::max()})},
       {"clock -1 after", bulk({.kind = BulkKind::kClock, .clock = -1})},

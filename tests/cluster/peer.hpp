@@ -133,6 +133,21 @@ class Peer {
     EXPECT_EQ(sender_->try_send(memory_->bytes().first(sizeof header + payload.size()), *memory_),
               transport::SendResult::kSent);
   }
+  /// Leaves a message in memory that the other side may read, `offset` bytes from its beginning, and says
+  /// where it is.
+  void send_elsewhere(const protocol::BulkHeader& header, std::string_view payload = {},
+                      std::size_t offset = 0) {
+    protocol::Descriptor where = make_readable_memory();
+    std::byte* const to = readable_->bytes().data() + offset;
+    std::memcpy(to, &header, sizeof header);
+    std::memcpy(to + sizeof header, payload.data(), payload.size());
+    where.address += offset;
+    where.length_bytes = sizeof header + payload.size();
+    send_place(where);
+  }
+  void send_place(const protocol::Descriptor& where) {
+    send({.kind = protocol::BulkKind::kElsewhere}, {reinterpret_cast<const char*>(&where), sizeof where});
+  }
   void notify(std::uint32_t notification) {
     const transport::WorkRequest request{.opcode = transport::Opcode::kWriteNotify,
                                          .notification = notification};

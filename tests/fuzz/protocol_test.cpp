@@ -144,13 +144,14 @@ TEST(ProtocolFuzz, BulkMessages) {
       {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0), example_counts(3, 9),
        bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kUnsubscribe, 1, 0, 100),
        bulk(BulkKind::kRows, 2, kStrideBytes, 106), bulk(BulkKind::kPush, 2, kStrideBytes, 101),
-       bulk(BulkKind::kInstall, 2, kStrideBytes, 104)},
+       bulk(BulkKind::kInstall, 2, kStrideBytes, 104), bulk(BulkKind::kElsewhere, 1, kStrideBytes, 107)},
       extreme_numbers());
   GuardedMemory memory;
   int records = 0;
   int keys = 0;
   int example_counts_seen = 0;
   int tags = 0;
+  int places = 0;
   for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
@@ -166,8 +167,11 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kInstall);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kElsewhere);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
+    const absl::StatusOr<Descriptor> place = decode_elsewhere(*message);
+    ASSERT_EQ(place.ok(), message->payload.size() == sizeof(Descriptor));
+    places += place.ok() ? 1 : 0;
     if (check_records(*message, kStrideBytes, kRange).ok()) {
       ++records;
       ASSERT_EQ(message->payload.size(), message->header.count * record_bytes(kStrideBytes));
@@ -196,6 +200,7 @@ TEST(ProtocolFuzz, BulkMessages) {
   EXPECT_GT(keys, kMessageRounds / 100);
   EXPECT_GT(example_counts_seen, kMessageRounds / 1000);
   EXPECT_GT(tags, kMessageRounds / 100);
+  EXPECT_GT(places, kMessageRounds / 100);
 }
 
 }  // namespace

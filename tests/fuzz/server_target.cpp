@@ -200,7 +200,7 @@ class World {
   }
 
   void send_bulk(Visitor& visitor) {
-    protocol::BulkHeader header{.kind = static_cast<BulkKind>(input_.below(10)),
+    protocol::BulkHeader header{.kind = static_cast<BulkKind>(input_.below(11)),
                                 .table = input_.below(3),
                                 .lane = input_.below(3),
                                 .count = input_.below(5),

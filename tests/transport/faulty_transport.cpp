@@ -44,7 +44,7 @@ class FaultyConnection final : public Connection {
   ~FaultyConnection() override;
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
-  [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
+  [[nodiscard]] std::size_t do_post(std::span<const WorkRequest> requests) override;
   const std::byte* mapped(const RemoteDescriptor& remote) override;
   absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
   std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
@@ -157,7 +157,7 @@ void FaultyConnection::name_wrapped() {
   if (wrapped_ && wrapped_->peer_name() != peer_name()) wrapped_->set_peer_name(peer_name());
 }
 
-std::size_t FaultyConnection::post(std::span<const WorkRequest> requests) {
+std::size_t FaultyConnection::do_post(std::span<const WorkRequest> requests) {
   name_wrapped();
   if (!status().ok()) return 0;
   std::size_t limit = requests.size();

@@ -84,7 +84,7 @@ struct LoopbackConnection final : Connection {
                             keys};
   }
 
-  std::size_t post(std::span<const WorkRequest> requests) override {
+  std::size_t do_post(std::span<const WorkRequest> requests) override {
     const std::lock_guard lock(everything());
     std::size_t taken = 0;
     while (taken < requests.size() && !has_failed()) {

@@ -14,7 +14,7 @@ class ReluctantConnection final : public Connection {
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& /*region*/) override {
     return absl::UnimplementedError("");
   }
-  std::size_t post(std::span<const WorkRequest> requests) override {
+  std::size_t do_post(std::span<const WorkRequest> requests) override {
     std::size_t posted = 0;
     for (; posted < requests.size() && room > 0 && failure.ok(); ++posted, --room) {
       EXPECT_EQ(requests[posted].opcode, Opcode::kSend);

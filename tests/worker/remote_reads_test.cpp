@@ -26,7 +26,7 @@ class FakeConnection final : public transport::Connection {
   absl::StatusOr<RemoteDescriptor> grant(const transport::MemoryRegion& /*region*/) override {
     return absl::UnimplementedError("");
   }
-  std::size_t post(std::span<const WorkRequest> requests) override {
+  std::size_t do_post(std::span<const WorkRequest> requests) override {
     const std::size_t posted = std::min(room, requests.size());
     taken.insert(taken.end(), requests.begin(), requests.begin() + static_cast<std::ptrdiff_t>(posted));
     room -= posted;

@@ -288,7 +288,7 @@ std::byte* ShmConnection::mapped_in_place(const RemoteDescriptor& remote) {
 
 // ---- posting
 
-std::size_t ShmConnection::post(std::span<const WorkRequest> requests) {
+std::size_t ShmConnection::do_post(std::span<const WorkRequest> requests) {
   std::size_t taken = 0;
   bool published = false;
   for (const WorkRequest& request : requests) {

@@ -65,7 +65,7 @@ class ShmConnection final : public Connection, private SocketUser {
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
   absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
-  [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
+  [[nodiscard]] std::size_t do_post(std::span<const WorkRequest> requests) override;
   const std::byte* mapped(const RemoteDescriptor& remote) override;
   std::byte* mapped_in_place(const RemoteDescriptor& remote) override;
   [[nodiscard]] const absl::Status& status() const override { return status_; }

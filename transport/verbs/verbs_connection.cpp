@@ -272,7 +272,7 @@ std::size_t VerbsConnection::submit() {
   return submitted.posted;
 }
 
-std::size_t VerbsConnection::post(std::span<const WorkRequest> requests) {
+std::size_t VerbsConnection::do_post(std::span<const WorkRequest> requests) {
   if (state_ == State::kOpen && !grants_.all_bound()) post_windows();
   if (state_ != State::kOpen || !grants_.all_bound()) return 0;
   std::optional<Sender::Fault> fault = sender_.add(requests, peer_name());

@@ -43,7 +43,7 @@ class VerbsConnection final : public Connection, public ManagerUser {
   ~VerbsConnection() override;
 
   absl::StatusOr<RemoteDescriptor> grant(const MemoryRegion& region) override;
-  [[nodiscard]] std::size_t post(std::span<const WorkRequest> requests) override;
+  [[nodiscard]] std::size_t do_post(std::span<const WorkRequest> requests) override;
   absl::StatusOr<RemoteDescriptor> grant_in_place(const MemoryRegion& region) override;
   const std::byte* mapped(const RemoteDescriptor& remote) override { return mapped_in_place(remote); }
   std::byte* mapped_in_place(const RemoteDescriptor& remote) override { return grants_.find(remote); }

@@ -37,8 +37,9 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> Shipping::make_buffer(const Part& 
                     part.link->connection->peer_name(), part.link->inbox->capacity_bytes(), name_));
   }
   try {
-    return std::make_unique<UpdateBuffer>(part.range.size(), layout_.stride_bytes, chunk_bytes,
-                                          session_.memory());
+    return std::make_unique<UpdateBuffer>(
+        part.range.size(), layout_.stride_bytes, chunk_bytes,
+        part.link->reads_in_place ? session_.shared_memory() : session_.memory());
   } catch (const std::bad_alloc&) {
     return no_memory(part);
   }
