@@ -48,6 +48,23 @@ std::string yardsticks_table(const Circumstances& circumstances, const std::vect
   return table;
 }
 
+std::string posted_table(const std::vector<Result>& results) {
+  std::string table = fmt::format("{:<16}{:>8}{:>7}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "operation", "size",
+                                  "rows", "requests", "bytes", "doorbells", "bytes/row", "bells/row");
+  for (const Result& result : results) {
+    if (!result.posted) continue;
+    const Posted& posted = *result.posted;
+    table +=
+        fmt::format("{:<16}{:>8}{:>7}{:>12.3g}{:>12.5g}{:>12.3g}", result.operation, size_text(result.bytes),
+                    result.keys, posted.requests, posted.bytes, posted.doorbells);
+    const auto rows = static_cast<double>(result.keys);
+    table += result.keys > 0
+                 ? fmt::format("{:>12.4g}{:>12.3g}\n", posted.bytes / rows, posted.doorbells / rows)
+                 : "\n";
+  }
+  return table;
+}
+
 nlohmann::json histogram_json(const Samples& samples) {
   nlohmann::json buckets = nlohmann::json::array();
   for (const Samples::Bucket& bucket : samples.histogram()) {
@@ -94,6 +111,11 @@ nlohmann::json result_json(const Circumstances& circumstances, const Result& res
   if (result.keys > 0) {
     json["keys"] = result.keys;
     json["keys_per_second"] = result.per_second() * static_cast<double>(result.keys);
+  }
+  if (result.posted) {
+    json["posted"] = {{"requests", result.posted->requests},
+                      {"bytes", result.posted->bytes},
+                      {"doorbells", result.posted->doorbells}};
   }
   json["yardsticks"] = nlohmann::json::array();
   for (const Yardstick& yardstick : result.yardsticks) {
@@ -171,6 +193,10 @@ std::string to_table(const Circumstances& circumstances, const std::vector<Resul
   if (compared)
     text += fmt::format("\nBeside what was measured in the same run\n{}",
                         yardsticks_table(circumstances, results));
+  const bool counted = std::any_of(results.begin(), results.end(),
+                                   [](const Result& result) { return result.posted.has_value(); });
+  if (counted)
+    text += fmt::format("\nWhat an operation asks of this side's transport\n{}", posted_table(results));
   text += "\nWhat is timed\n";
   std::set<std::string> said;
   for (const Result& result : results) {

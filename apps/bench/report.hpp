@@ -33,6 +33,13 @@ struct Stream {
   std::size_t batch = 1;  ///< requests posted together
 };
 
+/// What an operation asks of the transport, on the measuring side; means.
+struct Posted {
+  double requests = 0;
+  double bytes = 0;
+  double doorbells = 0;
+};
+
 struct Result {
   std::string operation;
   std::string what;       ///< exactly what is timed
@@ -40,6 +47,7 @@ struct Result {
   std::size_t keys = 0;   ///< rows of one operation; 0 where it has none
   Samples samples;        ///< one operation at a time
   std::optional<Stream> stream = {};
+  std::optional<Posted> posted = {};
   std::vector<Yardstick> yardsticks = {};
 
   /// The rate of the stream if there is one, otherwise of one operation at a time.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/word_copy.hpp"
 
 namespace verbena::apps::bench {
 
@@ -28,15 +29,42 @@ Samples time_memcpy(const TimingOptions& options, std::size_t bytes) {
   });
 }
 
-Samples time_ring_copy(const TimingOptions& options, std::size_t bytes, std::size_t ring_bytes) {
-  const std::vector<std::byte> from(bytes, std::byte{1});
-  std::vector<std::byte> ring(ring_bytes);
-  std::size_t next = 0;
-  return time_plain(options, [&] {
-    std::memcpy(ring.data() + next, from.data(), bytes);
-    use(ring.data());
-    next += bytes;
-    if (next + bytes > ring.size()) next = 0;
+Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
+                       std::size_t ring_bytes) {
+  // Chunks of some rows: the other thread adds the first ones while the next are copied.
+  constexpr std::size_t kChunksAnOperation = 10;
+  const std::size_t chunk = (rows / kChunksAnOperation) * width;  // floats
+  const std::size_t places = ring_bytes / (chunk * sizeof(float));
+  const std::vector<float> from(chunk * kChunksAnOperation, 1);
+  std::vector<float> ring(places * chunk);
+  std::vector<float> table(chunk * kChunksAnOperation);
+  struct alignas(128) Position {
+    std::atomic<std::uint64_t> chunks = 0;
+  };
+  Position copied;
+  Position added;
+  std::atomic<bool> stop = false;
+  std::jthread other([&] {
+    for (std::uint64_t next = 0;; ++next) {
+      while (copied.chunks.load(std::memory_order_acquire) == next) {
+        if (stop.load(std::memory_order_relaxed)) return;
+      }
+      base::add_words(table.data() + next % kChunksAnOperation * chunk, ring.data() + next % places * chunk,
+                      chunk);
+      added.chunks.store(next + 1, std::memory_order_release);
+    }
+  });
+  const absl::Cleanup end_other = [&] { stop = true; };
+  std::uint64_t next = 0;
+  TimingOptions single = options;
+  single.batch_nanoseconds = 0;  // an operation is long enough to be timed by itself
+  return time_plain(single, [&] {
+    for (std::size_t i = 0; i < kChunksAnOperation; ++i, ++next) {
+      while (next - added.chunks.load(std::memory_order_acquire) == places) {
+      }
+      std::memcpy(ring.data() + next % places * chunk, from.data() + i * chunk, chunk * sizeof(float));
+      copied.chunks.store(next + 1, std::memory_order_release);
+    }
   });
 }
 

@@ -12,8 +12,11 @@ namespace verbena::apps::bench {
 /// memcpy of `bytes` from one buffer to another, both warm.
 Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
 
-/// memcpy of `bytes` to successive places in a buffer of `ring_bytes`, as through a message ring.
-Samples time_ring_copy(const TimingOptions& options, std::size_t bytes, std::size_t ring_bytes);
+/// `rows` rows of `width` floats handed from one core to another and added to rows there: copied into a ring
+/// of `ring_bytes`, chunk by chunk, from where another thread adds them. An operation is all rows, in a
+/// pipeline. This is the least that a push over shared memory can do.
+Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
+                       std::size_t ring_bytes);
 
 /// memcpy of rows of `row_bytes`, one after the other in the order of `keys`; an operation is `keys_each`
 /// rows.

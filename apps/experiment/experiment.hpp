@@ -19,6 +19,7 @@ namespace verbena::apps {
 
 struct ExperimentOptions {
   std::string ratings;              ///< for mf
+  std::string small_ratings;        ///< likewise, few
   std::string documents;            ///< for lda
   std::string triples;              ///< for kge
   std::vector<std::string> models;  ///< as for --consistency; empty: the experiment's own models
@@ -40,6 +41,8 @@ struct ExperimentOptions {
 struct PlannedRun {
   std::string label;  ///< unique in the experiment
   std::string application;
+  std::string task;                    ///< what is trained, if an application is run on several data
+  std::uint32_t workers = 0;           ///< if runs differ in it; 0: none
   std::string consistency;             ///< as for --consistency
   double straggler = 1;                ///< one worker is this many times slower than the others; 1: none
   double budget_mb_per_s = 0;          ///< of managed communication, as for --budget; 0: none
@@ -105,12 +108,15 @@ class Experiment {
   [[nodiscard]] virtual std::string_view method() const = 0;
   [[nodiscard]] virtual bool needs_documents() const { return false; }
   [[nodiscard]] virtual bool needs_triples() const { return false; }
+  [[nodiscard]] virtual bool needs_small_ratings() const { return false; }
   /// Whether it uses ExperimentOptions::models.
   [[nodiscard]] virtual bool compares_models() const { return true; }
   /// Whether it uses ExperimentOptions::nodes instead of servers and workers.
   [[nodiscard]] virtual bool compares_nodes() const { return false; }
   /// Whether it uses ExperimentOptions::rounds.
   [[nodiscard]] virtual bool makes_rounds() const { return false; }
+  /// Changes what options are by default.
+  virtual void set_defaults(ExperimentOptions& /*options*/) const {}
   /// Decides what the options leave open.
   virtual void complete(ExperimentOptions& /*options*/) const {}
   [[nodiscard]] virtual std::vector<PlannedRun> plan(const ExperimentOptions& options) const = 0;
@@ -122,6 +128,7 @@ std::unique_ptr<Experiment> make_staleness_experiment();
 std::unique_ptr<Experiment> make_convergence_experiment();
 std::unique_ptr<Experiment> make_stragglers_experiment();
 std::unique_ptr<Experiment> make_allocation_experiment();
+std::unique_ptr<Experiment> make_cost_experiment();
 
 // --- what experiments plan with
 

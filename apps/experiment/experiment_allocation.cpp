@@ -8,6 +8,7 @@
 #include <span>
 
 #include "apps/experiment/experiment.hpp"
+#include "apps/experiment/rounds.hpp"
 #include "apps/report/format.hpp"
 #include "apps/report/svg_chart.hpp"
 
@@ -190,18 +191,6 @@ std::vector<PlannedRun> AllocationExperiment::plan(const ExperimentOptions& opti
     }
   }
   return runs;
-}
-
-/// The middle element in the order of by(element); nullopt if there are no elements.
-template <class T, class By>
-std::optional<T> middle_of(std::vector<T> all, By by) {
-  if (all.empty()) return std::nullopt;
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::ranges::nth_element(all, middle, {}, by);
-  return *middle;
-}
-std::optional<double> median(const std::vector<double>& all) {
-  return middle_of(all, std::identity());
 }
 
 /// The mean time of all iterations but the first; nullopt if there is no second one, or the run failed. The

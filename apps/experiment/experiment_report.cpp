@@ -110,17 +110,23 @@ std::vector<ReportedRun> reported(const std::vector<RunFigures>& runs) {
 
 }  // namespace
 
-std::string circumstances(const ExperimentOptions& options, std::uint32_t cores) {
+std::string circumstances(const Experiment& experiment, const ExperimentOptions& options,
+                          std::uint32_t cores) {
   const std::string processes =
       options.nodes.empty()
-          ? fmt::format("{} workers and {} servers", options.workers, options.servers)
+          ? fmt::format("{} workers and {} server{}", options.workers, options.servers,
+                        options.servers == 1 ? "" : "s")
           : fmt::format("{} nodes of a server and a worker each", fmt::join(options.nodes, " and "));
   std::string text = fmt::format("{} on {} cores, seed {}", processes, cores, options.seed);
   if (options.item_time.count() > 0) {
     text += fmt::format("; each rating and token takes {} ns", options.item_time.count());
   }
-  text += options.network.empty() ? std::string("; shared memory as it is, read through the row cache")
-                                  : fmt::format("; network of {}", options.network);
+  if (options.network.empty()) {
+    text += "; shared memory as it is";
+    if (experiment.compares_models()) text += ", read through the row cache";
+  } else {
+    text += fmt::format("; network of {}", options.network);
+  }
   return text;
 }
 
@@ -196,6 +202,10 @@ nlohmann::json experiment_json(const Experiment& experiment, const std::string& 
                             {"command", command_line(run.planned)}};
     if (!run.planned.allocation.empty()) entry["allocation"] = run.planned.allocation;
     if (run.planned.nodes > 0) entry["nodes"] = run.planned.nodes;
+    if (!run.planned.task.empty()) {
+      entry["task"] = run.planned.task;
+      entry["workers"] = run.planned.workers;
+    }
     if (experiment.makes_rounds()) entry["round"] = run.planned.round;
     if (!run.failure.empty()) {
       entry["failure"] = run.failure;

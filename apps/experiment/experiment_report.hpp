@@ -14,7 +14,8 @@ namespace verbena::apps {
 inline constexpr int kExperimentSchema = 1;
 
 /// "4 workers, 2 servers; …", one line.
-std::string circumstances(const ExperimentOptions& options, std::uint32_t cores);
+std::string circumstances(const Experiment& experiment, const ExperimentOptions& options,
+                          std::uint32_t cores);
 
 /// The command with which a user can repeat the run.
 std::string command_line(const PlannedRun& run);

@@ -118,30 +118,40 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
     return absl::NotFoundError(fmt::format("--triples {}: there is no such folder", chosen.triples));
   }
   experiment.complete(chosen);
-  const bool makes_ratings = chosen.ratings.empty();
-  if (makes_ratings) chosen.ratings = options.output + "/ratings.tsv";
+  struct Made {
+    std::string path;
+    GenerateRatingsOptions options;
+  };
+  std::vector<Made> to_make;
   Files files;
-  if (makes_ratings) {
-    files.writes("--output", chosen.ratings);
-  } else {
-    files.reads("--data", chosen.ratings);
-  }
+  const auto make_or_read = [&](const char* option, std::string& path, const char* name,
+                                const GenerateRatingsOptions& generate) {
+    if (!path.empty()) return files.reads(option, path);
+    path = options.output + "/" + name;
+    files.writes("--output", path);
+    to_make.push_back({path, generate});
+  };
+  make_or_read("--data", chosen.ratings, "ratings.tsv", {});
+  if (experiment.needs_small_ratings())
+    make_or_read("--small-data", chosen.small_ratings, "small-ratings.tsv",
+                 {.users = 1000, .items = 1700, .ratings = 100'000});
   if (experiment.needs_documents()) files.reads("--documents", chosen.documents);
   if (experiment.needs_triples()) {
     for (const std::string& path : triple_files(chosen.triples)) files.reads("--triples", path);
   }
   RETURN_IF_ERROR(make_output_folder(options.output, std::move(files)));
-  if (!makes_ratings) return absl::OkStatus();
-  if (!options.quiet) {
-    print_error("writing {}, as `verbena generate mf` does\n", base::printable(chosen.ratings));
+  for (const Made& made : to_make) {
+    if (!options.quiet)
+      print_error("writing {}, as `verbena generate mf` does\n", base::printable(made.path));
+    RETURN_IF_ERROR(generate_ratings(made.options, made.path));
   }
-  return generate_ratings({}, chosen.ratings);
+  return absl::OkStatus();
 }
 
 absl::Status write_all(const Experiment& experiment, const ExperimentCommand& options,
                        const std::vector<RunFigures>& runs) {
   const std::string how =
-      circumstances(options.experiment, std::max(1U, std::thread::hardware_concurrency()));
+      circumstances(experiment, options.experiment, std::max(1U, std::thread::hardware_concurrency()));
   const Judgement judgement = experiment.judge(runs);
   const std::string text = experiment_text(experiment, how, judgement, runs);
   return write_experiment(options.output,
@@ -197,6 +207,7 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
   constexpr const char* kInput = "Input";
   constexpr const char* kProcesses = "Processes";
   ExperimentOptions& chosen = options.experiment;
+  experiment.set_defaults(chosen);
   chosen.documents = kBundledDocuments;
   chosen.triples = kBundledTriples;
   command
@@ -206,6 +217,13 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
           "mf` does, in the output folder.")
       ->type_name("FILE")
       ->group(kInput);
+  if (experiment.needs_small_ratings()) {
+    command
+        .add_option("--small-data", chosen.small_ratings,
+                    "A hundred thousand ratings or so; by default made anew, like --data.")
+        ->type_name("FILE")
+        ->group(kInput);
+  }
   if (experiment.needs_documents()) {
     command
         .add_option("--documents", chosen.documents, "Documents, in any format that `verbena run lda` reads.")
@@ -321,7 +339,7 @@ void add_experiment_command(CLI::App& program, Run* run) {
       "says what each experiment shows.");
   command->require_subcommand(1);
   for (auto make : {make_staleness_experiment, make_convergence_experiment, make_stragglers_experiment,
-                    make_allocation_experiment}) {
+                    make_allocation_experiment, make_cost_experiment}) {
     add_experiment(*command, make(), run);
   }
   add_scale_experiment(*command, run);

@@ -37,6 +37,18 @@ class ExperimentTest : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(VERBENA_PROGRAM, arguments, folder_.path());
   }
+  /// In files that --triples and --documents can name.
+  void write_graph_and_text() const {
+    std::string triples;
+    for (int n = 0; n < 60; ++n) triples += fmt::format("e{}\tr{}\te{}\n", n % 12, n % 3, (n * 5 + 1) % 12);
+    std::filesystem::create_directory(folder_.path("graph"));
+    for (const char* name : {"train.txt", "valid.txt", "test.txt"}) {
+      verbena::testing::write_file(folder_.path(std::string("graph/") + name), triples);
+    }
+    std::string text;
+    for (int n = 0; n < 50; ++n) text += "in the beginning god created the heaven and the earth\n";
+    verbena::testing::write_file(folder_.path("text"), text);
+  }
   [[nodiscard]] std::string result(const std::string& name) const {
     return verbena::testing::contents(folder_.path("results/" + name));
   }
@@ -63,15 +75,7 @@ TEST_F(ExperimentTest, LeavesTableNumbersAndPage) {
 }
 
 TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
-  std::string triples;
-  for (int n = 0; n < 60; ++n) triples += fmt::format("e{}\tr{}\te{}\n", n % 12, n % 3, (n * 5 + 1) % 12);
-  std::filesystem::create_directory(folder_.path("graph"));
-  for (const char* name : {"train.txt", "valid.txt", "test.txt"}) {
-    verbena::testing::write_file(folder_.path(std::string("graph/") + name), triples);
-  }
-  std::string text;
-  for (int n = 0; n < 50; ++n) text += "in the beginning god created the heaven and the earth\n";
-  verbena::testing::write_file(folder_.path("text"), text);
+  write_graph_and_text();
   const Ended ended =
       experiment("allocation", {"--triples", folder_.path("graph"), "--documents", folder_.path("text"),
                                 "--nodes", "2", "--iterations", "3", "--rounds", "1"});
@@ -97,6 +101,25 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
     EXPECT_GT(made.at("rows_moved"), 0);
     EXPECT_TRUE(made.at("move_p50_seconds").is_number());
     EXPECT_GT(made.at("share_local"), 0);
+  }
+}
+
+TEST_F(ExperimentTest, CostMakesRunsOfEachKind) {
+  write_graph_and_text();
+  const Ended ended = experiment(
+      "cost", {"--triples", folder_.path("graph"), "--documents", folder_.path("text"), "--small-data",
+               folder_.path("ratings"), "--workers", "2", "--iterations", "2", "--rounds", "1"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("1/54 kge: plain loop: test_mrr "),
+                               HasSubstr("54/54 word2vec: intent, 2 workers: ")));
+  EXPECT_THAT(ended.out, StartsWith(result("table.txt")));
+  EXPECT_THAT(ended.out, HasSubstr("expected: mf, small: by default one worker takes"));
+  EXPECT_THAT(result("report.html"), AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("<svg")));
+  const json numbers = json::parse(result("numbers.json"));
+  ASSERT_EQ(numbers.at("runs").size(), 54U);
+  for (const json& made : numbers.at("runs")) {
+    EXPECT_FALSE(made.contains("failure")) << made;
+    EXPECT_TRUE(made.contains("task")) << made;
   }
 }
 

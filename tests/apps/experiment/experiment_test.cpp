@@ -373,7 +373,8 @@ TEST_F(AllocationTest, WhatIsGivenIsTaken) {
     EXPECT_EQ(run.nodes, 3U);
     EXPECT_THAT(run.arguments, Contains("--network=latency=1ms"));
   }
-  EXPECT_THAT(circumstances(options, 2), HasSubstr("3 nodes of a server and a worker each on 2 cores"));
+  EXPECT_THAT(circumstances(*make_allocation_experiment(), options, 2),
+              HasSubstr("3 nodes of a server and a worker each on 2 cores"));
 }
 
 TEST_F(AllocationTest, IsJudgedByAllIterationsButTheFirst) {

@@ -1,0 +1,339 @@
+// `verbena experiment cost`: what the parameter server costs each application, beside one plain thread.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include "apps/experiment/experiment.hpp"
+#include "apps/experiment/rounds.hpp"
+#include "apps/report/format.hpp"
+#include "apps/report/svg_chart.hpp"
+
+namespace verbena::apps {
+namespace experiment_cost {
+namespace {
+
+constexpr std::uint32_t kRounds = 3;  // other work on the host may disturb one run
+
+constexpr double kMostTimeOfOne = 1.1;     // one worker's time, in parts of the plain loop's
+constexpr double kLeastShareOfCore = 0.8;  // speed of each of several workers, in parts of the plain loop's
+constexpr double kQualityLoss = 0.05;      // of the plain loop's way from its first objective to its last
+
+constexpr const char* kPlain = "plain loop";
+constexpr const char* kDefault = "default";
+
+/// What is trained. Runs take a second or two each on one core.
+struct Task {
+  const char* name;  ///< unique
+  const char* application;
+  std::int64_t iterations;
+  std::vector<std::string> arguments;
+  bool is_small = false;  ///< on the small ratings
+};
+
+std::vector<Task> tasks() {
+  return {{"kge", "kge", 5, {}},
+          {"mf, rank 100", "mf", 12, {"--rank=100"}},
+          {"mf, rank 16", "mf", 50, {"--rank=16"}},
+          {"mf, small", "mf", 400, {"--rank=16", "--decay=0.99"}, true},
+          {"lda", "lda", 60, {"--topics=50", "--stop-words=english", "--top-words=0"}},
+          {"word2vec", "word2vec", 8, {"--top-words=0"}}};
+}
+
+/// How rows come to workers.
+struct Way {
+  const char* name;
+  std::vector<std::string> arguments;
+  bool is_for_one = false;  ///< a single worker is run in this way, too
+};
+
+std::vector<Way> ways() {
+  return {{kDefault, {}, true},
+          {"bsp", {"--consistency=bsp", "--allocation=static"}, true},
+          {"essp:1", {"--consistency=essp:1", "--allocation=static"}},
+          {"asp", {"--consistency=asp", "--allocation=static"}},
+          {"localize", {"--consistency=sequential", "--allocation=localize"}},
+          {"intent", {"--consistency=asp", "--allocation=intent"}}};
+}
+
+class CostExperiment final : public Experiment {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "cost"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "what the parameter server costs: each application beside one plain thread";
+  }
+  [[nodiscard]] std::string_view method() const override {
+    return "Every application, once as a plain loop (one thread, no parameter server) and once as a job on "
+           "this "
+           "host, with one worker, with two, and so on up to --workers: as it is by default, and with two or "
+           "more workers also in each other way in which rows can come to them. bsp, essp:1, asp: rows stay "
+           "on "
+           "their servers, are cached and pulled, and updates are pushed. localize, intent: rows move to the "
+           "workers; with one server they are trained where they lie. small: mf on a hundred thousand "
+           "ratings, "
+           "whose iterations take less than a millisecond. Speed is that of the median iteration, the first "
+           "one "
+           "left out, evaluation not included. All runs of a task are made in rounds, by turns: a run is "
+           "shown "
+           "by the median of its rounds, and its ratio to the plain loop is taken within each round. The "
+           "objective is that after the same number of iterations.";
+  }
+  [[nodiscard]] bool needs_documents() const override { return true; }
+  [[nodiscard]] bool needs_triples() const override { return true; }
+  [[nodiscard]] bool needs_small_ratings() const override { return true; }
+  [[nodiscard]] bool compares_models() const override { return false; }
+  [[nodiscard]] bool makes_rounds() const override { return true; }
+  void set_defaults(ExperimentOptions& options) const override {
+    options.servers = 1;
+    options.workers = std::max(2U, std::thread::hardware_concurrency());
+  }
+  void complete(ExperimentOptions& options) const override {
+    if (options.rounds == 0) options.rounds = kRounds;
+  }
+  [[nodiscard]] std::vector<PlannedRun> plan(const ExperimentOptions& options) const override;
+  [[nodiscard]] Judgement judge(const std::vector<RunFigures>& runs) const override;
+};
+
+PlannedRun plan_task(const ExperimentOptions& options, const Task& task, const std::string& way,
+                     std::uint32_t workers) {
+  const std::int64_t iterations = iterations_of(options, task.iterations);
+  const std::string& data = task.is_small ? options.small_ratings : data_of(options, task.application);
+  PlannedRun run{
+      .label = workers == 0
+                   ? fmt::format("{}: {}", task.name, way)
+                   : fmt::format("{}: {}, {} worker{}", task.name, way, workers, workers == 1 ? "" : "s"),
+      .application = task.application,
+      .task = task.name,
+      .workers = workers,
+      .allocation = way,
+      .arguments = {task.application, fmt::format("--data={}", data),
+                    fmt::format("--iterations={}", iterations),
+                    fmt::format("--evaluate-every={}", iterations), fmt::format("--seed={}", options.seed)}};
+  add_arguments(run, task.arguments);
+  return run;
+}
+
+/// 1, 2, 4, … and the last one itself.
+std::vector<std::uint32_t> worker_counts(std::uint32_t most) {
+  std::vector<std::uint32_t> counts;
+  for (std::uint32_t workers = 1; workers < most; workers *= 2) counts.push_back(workers);
+  counts.push_back(most);
+  return counts;
+}
+
+std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) const {
+  std::vector<PlannedRun> runs;
+  for (const Task& task : tasks()) {
+    for (std::uint32_t round = 1; round <= options.rounds; ++round) {
+      const auto add = [&](PlannedRun run) {
+        run.round = round;
+        if (round > 1) run.label += fmt::format(", round {}", round);
+        runs.push_back(std::move(run));
+      };
+      PlannedRun plain = plan_task(options, task, kPlain, 0);
+      plain.consistency = "none";
+      add_arguments(plain, {"--baseline"});
+      add(std::move(plain));
+      for (const std::uint32_t workers : worker_counts(options.workers)) {
+        for (const Way& way : ways()) {
+          if (workers == 1 && !way.is_for_one) continue;
+          PlannedRun run = plan_task(options, task, way.name, workers);
+          add_arguments(run,
+                        {fmt::format("--servers={}", options.servers), fmt::format("--workers={}", workers)});
+          if (!options.network.empty()) add_arguments(run, {fmt::format("--network={}", options.network)});
+          if (options.item_time.count() > 0) add_arguments(run, {item_time_argument(options.item_time)});
+          add_arguments(run, way.arguments);
+          add(std::move(run));
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+/// Items a second in the median iteration but the first; nullopt if there is none.
+std::optional<double> speed_of(const RunFigures& run) {
+  std::vector<double> speeds;
+  const std::size_t first = run.iterations.size() > 1 ? 1 : 0;
+  for (std::size_t i = first; i < run.iterations.size(); ++i) {
+    const IterationRecord& each = run.iterations[i];
+    if (each.seconds > 0) speeds.push_back(each.items / each.seconds);
+  }
+  return median(std::move(speeds));
+}
+
+std::optional<double> objective_of(const RunFigures& run) {
+  const Points points = by_iteration(run);
+  return points.empty() ? std::nullopt : std::optional(points.back().second);
+}
+
+/// The runs of one task in one way with so many workers: a round each.
+class Contender {
+ public:
+  Contender(const std::vector<RunFigures>& runs, const PlannedRun& like) : like_(like) {
+    for (const RunFigures& run : runs) {
+      const PlannedRun& planned = run.planned;
+      if (planned.task != like.task || !run.failure.empty()) continue;
+      if (planned.allocation == kPlain) plain_.push_back(&run);
+      if (planned.allocation == like.allocation && planned.workers == like.workers) own_.push_back(&run);
+    }
+  }
+  [[nodiscard]] const PlannedRun& planned() const { return like_; }
+  [[nodiscard]] bool is_plain() const { return like_.allocation == kPlain; }
+  [[nodiscard]] bool is_default() const { return like_.allocation == kDefault; }
+  [[nodiscard]] std::string name() const {
+    return is_plain() ? like_.allocation
+                      : fmt::format("{}, {} worker{}", like_.allocation, like_.workers,
+                                    like_.workers == 1 ? "" : "s");
+  }
+  [[nodiscard]] std::optional<double> speed() const {
+    std::vector<double> speeds;
+    for (const RunFigures* const run : own_) {
+      if (const auto speed = speed_of(*run)) speeds.push_back(*speed);
+    }
+    return median(std::move(speeds));
+  }
+  /// In parts of the plain loop's speed.
+  [[nodiscard]] std::optional<double> ratio() const {
+    std::vector<double> ratios;
+    for (const RunFigures* const run : own_) {
+      for (const RunFigures* const plain : plain_) {
+        if (plain->planned.round != run->planned.round) continue;
+        const auto ours = speed_of(*run);
+        const auto theirs = speed_of(*plain);
+        if (ours && theirs && *theirs > 0) ratios.push_back(*ours / *theirs);
+      }
+    }
+    return median(std::move(ratios));
+  }
+  [[nodiscard]] std::optional<double> objective() const { return median_objective(own_); }
+  [[nodiscard]] std::optional<double> plain_objective() const { return median_objective(plain_); }
+  [[nodiscard]] double share_waited() const {
+    std::vector<double> shares;
+    for (const RunFigures* const run : own_) shares.push_back(run->share_waited);
+    return median(std::move(shares)).value_or(0);
+  }
+  [[nodiscard]] std::string objective_name() const { return own_.empty() ? "" : own_.front()->objective; }
+
+ private:
+  static std::optional<double> median_objective(const std::vector<const RunFigures*>& runs) {
+    std::vector<double> objectives;
+    for (const RunFigures* const run : runs) {
+      if (const auto objective = objective_of(*run)) objectives.push_back(*objective);
+    }
+    return median(std::move(objectives));
+  }
+
+  PlannedRun like_;
+  std::vector<const RunFigures*> own_;
+  std::vector<const RunFigures*> plain_;
+};
+
+std::vector<Contender> contenders_of(const std::vector<RunFigures>& runs) {
+  std::vector<Contender> contenders;
+  for (const RunFigures& run : runs) {
+    if (run.planned.round == 1) contenders.emplace_back(runs, run.planned);
+  }
+  return contenders;
+}
+
+/// Whether the objective grows or falls as the model becomes better.
+bool falls(std::string_view objective) {
+  return objective.ends_with("rmse") || objective.ends_with("loss");
+}
+
+constexpr const char* kNoRun = "there is no such run, or it failed";
+
+Finding judge_speed(const Contender& contender) {
+  const std::uint32_t workers = contender.planned().workers;
+  const double least = workers == 1 ? 1 / kMostTimeOfOne : kLeastShareOfCore * workers;
+  Finding finding{
+      .expectation =
+          workers == 1
+              ? fmt::format("{}: by default one worker takes at most {:g} times as long as the plain loop",
+                            contender.planned().task, kMostTimeOfOne)
+              : fmt::format("{}: by default {} workers are at least {:g} times as fast as the plain loop",
+                            contender.planned().task, workers, least)};
+  const std::optional<double> ratio = contender.ratio();
+  if (!ratio) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  finding.found = workers == 1 ? fmt::format("{:.2f} times as long", 1 / *ratio)
+                               : fmt::format("{:.2f} times as fast", *ratio);
+  finding.verdict = verdict_of(*ratio >= least);
+  return finding;
+}
+
+Finding judge_quality(const Contender& contender) {
+  Finding finding{.expectation =
+                      fmt::format("{}: by default {} worker{} learn as much as the plain loop: "
+                                  "the objective is worse by at most {:g} %",
+                                  contender.planned().task, contender.planned().workers,
+                                  contender.planned().workers == 1 ? "" : "s", kQualityLoss * 100)};
+  const std::optional<double> ours = contender.objective();
+  const std::optional<double> plain = contender.plain_objective();
+  if (!ours || !plain) {
+    finding.found = kNoRun;
+    return finding;
+  }
+  const double loss = falls(contender.objective_name()) ? *ours - *plain : *plain - *ours;
+  finding.found = fmt::format("{} {}, the plain loop {}", contender.objective_name(), format_objective(*ours),
+                              format_objective(*plain));
+  finding.verdict = verdict_of(loss <= kQualityLoss * std::abs(*plain));
+  return finding;
+}
+
+std::string speed_text(const std::optional<double>& speed) {
+  return speed ? fmt::format("{:.3g}", *speed / 1e6) : "–";
+}
+
+ReportTable table_of(const std::vector<Contender>& contenders) {
+  ReportTable table{.title = "Millions of items a second, and times the plain loop's speed",
+                    .head = {"task", "run", "M/s", "plain loop ×", "objective", "", "waited"}};
+  for (const Contender& each : contenders) {
+    const std::optional<double> objective = each.objective();
+    table.rows.push_back({each.planned().task, each.name(), speed_text(each.speed()),
+                          each.is_plain() ? "" : times_text(each.ratio()), each.objective_name(),
+                          objective ? format_objective(*objective) : "–",
+                          each.is_plain() ? "" : fmt::format("{:.1f} %", each.share_waited() * 100)});
+  }
+  return table;
+}
+
+ReportChart chart_of(const std::string& task, const std::vector<Contender>& contenders) {
+  BarChart chart{.title = fmt::format("{}: speed", task), .bars = {}};
+  for (const Contender& each : contenders) {
+    if (each.planned().task != task) continue;
+    const std::optional<double> ratio = each.is_plain() ? std::optional(1.0) : each.ratio();
+    chart.bars.push_back({each.name(), ratio.value_or(0), times_text(ratio)});
+  }
+  return {.title = fmt::format("{}: times the plain loop's speed", task), .svg = to_svg(chart), .note = ""};
+}
+
+Judgement CostExperiment::judge(const std::vector<RunFigures>& runs) const {
+  const std::vector<Contender> contenders = contenders_of(runs);
+  Judgement judgement;
+  std::set<std::string> charted;
+  for (const Contender& each : contenders) {
+    if (charted.insert(each.planned().task).second)
+      judgement.charts.push_back(chart_of(each.planned().task, contenders));
+    if (!each.is_default()) continue;
+    judgement.findings.push_back(judge_speed(each));
+    judgement.findings.push_back(judge_quality(each));
+  }
+  judgement.tables.push_back(table_of(contenders));
+  return judgement;
+}
+
+}  // namespace
+}  // namespace experiment_cost
+
+std::unique_ptr<Experiment> make_cost_experiment() {
+  return std::make_unique<experiment_cost::CostExperiment>();
+}
+
+}  // namespace verbena::apps

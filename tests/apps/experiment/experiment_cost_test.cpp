@@ -1,0 +1,136 @@
+// What `verbena experiment cost` plans, and how it judges given figures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "apps/experiment/experiment.hpp"
+#include "apps/experiment/experiment_report.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CostTest : public ::testing::Test {
+ protected:
+  static ExperimentOptions options(std::uint32_t workers = 2) {
+    ExperimentOptions options{.ratings = "r.tsv", .small_ratings = "s.tsv", .documents = "d", .triples = "t"};
+    make_cost_experiment()->set_defaults(options);
+    options.workers = workers;
+    make_cost_experiment()->complete(options);
+    return options;
+  }
+  /// Iterations of 1000 items in `seconds` each, but for the first, which takes long, and the last of the
+  /// second round.
+  static RunFigures run_of(const PlannedRun& plan, double seconds, double objective) {
+    RunFigures run{.planned = plan, .objective = plan.application == "mf" ? "test_rmse" : "test_mrr"};
+    for (int i = 1; i <= 5; ++i) {
+      const bool is_odd = i == 1 || (i == 5 && plan.round == 2);
+      run.iterations.push_back({.iteration = i, .items = 1000, .seconds = is_odd ? 10 : seconds});
+    }
+    run.iterations.back().objectives = {{run.objective, objective}};
+    return run;
+  }
+  struct Figures {
+    double plain = 1;
+    double one = 1.05;
+    double two = 0.6;
+    double objective_of_two = 1;
+  };
+  static std::vector<RunFigures> runs_with(const Figures& figures) {
+    std::vector<RunFigures> runs;
+    for (const PlannedRun& plan : make_cost_experiment()->plan(options())) {
+      // The host is half as fast in the third round.
+      const double host = plan.round == 3 ? 2 : 1;
+      const double seconds = plan.workers == 0   ? figures.plain
+                             : plan.workers == 1 ? figures.one
+                                                 : figures.two;
+      runs.push_back(run_of(plan, seconds * host, plan.workers == 2 ? figures.objective_of_two : 1));
+    }
+    return runs;
+  }
+  static Verdict verdict(const std::vector<RunFigures>& runs, const std::string& expectation) {
+    for (const Finding& finding : make_cost_experiment()->judge(runs).findings) {
+      if (finding.expectation.find(expectation) != std::string::npos) return finding.verdict;
+    }
+    ADD_FAILURE() << "no expectation contains: " << expectation;
+    return Verdict::kNotSeen;
+  }
+};
+
+TEST_F(CostTest, PlansEachTaskInEachWay) {
+  std::set<std::string> labels;
+  std::map<std::string, int> of_task;
+  for (const PlannedRun& run : make_cost_experiment()->plan(options())) {
+    EXPECT_TRUE(labels.insert(run.label).second) << run.label;
+    ++of_task[run.task];
+    EXPECT_EQ(run.arguments.front(), run.application);
+    EXPECT_THAT(run.arguments, Contains(run.task == "mf, small"    ? "--data=s.tsv"
+                                        : run.application == "mf"  ? "--data=r.tsv"
+                                        : run.application == "kge" ? "--data=t"
+                                                                   : "--data=d"));
+    if (run.workers == 0) {
+      EXPECT_THAT(run.arguments, AllOf(Contains("--baseline"), Not(Contains(HasSubstr("--workers")))));
+    } else {
+      EXPECT_THAT(run.arguments,
+                  AllOf(Contains("--servers=1"), Contains("--workers=" + std::to_string(run.workers))));
+    }
+    // Who types the short command gets the default.
+    if (run.allocation == "default") {
+      EXPECT_THAT(run.arguments,
+                  AllOf(Not(Contains(HasSubstr("--consistency"))), Not(Contains(HasSubstr("--allocation")))));
+    }
+  }
+  EXPECT_EQ(of_task.size(), 6U);
+  for (const auto& [task, count] : of_task) EXPECT_EQ(count, 3 * (1 + 2 + 6)) << task << ", in three rounds";
+}
+
+TEST_F(CostTest, MoreCoresMeanMoreWorkers) {
+  std::set<std::uint32_t> counts;
+  for (const PlannedRun& run : make_cost_experiment()->plan(options(6))) counts.insert(run.workers);
+  EXPECT_EQ(counts, (std::set<std::uint32_t>{0, 1, 2, 4, 6}));
+}
+
+TEST_F(CostTest, JudgesSpeedWithinEachRound) {
+  EXPECT_EQ(verdict(runs_with({}), "lda: by default one worker takes"), Verdict::kHeld);
+  EXPECT_EQ(verdict(runs_with({.one = 1.2}), "lda: by default one worker takes"), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict(runs_with({}), "kge: by default 2 workers are"), Verdict::kHeld);
+  EXPECT_EQ(verdict(runs_with({.two = 0.65}), "kge: by default 2 workers are"), Verdict::kDidNotHold);
+}
+
+TEST_F(CostTest, JudgesQualityByTheObjectivesDirection) {
+  const auto learns = [](const char* task) { return std::string(task) + ": by default 2 workers learn"; };
+  EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.04}), learns("mf, small")), Verdict::kHeld);
+  EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns("mf, small")), Verdict::kDidNotHold);
+  EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.5}), learns("mf, small")), Verdict::kHeld);
+  EXPECT_EQ(verdict(runs_with({.objective_of_two = 1.06}), learns("kge")), Verdict::kHeld);
+  EXPECT_EQ(verdict(runs_with({.objective_of_two = 0.94}), learns("kge")), Verdict::kDidNotHold);
+}
+
+TEST_F(CostTest, WhatFailedIsNotSeen) {
+  std::vector<RunFigures> runs = runs_with({});
+  for (RunFigures& run : runs) {
+    if (run.planned.task == "lda" && run.planned.workers == 2) run.failure = "server 0 was killed";
+    if (run.planned.task == "kge" && run.planned.workers == 0) run.failure = "out of memory";
+  }
+  EXPECT_EQ(verdict(runs, "lda: by default 2 workers are"), Verdict::kNotSeen);
+  EXPECT_EQ(verdict(runs, "lda: by default one worker takes"), Verdict::kHeld);
+  EXPECT_EQ(verdict(runs, "kge: by default 2 workers are"), Verdict::kNotSeen);
+  EXPECT_EQ(verdict(runs, "kge: by default 2 workers learn"), Verdict::kNotSeen);
+}
+
+TEST_F(CostTest, ShowsWhatItRanOn) {
+  EXPECT_THAT(circumstances(*make_cost_experiment(), options(), 2),
+              AllOf(HasSubstr("2 workers and 1 server on 2 cores"), Not(HasSubstr("row cache"))));
+  const std::vector<RunFigures> runs = runs_with({});
+  EXPECT_THAT(experiment_text(*make_cost_experiment(), "here", make_cost_experiment()->judge(runs), runs),
+              AllOf(HasSubstr("default, 2 workers"), HasSubstr("1.67×"), HasSubstr("essp:1, 2 workers")));
+}
+
+}  // namespace
+}  // namespace verbena::apps
