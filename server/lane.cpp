@@ -86,7 +86,7 @@ void Lane::run(const LaneTask& task) {
 }
 
 void Lane::release(const LaneTask& task) {
-  // Release: the receiver may overwrite the inbox once it sees this.
+  // Release: the receiver may overwrite the inbox, and end the connection, once it sees this.
   if (task.inbox != nullptr) task.inbox->users.fetch_sub(1, std::memory_order_release);
 }
 

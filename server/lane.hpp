@@ -38,7 +38,8 @@ namespace verbena::server {
 
 class FixedShard;
 
-/// A message from a worker that lies in its inbox until the lanes have used it.
+/// A message in a worker's inbox, which stays there until the lanes have used it, or have used the message
+/// elsewhere that it tells of.
 struct InboxMessage {
   std::atomic<std::uint32_t> users = 0;  ///< lanes that have not used it yet
 };

@@ -348,9 +348,16 @@ absl::Status Server::on_bulk(Peer& peer, std::span<const std::byte> bytes) {
 absl::StatusOr<protocol::BulkMessage> Server::read_in_place(Peer& peer, const protocol::BulkMessage& place) {
   const absl::StatusOr<protocol::Descriptor> where = protocol::decode_elsewhere(place);
   if (!where.ok()) return where.status();
+  const std::size_t most = protocol::max_bulk_bytes(peer.inbox->capacity_bytes());
+  if (where->length_bytes > most) {
+    return absl::InvalidArgumentError(fmt::format(
+        "leaves a message of {} bytes elsewhere, expected at most {}", where->length_bytes, most));
+  }
   const std::byte* const bytes = peer.connection->mapped(where->as<transport::RemoteDescriptor>());
-  if (bytes == nullptr || reinterpret_cast<std::uintptr_t>(bytes) % sizeof(std::uint64_t) != 0)
-    return absl::InvalidArgumentError("says that a message is in memory that this server cannot read");
+  if (bytes == nullptr || reinterpret_cast<std::uintptr_t>(bytes) % sizeof(std::uint64_t) != 0) {
+    return absl::InvalidArgumentError(
+        "says that a message is in memory that this server cannot read, or that is gone");
+  }
   absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk({bytes, where->length_bytes});
   if (!message.ok()) return message;
   const protocol::BulkKind kind = message->header.kind;

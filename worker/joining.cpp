@@ -23,16 +23,16 @@ absl::Status watch(ServerLink& link, const protocol::Descriptor& heartbeat, cons
 }
 
 absl::Status take_clock_board(ServerLink& link, const protocol::Descriptor& board, const Ground& ground) {
-  if (board.length_bytes == 0) return absl::OkStatus();
+  if (board == protocol::Descriptor{}) return absl::OkStatus();
   const std::uint32_t workers = ground.options.workers;
-  if (board.length_bytes != protocol::ClockBoard::bytes_for(workers)) {
-    return absl::InvalidArgumentError(fmt::format("welcomes with a clock board of {} bytes, expected {}",
-                                                  board.length_bytes,
-                                                  protocol::ClockBoard::bytes_for(workers)));
+  const std::size_t expected = link.server == 0 ? protocol::ClockBoard::bytes_for(workers) : 0;
+  if (board.length_bytes != expected || board.address % alignof(std::int64_t) != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("welcomes with a clock board of {} bytes at {:#x}, expected {} at a multiple of 8",
+                    board.length_bytes, board.address, expected));
   }
   std::byte* const mapped = link.connection->mapped_in_place(board.as<transport::RemoteDescriptor>());
-  if (mapped != nullptr && link.server == 0)
-    ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank);
+  if (mapped != nullptr) ground.lead.set_board(protocol::ClockBoard(mapped, workers), ground.options.rank);
   return absl::OkStatus();
 }
 

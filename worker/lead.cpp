@@ -9,14 +9,17 @@
 namespace verbena::worker {
 namespace {
 
-// A worker first looks at the board all the time: a block of a small data set takes some ten microseconds,
-// and waking a thread takes longer. In between, others may have this thread's processor.
-constexpr int kTurns = 1000;
-constexpr int kLooksATurn = 32;
+// At first a worker looks at the board all the time: a block of a small data set takes some ten microseconds,
+// and waking a thread takes longer. In between, others may have this thread's processor, and the session
+// polls.
+constexpr transport::Duration kEagerWait = std::chrono::microseconds(500);
+constexpr transport::Duration kEagerTurn = std::chrono::microseconds(20);
+constexpr int kEagerLooks = 640;
+constexpr int kLooksBetweenYields = 32;
+constexpr transport::Duration kEagerSleep = std::chrono::microseconds(1);
 // After that it sleeps for a part of the time that it has waited already, so that it is late by that part at
 // most. Workers that wait for long must not take the processors from those they wait for.
 constexpr int kPartOfWait = 8;
-constexpr transport::Duration kShortestSleep = std::chrono::microseconds(50);
 constexpr transport::Duration kLongestSleep = std::chrono::milliseconds(2);
 
 }  // namespace
@@ -24,21 +27,17 @@ constexpr transport::Duration kLongestSleep = std::chrono::milliseconds(2);
 void Lead::set_board(const protocol::ClockBoard& board, std::uint32_t worker) {
   board_ = board;
   worker_ = worker;
-}
-
-void Lead::use(consistency::Clock clock) {
-  is_used_ = board_.is_mapped();
-  tell(clock);
+  board_.tell(worker_, 0);
 }
 
 bool Lead::limit(std::uint32_t clocks) {
-  if (!is_used_ || !board_.is_used_by_all()) return false;
+  if (!board_.is_mapped() || !board_.is_used_by_all()) return false;
   most_ = std::min(clocks, most_.value_or(clocks));
   return true;
 }
 
 void Lead::tell(consistency::Clock clock) {
-  if (is_used_) board_.tell(worker_, clock);
+  if (board_.is_mapped()) board_.tell(worker_, clock);
 }
 
 std::string Lead::slowest() const {
@@ -47,13 +46,18 @@ std::string Lead::slowest() const {
 }
 
 void Lead::wait(consistency::Clock clock, transport::Transport& transport, transport::Duration waited) const {
-  for (int turn = 0; turn < kTurns; ++turn) {
-    for (int look = 0; look < kLooksATurn; ++look) {
-      if (is_kept(clock)) return;
-    }
-    std::this_thread::yield();
+  if (waited >= kEagerWait) {
+    transport.wait(transport.now() + std::min(waited / kPartOfWait, kLongestSleep));
+    return;
   }
-  transport.wait(transport.now() + std::clamp(waited / kPartOfWait, kShortestSleep, kLongestSleep));
+  const transport::TimePoint end = transport.now() + kEagerTurn;
+  for (int look = 1; look <= kEagerLooks; ++look) {
+    if (is_kept(clock)) return;
+    if (look % kLooksBetweenYields != 0) continue;
+    std::this_thread::yield();
+    if (transport.now() >= end) break;
+  }
+  transport.wait(transport.now() + kEagerSleep);  // so that time goes on in a simulation, too
 }
 
 }  // namespace verbena::worker

@@ -16,14 +16,14 @@ namespace verbena::worker {
 
 class Lead {
  public:
-  /// `board`: as server 0 has granted it; not mapped if this worker is on another host.
+  /// The board that server 0 has granted. From now on others see there that this worker uses it. Not called
+  /// where the board cannot be mapped.
   void set_board(const protocol::ClockBoard& board, std::uint32_t worker);
 
-  /// From now on the others see this worker's clock, if they share the board with it.
-  void use(consistency::Clock clock);
-  /// REQUIRES: all workers have called use(). Returns false if not all of them share the board: then nothing
-  /// is limited.
+  /// REQUIRES: all workers have joined, and told their clocks. Returns false if not all of them use the
+  /// board: then nothing is limited. All workers get the same answer.
   [[nodiscard]] bool limit(std::uint32_t clocks);
+  [[nodiscard]] bool is_limited() const { return most_.has_value(); }
 
   /// This worker's clock has begun; the updates that it has made before are where others look for them.
   void tell(consistency::Clock clock);
@@ -39,7 +39,6 @@ class Lead {
  private:
   protocol::ClockBoard board_;
   std::uint32_t worker_ = 0;
-  bool is_used_ = false;
   std::optional<std::uint32_t> most_;
 };
 

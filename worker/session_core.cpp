@@ -33,9 +33,9 @@ constexpr auto kPartingPatience = std::chrono::milliseconds(500);
 /// server causes more, and they take memory. However large the staleness bound is, at most
 /// kMostStaleOutstanding clocks of it count.
 constexpr std::size_t kSpareOutstanding = 2;
+constexpr std::size_t kMostStaleOutstanding = 16;
 /// Shorter messages are copied: that costs less than another look at the sender's memory.
 constexpr std::size_t kLeastInPlaceBytes = 2048;
-constexpr std::size_t kMostStaleOutstanding = 16;
 
 protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, ValueType type) {
   return {.table = number,
@@ -393,7 +393,10 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
 }
 
 bool SessionCore::can_do_without(const ServerLink& link) const {
-  return options_.outlives_servers && link.server != node() && !is_opening_ && !links_.any_counts_clocks();
+  // Without server 0 nobody says on the clock board that a worker is gone.
+  const bool keeps_board = link.server == 0 && lead_.is_limited();
+  return options_.outlives_servers && link.server != node() && !is_opening_ && !keeps_board &&
+         !links_.any_counts_clocks();
 }
 
 /// A server is gone without a goodbye. Returns false if that ends the session.
@@ -658,7 +661,7 @@ absl::Status SessionCore::advance(bool is_barrier) {
   if (!status.ok()) return status;
   if (status = ship_all(); !status.ok()) return status;
   for (const std::unique_ptr<TableCore>& table : tables_) table->on_clock_ends();
-  if (links_.any_counts_clocks()) {
+  if (links_.any_counts_clocks() || lead_.is_limited()) {
     if (status = send_put_off(); !status.ok()) return status;
   }
   if (status = tell_clock(clock_ + 1, Servers::kCounting); !status.ok()) return status;
@@ -702,10 +705,9 @@ absl::Status SessionCore::barrier() {
 }
 
 absl::Status SessionCore::limit_lead(std::uint32_t clocks) {
-  if (options_.workers == 1) return absl::OkStatus();
-  lead_.use(clock_);
+  lead_.tell(clock_);  // also if it has told no server
   RETURN_IF_ERROR(barrier());
-  if (lead_.limit(clocks)) return absl::OkStatus();
+  if (options_.workers == 1 || lead_.limit(clocks)) return absl::OkStatus();
   // The table holds nothing. Because of its consistency model the servers count clocks, and clock() waits.
   return open_table({.name = fmt::format("verbena.lead:{}", clocks),
                      .rows = 1,

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/word_copy.hpp"
 #include <verbena/session.hpp>
 
 namespace CLI {
@@ -21,6 +22,10 @@ enum class RowAllocation : std::uint8_t {
   kLocalize,  ///< each worker localizes what it is about to train
   kIntent,    ///< each worker says what it is about to train, and when
 };
+
+/// Whether rows are held and trained in place (Table::hold()). Not under the thread sanitizer, which does not
+/// know that kernels and samplers write them number by number.
+inline constexpr bool kRowsAreHeld = !VERBENA_WORDS_ARE_ATOMIC;
 
 /// The allocation with which the tables are made.
 Allocation table_allocation(RowAllocation allocation);

@@ -77,8 +77,7 @@ std::vector<bool> wanted_by_others(std::span<const double> uses_by_others, std::
 FetchedRows::FetchedRows(Table<float>& table, const FetchOptions& options)
     : table_(table),
       options_(options),
-      // The thread sanitizer does not know that a kernel's vectors are written number by number.
-      holds_(!VERBENA_WORDS_ARE_ATOMIC && options.allocation != RowAllocation::kStatic &&
+      holds_(kRowsAreHeld && options.allocation != RowAllocation::kStatic &&
              table.width() * sizeof(float) >= kAlignedRowBytes),
       frames_(options.lookahead + 1) {
   for (Places& places : places_) places.by_key.resize(table.rows());

@@ -4,16 +4,8 @@
 #include <cstring>
 
 #include "base/return_if_error.hpp"
-#include "base/word_copy.hpp"
 
 namespace verbena::apps::lda {
-namespace {
-
-/// The thread sanitizer does not know that a sampler's counts are written number by number.
-constexpr bool kHolds = !VERBENA_WORDS_ARE_ATOMIC;
-
-}  // namespace
-
 absl::Status LocalCounts::read(KeyRange words, Counts rows) {
   std::copy_n(rows_.data() + words.first * topics_, words.size() * topics_, rows.data());
   return absl::OkStatus();
@@ -89,7 +81,7 @@ absl::Status TableCounts::clock() {
 absl::StatusOr<WordCounts::Rows> MovingCounts::open(std::span<const Key> words) {
   copied_.clear();
   for (const Key word : words) {
-    if (!kHolds || !rows().is_here(word)) copied_.push_back(word);
+    if (!kRowsAreHeld || !rows().is_here(word)) copied_.push_back(word);
   }
   RETURN_IF_ERROR(copy_totals());
   absl::StatusOr<bool> is_open = try_open(words);

@@ -6,16 +6,8 @@
 #include <utility>
 
 #include "base/return_if_error.hpp"
-#include "base/word_copy.hpp"
 
 namespace verbena::apps::mf {
-
-namespace {
-
-/// The thread sanitizer does not know that rows are written number by number.
-constexpr bool kHolds = !VERBENA_WORDS_ARE_ATOMIC;
-
-}  // namespace
 
 absl::StatusOr<Rows> TableItems::read(std::uint32_t first, std::uint32_t last) {
   range_ = {first, last};
@@ -43,7 +35,7 @@ absl::Status TableItems::clock() {
 }
 
 absl::StatusOr<Rows> MovingItems::open(std::uint32_t first, std::uint32_t last) {
-  places_.resize(kHolds ? last - first : 0);
+  places_.resize(kRowsAreHeld ? last - first : 0);
   if (places_.empty()) return TableItems::open(first, last);
   absl::StatusOr<HeldRows> held = table().hold(KeyRange{first, last}, places_);
   if (!held.ok()) return held.status();

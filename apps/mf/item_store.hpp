@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "apps/embedding/allocation.hpp"
 #include "apps/embedding/moving_blocks.hpp"
 #include "apps/embedding/row_store.hpp"
 #include "apps/mf/blocks.hpp"
@@ -27,8 +28,8 @@ class ItemStore {
   virtual absl::StatusOr<Rows> read(std::uint32_t first, std::uint32_t last) = 0;
   /// Rows [first, last), to be trained in place until close().
   virtual absl::StatusOr<Rows> open(std::uint32_t first, std::uint32_t last) = 0;
-  /// Adds what was trained since open() of the same rows. `trained`: ratings since mini_batch_begins() or
-  /// open(), whichever came later.
+  /// Others see what was trained since open() of the same rows. `trained`: ratings since mini_batch_begins()
+  /// or open(), whichever came later.
   virtual absl::Status close(std::uint64_t trained) = 0;
   /// Called around each mini-batch, which may lie in an open slice or open other slices. `trained` is as for
   /// close().

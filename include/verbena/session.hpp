@@ -76,7 +76,8 @@ struct SessionOptions {
   std::shared_ptr<transport::Transport> transport = nullptr;
   // --- performance
   /// Size of the ring for this worker's updates on each server. With a larger ring, large batches wait less
-  /// for room.
+  /// for room. A server on this host reads large updates where they lie, in messages of up to an eighth of
+  /// it.
   std::size_t inbox_bytes = std::size_t{8} << 20;
   /// Ring per server for eager pushes to this worker.
   std::size_t push_ring_bytes = std::size_t{8} << 20;
@@ -231,10 +232,14 @@ class Session {
 
   /// From now on clock() returns only when all workers have finished the clocks below current_clock() −
   /// `clocks`: so no worker is more than `clocks` ahead of the slowest one (a worker that has left holds
-  /// nobody back). Of its updates before that, those of a Sequential table are then applied. Meant for
-  /// workers that take turns with rows: where they share their host's memory with server 0, they see one
-  /// another's clocks there, and wait without a message. Collective, as barrier(), which it calls; all
-  /// workers say the same number. If it is called again, the smallest number holds.
+  /// nobody back). What the others have pushed to Sequential tables in those clocks is then applied; what
+  /// they have pushed to other tables may not be. Meant for workers that take turns with rows: where all of
+  /// them share memory with server 0, they see one another's clocks there, and wait without a message.
+  /// Otherwise it opens a table of its own, with a name that begins with "verbena.".
+  ///
+  /// Collective; calls barrier(), so it ends a clock. All workers say the same number; if it is called again,
+  /// the smallest one holds. In a job that outlives dead processes (docs/allocation.md): the end of server 0
+  /// ends the session, and where workers do not share memory with it, so does every death.
   absl::Status limit_lead(std::uint32_t clocks);
 
   /// Tells all other workers that this one cannot go on: their calls return ABORTED with its name and `why`.

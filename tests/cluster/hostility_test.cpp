@@ -348,7 +348,12 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
       {"expected 2 records", bulk({.kind = BulkKind::kUpdates, .count = 2}, record(3))},
       {"clock 3", bulk({.kind = BulkKind::kUpdates, .count = 1, .clock = 3}, record(3))},
       {"where a message is, found 8 bytes", bulk({.kind = BulkKind::kElsewhere}, key_bytes(3))},
-      {"cannot read", [](Peer& peer) { peer.send_place(peer.any_memory()); }},
+      {"cannot read",
+       [](Peer& peer) {
+         protocol::Descriptor unreadable = peer.any_memory();
+         unreadable.length_bytes = 64;
+         peer.send_place(unreadable);
+       }},
       {"cannot read", [](Peer& peer) { peer.send_place({}); }},
       {"cannot read", elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(3), 4)},
       {"no header",
@@ -357,6 +362,8 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
          where.length_bytes = sizeof(BulkHeader) - 1;
          peer.send_place(where);
        }},
+      {"a message of 520 bytes elsewhere, expected at most 512",
+       elsewhere({.kind = BulkKind::kUpdates, .count = 30}, std::string(480, '\0'), 0)},
       {"leaves a message of kind 2 elsewhere", elsewhere({.kind = BulkKind::kClock, .clock = 1}, "", 0)},
       {"leaves a message of kind 9 elsewhere", elsewhere({.kind = BulkKind::kElsewhere}, "", 0)},
       {"key 10", elsewhere({.kind = BulkKind::kUpdates, .count = 1}, record(10), 0)},
@@ -502,6 +509,13 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
     std::function<void(Peer&)> at_table;
   };
   const auto welcome = [](Peer& peer) { peer.say_welcome(1); };
+  const auto with_board = [](const protocol::Descriptor& board) {
+    return [board](Peer& peer) {
+      protocol::Welcome wrong = peer.welcome(1);
+      wrong.clock_board = board;
+      peer.say(wrong);
+    };
+  };
   const auto bulk = [](const BulkHeader& header, const std::string& payload = {}) {
     return [header, payload](Peer& peer) { peer.send(header, payload); };
   };
@@ -518,13 +532,8 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
          peer.say(small);
        },
        {}},
-      {"a clock board of 8 bytes",
-       [](Peer& peer) {
-         protocol::Welcome small = peer.welcome(1);
-         small.clock_board = {0, 8, 1};
-         peer.say(small);
-       },
-       {}},
+      {"a clock board of 8 bytes", with_board({0, 8, 1}), {}},
+      {"a clock board of 64 bytes at 0x4, expected 64 at a multiple of 8", with_board({4, 64, 1}), {}},
       {"ended the iteration of clock 2", welcome, [](Peer& peer) { peer.say(protocol::EndIteration{2}); }},
       {"nobody asked for", welcome, [](Peer& peer) { peer.say(protocol::TableOpened{.table = 5}); }},
       {"8 bytes for 10 rows", welcome,

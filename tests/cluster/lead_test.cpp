@@ -138,6 +138,38 @@ TEST(LeadOnTheBoardTest, AWorkerThatIsLostHoldsNobodyBack) {
   EXPECT_FALSE(result.workers[1].ok());
 }
 
+/// Without server 0 nobody would say that a worker is gone.
+TEST(LeadOnTheBoardTest, TheEndOfServer0EndsTheSession) {
+  ClusterOptions options{.servers = 2, .workers = 2};
+  options.outlives_workers = true;
+  ServerThreads servers(options);
+  std::latch limited(2);
+  std::latch stopped(1);
+  // Both workers belong to node 1.
+  const auto work = [&](std::uint32_t rank) -> absl::Status {
+    SessionOptions own = servers.session_options(rank);
+    own.node = 1;
+    own.outlives_servers = true;
+    auto session = Session::connect(own);
+    RETURN_IF_ERROR(session.status());
+    RETURN_IF_ERROR((*session)->limit_lead(0));
+    limited.arrive_and_wait();
+    if (rank == 1) {
+      stopped.wait();
+      return absl::OkStatus();
+    }
+    servers.stop(0);
+    const absl::Status status = (*session)->clock();
+    stopped.count_down();
+    return status;
+  };
+  auto other = std::async(std::launch::async, work, 1);
+  const absl::Status status = work(0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(message_of(status), HasSubstr("server 0"));
+  static_cast<void>(other.get());
+}
+
 TEST(LeadOnTheBoardTest, ATimeoutNamesTheSlowest) {
   ServerThreads servers({.servers = 1, .workers = 2});
   std::promise<void> has_waited;

@@ -50,7 +50,8 @@ std::vector<ControlMessage> one_of_each() {
                   .inbox = {8, 9, 10},
                   .push_credit = {11, 12, 13},
                   .heartbeat = {20, 21, 22},
-                  .clock_board = {23, 24, 25}},
+                  .clock_board = {23, 24, 25},
+                  .reads_in_place = true},
           open_table(),
           TableOpened{.table = 3, .shard = {14, 15, 16}},
           Goodbye{},
@@ -265,6 +266,9 @@ TEST(ControlMessageTest, ImpossibleFieldsAreRefused) {
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .server = 1, .servers = 1}));
   EXPECT_TRUE(refused(Hello{.worker = 0, .workers = 1, .servers = 1, .node = 1}));
   EXPECT_TRUE(refused(Welcome{.lanes = 0}));
+  std::string neither_yes_nor_no = encode(Welcome{.lanes = 1});
+  neither_yes_nor_no[neither_yes_nor_no.size() - sizeof(std::uint32_t)] = 2;
+  EXPECT_FALSE(decode_control(bytes_of(neither_yes_nor_no)).ok());
   EXPECT_TRUE(refused(EndIteration{.clock = -1}));
   EXPECT_TRUE(refused(Welcome{.lanes = kMaxLanes + 1}));
   for (OpenTable open : std::vector<OpenTable>(8, open_table())) {

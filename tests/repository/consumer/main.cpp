@@ -123,6 +123,8 @@ void work(const std::string& server) {
   untyped(*session);
   require(session->rank() == 0 && session->workers() == 1 && session->current_clock() == 2,
           "a session knows");
+  require_ok(session->limit_lead(1));
+  require(session->servers() == 1, "a session knows how many servers there are");
   const verbena::SessionStatistics statistics = session->statistics();
   verbena::StalenessHistogram staleness = rows.staleness();
   staleness.merge(statistics.staleness);
@@ -150,5 +152,5 @@ int main() {
   const auto nobody = verbena::Session::connect({.servers = {address}, .timeout_ms = 50});
   require(!nobody.ok(), "nobody listens any more");
   const auto unused = &verbena::Session::give_up;
-  require(unused != nullptr, "it is linked");
+  require(unused != nullptr && &verbena_limit_lead != nullptr && &verbena_servers != nullptr, "it is linked");
 }
