@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "apps/bench/backend.hpp"
 #include "apps/bench/client.hpp"
-#include "apps/bench/program.hpp"
+#include "apps/peers/program.hpp"
 
 namespace verbena::apps::bench {
 

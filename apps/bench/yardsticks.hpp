@@ -14,7 +14,8 @@ Samples time_memcpy(const TimingOptions& options, std::size_t bytes);
 
 /// `rows` rows of `width` floats handed from one core to another and added to rows there: copied into a ring
 /// of `ring_bytes`, chunk by chunk, from where another thread adds them. An operation is all rows, in a
-/// pipeline. This is the least that a push over shared memory can do.
+/// pipeline. This is the least that a push over shared memory can do. REQUIRES: `rows` is a
+/// multiple of 10; the ring has room for a tenth of them.
 Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size_t width,
                        std::size_t ring_bytes);
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/peers/peer.hpp"
 #include "apps/report/run_record.hpp"
 
 namespace verbena::apps {
@@ -35,9 +36,15 @@ struct ExperimentOptions {
   /// if it had its own core. 0: the experiment's own value.
   std::chrono::nanoseconds item_time{0};
   std::string network;  ///< as for --network; empty: no network is imitated
+  /// Programs to run beside ours: prepared.
+  struct PeerProgram {
+    std::shared_ptr<const Peer> peer;
+    std::string program;  ///< a path, or a name in PATH
+  };
+  std::vector<PeerProgram> peers;
 };
 
-/// A run to be made, with the arguments of `verbena run`.
+/// A run to be made, with the arguments of `verbena run`, or of a peer.
 struct PlannedRun {
   std::string label;  ///< unique in the experiment
   std::string application;
@@ -50,6 +57,9 @@ struct PlannedRun {
   std::uint32_t nodes = 0;             ///< nodes of the job, if runs differ in it
   std::uint32_t round = 1;             ///< counts runs that are alike
   std::vector<std::string> arguments;  ///< after `verbena run`
+  std::shared_ptr<const Peer> peer;    ///< nullptr: none
+  std::string program;                 ///< the peer's
+  PeerTask peer_task;
 };
 
 /// What an experiment sees of a run.
@@ -109,6 +119,8 @@ class Experiment {
   [[nodiscard]] virtual bool needs_documents() const { return false; }
   [[nodiscard]] virtual bool needs_triples() const { return false; }
   [[nodiscard]] virtual bool needs_small_ratings() const { return false; }
+  /// Whether it runs peers beside ours.
+  [[nodiscard]] virtual bool runs_peers() const { return false; }
   /// Whether it uses ExperimentOptions::models.
   [[nodiscard]] virtual bool compares_models() const { return true; }
   /// Whether it uses ExperimentOptions::nodes instead of servers and workers.

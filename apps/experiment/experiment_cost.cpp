@@ -20,6 +20,7 @@ constexpr std::uint32_t kRounds = 3;  // other work on the host may disturb one 
 
 constexpr double kMostTimeOfOne = 1.1;     // one worker's time, in parts of the plain loop's
 constexpr double kLeastShareOfCore = 0.8;  // speed of each of several workers, in parts of the plain loop's
+constexpr double kNearly = 0.01;           // of an objective that counts as reached
 constexpr double kQualityLoss = 0.05;      // of the plain loop's way from its first objective to its last
 
 constexpr const char* kPlain = "plain loop";
@@ -32,15 +33,17 @@ struct Task {
   std::int64_t iterations;
   std::vector<std::string> arguments;
   bool is_small = false;  ///< on the small ratings
+  std::int64_t peer_iterations = 0;
+  std::int64_t rank = 0;
 };
 
 std::vector<Task> tasks() {
   return {{"kge", "kge", 5, {}},
-          {"mf, rank 100", "mf", 12, {"--rank=100"}},
-          {"mf, rank 16", "mf", 50, {"--rank=16"}},
+          {"mf, rank 100", "mf", 12, {"--rank=100"}, false, 30, 100},
+          {"mf, rank 16", "mf", 50, {"--rank=16"}, false, 60, 16},
           {"mf, small", "mf", 400, {"--rank=16", "--decay=0.99"}, true},
           {"lda", "lda", 60, {"--topics=50", "--stop-words=english", "--top-words=0"}},
-          {"word2vec", "word2vec", 8, {"--top-words=0"}}};
+          {"word2vec", "word2vec", 8, {"--top-words=0"}, false, 1}};
 }
 
 /// How rows come to workers.
@@ -79,13 +82,21 @@ class CostExperiment final : public Experiment {
            "left out, evaluation not included. All runs of a task are made in rounds, by turns: a run is "
            "shown "
            "by the median of its rounds, and its ratio to the plain loop is taken within each round. The "
-           "objective is that after the same number of iterations.";
+           "objective is that after the same number of iterations; beside it are the seconds of training "
+           "until it "
+           "was as good as the plain loop's in the end, within 1 % (jobs are evaluated only in the end). "
+           "Other "
+           "programs that do the same are run beside ours, with their own defaults, if they are installed or "
+           "named: LIBMF (mf-train), of which each line that it prints is timed, the test that it makes "
+           "before "
+           "it included, and fastText without parts of words, of which its own figure is shown.";
   }
   [[nodiscard]] bool needs_documents() const override { return true; }
   [[nodiscard]] bool needs_triples() const override { return true; }
   [[nodiscard]] bool needs_small_ratings() const override { return true; }
   [[nodiscard]] bool compares_models() const override { return false; }
   [[nodiscard]] bool makes_rounds() const override { return true; }
+  [[nodiscard]] bool runs_peers() const override { return true; }
   void set_defaults(ExperimentOptions& options) const override {
     options.servers = 1;
     options.workers = std::max(2U, std::thread::hardware_concurrency());
@@ -124,6 +135,29 @@ std::vector<std::uint32_t> worker_counts(std::uint32_t most) {
   return counts;
 }
 
+/// The peers that can do the task, with one thread and with as many as there are workers.
+std::vector<PlannedRun> plan_peers(const ExperimentOptions& options, const Task& task) {
+  std::vector<PlannedRun> runs;
+  for (const auto& [peer, program] : options.peers) {
+    if (task.is_small || peer->application() != task.application) continue;
+    for (const std::uint32_t threads : std::set<std::uint32_t>{1, options.workers}) {
+      runs.push_back({.label = fmt::format("{}: {}, {} thread{}", task.name, peer->name(), threads,
+                                           threads == 1 ? "" : "s"),
+                      .application = task.application,
+                      .task = task.name,
+                      .workers = threads,
+                      .consistency = "none",
+                      .allocation = std::string(peer->name()),
+                      .peer = peer,
+                      .program = program,
+                      .peer_task = {.iterations = iterations_of(options, task.peer_iterations),
+                                    .threads = threads,
+                                    .rank = task.rank}});
+    }
+  }
+  return runs;
+}
+
 std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) const {
   std::vector<PlannedRun> runs;
   for (const Task& task : tasks()) {
@@ -137,6 +171,7 @@ std::vector<PlannedRun> CostExperiment::plan(const ExperimentOptions& options) c
       plain.consistency = "none";
       add_arguments(plain, {"--baseline"});
       add(std::move(plain));
+      for (PlannedRun& run : plan_peers(options, task)) add(std::move(run));
       for (const std::uint32_t workers : worker_counts(options.workers)) {
         for (const Way& way : ways()) {
           if (workers == 1 && !way.is_for_one) continue;
@@ -170,6 +205,11 @@ std::optional<double> objective_of(const RunFigures& run) {
   return points.empty() ? std::nullopt : std::optional(points.back().second);
 }
 
+/// Whether the objective grows or falls as the model becomes better.
+bool falls(std::string_view objective) {
+  return objective.ends_with("rmse") || objective.ends_with("loss");
+}
+
 /// The runs of one task in one way with so many workers: a round each.
 class Contender {
  public:
@@ -183,11 +223,13 @@ class Contender {
   }
   [[nodiscard]] const PlannedRun& planned() const { return like_; }
   [[nodiscard]] bool is_plain() const { return like_.allocation == kPlain; }
+  [[nodiscard]] bool is_job() const { return !is_plain() && like_.peer == nullptr; }
   [[nodiscard]] bool is_default() const { return like_.allocation == kDefault; }
   [[nodiscard]] std::string name() const {
-    return is_plain() ? like_.allocation
-                      : fmt::format("{}, {} worker{}", like_.allocation, like_.workers,
-                                    like_.workers == 1 ? "" : "s");
+    return is_plain()
+               ? like_.allocation
+               : fmt::format("{}, {} {}{}", like_.allocation, like_.workers,
+                             like_.peer == nullptr ? "worker" : "thread", like_.workers == 1 ? "" : "s");
   }
   [[nodiscard]] std::optional<double> speed() const {
     std::vector<double> speeds;
@@ -211,6 +253,18 @@ class Contender {
   }
   [[nodiscard]] std::optional<double> objective() const { return median_objective(own_); }
   [[nodiscard]] std::optional<double> plain_objective() const { return median_objective(plain_); }
+  /// Training time until a run's objective was as good as the plain loop's last one, or nearly.
+  [[nodiscard]] std::optional<double> seconds_to_quality() const {
+    const std::optional<double> plain = plain_objective();
+    if (!plain) return std::nullopt;
+    std::vector<double> seconds;
+    for (const RunFigures* const run : own_) {
+      const double way = falls(run->objective) ? -1 : 1;
+      const Target target{.objective = *plain - way * kNearly * std::abs(*plain), .way = way};
+      if (const auto reached = seconds_to(*run, target)) seconds.push_back(*reached);
+    }
+    return seconds.size() < own_.size() ? std::nullopt : median(std::move(seconds));
+  }
   [[nodiscard]] double share_waited() const {
     std::vector<double> shares;
     for (const RunFigures* const run : own_) shares.push_back(run->share_waited);
@@ -238,11 +292,6 @@ std::vector<Contender> contenders_of(const std::vector<RunFigures>& runs) {
     if (run.planned.round == 1) contenders.emplace_back(runs, run.planned);
   }
   return contenders;
-}
-
-/// Whether the objective grows or falls as the model becomes better.
-bool falls(std::string_view objective) {
-  return objective.ends_with("rmse") || objective.ends_with("loss");
 }
 
 constexpr const char* kNoRun = "there is no such run, or it failed";
@@ -292,14 +341,17 @@ std::string speed_text(const std::optional<double>& speed) {
 }
 
 ReportTable table_of(const std::vector<Contender>& contenders) {
-  ReportTable table{.title = "Millions of items a second, and times the plain loop's speed",
-                    .head = {"task", "run", "M/s", "plain loop ×", "objective", "", "waited"}};
+  ReportTable table{
+      .title = "Millions of items a second, and times the plain loop's speed",
+      .head = {"task", "run", "M/s", "plain loop ×", "objective", "", "s to plain's", "waited"}};
   for (const Contender& each : contenders) {
     const std::optional<double> objective = each.objective();
+    const std::optional<double> quality = each.seconds_to_quality();
     table.rows.push_back({each.planned().task, each.name(), speed_text(each.speed()),
                           each.is_plain() ? "" : times_text(each.ratio()), each.objective_name(),
                           objective ? format_objective(*objective) : "–",
-                          each.is_plain() ? "" : fmt::format("{:.1f} %", each.share_waited() * 100)});
+                          quality ? fmt::format("{:.2f}", *quality) : "–",
+                          each.is_job() ? fmt::format("{:.1f} %", each.share_waited() * 100) : ""});
   }
   return table;
 }

@@ -131,7 +131,8 @@ std::string circumstances(const Experiment& experiment, const ExperimentOptions&
 }
 
 std::string command_line(const PlannedRun& run) {
-  return "verbena run " + absl::StrJoin(run.arguments, " ");
+  if (run.peer == nullptr) return "verbena run " + absl::StrJoin(run.arguments, " ");
+  return run.program + " " + absl::StrJoin(run.peer->arguments(run.peer_task), " ");
 }
 
 std::string report_text(const ReportSubject& subject, const Judgement& judgement,

@@ -29,6 +29,7 @@
 #include "apps/options/numbers.hpp"
 #include "apps/options/transport_options.hpp"
 #include "apps/options/validators.hpp"
+#include "apps/peers/program.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
 #include "apps/report/provenance.hpp"
@@ -270,7 +271,7 @@ absl::Status check(BenchCommand& options) {
         "--perftest needs --transport {}: perftest knows RDMA devices only", schemes_with_devices()));
   }
   for (const std::string& tool : bench::perftest_tools()) {
-    if (!bench::is_installed(tool)) {
+    if (!is_installed(tool)) {
       return absl::FailedPreconditionError(
           fmt::format("--perftest: {} is not installed (package perftest)", tool));
     }

@@ -1,6 +1,7 @@
 #include "apps/program/experiment_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -8,9 +9,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "apps/conditions/delayed_transport.hpp"
 #include "apps/conditions/fields.hpp"
 #include "apps/conditions/slowdown.hpp"
@@ -22,6 +26,8 @@
 #include "apps/launcher/host_run.hpp"
 #include "apps/options/numbers.hpp"
 #include "apps/options/validators.hpp"
+#include "apps/peers/peer.hpp"
+#include "apps/peers/program.hpp"
 #include "apps/program/scale_command.hpp"
 #include "apps/report/console.hpp"
 #include "apps/report/exit_status.hpp"
@@ -42,6 +48,8 @@ constexpr std::uint32_t kMostNodes = 64;
 
 struct ExperimentCommand {
   ExperimentOptions experiment;
+  std::map<std::string, std::string> peer_programs;  ///< by the peer's name in lower case
+  bool no_peers = false;
   std::string output;
   bool quiet = false;
 };
@@ -69,6 +77,25 @@ RunFigures figures_of(const PlannedRun& planned, const RunSettings& settings, co
     figures.share_waited_by_worker.push_back(worker.share_waited());
   }
   return figures;
+}
+
+/// Runs a peer, and keeps what it says as figures of a run.
+RunEnd make_peer_run(const PlannedRun& planned, RunFigures& figures) {
+  figures.objective = std::string(planned.peer->objective());
+  RunEnd end;
+  end.status = run_peer(*planned.peer, planned.program, planned.peer_task, [&](const PeerIteration& said) {
+    figures.training_seconds += said.seconds;
+    IterationRecord record{.iteration = said.iteration,
+                           .items = said.items,
+                           .seconds = said.seconds,
+                           .training_seconds = figures.training_seconds};
+    if (said.objective) record.objectives[figures.objective] = *said.objective;
+    figures.iterations.push_back(std::move(record));
+  });
+  double items = 0;
+  for (const IterationRecord& record : figures.iterations) items += record.items;
+  if (figures.training_seconds > 0) figures.throughput = items / figures.training_seconds;
+  return end;
 }
 
 /// Makes one run like `verbena run`, but keeps its figures instead of printing them.
@@ -106,6 +133,24 @@ RunEnd make_run(const PlannedRun& planned, bool quiet, RunFigures& figures) {
   return end;
 }
 
+struct ChosenPeer {
+  std::shared_ptr<Peer> peer;
+  std::string program;
+};
+/// Those that are named, and those that are installed under their usual names.
+std::vector<ChosenPeer> choose_peers(const ExperimentCommand& options) {
+  std::vector<ChosenPeer> chosen;
+  for (const std::shared_ptr<Peer>& peer : make_peers()) {
+    const auto named = options.peer_programs.find(absl::AsciiStrToLower(std::string(peer->name())));
+    if (named != options.peer_programs.end()) {
+      chosen.push_back({peer, named->second});
+    } else if (!options.no_peers && is_installed(std::string(peer->program()))) {
+      chosen.push_back({peer, std::string(peer->program())});
+    }
+  }
+  return chosen;
+}
+
 /// Decides the options that were left open, and makes the ratings if none were given.
 absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   ExperimentOptions& chosen = options.experiment;
@@ -139,11 +184,21 @@ absl::Status prepare(const Experiment& experiment, ExperimentCommand& options) {
   if (experiment.needs_triples()) {
     for (const std::string& path : triple_files(chosen.triples)) files.reads("--triples", path);
   }
+  std::vector<ChosenPeer> peers;
+  if (experiment.runs_peers()) peers = choose_peers(options);
+  for (const ChosenPeer& each : peers) {
+    for (const std::string& file : each.peer->files(options.output)) files.writes("--output", file);
+  }
   RETURN_IF_ERROR(make_output_folder(options.output, std::move(files)));
   for (const Made& made : to_make) {
     if (!options.quiet)
       print_error("writing {}, as `verbena generate mf` does\n", base::printable(made.path));
     RETURN_IF_ERROR(generate_ratings(made.options, made.path));
+  }
+  for (const auto& [peer, program] : peers) {
+    const std::string& data = peer->application() == "mf" ? chosen.ratings : chosen.documents;
+    RETURN_IF_ERROR(peer->prepare(data, chosen.seed, options.output));
+    chosen.peers.push_back({peer, program});
   }
   return absl::OkStatus();
 }
@@ -177,7 +232,8 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
   const auto start = std::chrono::steady_clock::now();
   for (const PlannedRun& planned : plan) {
     RunFigures figures{.planned = planned};
-    const RunEnd end = make_run(planned, options.quiet, figures);
+    const RunEnd end =
+        planned.peer != nullptr ? make_peer_run(planned, figures) : make_run(planned, options.quiet, figures);
     if (end.signal != 0) {
       print_error("verbena: stopped by SIG{}\n", ::sigabbrev_np(end.signal));
       return kExitSignalBase + end.signal;
@@ -201,6 +257,17 @@ int run_experiment(const Experiment& experiment, ExperimentCommand options) {
     return kExitFailed;
   }
   return any_failed ? kExitFailed : kExitOk;
+}
+
+absl::Status check_peer(const std::string& text) {
+  std::vector<std::string> names;
+  for (const std::shared_ptr<Peer>& peer : make_peers()) {
+    names.push_back(absl::AsciiStrToLower(std::string(peer->name())));
+    if (text.starts_with(names.back() + "=") && text.size() > names.back().size() + 1)
+      return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("expected {}=PROGRAM, found {}", fmt::join(names, " or "), text));
 }
 
 void add_experiment_options(CLI::App& command, const Experiment& experiment, ExperimentCommand& options) {
@@ -249,6 +316,23 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
                {1, 100})
         ->type_name("N")
         ->group(kInput);
+  }
+  if (experiment.runs_peers()) {
+    CLI::Option* const peer =
+        command
+            .add_option_function<std::vector<std::string>>(
+                "--peer",
+                [&options](const std::vector<std::string>& all) {
+                  for (const std::string& each : all)
+                    options.peer_programs.insert(absl::StrSplit(each, absl::MaxSplits('=', 1)));
+                },
+                "Where another program is that is to be run beside ours; by default mf-train and fasttext, "
+                "if "
+                "they are in PATH.")
+            ->type_name("libmf|fasttext=PROGRAM")
+            ->check(accepted_by([](const std::string& text) { return check_peer(text); }))
+            ->group(kInput);
+    command.add_flag("--no-peers", options.no_peers, "Run no other programs.")->excludes(peer)->group(kInput);
   }
   if (experiment.compares_models()) {
     command

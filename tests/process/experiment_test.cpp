@@ -106,9 +106,10 @@ TEST_F(ExperimentTest, AllocationMakesRunsOfEachKind) {
 
 TEST_F(ExperimentTest, CostMakesRunsOfEachKind) {
   write_graph_and_text();
-  const Ended ended = experiment(
-      "cost", {"--triples", folder_.path("graph"), "--documents", folder_.path("text"), "--small-data",
-               folder_.path("ratings"), "--workers", "2", "--iterations", "2", "--rounds", "1"});
+  const Ended ended =
+      experiment("cost", {"--triples", folder_.path("graph"), "--documents", folder_.path("text"),
+                          "--small-data", folder_.path("ratings"), "--workers", "2", "--iterations", "2",
+                          "--rounds", "1", "--no-peers"});
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.err, AllOf(HasSubstr("1/54 kge: plain loop: test_mrr "),
                                HasSubstr("54/54 word2vec: intent, 2 workers: ")));

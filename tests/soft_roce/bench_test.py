@@ -11,6 +11,7 @@ PORT = 7471
 TOOLS = {"read": ("ib_read_lat", "ib_read_bw"), "write": ("ib_write_lat", "ib_write_bw"),
          "write-notify": ("ib_write_lat", "ib_send_lat", "ib_send_bw")}
 BUDGETS = {"ib_read_lat": 1.1, "ib_read_bw": 0.95, "ib_write_bw": 0.95}
+SENDING_OPERATIONS = {"push-batch", "push-applied", "push-visible", "clock", "subscribe", "localize"}
 TABLE_OPERATIONS = {"pull", "push", "push-batch", "push-applied", "push-visible", "clock", "subscribe", "localize", "idle-server"}
 
 
@@ -64,6 +65,14 @@ class BenchTest(case.Case):
                          TABLE_OPERATIONS | {"read", "read-batch"})
         for result in report["results"]:
             self.check_figures(result)
+            if result["operation"] in SENDING_OPERATIONS:
+                posted = result["posted"]
+                self.assertGreater(posted["bytes"], 0, posted)
+                self.assertGreaterEqual(posted["requests"], posted["doorbells"], posted)
+            if result["operation"] == "push-batch":
+                # A key before each row, and some headers: no byte twice.
+                self.assertLess(posted["bytes"], 1.05 * result["bytes"])
+                self.assertGreaterEqual(posted["bytes"], result["bytes"])
 
     def test_nobody_there_is_an_error(self):
         job = self.machine.start(f"verbena bench --no-secret --connect {self.machine.address()}:1")

@@ -8,6 +8,7 @@
 namespace verbena::apps::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -86,6 +87,17 @@ TEST(ReportTest, JsonHasAllOfIt) {
   EXPECT_EQ(bandwidth.at("value"), 510);
   EXPECT_EQ(bandwidth.at("kept"), true);
   EXPECT_FALSE(read.at("yardsticks").at(2).contains("budget"));
+}
+
+TEST(ReportTest, WhatIsPostedIsShownForARow) {
+  Result push = result();
+  push.keys = 1000;
+  push.posted = Posted{.requests = 5, .bytes = 408'200, .doorbells = 4};
+  EXPECT_THAT(to_table(kPlace, {push}),
+              AllOf(HasSubstr("asks of this side's transport"), HasSubstr("408.2"), HasSubstr("0.004")));
+  EXPECT_THAT(to_table(kPlace, {result()}), Not(HasSubstr("asks of this side's transport")));
+  EXPECT_EQ(to_json(kPlace, {push}).at("results").at(0).at("posted").at("bytes"), 408'200);
+  EXPECT_FALSE(to_json(kPlace, {result()}).at("results").at(0).contains("posted"));
 }
 
 TEST(BackendTest, HostIsTakenFromWhatWasConnectedTo) {

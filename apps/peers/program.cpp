@@ -1,4 +1,4 @@
-#include "apps/bench/program.hpp"
+#include "apps/peers/program.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include <sstream>
 #include <utility>
 
-namespace verbena::apps::bench {
+namespace verbena::apps {
 
 namespace {
 
@@ -120,4 +120,4 @@ bool is_installed(const std::string& program) {
   return false;
 }
 
-}  // namespace verbena::apps::bench
+}  // namespace verbena::apps

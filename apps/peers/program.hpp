@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace verbena::apps::bench {
+namespace verbena::apps {
 
 /// A program that PATH finds. It is killed when this object is destroyed, and when the thread that started it
 /// ends.
@@ -43,4 +43,4 @@ class Program {
 /// Whether there is such a program in PATH.
 bool is_installed(const std::string& program);
 
-}  // namespace verbena::apps::bench
+}  // namespace verbena::apps

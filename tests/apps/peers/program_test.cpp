@@ -1,8 +1,8 @@
-#include "apps/bench/program.hpp"
+#include "apps/peers/program.hpp"
 
 #include <gtest/gtest.h>
 
-namespace verbena::apps::bench {
+namespace verbena::apps {
 namespace {
 
 constexpr std::chrono::seconds kPatience{30};
@@ -35,4 +35,4 @@ TEST(ProgramTest, MissingOneIsSaid) {
 }
 
 }  // namespace
-}  // namespace verbena::apps::bench
+}  // namespace verbena::apps
