@@ -14,9 +14,8 @@ namespace {
 // polls.
 constexpr transport::Duration kEagerWait = std::chrono::microseconds(500);
 constexpr transport::Duration kEagerTurn = std::chrono::microseconds(20);
-constexpr int kEagerLooks = 640;
 constexpr int kLooksBetweenYields = 32;
-constexpr transport::Duration kEagerSleep = std::chrono::microseconds(1);
+constexpr int kMostEagerLooks = 200 * kLooksBetweenYields;  // more than a turn has, unless time stands still
 // After that it sleeps for a part of the time that it has waited already, so that it is late by that part at
 // most. Workers that wait for long must not take the processors from those they wait for.
 constexpr int kPartOfWait = 8;
@@ -46,18 +45,15 @@ std::string Lead::slowest() const {
 }
 
 void Lead::wait(consistency::Clock clock, transport::Transport& transport, transport::Duration waited) const {
-  if (waited >= kEagerWait) {
-    transport.wait(transport.now() + std::min(waited / kPartOfWait, kLongestSleep));
-    return;
-  }
   const transport::TimePoint end = transport.now() + kEagerTurn;
-  for (int look = 1; look <= kEagerLooks; ++look) {
+  for (int look = 1; waited < kEagerWait && look <= kMostEagerLooks; ++look) {
     if (is_kept(clock)) return;
     if (look % kLooksBetweenYields != 0) continue;
     std::this_thread::yield();
-    if (transport.now() >= end) break;
+    if (transport.now() >= end) return;
   }
-  transport.wait(transport.now() + kEagerSleep);  // so that time goes on in a simulation, too
+  // In a simulation, time goes on only here.
+  transport.wait(transport.now() + std::clamp(waited / kPartOfWait, kEagerTurn, kLongestSleep));
 }
 
 }  // namespace verbena::worker
