@@ -318,11 +318,12 @@ Finding judge_speed(const Contender& contender) {
 }
 
 Finding judge_quality(const Contender& contender) {
+  const std::uint32_t workers = contender.planned().workers;
+  const std::string who = workers == 1 ? "1 worker learns" : fmt::format("{} workers learn", workers);
   Finding finding{.expectation =
-                      fmt::format("{}: by default {} worker{} learn as much as the plain loop: "
-                                  "the objective is worse by at most {:g} %",
-                                  contender.planned().task, contender.planned().workers,
-                                  contender.planned().workers == 1 ? "" : "s", kQualityLoss * 100)};
+                      fmt::format("{}: by default {} as much as the plain loop: the objective is worse "
+                                  "by at most {:g} %",
+                                  contender.planned().task, who, kQualityLoss * 100)};
   const std::optional<double> ours = contender.objective();
   const std::optional<double> plain = contender.plain_objective();
   if (!ours || !plain) {
