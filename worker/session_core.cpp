@@ -14,6 +14,7 @@
 #include "transport/backends.hpp"
 #include "transport/request_id.hpp"
 #include "worker/joining.hpp"
+#include "worker/options.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
@@ -36,81 +37,6 @@ constexpr std::size_t kSpareOutstanding = 2;
 constexpr std::size_t kMostStaleOutstanding = 16;
 /// Shorter messages are copied: that costs less than another look at the sender's memory.
 constexpr std::size_t kLeastInPlaceBytes = 2048;
-
-protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, ValueType type) {
-  return {.table = number,
-          .value_type = type,
-          .rows = options.rows,
-          .width = options.width,
-          .name = options.name,
-          .allocation = options.allocation,
-          .consistency = to_string(options.consistency),
-          .rule = options.rule};
-}
-
-/// Compares an open table with a request for a table of the same name.
-absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {
-  std::string differences = protocol::differences(
-      to_wire(table.number(), table.options(), table.value_type()), to_wire(table.number(), options, type));
-  if (table.options().cache_rows != options.cache_rows) {
-    differences += fmt::format("{}{} rows cached, then {}", differences.empty() ? "" : "; ",
-                               table.options().cache_rows, options.cache_rows);
-  }
-  if (differences.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("table \"{}\" is open already, and differs: {}", options.name, differences));
-}
-
-absl::Status check(const SessionOptions& options) {
-  if (options.servers.empty()) return absl::InvalidArgumentError("a session needs at least one server");
-  if (options.workers == 0 || options.workers > protocol::kMaxWorkers || options.rank >= options.workers) {
-    return absl::InvalidArgumentError(fmt::format("worker {} of {}: expected 0 ≤ rank < workers ≤ {}",
-                                                  options.rank, options.workers, protocol::kMaxWorkers));
-  }
-  if (options.node && *options.node >= options.servers.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("node {} of {}: a node is the rank of a server", *options.node, options.servers.size()));
-  }
-  RETURN_IF_ERROR(transport::check_silence_timeout(options.silence_timeout_ms));
-  if (!(options.update_budget_mb_per_s >= 0) || !std::isfinite(options.update_budget_mb_per_s)) {
-    return absl::InvalidArgumentError(
-        fmt::format("an update budget of {} MB/s: expected 0 or more", options.update_budget_mb_per_s));
-  }
-  for (const std::size_t bytes : {options.inbox_bytes, options.push_ring_bytes}) {
-    if (bytes < protocol::kMinRingBytes || bytes > protocol::kMaxRingBytes) {
-      return absl::InvalidArgumentError(fmt::format("a ring of {} bytes: expected {} to {}", bytes,
-                                                    protocol::kMinRingBytes, protocol::kMaxRingBytes));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status check(const TableOptions& options, ValueType type) {
-  if (value_bytes(type) == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": {} is no type of values", options.name, static_cast<std::uint32_t>(type)));
-  }
-  if (absl::Status status = consistency::check(options.consistency); !status.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\": {}", options.name, std::string(status.message())));
-  }
-  if (options.name.empty() || options.name.size() > protocol::kMaxNameBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));
-  }
-  if (options.rows == 0 || options.rows > protocol::kMaxRows || options.width == 0 ||
-      options.width > protocol::kMaxWidth) {
-    return absl::InvalidArgumentError(
-        fmt::format("table \"{}\" of {} rows, width {}: expected 1 to {} rows and width 1 to {}",
-                    options.name, options.rows, options.width, protocol::kMaxRows, protocol::kMaxWidth));
-  }
-  const consistency::Rules rules = consistency::rules_of(options.consistency);
-  return protocol::check_together(to_wire(0, options, type),
-                                  {.sums = rules.needs_sums(),
-                                   .fractions = rules.weighs_means,
-                                   .rows_stay = !consistency::allows_moving_rows(options.consistency)})
-      .status();
-}
 
 }  // namespace
 

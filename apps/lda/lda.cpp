@@ -374,6 +374,7 @@ absl::Status Lda::present(const Job& job, WordCounts& counts, Reporter& reporter
     reporter.print(line);
   }
   reporter.summary("topics", topics_);
+  reporter.summary("blocks", job.data.blocks.size() - 1);
   reporter.summary("format", job.corpus.format);
   reporter.summary("documents", job.corpus.total_documents);
   reporter.summary("vocabulary", vocabulary.size());

@@ -396,6 +396,7 @@ absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint3
   job.data.test = sorted(job.ratings.test);
   if (rank == 0) {
     reporter.summary("rank", rank_);
+    reporter.summary("blocks", job.layout.blocks());
     reporter.summary("format", job.ratings.format);
     reporter.summary("users", job.ratings.user_names.size());
     reporter.summary("items", job.ratings.item_names.size());

@@ -29,7 +29,7 @@ using CarryOutRun =
 void add_run_command(CLI::App& program, const Applications& applications, const CarryOutRun& carry_out,
                      const std::vector<std::string>& program_words, Run* run);
 /// `verbena run` itself: on this host, or as one of the processes that mpirun or srun has started.
-int run_application(RunOptions run, Application& application, const ApplicationOptions& options);
+int run_application(const RunOptions& given, Application& application, const ApplicationOptions& options);
 
 void add_server_command(CLI::App& program, Run* run);
 void add_worker_command(CLI::App& program, const Applications& applications, Run* run);

@@ -41,7 +41,8 @@ std::optional<int> run_as_one_of_many(const std::function<int(const ClusterOptio
 
 }  // namespace
 
-int run_application(RunOptions run, Application& application, const ApplicationOptions& options) {
+int run_application(const RunOptions& given, Application& application, const ApplicationOptions& options) {
+  RunOptions run = given;
   if (absl::Status status = job::check_started_apart(); !status.ok()) return report_error(status);
   const std::optional<int> ended = run_as_one_of_many([&](ClusterOptions cluster) {
     cluster.worker_jobs = [&application](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
