@@ -9,9 +9,9 @@
 namespace verbena::worker {
 namespace {
 
-// At first a worker looks at the board all the time: a block of a small data set takes some ten microseconds,
-// and waking a thread takes longer. In between, others may have this thread's processor, and the session
-// polls.
+// At first a worker looks at the board all the time: a block of a small data set takes some tens of
+// microseconds, and waking a thread would add some ten. In between the worker yields its processor, and the
+// session polls.
 constexpr transport::Duration kEagerWait = std::chrono::microseconds(500);
 constexpr transport::Duration kEagerTurn = std::chrono::microseconds(20);
 constexpr int kLooksBetweenYields = 32;

@@ -21,7 +21,7 @@ constexpr std::uint32_t kRounds = 3;  // other work on the host may disturb one 
 constexpr double kMostTimeOfOne = 1.1;     // one worker's time, in parts of the plain loop's
 constexpr double kLeastShareOfCore = 0.8;  // speed of each of several workers, in parts of the plain loop's
 constexpr double kNearly = 0.01;           // of an objective that counts as reached
-constexpr double kQualityLoss = 0.05;      // of the plain loop's way from its first objective to its last
+constexpr double kQualityLoss = 0.05;      // of the plain loop's last objective
 
 constexpr const char* kPlain = "plain loop";
 constexpr const char* kDefault = "default";
@@ -71,25 +71,29 @@ class CostExperiment final : public Experiment {
   [[nodiscard]] std::string_view method() const override {
     return "Every application, once as a plain loop (one thread, no parameter server) and once as a job on "
            "this "
-           "host, with one worker, with two, and so on up to --workers: as it is by default, and with two or "
-           "more workers also in each other way in which rows can come to them. bsp, essp:1, asp: rows stay "
-           "on "
-           "their servers, are cached and pulled, and updates are pushed. localize, intent: rows move to the "
+           "host, with 1, 2, 4, … workers and with --workers of them: as it is by default and under bsp, and "
+           "with "
+           "two or more workers also in each other way in which rows can come to them. bsp, essp:1, asp: "
+           "rows stay "
+           "on their servers, are cached and pulled, and updates are pushed. localize, intent: rows move to "
+           "the "
            "workers; with one server they are trained where they lie. small: mf on a hundred thousand "
            "ratings, "
            "whose iterations take less than a millisecond. Speed is that of the median iteration, the first "
            "one "
            "left out, evaluation not included. All runs of a task are made in rounds, by turns: a run is "
-           "shown "
-           "by the median of its rounds, and its ratio to the plain loop is taken within each round. The "
-           "objective is that after the same number of iterations; beside it are the seconds of training "
-           "until it "
-           "was as good as the plain loop's in the end, within 1 % (jobs are evaluated only in the end). "
-           "Other "
-           "programs that do the same are run beside ours, with their own defaults, if they are installed or "
-           "named: LIBMF (mf-train), of which each line that it prints is timed, the test that it makes "
-           "before "
-           "it included, and fastText without parts of words, of which its own figure is shown.";
+           "shown by "
+           "the median of its rounds, and its ratio to the plain loop is taken within each round. The "
+           "objective is "
+           "that after the same number of iterations; beside it are the seconds of training until it was as "
+           "good "
+           "as the plain loop's in the end, within 1 % (jobs are evaluated only in the end). Other programs "
+           "that do "
+           "the same are run beside ours, with their own defaults, if they are installed or named: LIBMF "
+           "(mf-train), timed from one line of its output to the next, so that its evaluation of every "
+           "iteration is "
+           "included; and fastText without character n-grams (subwords), with the speed that it prints "
+           "itself.";
   }
   [[nodiscard]] bool needs_documents() const override { return true; }
   [[nodiscard]] bool needs_triples() const override { return true; }

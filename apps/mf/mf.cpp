@@ -242,8 +242,9 @@ void MatrixFactorization::add_options(CLI::App& command) {
   add_number(
       command, "--clocks-per-iteration", clocks_per_iteration_,
       "clocks in a pass over the ratings: the items are cut into so many blocks, and in each clock "
-      "a worker trains another one; 0: workers x (staleness + 1); where rows move, workers, with several "
-      "servers workers x 3. With fewer than workers, some "
+      "a worker trains another one; 0: workers x (staleness + 1); where rows move, as many as there are "
+      "workers with one server and workers x 3 with several; 1 for a single worker. With fewer than workers, "
+      "some "
       "train the same items at a time and what they learn is added up: that needs a smaller "
       "--learning-rate")
       ->capture_default_str();

@@ -89,7 +89,7 @@ class FastText final : public Peer {
     return {folder + "/fasttext.txt", folder + "/fasttext-model.bin", folder + "/fasttext-model.vec"};
   }
   absl::Status prepare(const std::string& data, std::uint64_t seed, const std::string& folder) override;
-  /// As our word2vec by default: no parts of words, 100 numbers, a window of 5, 5 wrong words.
+  /// As our word2vec by default: no subwords, 100 dimensions, a window of 5, 5 negative samples.
   [[nodiscard]] std::vector<std::string> arguments(const PeerTask& task) const override {
     return {"skipgram",
             "-input",

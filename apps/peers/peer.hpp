@@ -53,7 +53,8 @@ class Peer {
 
 /// LIBMF (Chin et al., 2016): matrix factorization with threads on one host.
 std::unique_ptr<Peer> make_libmf();
-/// fastText (Bojanowski et al., 2017), without parts of words: skip-gram as word2vec has it.
+/// fastText (Bojanowski et al., 2017), without subwords (character n-grams): skip-gram as our word2vec has
+/// it.
 std::unique_ptr<Peer> make_fasttext();
 
 /// All that are known.

@@ -13,8 +13,8 @@
 
 namespace verbena::apps {
 
-/// A program that PATH finds. It is killed when this object is destroyed, and when the thread that started it
-/// ends.
+/// A program, given by its path or by a name in PATH. It is killed when this object is destroyed, and when
+/// the thread that started it ends.
 class Program {
  public:
   static absl::StatusOr<std::unique_ptr<Program>> start(const std::vector<std::string>& arguments);

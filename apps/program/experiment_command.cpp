@@ -360,7 +360,9 @@ void add_experiment_options(CLI::App& command, const Experiment& experiment, Exp
         ->type_name("S")
         ->group(kProcesses)
         ->capture_default_str();
-    add_number(command, "--workers", chosen.workers, "Worker processes of each run.",
+    add_number(command, "--workers", chosen.workers,
+               experiment.compares_models() ? "Worker processes of each run."
+                                            : "The most worker processes of a run.",
                {2, protocol::kMaxWorkers})
         ->type_name("W")
         ->group(kProcesses)
@@ -414,7 +416,8 @@ void add_experiment(CLI::App& command, const std::shared_ptr<Experiment>& experi
 void add_experiment_command(CLI::App& program, Run* run) {
   CLI::App* command = program.add_subcommand(
       "experiment",
-      "measure the consistency models, and rows that move, against what is expected of them\n\nMakes several "
+      "measure the consistency models, rows that move, and the cost of the parameter server against what is "
+      "expected of them\n\nMakes several "
       "runs one after "
       "another, "
       "as `verbena run` does, and writes a table, the numbers and a page with curves. Each expectation is "

@@ -123,7 +123,7 @@ void verbena_close(verbena_session* session);
 verbena_code verbena_clock(verbena_session* session);
 verbena_code verbena_barrier(verbena_session* session);
 /* From now on verbena_clock() lets no worker be more than `clocks` clocks ahead of the slowest one. All workers
- * call it together. */
+ * call it together, with the same number; it is a barrier, and so ends a clock. See Session::limit_lead(). */
 verbena_code verbena_limit_lead(verbena_session* session, uint32_t clocks);
 /* Tells all others that this worker cannot go on, and why. */
 verbena_code verbena_give_up(verbena_session* session, const char* why);
