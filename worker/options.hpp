@@ -1,4 +1,4 @@
-// What the options of a session and of a table must be, and how a table's travel.
+// What the options of a session and of a table must be, and a table's as they are sent to servers.
 #pragma once
 
 #include <cstdint>

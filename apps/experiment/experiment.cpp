@@ -50,6 +50,12 @@ std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual)
   return options.iterations > 0 ? options.iterations : usual;
 }
 
+std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
+                                            const std::string& data, std::int64_t iterations) {
+  return {application, fmt::format("--data={}", data), fmt::format("--iterations={}", iterations),
+          fmt::format("--evaluate-every={}", iterations), fmt::format("--seed={}", options.seed)};
+}
+
 std::string item_time_argument(std::chrono::nanoseconds item_time) {
   return fmt::format("--slow=worker=all,item={}ns", item_time.count());
 }

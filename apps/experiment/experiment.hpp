@@ -154,6 +154,9 @@ void add_arguments(PlannedRun& run, const std::vector<std::string>& arguments);
 const std::string& data_of(const ExperimentOptions& options, std::string_view application);
 /// The iterations in the options, or else `usual`.
 std::int64_t iterations_of(const ExperimentOptions& options, std::int64_t usual);
+/// `application` trained on `data`, evaluated only in the end.
+std::vector<std::string> training_arguments(const ExperimentOptions& options, const std::string& application,
+                                            const std::string& data, std::int64_t iterations);
 /// The argument with which each item takes every worker `item_time`.
 std::string item_time_argument(std::chrono::nanoseconds item_time);
 /// Matrix factorization for comparing models, with something to compute between two clocks. An iteration is 5

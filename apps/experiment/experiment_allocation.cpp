@@ -138,10 +138,8 @@ class AllocationExperiment final : public Experiment {
 std::vector<std::string> common_arguments(const ExperimentOptions& options, const Task& task,
                                           std::int64_t usual_iterations) {
   const std::int64_t iterations = iterations_of(options, usual_iterations);
-  std::vector<std::string> arguments = {
-      task.application, fmt::format("--data={}", data_of(options, task.application)),
-      fmt::format("--iterations={}", iterations), fmt::format("--evaluate-every={}", iterations),
-      fmt::format("--seed={}", options.seed)};
+  std::vector<std::string> arguments =
+      training_arguments(options, task.application, data_of(options, task.application), iterations);
   arguments.insert(arguments.end(), task.arguments.begin(), task.arguments.end());
   return arguments;
 }

@@ -69,31 +69,21 @@ class CostExperiment final : public Experiment {
     return "what the parameter server costs: each application beside one plain thread";
   }
   [[nodiscard]] std::string_view method() const override {
-    return "Every application, once as a plain loop (one thread, no parameter server) and once as a job on "
-           "this "
-           "host, with 1, 2, 4, … workers and with --workers of them: as it is by default and under bsp, and "
-           "with "
-           "two or more workers also in each other way in which rows can come to them. bsp, essp:1, asp: "
-           "rows stay "
-           "on their servers, are cached and pulled, and updates are pushed. localize, intent: rows move to "
-           "the "
-           "workers; with one server they are trained where they lie. small: mf on a hundred thousand "
-           "ratings, "
-           "whose iterations take less than a millisecond. Speed is that of the median iteration, the first "
-           "one "
-           "left out, evaluation not included. All runs of a task are made in rounds, by turns: a run is "
-           "shown by "
-           "the median of its rounds, and its ratio to the plain loop is taken within each round. The "
-           "objective is "
-           "that after the same number of iterations; beside it are the seconds of training until it was as "
-           "good "
-           "as the plain loop's in the end, within 1 % (jobs are evaluated only in the end). Other programs "
-           "that do "
-           "the same are run beside ours, with their own defaults, if they are installed or named: LIBMF "
-           "(mf-train), timed from one line of its output to the next, so that its evaluation of every "
-           "iteration is "
-           "included; and fastText without character n-grams (subwords), with the speed that it prints "
-           "itself.";
+    return "Every application, once as a plain loop (one thread, no parameter server) and once as a "
+           "job on this host, with 1, 2, 4, … workers and with --workers of them: as it is by default "
+           "and under bsp, and with two or more workers also in each other way in which rows can come "
+           "to them. bsp, essp:1, asp: rows stay on their servers, are cached and pulled, and updates "
+           "are pushed. localize, intent: rows move to the workers; with one server they are trained "
+           "where they lie. small: mf on a hundred thousand ratings, whose iterations take less than a "
+           "millisecond. Speed is that of the median iteration, the first one left out, evaluation not "
+           "included. All runs of a task are made in rounds, by turns: a run is shown by the median of "
+           "its rounds, and its ratio to the plain loop is taken within each round. The objective is "
+           "that after the same number of iterations; beside it are the seconds of training until it "
+           "was as good as the plain loop's in the end, within 1 % (jobs are evaluated only in the "
+           "end). Other programs that do the same are run beside ours, with their own defaults, if "
+           "they are installed or named: LIBMF (mf-train), timed from one line of its output to the "
+           "next, so that its evaluation of every iteration is included; and fastText without "
+           "character n-grams (subwords), with the speed that it prints itself.";
   }
   [[nodiscard]] bool needs_documents() const override { return true; }
   [[nodiscard]] bool needs_triples() const override { return true; }
@@ -116,17 +106,14 @@ PlannedRun plan_task(const ExperimentOptions& options, const Task& task, const s
                      std::uint32_t workers) {
   const std::int64_t iterations = iterations_of(options, task.iterations);
   const std::string& data = task.is_small ? options.small_ratings : data_of(options, task.application);
-  PlannedRun run{
-      .label = workers == 0
-                   ? fmt::format("{}: {}", task.name, way)
-                   : fmt::format("{}: {}, {} worker{}", task.name, way, workers, workers == 1 ? "" : "s"),
-      .application = task.application,
-      .task = task.name,
-      .workers = workers,
-      .allocation = way,
-      .arguments = {task.application, fmt::format("--data={}", data),
-                    fmt::format("--iterations={}", iterations),
-                    fmt::format("--evaluate-every={}", iterations), fmt::format("--seed={}", options.seed)}};
+  PlannedRun run{.label = workers == 0 ? fmt::format("{}: {}", task.name, way)
+                                       : fmt::format("{}: {}, {} worker{}", task.name, way, workers,
+                                                     workers == 1 ? "" : "s"),
+                 .application = task.application,
+                 .task = task.name,
+                 .workers = workers,
+                 .allocation = way,
+                 .arguments = training_arguments(options, task.application, data, iterations)};
   add_arguments(run, task.arguments);
   return run;
 }
