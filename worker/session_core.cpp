@@ -35,8 +35,6 @@ constexpr auto kPartingPatience = std::chrono::milliseconds(500);
 /// kMostStaleOutstanding clocks of it count.
 constexpr std::size_t kSpareOutstanding = 2;
 constexpr std::size_t kMostStaleOutstanding = 16;
-/// Shorter messages are copied: that costs less than another look at the sender's memory.
-constexpr std::size_t kLeastInPlaceBytes = 2048;
 
 }  // namespace
 
@@ -429,8 +427,6 @@ bool SessionCore::may_ship_ahead(std::uint64_t rows) {
 
 absl::Status SessionCore::send(ServerLink& link, std::span<const std::byte> message,
                                const transport::MemoryRegion& region) {
-  if (region.access() == transport::Access::kRemoteRead && message.size() >= kLeastInPlaceBytes)
-    return send_place(link, message, region);
   const auto try_send = [&] { return link.inbox->try_send(message, region); };
   transport::SendResult result = try_send();
   if (result == transport::SendResult::kNoCredit) {
@@ -489,7 +485,6 @@ absl::Status SessionCore::send_small(ServerLink& link, const protocol::BulkHeade
   return status;
 }
 
-/// Sends where the message is, and not the message.
 absl::Status SessionCore::send_place(ServerLink& link, std::span<const std::byte> message,
                                      const transport::MemoryRegion& region) {
   const absl::StatusOr<transport::RemoteDescriptor> granted = link.connection->grant(region);

@@ -86,9 +86,12 @@ class SessionCore {
   /// Called for each push. Checks only now and then, and returns whether a link's update budget is full.
   /// REQUIRES: there are budgets.
   bool may_ship_ahead(std::uint64_t rows);
-  /// `region`: of memory() or shared_memory(), whose message stays as it is until it is applied.
   absl::Status send(ServerLink& link, std::span<const std::byte> message,
                     const transport::MemoryRegion& region);
+  /// Sends where the message is, and not the message. REQUIRES: the server reads in place; the region is of
+  /// shared_memory(); the message stays as it is until it is applied.
+  absl::Status send_place(ServerLink& link, std::span<const std::byte> message,
+                          const transport::MemoryRegion& region);
   /// Asks about rows of a dynamic table. Returns false if that is not possible now; the caller tries again
   /// later.
   bool ask(ServerLink& link, const protocol::KeyRequests& requests);
@@ -151,8 +154,6 @@ class SessionCore {
   absl::Status settle_tables(Milestone milestone);
   absl::Status advance(bool is_barrier);
   absl::Status keep_lead();
-  absl::Status send_place(ServerLink& link, std::span<const std::byte> message,
-                          const transport::MemoryRegion& region);
   absl::Status send_put_off();
   [[nodiscard]] absl::Status take_lost() { return std::exchange(lost_updates_, absl::OkStatus()); }
   [[nodiscard]] bool can_do_without(const ServerLink& link) const;

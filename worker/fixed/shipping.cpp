@@ -21,6 +21,8 @@ namespace {
 
 /// The most buffers of a part that were shipped within a clock and are not known to be applied.
 constexpr std::size_t kMostAhead = 2;
+/// Shorter messages are copied: that costs less than another look at the sender's memory.
+constexpr std::size_t kLeastInPlaceBytes = 2048;
 
 }  // namespace
 
@@ -78,9 +80,10 @@ absl::Status Shipping::send(Part& part, UpdateBuffer& updates, protocol::BulkKin
                                       .count = updates.records_in(i),
                                       .clock = session_.current_clock()};
     std::memcpy(chunk.memory.bytes.data(), &header, sizeof header);
-    const absl::Status status =
-        session_.send(*part.link, chunk.memory.bytes.first(updates.message_bytes(i)), *chunk.memory.region);
-    if (!status.ok()) return status;
+    const std::span<const std::byte> message = chunk.memory.bytes.first(updates.message_bytes(i));
+    const bool stays = part.link->reads_in_place && message.size() >= kLeastInPlaceBytes;
+    RETURN_IF_ERROR(stays ? session_.send_place(*part.link, message, *chunk.memory.region)
+                          : session_.send(*part.link, message, *chunk.memory.region));
   }
   return absl::OkStatus();
 }
