@@ -52,6 +52,13 @@ struct BaselineContext {
   const std::atomic<bool>& stop;
 };
 
+/// What an application must know of its job to choose the options that are left to it.
+struct JobShape {
+  ConsistencyModel consistency;  ///< given, or the default
+  std::uint32_t workers = 1;     ///< all of them
+  std::uint32_t servers = 1;
+};
+
 class Application {
  public:
   virtual ~Application() = default;
@@ -70,10 +77,11 @@ class Application {
   /// parsed options, which may be wrong.
   [[nodiscard]] virtual std::string default_consistency(bool /*is_one_node*/) const { return "bsp"; }
 
-  /// The model is decided: it was given, or is the default. Called after the options are parsed and before
-  /// all that follows, but not for the plain loop. Options that say "auto" may follow from it.
-  virtual void set_consistency(const ConsistencyModel& /*consistency*/) {}
-  /// What the option of this name, without dashes, stands for where it says "auto"; nullopt: it says itself.
+  /// The job is decided. Called after the options are parsed and before all that follows. Options that are
+  /// left to the application may follow from it.
+  virtual void set_job_shape(const JobShape& /*shape*/) {}
+  /// What the option of this name, without dashes, stands for where it was left to the application ("auto");
+  /// nullopt: it says itself.
   [[nodiscard]] virtual std::optional<std::string> chosen(std::string_view /*option*/) const {
     return std::nullopt;
   }

@@ -106,10 +106,11 @@ absl::Status drive_until_finished(Server& server, transport::Transport& transpor
       give_up = transport.now() + kLinger;
     }
     if (give_up != transport::TimePoint::max() && transport.now() > give_up) break;
-    bool worked = server.poll();
+    bool worked = server.receive();
     if (threads.empty()) {
       for (const auto& lane : server.lanes()) worked |= lane->poll();
     }
+    worked |= server.send();
     if (!worked)
       transport.wait(std::min<transport::TimePoint>(transport.now() + kIdleWait, server.next_poll()));
   }

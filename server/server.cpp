@@ -102,7 +102,7 @@ bool Server::finished() const {
   return left_ == options_.workers && std::all_of(peers_.begin(), peers_.end(), has_goodbye);
 }
 
-bool Server::poll() {
+bool Server::receive() {
   heartbeat_->count_turn();
   std::swap(intents_, heeding_);
   const std::size_t count = transport_.poll(events_);
@@ -112,8 +112,12 @@ bool Server::poll() {
   strangers_.part(transport_, [&](Peer& peer) { to_do_.add(peer); });
   if (!push_budgets_.empty()) refill_budgets();
   if (count == 0 || --polls_before_watch_ == 0) watch_workers();
+  return worked;
+}
+
+bool Server::send() {
   take_outgoing();
-  worked |= try_again();
+  bool worked = try_again();
   to_do_.for_each_once([&](Peer& peer) {
     worked |= look_after(peer);
     if (peer.is_busy()) to_do_.add(peer);

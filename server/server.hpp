@@ -47,7 +47,14 @@ class Server : private ShardHost {
 
   [[nodiscard]] const ServerOptions& options() const { return options_; }
   /// Everything but the lanes. False if there was nothing to do.
-  bool poll();
+  bool poll() {
+    const bool received = receive();
+    return send() || received;
+  }
+  // The two halves of poll(). Who drives the lanes in the same thread polls them in between: what they have
+  // to say is then sent at once.
+  bool receive();  ///< takes what has arrived: gives the lanes their tasks
+  bool send();     ///< takes what the lanes have done: sends it, releases inboxes
   /// When poll() has something to do although nothing has arrived; TimePoint::max(): never.
   [[nodiscard]] transport::TimePoint next_poll() const;
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }

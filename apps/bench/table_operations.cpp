@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "apps/bench/operations.hpp"
+#include "apps/bench/output_places.hpp"
 #include "apps/bench/yardsticks.hpp"
 #include "base/return_if_error.hpp"
 #include <verbena/session.hpp>
@@ -227,8 +228,8 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
     RETURN_IF_ERROR(session.barrier());
   }
   const std::vector<Key> keys = shuffled_keys(pull.rows, std::size_t{1} << 16);
-  std::vector<float> values(pull.keys_each * pull.width);
   const std::size_t row_bytes = pull.width * sizeof(float);
+  OutputPlaces places(pull.keys_each * row_bytes);
   Result result{.operation = std::string(pull.name),
                 .what = std::string(pull.what),
                 .bytes = pull.keys_each * row_bytes,
@@ -237,6 +238,7 @@ absl::Status TableMeasurements::pull(const PullCase& pull) {
   absl::Status status;
   std::size_t next = 0;
   result.samples = time_while(options_.timing, [&] {
+    const std::span<float> values(reinterpret_cast<float*>(places.next()), pull.keys_each * pull.width);
     status = table->pull(std::span(keys).subspan(next, pull.keys_each), values);
     next += pull.keys_each;
     if (next + pull.keys_each > keys.size()) next = 0;
@@ -467,8 +469,10 @@ absl::StatusOr<Samples> TableMeasurements::time_accesses(const Access& access) {
 }
 
 absl::StatusOr<Samples> TableMeasurements::time_pulls(Table<float>& table) {
-  std::vector<float> values(kRowWidth);
-  return time_accesses([&](std::span<const Key> key) { return table.pull(key, values); });
+  OutputPlaces places(kRowBytes);
+  return time_accesses([&](std::span<const Key> key) {
+    return table.pull(key, std::span(reinterpret_cast<float*>(places.next()), kRowWidth));
+  });
 }
 
 /// What a local access of a dynamic table is compared with.

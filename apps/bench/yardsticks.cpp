@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "apps/bench/output_places.hpp"
 #include "base/word_copy.hpp"
 
 namespace verbena::apps::bench {
@@ -72,13 +73,14 @@ Samples time_row_copies(const TimingOptions& options, std::span<const std::uint6
                         std::size_t keys_each, std::size_t row_bytes) {
   const std::uint64_t rows = *std::max_element(keys.begin(), keys.end()) + 1;
   const std::vector<std::byte> from(rows * row_bytes, std::byte{1});
-  std::vector<std::byte> to(keys_each * row_bytes);
+  OutputPlaces places(keys_each * row_bytes);
   std::size_t next = 0;
   return time_plain(options, [&] {
+    std::byte* const to = places.next();
     for (std::size_t i = 0; i < keys_each; ++i) {
-      std::memcpy(to.data() + i * row_bytes, from.data() + keys[next + i] * row_bytes, row_bytes);
+      std::memcpy(to + i * row_bytes, from.data() + keys[next + i] * row_bytes, row_bytes);
     }
-    use(to.data());
+    use(to);
     next += keys_each;
     if (next + keys_each > keys.size()) next = 0;
   });

@@ -16,13 +16,14 @@ class AllocatingApplication : public Application {
   [[nodiscard]] std::string default_consistency(bool is_one_node) const final {
     return allocation_.default_consistency(is_one_node, Application::default_consistency(is_one_node));
   }
-  void set_consistency(const ConsistencyModel& consistency) final {
-    allocation_.set_consistency(consistency);
+  void set_job_shape(const JobShape& shape) final {
+    job_shape_ = shape;
+    allocation_.set_consistency(shape.consistency);
   }
   [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const final {
     return allocation_.check(consistency);
   }
-  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const final {
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override {
     return allocation_.chosen(option);
   }
 
@@ -32,9 +33,12 @@ class AllocatingApplication : public Application {
 
   AllocationOption& allocation() { return allocation_; }
   [[nodiscard]] const AllocationOption& allocation() const { return allocation_; }
+  /// nullopt: not decided yet.
+  [[nodiscard]] const std::optional<JobShape>& job_shape() const { return job_shape_; }
 
  private:
   AllocationOption allocation_;
+  std::optional<JobShape> job_shape_;
 };
 
 }  // namespace verbena::apps

@@ -42,7 +42,7 @@ class AllocationOption {
   void add(CLI::App& command);
   /// Application::default_consistency(). `otherwise`: for rows that stay.
   [[nodiscard]] std::string default_consistency(bool is_one_node, const std::string& otherwise) const;
-  /// Application::set_consistency()
+  /// See Application::set_job_shape().
   void set_consistency(const ConsistencyModel& consistency);
   /// Application::chosen()
   [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const;

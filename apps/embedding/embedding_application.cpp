@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
@@ -64,6 +65,12 @@ FetchOptions EmbeddingApplication::fetch_options() const {
   const std::int64_t usual = rows_move() ? of_moving_.usual : kMostOfStatic;
   return {.allocation = allocation().value(),
           .lookahead = static_cast<std::size_t>(lookahead_.value_or(usual))};
+}
+
+std::optional<std::string> EmbeddingApplication::chosen(std::string_view option) const {
+  if (option == "lookahead" && job_shape() && allocation().parsed().ok())
+    return std::to_string(fetch_options().lookahead);
+  return AllocatingApplication::chosen(option);
 }
 
 absl::Status EmbeddingApplication::check(std::uint32_t workers) {

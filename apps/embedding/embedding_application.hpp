@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "apps/embedding/allocating_application.hpp"
@@ -15,6 +16,7 @@ class EmbeddingApplication : public AllocatingApplication {
   absl::Status check(std::uint32_t workers) final;
   absl::Status run_worker(WorkerContext& context) const final;
   absl::Status run_baseline(BaselineContext& context) const final;
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
 
  protected:
   using AllocatingApplication::AllocatingApplication;

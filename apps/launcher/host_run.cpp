@@ -75,8 +75,8 @@ absl::Status check_host(const JobOptions& job) {
 
 absl::Status prepare_host_run(RunOptions& run, Application& application) {
   run.job.transport = decided(run.job.transport, transport::Reach::kHost);
-  decide_consistency(run.job, application, !run.baseline && is_one_node(run.job));
   if (run.baseline) run.job.servers = run.job.workers = run.job.threads = 1;
+  decide_consistency(run.job, application, !run.baseline && is_one_node(run.job));
   RETURN_IF_ERROR(check_all(application, run));
   if (application.iterations() == 0) {
     // Nothing is trained: so there is no work for several processes.

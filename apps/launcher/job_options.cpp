@@ -120,7 +120,8 @@ bool is_one_node(const JobOptions& options) {
 void decide_consistency(JobOptions& options, Application& application, bool is_one_node) {
   if (options.consistency.empty()) options.consistency = application.default_consistency(is_one_node);
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(options.consistency);
-  if (model.ok()) application.set_consistency(*model);  // otherwise an error follows
+  // Otherwise an error follows.
+  if (model.ok()) application.set_job_shape({*model, options.total_workers(), options.servers});
 }
 
 void add_budget_option(CLI::App& command, JobOptions& options) {

@@ -157,6 +157,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   [[nodiscard]] std::int64_t iterations() const override { return training_.iterations; }
 
   void add_options(CLI::App& command) override;
+  [[nodiscard]] std::optional<std::string> chosen(std::string_view option) const override;
   [[nodiscard]] Files files() const override;
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
@@ -173,8 +174,7 @@ class MatrixFactorization final : public EmbeddingApplication {
   absl::Status check_data(std::uint32_t workers) const override;
   absl::Status check_blocks(std::uint32_t workers) const;
   [[nodiscard]] RatingsOptions ratings_options(std::uint32_t part, std::uint32_t parts) const;
-  [[nodiscard]] std::size_t blocks(std::uint32_t workers, std::uint32_t servers,
-                                   std::uint32_t staleness) const;
+  [[nodiscard]] std::size_t blocks(const JobShape& shape) const;
   absl::StatusOr<Job> load_job(std::uint32_t rank, std::uint32_t workers, std::size_t blocks,
                                Reporter& reporter) const;
   absl::Status train_as_worker(WorkerContext& context) const override;
@@ -195,6 +195,11 @@ class MatrixFactorization final : public EmbeddingApplication {
   std::int64_t clocks_per_iteration_ = 0;
   TrainingOptions training_;
 };
+
+std::optional<std::string> MatrixFactorization::chosen(std::string_view option) const {
+  if (option == "clocks-per-iteration" && job_shape()) return std::to_string(blocks(*job_shape()));
+  return EmbeddingApplication::chosen(option);
+}
 
 Files MatrixFactorization::files() const {
   Files files;
@@ -367,11 +372,11 @@ absl::Status MatrixFactorization::check_blocks(std::uint32_t workers) const {
                   workers, clocks_per_iteration_));
 }
 
-std::size_t MatrixFactorization::blocks(std::uint32_t workers, std::uint32_t servers,
-                                        std::uint32_t staleness) const {
+std::size_t MatrixFactorization::blocks(const JobShape& shape) const {
   if (clocks_per_iteration_ > 0) return static_cast<std::size_t>(clocks_per_iteration_);
-  if (rows_move()) return moving_blocks(workers, servers);
-  return workers == 1 ? 1 : workers * (std::size_t{staleness} + 1);
+  if (rows_move()) return moving_blocks(shape.workers, shape.servers);
+  return shape.workers == 1 ? 1
+                            : shape.workers * (std::size_t{consistency::staleness(shape.consistency)} + 1);
 }
 
 absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint32_t workers,
@@ -411,10 +416,8 @@ absl::StatusOr<Job> MatrixFactorization::load_job(std::uint32_t rank, std::uint3
 absl::Status MatrixFactorization::train_as_worker(WorkerContext& context) const {
   Session& session = context.session;
   const RowFormat format = this->format();
-  absl::StatusOr<Job> job =
-      load_job(session.rank(), session.workers(),
-               blocks(session.workers(), session.servers(), consistency::staleness(context.consistency)),
-               context.reporter);
+  const JobShape shape{context.consistency, session.workers(), session.servers()};
+  absl::StatusOr<Job> job = load_job(session.rank(), session.workers(), blocks(shape), context.reporter);
   if (!job.ok()) return job.status();
   const std::size_t items = job->ratings.item_names.size();
   absl::StatusOr<Table<float>> table =
@@ -491,7 +494,7 @@ absl::Status MatrixFactorization::save_from_tables(Session& session, const Consi
 
 absl::Status MatrixFactorization::train_alone(BaselineContext& context) const {
   const RowFormat format = this->format();
-  absl::StatusOr<Job> job = load_job(0, 1, blocks(1, 1, 0), context.reporter);
+  absl::StatusOr<Job> job = load_job(0, 1, blocks(JobShape{}), context.reporter);
   if (!job.ok()) return job.status();
   FactorRows users = initial_users(format, training_.seed, job->ratings.user_train, 0, 1);
   FactorRows items(job->ratings.item_names.size(), format);

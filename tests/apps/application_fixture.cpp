@@ -129,7 +129,7 @@ void expect_allocations_to_need_their_model(const Parsed& parsed) {
   // With one server, rows move by default, and the model is one that lets them.
   const auto of_auto = [&](const ConsistencyModel& model) {
     const auto application = parsed({});
-    application->set_consistency(model);
+    application->set_job_shape({model});
     // Only the allocation that was chosen goes with only one of the models.
     if (!application->check_consistency(Bsp{}).ok())
       return std::string(application->check_consistency(Asp{}).ok() ? "intent" : "localize");

@@ -234,6 +234,22 @@ TEST_F(MfTest, RefusesImpossibleOptions) {
   EXPECT_TRUE(parsed({"--clocks-per-iteration", "4", "--allocation", "localize"})->check(4).ok());
 }
 
+TEST_F(MfTest, SaysWhatItChooses) {
+  const auto chosen = [&](const JobShape& shape, std::string_view option) {
+    const std::unique_ptr<Application> application = parsed({});
+    application->set_job_shape(shape);
+    return application->chosen(option).value_or("nothing");
+  };
+  EXPECT_EQ(chosen({Sequential{}, 4, 2}, "allocation"), "localize");
+  EXPECT_EQ(chosen({Sequential{}, 4, 2}, "lookahead"), "1");
+  EXPECT_EQ(chosen({Sequential{}, 4, 2}, "clocks-per-iteration"), "12");
+  EXPECT_EQ(chosen({Sequential{}, 4, 1}, "clocks-per-iteration"), "4");
+  EXPECT_EQ(chosen({Ssp{.staleness = 2}, 4, 1}, "clocks-per-iteration"), "12");
+  EXPECT_EQ(chosen({Bsp{}, 1, 1}, "clocks-per-iteration"), "1");
+  EXPECT_EQ(chosen({Bsp{}, 4, 1}, "rank"), "nothing");
+  EXPECT_EQ(parsed({})->chosen("clocks-per-iteration"), std::nullopt) << "no job is decided yet";
+}
+
 TEST_F(MfTest, RowsThatMoveNeedTheirModel) {
   expect_allocations_to_need_their_model(parsed_);
 }
