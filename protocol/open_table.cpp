@@ -26,6 +26,10 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
         fmt::format("table \"{}\": {} works with sums, not with the rule \"{}\"", open.name, open.consistency,
                     open.rule));
   }
+  if (is_dynamic && rule->changes_with_clock()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "table \"{}\" is dynamic: no clock is known for the steps of the rule \"{}\"", open.name, open.rule));
+  }
   if (is_dynamic && rule->state_bytes() > 0) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" is dynamic: what the rule \"{}\" keeps of a row does not move with it",

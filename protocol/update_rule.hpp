@@ -6,12 +6,14 @@
 //   predict   a worker that reads a row puts in those of its own updates that the row does not have yet
 //
 // Addition is the first rule, "add", and is compiled into its callers, behind a branch that the processor
-// predicts. Other rules belong to a program, which registers them by name (<verbena/update_rule.hpp>); they
-// are called through a pointer.
+// predicts. Other rules are called through a pointer: those that every process knows (gradient_rules.hpp),
+// and those that a program registers by name (<verbena/update_rule.hpp>, which says what each rule does).
 //
-// Thread safety: bound rules are constant, and may be bound in several threads.
+// Thread safety: rules may be bound in several threads. A bound rule belongs to one writer, because of
+// set_clock(); until that is called, it may be used and copied in several threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -28,15 +30,22 @@ inline constexpr std::string_view kAddition = "add";
 /// A rule bound to rows of one type and width. A small value, to be copied.
 class UpdateRule {
  public:
-  /// INVALID_ARGUMENT: nobody has registered such a rule in this process. The message lists the rules that
-  /// exist.
-  static absl::StatusOr<UpdateRule> find(std::string_view name, ValueType type, std::uint32_t width);
+  /// `text`: as in TableOptions::rule. INVALID_ARGUMENT: the text is no rule's, or nobody has registered such
+  /// a rule in this process, or not for this type; or its parameters are wrong. The message says what is
+  /// expected.
+  static absl::StatusOr<UpdateRule> find(std::string_view text, ValueType type, std::uint32_t width);
   /// Addition.
   UpdateRule(ValueType type, std::uint32_t width) : type_(type), width_(width) {}
 
   /// Whether pushes are added to rows. Models that weight updates or bound their sums need this.
   [[nodiscard]] bool is_addition() const { return functions_.apply == nullptr; }
   [[nodiscard]] std::size_t state_bytes() const { return state_bytes_; }
+  /// Whether its steps depend on the clock.
+  [[nodiscard]] bool changes_with_clock() const { return changes_with_clock_; }
+  /// How many clocks all workers have finished before the next steps; 0 at first.
+  void set_clock(std::int64_t clock) {
+    if (changes_with_clock_ && clock != clock_) make_constants(clock);
+  }
   [[nodiscard]] ValueType type() const { return type_; }
   [[nodiscard]] std::uint32_t width() const { return width_; }
 
@@ -45,7 +54,7 @@ class UpdateRule {
   }
   void apply(std::byte* row, std::byte* state, const std::byte* update) const {
     if (!is_addition()) [[unlikely]] {
-      functions_.apply(row, state, update, width_);
+      functions_.apply(row, state, update, width_, constants_.data());
       return;
     }
     visit_value_type(type_, [&]<class Value>() {
@@ -75,6 +84,8 @@ class UpdateRule {
   }
 
  private:
+  void make_constants(std::int64_t clock);
+
   template <class Value>
   void add(std::byte* to, const std::byte* update) const {
     auto* const values = reinterpret_cast<Value*>(to);
@@ -86,6 +97,11 @@ class UpdateRule {
   std::uint32_t width_;
   std::size_t state_bytes_ = 0;
   UpdateRuleFunctions functions_;  ///< none: addition
+  void (*to_constants_)(const double* parameters, std::int64_t clock, double* constants) = nullptr;
+  std::array<double, kMaxRuleParameters> parameters_ = {};
+  std::array<double, kMaxRuleParameters> constants_ = {};  ///< those of clock_
+  std::int64_t clock_ = 0;
+  bool changes_with_clock_ = false;
 };
 
 }  // namespace verbena::protocol

@@ -51,6 +51,10 @@ class FixedShard : public TableShard {
   std::unique_ptr<transport::MemoryRegion> books;
   /// The same for the state that the rule keeps for each row; nullptr if it keeps none.
   std::unique_ptr<transport::MemoryRegion> states;
+  /// For each row, where its lane combines the updates of one clock; see lane.hpp. nullptr: the lane does
+  /// not.
+  std::uint32_t* place = nullptr;
+  std::unique_ptr<transport::MemoryRegion> places;
   /// The size of all these arrays, for `rows` rows.
   static std::size_t books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget);
   /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and as large as books_bytes() says for range.size()
@@ -63,10 +67,14 @@ class FixedShard : public TableShard {
   [[nodiscard]] std::byte* state(protocol::Row row) const {
     return states == nullptr ? nullptr : states->bytes().data() + index_of(row) * rule.state_bytes();
   }
-  /// The row will be written soon. Any row is allowed, even one that does not exist.
+  /// The row, and what the rule keeps of it, will be written soon. Any row is allowed, even one that does not
+  /// exist.
   void prefetch(protocol::Row row) const {
     const auto first = reinterpret_cast<std::uintptr_t>(rows.data());
     base::prefetch_to_write(reinterpret_cast<const void*>(first + index_of(row) * stride_bytes));
+    if (states == nullptr) return;
+    const auto states_first = reinterpret_cast<std::uintptr_t>(states->bytes().data());
+    base::prefetch_to_write(reinterpret_cast<const void*>(states_first + index_of(row) * rule.state_bytes()));
   }
 };
 

@@ -99,6 +99,8 @@ void Lane::open(const FixedShard& shard) {
   table.weighted = shard.rules.weighs_means;
   table.eager = shard.rules.pushes_eagerly;
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
+  table.rule = shard.rule;
+  table.place = shard.place;
   if (table.eager) {
     table.subscribed = shard.subscribed;
     table.dirty = shard.dirty;
@@ -124,6 +126,7 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   Table& table = tables_[header.table];
   const FixedShard& shard = *table.shard;
   const std::size_t stride = shard.stride_bytes;
+  if (table.place == nullptr) table.rule.set_clock(clocks_.min());
   for (std::size_t i = 0; i < header.count; ++i) {
     if (i + kPrefetchRecords < header.count)
       shard.prefetch(shard.range.row_of(protocol::record_key(payload, stride, i + kPrefetchRecords)));
@@ -134,15 +137,51 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
       continue;
     const Row row = shard.range.row_of(key);
     const std::byte* const update = protocol::record_values(payload, stride, i);
-    if (table.eager) mark_dirty(table, row);
-    if (table.changes != nullptr) {
-      table.changes[index_of(row)] +=
-          protocol::relative_change(shard.table.value_type, shard.table.width, shard.values(row), update);
+    if (table.place == nullptr) [[likely]] {
+      apply_to(table, row, update);
+    } else {
+      combine(table, row, update);
     }
-    shard.rule.apply(shard.values(row), shard.state(row), update);
   }
   ++worker.applied;
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
+}
+
+inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
+  const FixedShard& shard = *table.shard;
+  if (table.eager) mark_dirty(table, row);
+  if (table.changes != nullptr) {
+    table.changes[index_of(row)] +=
+        protocol::relative_change(shard.table.value_type, shard.table.width, shard.values(row), update);
+  }
+  table.rule.apply(shard.values(row), shard.state(row), update);
+}
+
+/// The row's updates of the clock become one.
+void Lane::combine(Table& table, Row row, const std::byte* update) {
+  const std::size_t stride = table.shard->stride_bytes;
+  std::uint32_t& place = table.place[index_of(row)];
+  if (place != 0) {
+    table.rule.combine(table.combined.data() + (place - 1) * stride, update);
+    return;
+  }
+  table.to_step.push_back(row);
+  table.combined.insert(table.combined.end(), update, update + stride);
+  place = static_cast<std::uint32_t>(table.to_step.size());
+}
+
+/// One step of the rule for each row that has updates of the clock.
+void Lane::apply_combined(Table& table, consistency::Clock clock) {
+  table.rule.set_clock(clock);
+  for (std::size_t i = 0; i < table.to_step.size(); ++i) {
+    if (i + kPrefetchRecords < table.to_step.size())
+      table.shard->prefetch(table.to_step[i + kPrefetchRecords]);
+    const Row row = table.to_step[i];
+    apply_to(table, row, table.combined.data() + i * table.shard->stride_bytes);
+    table.place[index_of(row)] = 0;
+  }
+  table.to_step.clear();
+  table.combined.clear();
 }
 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
@@ -238,6 +277,9 @@ void Lane::apply_held() {
         apply(next.header, next.bytes, worker);
         worker.held.pop_front();
       }
+    }
+    for (Table& table : tables_) {
+      if (!table.to_step.empty()) apply_combined(table, oldest);
     }
   }
 }

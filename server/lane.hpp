@@ -9,14 +9,15 @@
 //     it hold exactly those of w's updates: rows are gathered by the lane itself, between two tasks.
 //  3. The clock m is sent to w only after all rows that were dirty for w when m was reached.
 //  4. Under BSP and A-BSP a row changes only when the min clock advances, in the order (clock, worker, order
-//     of pushing). Means are weighted at that moment: then all workers' counts of examples are known.
+//     of pushing). Means are weighted at that moment: then all workers' counts of examples are known. A rule
+//     other than addition is applied once to all updates of a row in a clock, combined in that order.
 //  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
 //     spent, unless its bound on staleness needs them; the most important rows go first. Whenever the budget
 //     is full, dirty rows are sent before their clock is reached, too.
 //  6. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
-//     of one clock for each worker ahead. If the system refuses memory for these, the lane stops and says
-//     so: has_no_memory().
+//     of one clock for each worker ahead, and their combined updates. If the system refuses memory for these,
+//     the lane stops and says so: has_no_memory().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -32,6 +33,7 @@
 #include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/row.hpp"
+#include "protocol/update_rule.hpp"
 #include "transport/token_bucket.hpp"
 
 namespace verbena::server {
@@ -96,12 +98,20 @@ class Lane {
     bool weighted = false;
     bool eager = false;
     bool acknowledged_at_once = false;
+    /// The shard's, at the clock of the newest step.
+    protocol::UpdateRule rule{ValueType::kFloat, 0};
     // By row of the shard, which owns them.
     /// words_ words per row, one bit per worker. nullptr unless eager.
     std::uint64_t* subscribed = nullptr;
     std::uint64_t* dirty = nullptr;
     /// The sum of the relative changes by all updates so far. nullptr without a push budget.
     double* changes = nullptr;
+    /// Its place in `combined`, counted from 1; 0: none. nullptr unless updates are combined across workers.
+    std::uint32_t* place = nullptr;
+    /// While held-back updates of one clock are applied: the rows with updates, and what these come to,
+    /// stride_bytes apart.
+    std::vector<protocol::Row> to_step = {};
+    std::vector<std::byte> combined = {};
   };
   struct DirtyRow {
     std::uint32_t table = 0;
@@ -155,7 +165,10 @@ class Lane {
   void finish_clock(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
+  void apply_to(Table& table, protocol::Row row, const std::byte* update);
   void apply_held();
+  static void combine(Table& table, protocol::Row row, const std::byte* update);
+  void apply_combined(Table& table, consistency::Clock clock);
   [[nodiscard]] static consistency::ExampleCounts examples_of(Worker& worker, consistency::Clock clock);
   void weigh(HeldUpdates& held, double weight) const;
   void tell_applied(Worker& worker);

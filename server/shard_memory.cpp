@@ -67,16 +67,24 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_fixed(const prot
     shard->books = std::move(*books);
     shard->keep_books_in(shard->books->bytes(), place.workers, place.has_push_budget);
   }
-  if (rule.state_bytes() > 0) {
-    const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * rule.state_bytes();
-    auto states = transport_.allocate_region(needed, transport::Access::kLocal);
-    if (!states.ok()) {
+  // Zeroed, like all fresh regions.
+  const auto allocate_for_rows = [&](std::size_t row_bytes,
+                                     std::unique_ptr<transport::MemoryRegion>& region) -> absl::Status {
+    const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * row_bytes;
+    auto allocated = transport_.allocate_region(needed, transport::Access::kLocal);
+    if (!allocated.ok()) {
       return absl::Status(
-          states.status().code(),
+          allocated.status().code(),
           fmt::format("table \"{}\" needs {} bytes here for what the rule \"{}\" keeps: {}", table.name,
-                      needed, table.rule, std::string(states.status().message())));
+                      needed, table.rule, std::string(allocated.status().message())));
     }
-    shard->states = std::move(*states);
+    region = std::move(*allocated);
+    return absl::OkStatus();
+  };
+  if (rule.state_bytes() > 0) RETURN_IF_ERROR(allocate_for_rows(rule.state_bytes(), shard->states));
+  if (rules.holds_updates_back && !rule.is_addition()) {
+    RETURN_IF_ERROR(allocate_for_rows(sizeof(std::uint32_t), shard->places));
+    shard->place = reinterpret_cast<std::uint32_t*>(shard->places->bytes().data());
   }
   return shard;
 }

@@ -106,6 +106,20 @@ constexpr PullCase kPulls[] = {
     {"pull-batch", "pull of 1000 rows of 16 floats by keys from the row cache", ReadPath::kCached, kSmallRows,
      kSmallWidth, kBatchKeys, 1.3}};
 
+/// Pushes all over a table that no cache holds.
+struct RuleCase {
+  std::string_view name;
+  std::string_view what;
+  std::string_view rule;
+  std::uint32_t width;
+};
+
+constexpr std::uint64_t kRuleRows = 1'000'000;
+constexpr RuleCase kRules[] = {
+    {"push-add", "push of 1000 of a million rows of 16 floats, and clock(): as push-batch", "add", 16},
+    {"push-adagrad", "the same with gradients, for which the lane takes steps of Adagrad", "adagrad", 16},
+    {"push-ftrl", "the same with rows of one float and FTRL", "ftrl(l1=1)", 1}};
+
 /// What the measurements of tables have in common.
 class TableMeasurements {
  public:
@@ -117,6 +131,7 @@ class TableMeasurements {
   absl::Status pull(const PullCase& pull);
   absl::Status push();
   absl::Status push_batch();
+  absl::Status push_by(const RuleCase& by);
   absl::Status push_applied();
   absl::Status push_visible();
   absl::Status clock();
@@ -312,6 +327,41 @@ absl::Status TableMeasurements::push_batch() {
        .value = time_hand_over(options_.timing, kBatchKeys, kRowWidth, SessionOptions{}.inbox_bytes)
                     .percentile(0.5),
        .budget = budget});
+  report_.results.push_back(std::move(result));
+  return session.barrier();
+}
+
+absl::Status TableMeasurements::push_by(const RuleCase& by) {
+  auto job = start(ReadPath::kAuto);
+  if (!job.ok()) return job.status();
+  Session& session = (*job)->session();
+  auto table = session.table<float>({.name = "rows",
+                                     .rows = kRuleRows,
+                                     .width = by.width,
+                                     .consistency = Ssp{4},
+                                     .rule = std::string(by.rule)});
+  if (!table.ok()) return table.status();
+  const std::vector<Key> keys = shuffled_keys(kRuleRows, kRuleRows);
+  const std::vector<float> updates(kBatchKeys * by.width, 0.5F);
+  Result result{.operation = std::string(by.name),
+                .what = std::string(by.what),
+                .bytes = kBatchKeys * by.width * sizeof(float),
+                .keys = kBatchKeys,
+                .samples = {}};
+  std::size_t next = 0;
+  const absl::Status status = time_posting(
+      options_.timing, std::array{&session},
+      [&] {
+        absl::Status pushed = table->push(std::span(keys).subspan(next, kBatchKeys), updates);
+        pushed.Update(session.clock());
+        next = (next + kBatchKeys) % keys.size();
+        return pushed;
+      },
+      result);
+  if (!status.ok()) return status;
+  const auto steps = time_steps(options_.timing, by.rule, by.width, keys, kBatchKeys);
+  if (!steps.ok()) return steps.status();
+  result.yardsticks.push_back({.name = "the same steps in a plain loop", .value = steps->percentile(0.5)});
   report_.results.push_back(std::move(result));
   return session.barrier();
 }
@@ -588,6 +638,11 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
     if (pull.path == ReadPath::kInPlace && !backend.on_one_host) continue;
     options.progress(pull.name);
     RETURN_IF_ERROR(measurements.pull(pull));
+  }
+  for (const RuleCase& by : kRules) {
+    if (!options.wants(by.name)) continue;
+    options.progress(by.name);
+    RETURN_IF_ERROR(measurements.push_by(by));
   }
   using Measurement = absl::Status (TableMeasurements::*)();
   constexpr std::pair<std::string_view, Measurement> kOthers[] = {

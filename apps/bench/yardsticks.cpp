@@ -8,7 +8,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "apps/bench/output_places.hpp"
+#include "base/prefetch.hpp"
 #include "base/word_copy.hpp"
+#include "protocol/update_rule.hpp"
 
 namespace verbena::apps::bench {
 
@@ -81,6 +83,32 @@ Samples time_row_copies(const TimingOptions& options, std::span<const std::uint6
       std::memcpy(to + i * row_bytes, from.data() + keys[next + i] * row_bytes, row_bytes);
     }
     use(to);
+    next += keys_each;
+    if (next + keys_each > keys.size()) next = 0;
+  });
+}
+
+absl::StatusOr<Samples> time_steps(const TimingOptions& options, std::string_view rule, std::uint32_t width,
+                                   std::span<const std::uint64_t> keys, std::size_t keys_each) {
+  const auto found = protocol::UpdateRule::find(rule, ValueType::kFloat, width);
+  if (!found.ok()) return found.status();
+  const std::uint64_t rows = *std::max_element(keys.begin(), keys.end()) + 1;
+  const std::size_t state_words = found->state_bytes() / sizeof(double);
+  std::vector<float> values(rows * width);
+  std::vector<double> states(rows * state_words);
+  const std::vector<float> gradient(width, 0.5F);
+  std::size_t next = 0;
+  return time_plain(options, [&] {
+    for (std::size_t i = 0; i < keys_each; ++i) {
+      const std::uint64_t row = keys[next + i];
+      base::prefetch_to_write(values.data() + keys[(next + i + base::kKeysAhead) % keys.size()] * width);
+      base::prefetch_to_write(states.data() +
+                              keys[(next + i + base::kKeysAhead) % keys.size()] * state_words);
+      found->apply(reinterpret_cast<std::byte*>(values.data() + row * width),
+                   reinterpret_cast<std::byte*>(states.data() + row * state_words),
+                   reinterpret_cast<const std::byte*>(gradient.data()));
+    }
+    use(values.data());
     next += keys_each;
     if (next + keys_each > keys.size()) next = 0;
   });

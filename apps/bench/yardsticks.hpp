@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
+#include "absl/status/statusor.h"
 #include "apps/bench/samples.hpp"
 
 namespace verbena::apps::bench {
@@ -23,6 +25,11 @@ Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size
 /// rows.
 Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,
                         std::size_t keys_each, std::size_t row_bytes);
+
+/// Steps of an update rule along one gradient in rows of `width` floats, one row after the other in the order
+/// of `keys`; an operation is `keys_each` rows. INVALID_ARGUMENT: no such rule.
+absl::StatusOr<Samples> time_steps(const TimingOptions& options, std::string_view rule, std::uint32_t width,
+                                   std::span<const std::uint64_t> keys, std::size_t keys_each);
 
 /// A cache line that goes to another core and back: two threads spin on it. No answer from another core can
 /// be faster.

@@ -97,8 +97,8 @@ struct TableOptions {
   /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers
   /// read and change them in place. With Sequential or Asp only; each server has memory for all rows.
   Allocation allocation = Allocation::kStatic;
-  /// What a push does to a row: "add", or the name of a rule that every process of the job has registered
-  /// (<verbena/update_rule.hpp>).
+  /// What a push does to a row: "add", a step along a gradient such as "adagrad(rate=0.1)", or a rule that
+  /// every process of the job has registered (<verbena/update_rule.hpp> has all of them and their formulas).
   std::string rule = "add";
   /// How many rows the cache may hold; a further row replaces one that has not been read for a long time.
   std::uint64_t cache_rows = UINT64_MAX;

@@ -1,4 +1,35 @@
-// Custom update rules: what a push does to a row if it does not add.
+// Update rules: what a push does to a row.
+//
+// A table names its rule (TableOptions::rule), with its parameters: "add", "adagrad", "ftrl(alpha=0.1,l1=1)".
+// Parameters that are not named have their usual values. Rules that every process knows; g is what workers
+// have pushed, w is the row, and both start as zeros, like all that a rule keeps:
+//
+//   add               w += g
+//   sgd               w -= η g                                  rate 0.01, decay 1, power 0
+//   momentum          m = μ m + g; w -= η m                     rate 0.01, decay 1, power 0, momentum 0.9
+//   adagrad           n += g²; w -= η g / (√(n₀ + n) + ε)       rate 0.01, decay 1, power 0, initial 0,
+//                                                               epsilon 1e-10
+//   rowwise-adagrad   as adagrad, but with one n for the row: n += mean of g²;     epsilon 1e-8
+//   adam              m = β₁ m + (1 − β₁) g; v = β₂ v + (1 − β₂) g²;
+//                     w -= η √(1 − β₂ᵗ) / (1 − β₁ᵗ) · m / (√v + ε)    rate 0.001, decay 1, power 0,
+//                                                               beta1 0.9, beta2 0.999, epsilon 1e-8
+//   ftrl              σ = (√(n + g²) − √n) / α; z += g − σ w; n += g²; w = 0 if |z| ≤ λ₁, else
+//                     −(z − sgn(z) λ₁) / ((β + √n) / α + λ₂)    alpha 0.1, beta 1, l1 0, l2 0
+//
+// η = rate · decay^c / (1 + c)^power, where c is the clock of the step: how many clocks all workers had
+// finished before; t = c + 1. Rows that nobody has pushed to do not change, and neither does what is kept of
+// them (lazy momentum, lazy Adam: torch.optim.SparseAdam). Sources: Adagrad: Duchi et al., JMLR'11; Adam:
+// Kingma & Ba, ICLR'15, with ε where PyTorch's SparseAdam has it; FTRL: McMahan et al., KDD'13. These rules
+// are for float and double.
+//
+// One step or many: under BSP and A-BSP all updates of a row in a clock are combined, in the order of the
+// workers' ranks, and the rule takes one step. Under the other models it takes a step for what one worker
+// has pushed to a row until it travelled, which mostly is in a clock.
+//
+// Own pushes: these rules do not say what a worker may see of its own pushes before they are applied. So it
+// sees them when the table's model shows it those of others. Only with "add" it sees them at once.
+//
+// A program's own rule:
 //
 //   struct Maximum {
 //     static constexpr std::string_view kName = "max";
@@ -18,10 +49,10 @@
 //   };
 //   const absl::Status status = verbena::register_update_rule<Maximum>();
 //
-// A table refers to a rule by its name (TableOptions::rule). Every process of a job, servers included, must
-// register the rule before it opens a table with it. So the servers must be programs of your own
-// (<verbena/server.hpp>) or run inside your processes (Session::from_environment(), alone and under mpirun).
-// Servers that `verbena run` starts know addition only.
+// Every process of a job, servers included, must register the rule before it opens a table with it. So the
+// servers must be programs of your own (<verbena/server.hpp>) or run inside your processes
+// (Session::from_environment(), alone and under mpirun). Servers that `verbena run` starts know the rules
+// above only.
 //
 // Thread safety: rules may be registered in several threads.
 #pragma once
@@ -29,6 +60,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -39,37 +72,57 @@ namespace verbena {
 /// A rule's functions for one value type. Rows and updates are arrays of `width` values.
 struct UpdateRuleFunctions {
   /// `update` becomes an update that stands for both: first `update`, then `later`. All memory is the
-  /// caller's own. Only under BSP is the number of updates that are combined before they are applied the same
-  /// in every run. Otherwise it depends on how they travel, and so does the result of a rule for which a
-  /// combined update does something else than the two updates one after the other (for example a step along a
-  /// sum of gradients).
+  /// caller's own. Only under BSP and A-BSP is the number of updates that are combined before they are
+  /// applied the same in every run. Otherwise it depends on how they travel, and so does the result of a rule
+  /// for which a combined update does something else than the two updates one after the other (for example a
+  /// step along a sum of gradients).
   void (*combine)(std::byte* update, const std::byte* later, std::uint32_t width) = nullptr;
   /// Applies an update to the row. The update may lie in memory that a peer can still write: load each value
   /// once (load_whole()). Others read the row at the same time: each value must be stored whole, once
   /// (store_whole()). `state`: this rule's own state_bytes for this row, zeros at first, aligned to 8 bytes.
-  void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width) = nullptr;
+  /// `constants`: what UpdateRuleKind::constants has made of the table's parameters.
+  void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width,
+                const double* constants) = nullptr;
   /// Puts into the worker's copy of a row what the worker sees of its own update before the row has it. A
   /// rule that cannot tell does nothing: then a worker sees its own pushes when it sees the pushes of others.
   /// All memory is the caller's own.
   void (*predict)(std::byte* row, const std::byte* update, std::uint32_t width) = nullptr;
 };
 
+/// A number that a table may give its rule: "sgd(rate=0.5)".
+struct RuleParameter {
+  std::string_view name;
+  double usual = 0;  ///< its value if the table does not give it
+  double least = -std::numeric_limits<double>::max();
+  double most = std::numeric_limits<double>::max();
+};
+
 struct UpdateRuleKind {
-  std::string_view name;  ///< at most kMaxRuleNameBytes long; must live forever
+  std::string_view name;  ///< at most kMaxRuleNameBytes long, without "("; must live forever
   /// The size of the state for each row, in the memory of the process that applies updates. nullptr, or 0:
   /// none.
   std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
-  /// All functions, for each value type.
+  /// All functions, for each value type; none for a type that the rule is not for.
   UpdateRuleFunctions (*functions)(ValueType type) = nullptr;
+  /// At most kMaxRuleParameters; must live forever.
+  std::span<const RuleParameter> parameters = {};
+  /// Makes `constants`, kMaxRuleParameters numbers, of the values of the parameters, in their order. Called
+  /// once for each clock and not for each row, so that a step need not compute powers. nullptr: the
+  /// constants are the parameters. `clock`: how many clocks all workers have finished. If the constants
+  /// depend on it, the rule is for static tables only, which know it.
+  void (*constants)(const double* parameters, std::int64_t clock, double* constants) = nullptr;
 };
 
 inline constexpr std::size_t kMaxRuleNameBytes = 64;
+inline constexpr std::size_t kMaxRuleParameters = 8;
 
-/// ALREADY_EXISTS: another rule has the name. INVALID_ARGUMENT: no name, or no functions.
+/// ALREADY_EXISTS: another rule has the name. INVALID_ARGUMENT: no name, no functions, or too many
+/// parameters.
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
-/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value and, if it keeps a
-/// state, state_bytes(type, width).
+/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value. It may have the other
+/// members of UpdateRuleKind: state_bytes(type, width), kParameters, constants(parameters, clock, constants).
+/// With kParameters, apply() takes the constants as a fifth argument.
 template <class Rule>
 absl::Status register_update_rule();
 
@@ -84,31 +137,40 @@ void store_whole(Value* to, Value value) {
   std::atomic_ref<Value>(*to).store(value, std::memory_order_relaxed);
 }
 
-template <class Rule>
-absl::Status register_update_rule() {
-  constexpr auto kFunctions = [](ValueType type) {
-    return visit_value_type(type, []<class Value>() -> UpdateRuleFunctions {
-      return {
-          .combine =
+/// The functions of `Rule` for one value type.
+template <class Rule, class Value>
+UpdateRuleFunctions update_rule_functions() {
+  return {.combine =
               [](std::byte* update, const std::byte* later, std::uint32_t width) {
                 Rule::combine(reinterpret_cast<Value*>(update), reinterpret_cast<const Value*>(later), width);
               },
           .apply =
-              [](std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width) {
-                Rule::apply(reinterpret_cast<Value*>(row), state, reinterpret_cast<const Value*>(update),
-                            width);
+              [](std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width,
+                 const double* constants) {
+                auto* const values = reinterpret_cast<Value*>(row);
+                const auto* const pushed = reinterpret_cast<const Value*>(update);
+                if constexpr (requires { Rule::kParameters; }) {
+                  Rule::apply(values, state, pushed, width, constants);
+                } else {
+                  Rule::apply(values, state, pushed, width);
+                }
               },
           .predict =
               [](std::byte* row, const std::byte* update, std::uint32_t width) {
                 Rule::predict(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
               }};
-    });
-  };
-  constexpr auto kStateBytes = [](ValueType type, std::uint32_t width) -> std::size_t {
-    if constexpr (requires { Rule::state_bytes(type, width); }) return Rule::state_bytes(type, width);
-    return 0;
-  };
-  return register_update_rule({.name = Rule::kName, .state_bytes = kStateBytes, .functions = kFunctions});
+}
+
+template <class Rule>
+absl::Status register_update_rule() {
+  UpdateRuleKind kind{.name = Rule::kName, .functions = [](ValueType type) {
+                        return visit_value_type(
+                            type, []<class Value>() { return update_rule_functions<Rule, Value>(); });
+                      }};
+  if constexpr (requires { &Rule::state_bytes; }) kind.state_bytes = &Rule::state_bytes;
+  if constexpr (requires { Rule::kParameters; }) kind.parameters = Rule::kParameters;
+  if constexpr (requires { &Rule::constants; }) kind.constants = &Rule::constants;
+  return register_update_rule(kind);
 }
 
 }  // namespace verbena

@@ -155,7 +155,7 @@ typedef struct verbena_table_options {
   uint32_t type;           /* a verbena_type */
   const char* consistency; /* as on the command line: "bsp", "essp:2", "asp" */
   int dynamic;             /* not 0: rows move to where they are used */
-  const char* rule;        /* what a push does: "add", or one that C++ code of all processes has registered */
+  const char* rule;        /* what a push does: "add", "adagrad(rate=0.1)", … (<verbena/update_rule.hpp>) */
   uint64_t cache_rows;
 } verbena_table_options;
 #define VERBENA_TABLE_OPTIONS \

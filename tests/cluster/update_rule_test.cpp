@@ -1,5 +1,6 @@
-// Update rules other than addition, in every kind of table and on every way that an update takes. A rule is a
-// class like Steps here and Maximum in tests/maximum_rule.hpp; nothing else in the system knows it.
+// Update rules other than addition, in every kind of table and on every way that an update takes. A rule of a
+// program is a class like Steps here and Maximum in tests/maximum_rule.hpp; nothing else in the system knows
+// it.
 #include "protocol/update_rule.hpp"
 
 #include <fmt/format.h>
@@ -184,6 +185,109 @@ TEST_F(UpdateRuleTest, AStateIsKeptBesideEachRow) {
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
+/// What a worker pushes to a row in a clock: gradients of both signs. Not all workers push to all rows.
+std::vector<float> gradient_of(std::uint32_t rank, std::int64_t clock, Key key) {
+  std::vector<float> gradient = updates_of(rank, clock, key);
+  for (float& number : gradient) number = (number - 48) / 10;
+  return gradient;
+}
+bool is_pushed(std::uint32_t rank, std::int64_t clock, Key key) {
+  return (key + rank + static_cast<std::uint64_t>(clock)) % 3 != 0;
+}
+
+/// The rows of a plain loop that takes one step of the rule in each clock, along the sum of all gradients.
+class PlainSteps {
+ public:
+  explicit PlainSteps(const std::string& rule)
+      : rule_(protocol::UpdateRule::find(rule, ValueType::kFloat, kTableWidth).value()),
+        rows_(kTableRows * kTableWidth),
+        states_(kTableRows * (rule_.state_bytes() / sizeof(double) + 1)) {}
+
+  void step(std::uint32_t workers, std::int64_t clock) {
+    rule_.set_clock(clock);
+    for (Key key = 0; key < kTableRows; ++key) {
+      std::vector<float> sum;
+      for (std::uint32_t rank = 0; rank < workers; ++rank) {
+        if (!is_pushed(rank, clock, key)) continue;
+        const std::vector<float> gradient = gradient_of(rank, clock, key);
+        if (sum.empty()) {
+          sum = gradient;
+        } else {
+          for (std::uint32_t i = 0; i < kTableWidth; ++i) sum[i] += gradient[i];
+        }
+      }
+      if (sum.empty()) continue;
+      rule_.apply(reinterpret_cast<std::byte*>(rows_.data() + key * kTableWidth),
+                  reinterpret_cast<std::byte*>(states_.data() + key * (states_.size() / kTableRows)),
+                  reinterpret_cast<const std::byte*>(sum.data()));
+    }
+  }
+  [[nodiscard]] const std::vector<float>& rows() const { return rows_; }
+
+ private:
+  protocol::UpdateRule rule_;
+  std::vector<float> rows_;
+  std::vector<double> states_;
+};
+
+TEST_F(UpdateRuleTest, UnderBspAClocksGradientsAreOneStep) {
+  constexpr std::int64_t kClocks = 5;
+  for (const std::string rule :
+       {"sgd(rate=0.5,decay=0.5)", "momentum", "adagrad(rate=0.5)", "rowwise-adagrad(initial=1)",
+        "adam(rate=0.1,power=0.5)", "ftrl(l1=0.3,l2=0.01)"}) {
+    for (const ConsistencyModel& model : {ConsistencyModel(Bsp{}), ConsistencyModel(ABsp{})}) {
+      for (const ReadPath path : {ReadPath::kAuto, ReadPath::kCached}) {
+        const TableOptions options{
+            .name = "weights", .rows = kTableRows, .width = kTableWidth, .consistency = model, .rule = rule};
+        const auto check = [&](Session& session) {
+          auto table = session.table<float>(options);
+          RETURN_IF_ERROR(table.status());
+          PlainSteps expected(rule);
+          std::vector<float> seen(kTableRows * kTableWidth);
+          for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+            for (Key key = 0; key < kTableRows; ++key) {
+              if (!is_pushed(session.rank(), clock, key)) continue;
+              RETURN_IF_ERROR(table->push(std::vector<Key>{key}, gradient_of(session.rank(), clock, key)));
+            }
+            RETURN_IF_ERROR(session.clock());
+            expected.step(session.workers(), clock);
+            RETURN_IF_ERROR(table->pull(KeyRange{0, kTableRows}, seen));
+            if (seen != expected.rows()) return absl::InternalError(fmt::format("other rows at {}", clock));
+          }
+          return absl::OkStatus();
+        };
+        const ClusterResult result =
+            run_cluster({.servers = 2, .workers = 3, .lanes = 2, .read_path = path}, check);
+        EXPECT_TRUE(result.first_error().ok())
+            << rule << ", " << to_string(model) << ": " << result.first_error();
+      }
+    }
+  }
+}
+
+TEST_F(UpdateRuleTest, UnderOtherModelsEachWorkersPushIsAStep) {
+  for (const ConsistencyModel& model :
+       {ConsistencyModel(Ssp{.staleness = 1}), ConsistencyModel(Essp{.staleness = 1}),
+        ConsistencyModel(Asp{}), ConsistencyModel(Sequential{})}) {
+    const TableOptions options{
+        .name = "weights", .rows = kTableRows, .width = 1, .consistency = model, .rule = "adagrad(rate=1)"};
+    const ClusterResult result =
+        run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [&](Session& session) -> absl::Status {
+          auto table = session.table<double>(options);
+          RETURN_IF_ERROR(table.status());
+          RETURN_IF_ERROR(table->push(std::vector<Key>{7}, std::vector<double>{1}));
+          RETURN_IF_ERROR(session.barrier());
+          std::vector<double> seen(1);
+          RETURN_IF_ERROR(table->pull(std::vector<Key>{7}, seen));
+          // Two steps of g = 1; one step along both would be 1.
+          const double expected = -1 - 1 / std::sqrt(2);
+          if (std::abs(seen[0] - expected) < 1e-9) return absl::OkStatus();
+          return absl::InternalError(fmt::format("{}, not {}", seen[0], expected));
+        });
+    EXPECT_TRUE(result.first_error().ok()) << to_string(model) << ": " << result.first_error();
+  }
+}
+
 TEST_F(UpdateRuleTest, WhatARuleCannotDoIsRefused) {
   const auto refused = [](TableOptions options) {
     options.name = "rows";
@@ -202,12 +306,38 @@ TEST_F(UpdateRuleTest, WhatARuleCannotDoIsRefused) {
   const std::string steps(Steps::kName);
   EXPECT_THAT(
       refused({.rule = "nonsense"}),
-      HasSubstr("no update rule \"nonsense\" is registered in this process, but \"add\", \"test-maximum\""));
+      HasSubstr("no update rule \"nonsense\" is registered in this process, but \"add\", \"adagrad\""));
   EXPECT_THAT(refused({.consistency = Vap{.value_bound = 1}, .rule = maximum}), HasSubstr("works with sums"));
   EXPECT_THAT(refused({.consistency = ABsp{.updates = Updates::kMeans}, .rule = maximum}),
               HasSubstr("works with sums"));
   EXPECT_THAT(refused({.consistency = Asp{}, .allocation = Allocation::kDynamic, .rule = steps}),
               HasSubstr("does not move with it"));
+  EXPECT_THAT(refused({.consistency = Asp{}, .allocation = Allocation::kDynamic, .rule = "adam"}),
+              HasSubstr("no clock is known"));
+  EXPECT_THAT(refused({.rule = "sgd(rate=-1)"}), HasSubstr("expected 0 to 1e+30, found -1"));
+}
+
+TEST_F(UpdateRuleTest, StepsWithoutStateGoWithRowsThatMove) {
+  const TableOptions options{.name = "weights",
+                             .rows = kTableRows,
+                             .width = 1,
+                             .consistency = Sequential{},
+                             .allocation = Allocation::kDynamic,
+                             .rule = "sgd(rate=0.5)"};
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2}, [&](Session& session) -> absl::Status {
+        auto table = session.table<double>(options);
+        RETURN_IF_ERROR(table.status());
+        const std::vector<Key> keys = {3, kTableRows - 1};
+        if (session.rank() == 0) RETURN_IF_ERROR(table->localize(keys).wait());
+        RETURN_IF_ERROR(table->push(keys, std::vector<double>{1, 2}));
+        RETURN_IF_ERROR(session.barrier());
+        std::vector<double> seen(2);
+        RETURN_IF_ERROR(table->pull(keys, seen));
+        if (seen == std::vector<double>{-1, -2}) return absl::OkStatus();
+        return absl::InternalError(fmt::format("{} and {}", seen[0], seen[1]));
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
 TEST_F(UpdateRuleTest, AKindThatLacksSomethingIsRefused) {

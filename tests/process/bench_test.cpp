@@ -6,13 +6,21 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/process/program.hpp"
 #include "tests/temporary_folder.hpp"
 
 namespace verbena::process_test {
 namespace {
+
+const std::vector<std::string> kOperations = {
+    "read",         "read-batch",    "write",        "write-complete", "write-notify", "pull",
+    "pull-large",   "pull-in-place", "pull-batch",   "push",           "push-batch",   "push-add",
+    "push-adagrad", "push-ftrl",     "push-applied", "push-visible",   "clock",        "subscribe",
+    "pull-local",   "push-local",    "localize",     "idle-server"};
 
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
@@ -54,20 +62,13 @@ TEST(BenchTest, EveryOperationIsReported) {
       EXPECT_EQ(result.at("stream").at("connections"), 2);
     }
   }
-  EXPECT_THAT(operations,
-              UnorderedElementsAreArray({"read", "read-batch", "write", "write-complete", "write-notify",
-                                         "pull", "pull-large", "pull-in-place", "pull-batch", "push",
-                                         "push-batch", "push-applied", "push-visible", "clock", "subscribe",
-                                         "pull-local", "push-local", "localize", "idle-server"}));
+  EXPECT_THAT(operations, UnorderedElementsAreArray(kOperations));
 }
 
 /// An operation's yardsticks do not depend on what else is measured.
 TEST(BenchTest, EachOperationCanBeMeasuredAloneWithTheSmallestSize) {
   const verbena::testing::TemporaryFolder folder;
-  for (const char* const operation :
-       {"read", "read-batch", "write", "write-complete", "write-notify", "pull", "pull-large",
-        "pull-in-place", "pull-batch", "push", "push-batch", "push-applied", "push-visible", "clock",
-        "subscribe", "pull-local", "push-local", "localize", "idle-server"}) {
+  for (const std::string& operation : kOperations) {
     const Ended bench =
         run(VERBENA_PROGRAM, {"bench", "--seconds", "0.01", "--sizes", "8", "--operations", operation},
             folder.path());

@@ -1,0 +1,226 @@
+#include "protocol/gradient_rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/word_copy.hpp"
+
+namespace verbena::protocol {
+namespace {
+
+constexpr double kTiny = 1e-30;  ///< what is divided by must not be 0
+constexpr double kBelowOne = 1 - 1e-9;
+constexpr double kHuge = 1e30;
+
+/// Calls step(i, value, gradient) for each number of a row, which becomes what that returns. The gradients
+/// are loaded once, and the row is stored once: others may write and read them meanwhile.
+template <class Value, class Step>
+void step_each(Value* row, const Value* update, std::uint32_t width, const Step& step) {
+  constexpr std::uint32_t kPiece = 64;
+  std::array<Value, kPiece> gradient;
+  std::array<Value, kPiece> value;
+  for (std::uint32_t first = 0; first < width; first += kPiece) {
+    const std::uint32_t count = std::min(kPiece, width - first);
+    base::copy_words(gradient.data(), update + first, count);
+    for (std::uint32_t i = 0; i < count; ++i) value[i] = step(first + i, row[first + i], gradient[i]);
+    base::copy_words(row + first, value.data(), count);
+  }
+}
+
+/// Gradients add up, and a worker cannot tell what becomes of its own.
+struct OfGradients {
+  template <class Value>
+  static void combine(Value* update, const Value* later, std::uint32_t width) {
+    for (std::uint32_t i = 0; i < width; ++i) update[i] += later[i];
+  }
+  template <class Value>
+  static void predict(Value* /*row*/, const Value* /*update*/, std::uint32_t /*width*/) {}
+};
+
+// The first three parameters of most rules; their first constant is the rate at the clock.
+constexpr RuleParameter kRate{.name = "rate", .usual = 0.01, .least = 0, .most = kHuge};
+constexpr RuleParameter kDecay{.name = "decay", .usual = 1, .least = kTiny, .most = 1};
+constexpr RuleParameter kPower{.name = "power", .usual = 0, .least = 0, .most = 10};
+
+double rate_at(const double* parameters, std::int64_t clock) {
+  const auto clocks = static_cast<double>(clock);
+  return parameters[0] * std::pow(parameters[1], clocks) / std::pow(1 + clocks, parameters[2]);
+}
+
+/// The rate takes the place of the three parameters, and the others follow it.
+struct Scheduled : OfGradients {
+  static void constants(const double* parameters, std::int64_t clock, double* constants) {
+    constants[0] = rate_at(parameters, clock);
+    std::copy(parameters + 3, parameters + kMaxRuleParameters, constants + 1);
+    constants[kMaxRuleParameters - 2] = constants[kMaxRuleParameters - 1] = 0;
+  }
+};
+
+struct Sgd : Scheduled {
+  static constexpr std::string_view kName = "sgd";
+  static constexpr std::array kParameters = {kRate, kDecay, kPower};
+  template <class Value>
+  static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    const auto rate = static_cast<Value>(constants[0]);
+    step_each(row, update, width, [=](std::uint32_t, Value w, Value g) { return w - rate * g; });
+  }
+};
+
+struct Momentum : Scheduled {
+  static constexpr std::string_view kName = "momentum";
+  static constexpr std::array kParameters = {
+      kRate, kDecay, kPower, RuleParameter{.name = "momentum", .usual = 0.9, .least = 0, .most = kBelowOne}};
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) { return value_bytes(type) * width; }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    const auto rate = static_cast<Value>(constants[0]);
+    const auto momentum = static_cast<Value>(constants[1]);
+    auto* const m = reinterpret_cast<Value*>(state);
+    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
+      m[i] = momentum * m[i] + g;
+      return w - rate * m[i];
+    });
+  }
+};
+
+struct Adagrad : Scheduled {
+  static constexpr std::string_view kName = "adagrad";
+  static constexpr std::array kParameters = {
+      kRate, kDecay, kPower, RuleParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
+      RuleParameter{.name = "epsilon", .usual = 1e-10, .least = kTiny, .most = kHuge}};
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) { return value_bytes(type) * width; }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    const auto rate = static_cast<Value>(constants[0]);
+    const auto initial = static_cast<Value>(constants[1]);
+    const auto epsilon = static_cast<Value>(constants[2]);
+    auto* const n = reinterpret_cast<Value*>(state);
+    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
+      n[i] += g * g;
+      return w - rate * g / (std::sqrt(initial + n[i]) + epsilon);
+    });
+  }
+};
+
+struct RowwiseAdagrad : Scheduled {
+  static constexpr std::string_view kName = "rowwise-adagrad";
+  static constexpr std::array kParameters = {
+      kRate, kDecay, kPower, RuleParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
+      RuleParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
+  static std::size_t state_bytes(ValueType type, std::uint32_t /*width*/) { return value_bytes(type); }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    // The gradients are loaded twice here. Who changes them in between gets a step of another length.
+    Value squares = 0;
+    for (std::uint32_t i = 0; i < width; ++i) {
+      const Value g = load_whole(update + i);
+      squares += g * g;
+    }
+    Value& n = *reinterpret_cast<Value*>(state);
+    n += squares / static_cast<Value>(width);
+    const Value rate = static_cast<Value>(constants[0]) /
+                       (std::sqrt(static_cast<Value>(constants[1]) + n) + static_cast<Value>(constants[2]));
+    step_each(row, update, width, [=](std::uint32_t, Value w, Value g) { return w - rate * g; });
+  }
+};
+
+struct Adam : OfGradients {
+  static constexpr std::string_view kName = "adam";
+  static constexpr std::array kParameters = {
+      RuleParameter{.name = "rate", .usual = 0.001, .least = 0, .most = kHuge},
+      kDecay,
+      kPower,
+      RuleParameter{.name = "beta1", .usual = 0.9, .least = 0, .most = kBelowOne},
+      RuleParameter{.name = "beta2", .usual = 0.999, .least = 0, .most = kBelowOne},
+      RuleParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) {
+    return 2 * value_bytes(type) * width;
+  }
+  /// The rate with both corrections of the bias; beta1; beta2; epsilon.
+  static void constants(const double* parameters, std::int64_t clock, double* constants) {
+    const auto step = static_cast<double>(clock + 1);
+    std::fill_n(constants, kMaxRuleParameters, 0);
+    constants[0] = rate_at(parameters, clock) * std::sqrt(1 - std::pow(parameters[4], step)) /
+                   (1 - std::pow(parameters[3], step));
+    std::copy_n(parameters + 3, 3, constants + 1);
+  }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    const auto rate = static_cast<Value>(constants[0]);
+    const auto beta1 = static_cast<Value>(constants[1]);
+    const auto beta2 = static_cast<Value>(constants[2]);
+    const auto epsilon = static_cast<Value>(constants[3]);
+    auto* const m = reinterpret_cast<Value*>(state);
+    auto* const v = m + width;
+    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
+      m[i] = beta1 * m[i] + (1 - beta1) * g;
+      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+      return w - rate * m[i] / (std::sqrt(v[i]) + epsilon);
+    });
+  }
+};
+
+struct Ftrl : OfGradients {
+  static constexpr std::string_view kName = "ftrl";
+  static constexpr std::array kParameters = {
+      RuleParameter{.name = "alpha", .usual = 0.1, .least = kTiny, .most = kHuge},
+      RuleParameter{.name = "beta", .usual = 1, .least = 0, .most = kHuge},
+      RuleParameter{.name = "l1", .usual = 0, .least = 0, .most = kHuge},
+      RuleParameter{.name = "l2", .usual = 0, .least = 0, .most = kHuge}};
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) {
+    return 2 * value_bytes(type) * width;
+  }
+  template <class Value>
+  static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
+                    const double* constants) {
+    const auto alpha = static_cast<Value>(constants[0]);
+    const auto beta = static_cast<Value>(constants[1]);
+    const auto l1 = static_cast<Value>(constants[2]);
+    const auto l2 = static_cast<Value>(constants[3]);
+    auto* const z = reinterpret_cast<Value*>(state);
+    auto* const n = z + width;
+    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
+      const Value squares = n[i] + g * g;
+      const Value root = std::sqrt(squares);
+      z[i] += g - (root - std::sqrt(n[i])) / alpha * w;
+      n[i] = squares;
+      // The other way round, not a number would become 0.
+      if (std::abs(z[i]) <= l1) return Value{0};
+      const Value by = (beta + root) / alpha + l2;
+      return by == 0 ? 0
+                     : -(z[i] - std::copysign(l1, z[i])) / by;  // 0: gradients whose squares are 0, no beta
+    });
+  }
+};
+
+template <class Rule>
+UpdateRuleKind kind_of() {
+  UpdateRuleKind kind{.name = Rule::kName,
+                      .functions =
+                          [](ValueType type) {
+                            if (type == ValueType::kFloat) return update_rule_functions<Rule, float>();
+                            if (type == ValueType::kDouble) return update_rule_functions<Rule, double>();
+                            return UpdateRuleFunctions();  // steps are fractions
+                          },
+                      .parameters = Rule::kParameters};
+  if constexpr (requires { &Rule::state_bytes; }) kind.state_bytes = &Rule::state_bytes;
+  if constexpr (requires { &Rule::constants; }) kind.constants = &Rule::constants;
+  return kind;
+}
+
+}  // namespace
+
+std::span<const UpdateRuleKind> gradient_rules() {
+  static const std::array kKinds = {kind_of<Sgd>(),     kind_of<Momentum>(),
+                                    kind_of<Adagrad>(), kind_of<RowwiseAdagrad>(),
+                                    kind_of<Adam>(),    kind_of<Ftrl>()};
+  return kKinds;
+}
+
+}  // namespace verbena::protocol
