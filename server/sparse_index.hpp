@@ -1,0 +1,94 @@
+// Writes the index of one lane's part of a sparse table; protocol/sparse_index.hpp has its layout, and why
+// readers need no locks.
+//
+// The index grows by dividing one segment at a time: its entries are copied into two new ones, by the next
+// bit of their keys' hashes, and the directory is changed. That takes about a tenth of a millisecond. When
+// the directory is full, it is replaced by one of twice the size.
+//
+// Thread safety: belongs to its lane. Others read what it writes at any time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "protocol/sparse_index.hpp"
+
+namespace verbena::server {
+
+class SparseIndex {
+ public:
+  /// Where an index and its rows lie: memory that workers read.
+  class Memory {
+   public:
+    virtual ~Memory() = default;
+    /// A new segment, zeroed. RESOURCE_EXHAUSTED.
+    virtual absl::StatusOr<std::uint32_t> add_segment() = 0;
+    [[nodiscard]] virtual protocol::IndexSegment& segment(std::uint32_t number) = 0;
+    /// No new reader will come to the segment. Those who are there may stay until they are known to have left
+    /// it.
+    virtual void retire_segment(std::uint32_t number) = 0;
+    /// A new directory of so many entries, zeroed, which readers do not see yet. RESOURCE_EXHAUSTED.
+    virtual absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) = 0;
+    /// From now on readers come to this directory, the newest one. The one before it is retired.
+    virtual void publish_directory() = 0;
+    /// The key of a row that the index has.
+    [[nodiscard]] virtual Key key_of(protocol::Row row) const = 0;
+  };
+
+  /// `memory` outlives the index. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<SparseIndex> create(Memory& memory);
+
+  /// The key's row, if the table has one.
+  [[nodiscard]] protocol::IndexAnswer find(const protocol::KeyHash& hash, Key key) const;
+  /// From now on readers find the row. The row has its key. RESOURCE_EXHAUSTED: nothing has
+  /// changed for readers. REQUIRES: the index does not have the key.
+  absl::Status insert(const protocol::KeyHash& hash, protocol::Row row);
+  /// From now on readers do not find the row. False: the index does not have it.
+  bool erase(const protocol::KeyHash& hash, protocol::Row row);
+
+  /// The key will be looked up soon.
+  void prefetch(const protocol::KeyHash& hash) const;
+
+  [[nodiscard]] std::uint64_t keys() const { return keys_; }
+  [[nodiscard]] std::size_t segments() const { return segments_; }
+  [[nodiscard]] std::span<const std::uint64_t> directory() const { return directory_; }
+
+ private:
+  /// A segment is divided when more than three quarters of its entries are used: so few keys need another
+  /// read.
+  static constexpr std::uint32_t kMostKeys =
+      protocol::IndexSegment::kBuckets * protocol::IndexBucket::kEntries * 3 / 4;
+
+  /// Keys whose hashes begin alike make the directory double again and again: at most so far, 3 % of the
+  /// segments' memory.
+  static constexpr std::size_t kMostEntriesASegment = 256;
+
+  explicit SparseIndex(Memory& memory) : memory_(memory) {}
+
+  [[nodiscard]] std::uint64_t entry_of(const protocol::KeyHash& hash) const {
+    return directory_[hash.segment_bits(depth_)];
+  }
+  [[nodiscard]] protocol::IndexSegment& segment_of(const protocol::KeyHash& hash) const {
+    return memory_.segment(protocol::DirectoryEntry::segment(entry_of(hash)));
+  }
+  std::uint64_t* find_word(const protocol::KeyHash& hash, protocol::Row row) const;
+  static bool place(protocol::IndexSegment& segment, const protocol::KeyHash& hash, std::uint64_t entry);
+  absl::Status divide(const protocol::KeyHash& hash);
+  absl::Status double_directory();
+  absl::Status copy(const protocol::IndexSegment& from, std::uint32_t depth,
+                    protocol::IndexSegment* const (&to)[2], std::uint32_t (&keys)[2]) const;
+  static void retire(protocol::IndexSegment& segment);
+
+  Memory& memory_;
+  std::span<std::uint64_t> directory_;
+  std::uint32_t depth_ = 0;             ///< of the directory
+  std::vector<std::uint32_t> keys_of_;  ///< by segment
+  std::uint64_t keys_ = 0;
+  std::size_t segments_ = 0;  ///< in use
+};
+
+}  // namespace verbena::server
