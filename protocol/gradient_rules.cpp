@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include "base/word_copy.hpp"
 
 namespace verbena::protocol {
 namespace {
 
-constexpr double kTiny = 1e-30;  ///< what is divided by must not be 0
-constexpr double kBelowOne = 1 - 1e-9;
+constexpr double kTiny = 1e-30;          ///< what is divided by must not be 0
+constexpr double kBelowOne = 0.9999999;  ///< which no value type rounds to 1
 constexpr double kHuge = 1e30;
 
 /// Calls step(i, value, gradient) for each number of a row, which becomes what that returns. The gradients
@@ -54,6 +55,9 @@ struct Scheduled : OfGradients {
     constants[0] = rate_at(parameters, clock);
     std::copy(parameters + 3, parameters + kMaxRuleParameters, constants + 1);
     constants[kMaxRuleParameters - 2] = constants[kMaxRuleParameters - 1] = 0;
+  }
+  static bool changes_with_clock(const double* parameters) {
+    return parameters[1] != 1 || parameters[2] != 0;
   }
 };
 
@@ -141,26 +145,31 @@ struct Adam : OfGradients {
   static std::size_t state_bytes(ValueType type, std::uint32_t width) {
     return 2 * value_bytes(type) * width;
   }
-  /// The rate with both corrections of the bias; beta1; beta2; epsilon.
+  /// The rate with both corrections of the bias; beta1, 1 − beta1; beta2, 1 − beta2, which a float would not
+  /// have to the last digits; epsilon.
   static void constants(const double* parameters, std::int64_t clock, double* constants) {
-    const auto step = static_cast<double>(clock + 1);
-    std::fill_n(constants, kMaxRuleParameters, 0);
-    constants[0] = rate_at(parameters, clock) * std::sqrt(1 - std::pow(parameters[4], step)) /
-                   (1 - std::pow(parameters[3], step));
-    std::copy_n(parameters + 3, 3, constants + 1);
+    const double step = static_cast<double>(clock) + 1;
+    const double beta1 = parameters[3];
+    const double beta2 = parameters[4];
+    const double rate =
+        rate_at(parameters, clock) * std::sqrt(1 - std::pow(beta2, step)) / (1 - std::pow(beta1, step));
+    const double all[kMaxRuleParameters] = {rate, beta1, 1 - beta1, beta2, 1 - beta2, parameters[5]};
+    std::copy(std::begin(all), std::end(all), constants);
   }
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {
     const auto rate = static_cast<Value>(constants[0]);
     const auto beta1 = static_cast<Value>(constants[1]);
-    const auto beta2 = static_cast<Value>(constants[2]);
-    const auto epsilon = static_cast<Value>(constants[3]);
+    const auto rest1 = static_cast<Value>(constants[2]);
+    const auto beta2 = static_cast<Value>(constants[3]);
+    const auto rest2 = static_cast<Value>(constants[4]);
+    const auto epsilon = static_cast<Value>(constants[5]);
     auto* const m = reinterpret_cast<Value*>(state);
     auto* const v = m + width;
     step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
-      m[i] = beta1 * m[i] + (1 - beta1) * g;
-      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+      m[i] = beta1 * m[i] + rest1 * g;
+      v[i] = beta2 * v[i] + rest2 * g * g;
       return w - rate * m[i] / (std::sqrt(v[i]) + epsilon);
     });
   }
@@ -201,17 +210,11 @@ struct Ftrl : OfGradients {
 
 template <class Rule>
 UpdateRuleKind kind_of() {
-  UpdateRuleKind kind{.name = Rule::kName,
-                      .functions =
-                          [](ValueType type) {
-                            if (type == ValueType::kFloat) return update_rule_functions<Rule, float>();
-                            if (type == ValueType::kDouble) return update_rule_functions<Rule, double>();
-                            return UpdateRuleFunctions();  // steps are fractions
-                          },
-                      .parameters = Rule::kParameters};
-  if constexpr (requires { &Rule::state_bytes; }) kind.state_bytes = &Rule::state_bytes;
-  if constexpr (requires { &Rule::constants; }) kind.constants = &Rule::constants;
-  return kind;
+  return update_rule_kind<Rule>([](ValueType type) {
+    if (type == ValueType::kFloat) return update_rule_functions<Rule, float>();
+    if (type == ValueType::kDouble) return update_rule_functions<Rule, double>();
+    return UpdateRuleFunctions();  // steps are fractions
+  });
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ class KeyHash {
   std::uint64_t bits_;
 };
 
-/// Rows of a sparse table never move; one that is free becomes that of another key.
+/// Rows of a sparse table never move. One that is free becomes that of another key once no reader has the
+/// entry of its former key any more.
 inline constexpr std::uint32_t kRowBits = 40;
 
 struct IndexEntry {

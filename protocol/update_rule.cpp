@@ -137,10 +137,9 @@ absl::StatusOr<UpdateRule> UpdateRule::find(std::string_view text, ValueType typ
   if (!values.ok()) return values.status();
   rule.parameters_ = *values;
   rule.to_constants_ = kind->constants;
-  rule.make_constants(1);
-  const auto later = rule.constants_;
+  rule.changes_with_clock_ = kind->constants != nullptr && (kind->changes_with_clock == nullptr ||
+                                                            kind->changes_with_clock(values->data()));
   rule.make_constants(0);
-  rule.changes_with_clock_ = later != rule.constants_;
   return rule;
 }
 
@@ -154,11 +153,11 @@ void UpdateRule::make_constants(std::int64_t clock) {
 
 absl::Status register_update_rule(const UpdateRuleKind& kind) {
   if (kind.name.empty() || kind.name.size() > kMaxRuleNameBytes ||
-      kind.name.find('(') != std::string_view::npos || kind.functions == nullptr ||
+      kind.name.find_first_of("( ") != std::string_view::npos || kind.functions == nullptr ||
       kind.parameters.size() > kMaxRuleParameters) {
     return absl::InvalidArgumentError(
-        fmt::format("an update rule has functions, a name of 1 to {} bytes without \"(\", and at most {} "
-                    "parameters",
+        fmt::format("an update rule has functions, a name of 1 to {} bytes without \"(\" and blanks, and at "
+                    "most {} parameters",
                     kMaxRuleNameBytes, kMaxRuleParameters));
   }
   const std::lock_guard lock(protocol::registry().mutex);

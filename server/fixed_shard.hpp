@@ -51,10 +51,10 @@ class FixedShard : public TableShard {
   std::unique_ptr<transport::MemoryRegion> books;
   /// The same for the state that the rule keeps for each row; nullptr if it keeps none.
   std::unique_ptr<transport::MemoryRegion> states;
-  /// For each row, where its lane combines the updates of one clock; see lane.hpp. nullptr: the lane does
-  /// not.
-  std::uint32_t* place = nullptr;
-  std::unique_ptr<transport::MemoryRegion> places;
+  /// For each row, the step that its lane is about to take; see lane.hpp. nullptr: it takes each worker's
+  /// steps by themselves.
+  std::uint32_t* step_of = nullptr;
+  std::unique_ptr<transport::MemoryRegion> steps;
   /// The size of all these arrays, for `rows` rows.
   static std::size_t books_bytes(std::uint64_t rows, std::uint32_t workers, bool has_budget);
   /// REQUIRES: `memory` is zeroed, aligned to 8 bytes, and as large as books_bytes() says for range.size()

@@ -100,7 +100,8 @@ void Lane::open(const FixedShard& shard) {
   table.eager = shard.rules.pushes_eagerly;
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   table.rule = shard.rule;
-  table.place = shard.place;
+  table.step_of = shard.step_of;
+  table.before.resize(shard.stride_bytes);
   if (table.eager) {
     table.subscribed = shard.subscribed;
     table.dirty = shard.dirty;
@@ -126,7 +127,8 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   Table& table = tables_[header.table];
   const FixedShard& shard = *table.shard;
   const std::size_t stride = shard.stride_bytes;
-  if (table.place == nullptr) table.rule.set_clock(clocks_.min());
+  // When the last worker has left, no clock is told any more.
+  if (clocks_.min() < consistency::VectorClock::kLeft) table.rule.set_clock(clocks_.min());
   for (std::size_t i = 0; i < header.count; ++i) {
     if (i + kPrefetchRecords < header.count)
       shard.prefetch(shard.range.row_of(protocol::record_key(payload, stride, i + kPrefetchRecords)));
@@ -137,12 +139,13 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
       continue;
     const Row row = shard.range.row_of(key);
     const std::byte* const update = protocol::record_values(payload, stride, i);
-    if (table.place == nullptr) [[likely]] {
-      apply_to(table, row, update);
-    } else {
-      combine(table, row, update);
-    }
+    apply_to(table, row, update);
   }
+  finish_updates(header, worker);
+}
+
+void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
+  const Table& table = tables_[header.table];
   ++worker.applied;
   if (table.acknowledged_at_once || header.kind == protocol::BulkKind::kUpdatesAhead) tell_applied(worker);
 }
@@ -150,38 +153,68 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
 inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
   const FixedShard& shard = *table.shard;
   if (table.eager) mark_dirty(table, row);
-  if (table.changes != nullptr) {
-    table.changes[index_of(row)] +=
-        protocol::relative_change(shard.table.value_type, shard.table.width, shard.values(row), update);
+  if (table.changes != nullptr) [[unlikely]] {
+    apply_and_measure(table, row, update);
+  } else {
+    table.rule.apply(shard.values(row), shard.state(row), update);
   }
-  table.rule.apply(shard.values(row), shard.state(row), update);
 }
 
-/// The row's updates of the clock become one.
-void Lane::combine(Table& table, Row row, const std::byte* update) {
-  const std::size_t stride = table.shard->stride_bytes;
-  std::uint32_t& place = table.place[index_of(row)];
-  if (place != 0) {
-    table.rule.combine(table.combined.data() + (place - 1) * stride, update);
+/// Under a push budget.
+void Lane::apply_and_measure(Table& table, Row row, const std::byte* update) {
+  const FixedShard& shard = *table.shard;
+  std::byte* const values = shard.values(row);
+  const auto change_by = [&](const std::byte* from, const std::byte* by) {
+    return protocol::relative_change(shard.table.value_type, shard.table.width, from, by);
+  };
+  if (table.rule.is_addition()) {
+    table.changes[index_of(row)] += change_by(values, update);
+    table.rule.apply(values, shard.state(row), update);
     return;
   }
-  table.to_step.push_back(row);
-  table.combined.insert(table.combined.end(), update, update + stride);
-  place = static_cast<std::uint32_t>(table.to_step.size());
+  std::memcpy(table.before.data(), values, shard.stride_bytes);
+  table.rule.apply(values, shard.state(row), update);
+  visit_value_type(shard.table.value_type, [&]<class Value>() {
+    auto* const before = reinterpret_cast<Value*>(table.before.data());
+    const auto* const after = reinterpret_cast<const Value*>(values);
+    for (std::uint32_t i = 0; i < shard.table.width; ++i)
+      before[i] = static_cast<Value>(after[i] - before[i]);
+  });
+  table.changes[index_of(row)] += change_by(values, table.before.data());
+}
+
+/// The updates of each row become one, where the first of them lies.
+void Lane::combine(HeldUpdates& held, Worker& worker) {
+  Table& table = tables_[held.header.table];
+  const FixedShard& shard = *table.shard;
+  const std::size_t record = protocol::record_bytes(shard.stride_bytes);
+  for (std::size_t i = 0; i < held.header.count; ++i) {
+    const Key key = protocol::record_key(held.bytes, shard.stride_bytes, i);
+    if (!table.keys.contains(key)) [[unlikely]]
+      continue;  // as in apply()
+    std::byte* const update = held.bytes.data() + i * record + sizeof(Key);
+    const Row row = shard.range.row_of(key);
+    std::uint32_t& step = table.step_of[index_of(row)];
+    if (step != 0) {
+      table.rule.combine(table.steps[step - 1].update, update);
+    } else {
+      table.steps.push_back({row, update});
+      step = static_cast<std::uint32_t>(table.steps.size());
+    }
+  }
+  finish_updates(held.header, worker);
 }
 
 /// One step of the rule for each row that has updates of the clock.
-void Lane::apply_combined(Table& table, consistency::Clock clock) {
+void Lane::take_steps(Table& table, consistency::Clock clock) {
   table.rule.set_clock(clock);
-  for (std::size_t i = 0; i < table.to_step.size(); ++i) {
-    if (i + kPrefetchRecords < table.to_step.size())
-      table.shard->prefetch(table.to_step[i + kPrefetchRecords]);
-    const Row row = table.to_step[i];
-    apply_to(table, row, table.combined.data() + i * table.shard->stride_bytes);
-    table.place[index_of(row)] = 0;
+  for (std::size_t i = 0; i < table.steps.size(); ++i) {
+    if (i + kPrefetchRecords < table.steps.size())
+      table.shard->prefetch(table.steps[i + kPrefetchRecords].row);
+    apply_to(table, table.steps[i].row, table.steps[i].update);
+    table.step_of[index_of(table.steps[i].row)] = 0;
   }
-  table.to_step.clear();
-  table.combined.clear();
+  table.steps.clear();
 }
 
 /// The worker is to hear of `applied`, though the min clock has not advanced.
@@ -274,13 +307,19 @@ void Lane::apply_held() {
         if (tables_[next.header.table].weighted) {
           weigh(next, consistency::weight_of_means(examples_of(worker, oldest), all));
         }
-        apply(next.header, next.bytes, worker);
+        if (tables_[next.header.table].step_of != nullptr) {
+          combining_.push_back(std::move(next));
+          combine(combining_.back(), worker);
+        } else {
+          apply(next.header, next.bytes, worker);
+        }
         worker.held.pop_front();
       }
     }
     for (Table& table : tables_) {
-      if (!table.to_step.empty()) apply_combined(table, oldest);
+      if (!table.steps.empty()) take_steps(table, oldest);
     }
+    combining_.clear();
   }
 }
 

@@ -16,7 +16,7 @@
 //     is full, dirty rows are sent before their clock is reached, too.
 //  6. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
-//     of one clock for each worker ahead, and their combined updates. If the system refuses memory for these,
+//     of one clock for each worker ahead. If the system refuses memory for these,
 //     the lane stops and says so: has_no_memory().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
@@ -91,6 +91,11 @@ class Lane {
   [[nodiscard]] bool has_no_memory() const { return has_no_memory_.load(std::memory_order_acquire); }
 
  private:
+  /// A row and all updates of a clock to it, combined where the first one lies.
+  struct Step {
+    protocol::Row row = {};
+    std::byte* update = nullptr;
+  };
   struct Table {
     const FixedShard* shard = nullptr;
     KeyRange keys;  ///< of this lane
@@ -106,12 +111,12 @@ class Lane {
     std::uint64_t* dirty = nullptr;
     /// The sum of the relative changes by all updates so far. nullptr without a push budget.
     double* changes = nullptr;
-    /// Its place in `combined`, counted from 1; 0: none. nullptr unless updates are combined across workers.
-    std::uint32_t* place = nullptr;
-    /// While held-back updates of one clock are applied: the rows with updates, and what these come to,
-    /// stride_bytes apart.
-    std::vector<protocol::Row> to_step = {};
-    std::vector<std::byte> combined = {};
+    /// Which of `steps` is the row's, counted from 1; 0: none. nullptr unless updates are combined across
+    /// workers.
+    std::uint32_t* step_of = nullptr;
+    /// While held-back updates of one clock are applied.
+    std::vector<Step> steps = {};
+    std::vector<std::byte> before = {};  ///< a row, where it must be known what a step has changed
   };
   struct DirtyRow {
     std::uint32_t table = 0;
@@ -166,11 +171,13 @@ class Lane {
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
   void apply_to(Table& table, protocol::Row row, const std::byte* update);
+  static void apply_and_measure(Table& table, protocol::Row row, const std::byte* update);
   void apply_held();
-  static void combine(Table& table, protocol::Row row, const std::byte* update);
-  void apply_combined(Table& table, consistency::Clock clock);
+  void combine(HeldUpdates& held, Worker& worker);
+  void take_steps(Table& table, consistency::Clock clock);
   [[nodiscard]] static consistency::ExampleCounts examples_of(Worker& worker, consistency::Clock clock);
   void weigh(HeldUpdates& held, double weight) const;
+  void finish_updates(const protocol::BulkHeader& header, Worker& worker);
   void tell_applied(Worker& worker);
   void mark_dirty(Table& table, protocol::Row row);
   void add_dirty(Worker& worker, const DirtyRow& row);
@@ -196,8 +203,9 @@ class Lane {
   std::atomic<bool> has_no_memory_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
-  std::deque<Worker> workers_;    // a deque: a TBB queue cannot move
-  std::vector<Worker*> to_tell_;  ///< all to whom something may be sent: few at a time, of thousands
+  std::vector<HeldUpdates> combining_;  ///< whose bytes the tables' steps are in
+  std::deque<Worker> workers_;          // a deque: a TBB queue cannot move
+  std::vector<Worker*> to_tell_;        ///< all to whom something may be sent: few at a time, of thousands
 };
 
 }  // namespace verbena::server

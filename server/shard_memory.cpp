@@ -73,18 +73,17 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_fixed(const prot
     const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * row_bytes;
     auto allocated = transport_.allocate_region(needed, transport::Access::kLocal);
     if (!allocated.ok()) {
-      return absl::Status(
-          allocated.status().code(),
-          fmt::format("table \"{}\" needs {} bytes here for what the rule \"{}\" keeps: {}", table.name,
-                      needed, table.rule, std::string(allocated.status().message())));
+      return absl::Status(allocated.status().code(),
+                          fmt::format("table \"{}\" needs {} bytes here for the rule \"{}\": {}", table.name,
+                                      needed, table.rule, std::string(allocated.status().message())));
     }
     region = std::move(*allocated);
     return absl::OkStatus();
   };
   if (rule.state_bytes() > 0) RETURN_IF_ERROR(allocate_for_rows(rule.state_bytes(), shard->states));
   if (rules.holds_updates_back && !rule.is_addition()) {
-    RETURN_IF_ERROR(allocate_for_rows(sizeof(std::uint32_t), shard->places));
-    shard->place = reinterpret_cast<std::uint32_t*>(shard->places->bytes().data());
+    RETURN_IF_ERROR(allocate_for_rows(sizeof(std::uint32_t), shard->steps));
+    shard->step_of = reinterpret_cast<std::uint32_t*>(shard->steps->bytes().data());
   }
   return shard;
 }

@@ -66,14 +66,17 @@ absl::Status SparseIndex::insert(const KeyHash& hash, Row row) {
   for (;;) {
     const std::uint64_t where = entry_of(hash);
     const std::uint32_t number = DirectoryEntry::segment(where);
-    const std::uint32_t depth = DirectoryEntry::depth(where);
-    if (keys_of_[number] < kMostKeys &&
-        place(memory_.segment(number), hash, IndexEntry::make(hash, depth, row))) {
+    const std::uint64_t entry = IndexEntry::make(hash, DirectoryEntry::depth(where), row);
+    absl::Status divided;
+    // Divided again and again, if all keys of the segment go the same way.
+    if (keys_of_[number] >= kMostKeys && (divided = divide(hash)).ok()) continue;
+    // A segment that cannot be divided is filled to the last entry.
+    if (place(memory_.segment(number), hash, entry)) {
       ++keys_of_[number];
       ++keys_;
       return absl::OkStatus();
     }
-    // Divided again and again, if all keys of the segment go the same way.
+    if (!divided.ok()) return divided;
     RETURN_IF_ERROR(divide(hash));
   }
 }
@@ -112,7 +115,7 @@ absl::Status SparseIndex::divide(const KeyHash& hash) {
   const std::uint64_t where = entry_of(hash);
   const std::uint32_t depth = DirectoryEntry::depth(where);
   const bool is_deepest = depth == KeyHash::kSegmentBits ||
-                          (depth == depth_ && directory_.size() >= kMostEntriesASegment * segments_);
+                          (depth == depth_ && 2 * directory_.size() > kMostEntriesASegment * segments_);
   if (is_deepest) {
     return absl::ResourceExhaustedError(fmt::format(
         "the index of a sparse table has no room for another key whose hash begins as those of {} "

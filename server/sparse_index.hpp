@@ -28,12 +28,14 @@ class SparseIndex {
     /// A new segment, zeroed. RESOURCE_EXHAUSTED.
     virtual absl::StatusOr<std::uint32_t> add_segment() = 0;
     [[nodiscard]] virtual protocol::IndexSegment& segment(std::uint32_t number) = 0;
-    /// No new reader will come to the segment. Those who are there may stay until they are known to have left
-    /// it.
+    /// The directory has the segment no more, but readers who have copied the directory before come to it at
+    /// any time, and must find its marks. It may be used again only when all of them are known to have a
+    /// newer copy.
     virtual void retire_segment(std::uint32_t number) = 0;
     /// A new directory of so many entries, zeroed, which readers do not see yet. RESOURCE_EXHAUSTED.
     virtual absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) = 0;
-    /// From now on readers come to this directory, the newest one. The one before it is retired.
+    /// From now on readers who copy the directory take this one, the newest. One who is copying the one
+    /// before may go on.
     virtual void publish_directory() = 0;
     /// The key of a row that the index has.
     [[nodiscard]] virtual Key key_of(protocol::Row row) const = 0;
@@ -45,7 +47,9 @@ class SparseIndex {
   /// The key's row, if the table has one.
   [[nodiscard]] protocol::IndexAnswer find(const protocol::KeyHash& hash, Key key) const;
   /// From now on readers find the row. The row has its key. RESOURCE_EXHAUSTED: nothing has
-  /// changed for readers. REQUIRES: the index does not have the key.
+  /// changed for readers. REQUIRES: the index does not have the key; if the row had another key before, no
+  /// reader still has read the entry of that key (it would take the row for that of the new key, though the
+  /// index may not have it yet).
   absl::Status insert(const protocol::KeyHash& hash, protocol::Row row);
   /// From now on readers do not find the row. False: the index does not have it.
   bool erase(const protocol::KeyHash& hash, protocol::Row row);
@@ -63,8 +67,8 @@ class SparseIndex {
   static constexpr std::uint32_t kMostKeys =
       protocol::IndexSegment::kBuckets * protocol::IndexBucket::kEntries * 3 / 4;
 
-  /// Keys whose hashes begin alike make the directory double again and again: at most so far, 3 % of the
-  /// segments' memory.
+  /// Keys whose hashes begin alike make the directory double again and again: at most to 3 % of the segments'
+  /// memory.
   static constexpr std::size_t kMostEntriesASegment = 256;
 
   explicit SparseIndex(Memory& memory) : memory_(memory) {}

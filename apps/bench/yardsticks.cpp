@@ -97,15 +97,16 @@ absl::StatusOr<Samples> time_steps(const TimingOptions& options, std::string_vie
   std::vector<float> values(rows * width);
   std::vector<double> states(rows * state_words);
   const std::vector<float> gradient(width, 0.5F);
+  std::vector<std::uint64_t> order(keys.begin(), keys.end());
+  order.insert(order.end(), base::kKeysAhead, 0);
   std::size_t next = 0;
   return time_plain(options, [&] {
-    for (std::size_t i = 0; i < keys_each; ++i) {
-      const std::uint64_t row = keys[next + i];
-      base::prefetch_to_write(values.data() + keys[(next + i + base::kKeysAhead) % keys.size()] * width);
-      base::prefetch_to_write(states.data() +
-                              keys[(next + i + base::kKeysAhead) % keys.size()] * state_words);
-      found->apply(reinterpret_cast<std::byte*>(values.data() + row * width),
-                   reinterpret_cast<std::byte*>(states.data() + row * state_words),
+    for (std::size_t i = next; i < next + keys_each; ++i) {
+      const std::uint64_t ahead = order[i + base::kKeysAhead];
+      base::prefetch_to_write(values.data() + ahead * width);
+      if (state_words > 0) base::prefetch_to_write(states.data() + ahead * state_words);
+      found->apply(reinterpret_cast<std::byte*>(values.data() + order[i] * width),
+                   reinterpret_cast<std::byte*>(states.data() + order[i] * state_words),
                    reinterpret_cast<const std::byte*>(gradient.data()));
     }
     use(values.data());

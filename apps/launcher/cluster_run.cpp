@@ -114,6 +114,7 @@ int ClusterProcess::end_early(const absl::Status& status) {
 
 int ClusterProcess::run() {
   absl::Status verdict = share_out(cluster_.rendezvous.size(), run_);
+  decide_consistency(run_.job, application_, /*is_one_node=*/false);
   if (verdict.ok() && leads()) verdict = check_all(application_, run_);
   absl::Status status = meet(std::move(verdict));
   if (status.ok()) status = meet(prepare());

@@ -53,8 +53,9 @@ struct JobOptions {
 void add_size_options(CLI::App& command, JobOptions& options);         // all
 void add_thread_option(CLI::App& command, JobOptions& options);        // all but for programs of a user's own
 void add_consistency_options(CLI::App& command, JobOptions& options);  // run, worker
-/// Takes the application's default if --consistency was not given, and tells the application. Call it when
-/// all options are parsed. `is_one_node`: as for Application::default_consistency().
+/// Takes the application's default if --consistency was not given, and tells the application the job's shape.
+/// Call it when all options are parsed, and it is decided how many servers and workers there are.
+/// `is_one_node`: as for Application::default_consistency().
 void decide_consistency(JobOptions& options, Application& application, bool is_one_node);
 /// REQUIRES: the transport is decided.
 bool is_one_node(const JobOptions& options);

@@ -48,7 +48,6 @@ int run_application(const RunOptions& given, Application& application, const App
     cluster.worker_jobs = [&application](const Role& role, Outlet& outlet, const std::atomic<bool>& stop) {
       return worker_jobs(role, application, outlet, stop);
     };
-    decide_consistency(run.job, application, /*is_one_node=*/false);
     return run_in_cluster(std::move(run), application, options, cluster);
   });
   return ended ? *ended : run_on_this_host(std::move(run), application, options);

@@ -130,8 +130,9 @@ class MeasuredServer {
   void run() {
     while (!stop_ && !server_->finished()) {
       const auto start = Stopwatch::now();
-      bool worked = server_->poll();
+      bool worked = server_->receive();
       for (const auto& lane : server_->lanes()) worked |= lane->poll();
+      worked |= server_->send();
       if (worked) {
         busy_ = busy_ + nanoseconds_since(start);
       } else {

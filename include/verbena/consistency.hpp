@@ -4,7 +4,8 @@
 // Notation: c is the reader's clock, the number of iterations it has finished; an update u made at clock t
 // carries t = t(u). The min clock m says that all updates of clocks < m, from every worker, are applied.
 // R(c) is what a read at clock c sees. In every model a worker sees its own updates at once
-// (read-my-writes): own ⊆ R(c).
+// (read-my-writes): own ⊆ R(c), if the table's rule is addition. With another rule
+// (<verbena/update_rule.hpp>) they are like those of others.
 #pragma once
 
 #include <cstdint>

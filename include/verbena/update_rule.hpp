@@ -24,7 +24,8 @@
 //
 // One step or many: under BSP and A-BSP all updates of a row in a clock are combined, in the order of the
 // workers' ranks, and the rule takes one step. Under the other models it takes a step for what one worker
-// has pushed to a row until it travelled, which mostly is in a clock.
+// has pushed to a row until it travelled, which mostly is in a clock. So a row may then take a step for each
+// worker at the same c and t, and c and t are what the row's part of the server knew when it took it.
 //
 // Own pushes: these rules do not say what a worker may see of its own pushes before they are applied. So it
 // sees them when the table's model shows it those of others. Only with "add" it sees them at once.
@@ -98,7 +99,7 @@ struct RuleParameter {
 };
 
 struct UpdateRuleKind {
-  std::string_view name;  ///< at most kMaxRuleNameBytes long, without "("; must live forever
+  std::string_view name;  ///< 1 to kMaxRuleNameBytes bytes without "(" and blanks; must live forever
   /// The size of the state for each row, in the memory of the process that applies updates. nullptr, or 0:
   /// none.
   std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
@@ -108,21 +109,23 @@ struct UpdateRuleKind {
   std::span<const RuleParameter> parameters = {};
   /// Makes `constants`, kMaxRuleParameters numbers, of the values of the parameters, in their order. Called
   /// once for each clock and not for each row, so that a step need not compute powers. nullptr: the
-  /// constants are the parameters. `clock`: how many clocks all workers have finished. If the constants
-  /// depend on it, the rule is for static tables only, which know it.
+  /// constants are the parameters. `clock`: how many clocks all workers have finished.
   void (*constants)(const double* parameters, std::int64_t clock, double* constants) = nullptr;
+  /// Whether constants() depends on the clock; the table is then a static one, which knows it. nullptr: it
+  /// does.
+  bool (*changes_with_clock)(const double* parameters) = nullptr;
 };
 
 inline constexpr std::size_t kMaxRuleNameBytes = 64;
 inline constexpr std::size_t kMaxRuleParameters = 8;
 
-/// ALREADY_EXISTS: another rule has the name. INVALID_ARGUMENT: no name, no functions, or too many
-/// parameters.
+/// ALREADY_EXISTS: another rule has the name, maybe one of those above. INVALID_ARGUMENT: no such name, no
+/// functions, or too many parameters.
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
 /// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value. It may have the other
-/// members of UpdateRuleKind: state_bytes(type, width), kParameters, constants(parameters, clock, constants).
-/// With kParameters, apply() takes the constants as a fifth argument.
+/// members of UpdateRuleKind: state_bytes(type, width), kParameters, constants(parameters, clock, constants),
+/// changes_with_clock(parameters). With kParameters, apply() takes the constants as a fifth argument.
 template <class Rule>
 absl::Status register_update_rule();
 
@@ -161,16 +164,26 @@ UpdateRuleFunctions update_rule_functions() {
               }};
 }
 
+/// The kind of `Rule`, with these functions.
 template <class Rule>
-absl::Status register_update_rule() {
-  UpdateRuleKind kind{.name = Rule::kName, .functions = [](ValueType type) {
-                        return visit_value_type(
-                            type, []<class Value>() { return update_rule_functions<Rule, Value>(); });
-                      }};
-  if constexpr (requires { &Rule::state_bytes; }) kind.state_bytes = &Rule::state_bytes;
+UpdateRuleKind update_rule_kind(UpdateRuleFunctions (*functions)(ValueType type)) {
+  UpdateRuleKind kind{.name = Rule::kName, .functions = functions};
+  if constexpr (requires { Rule::state_bytes(ValueType::kFloat, 1U); }) {
+    kind.state_bytes = [](ValueType type, std::uint32_t width) -> std::size_t {
+      return Rule::state_bytes(type, width);
+    };
+  }
   if constexpr (requires { Rule::kParameters; }) kind.parameters = Rule::kParameters;
   if constexpr (requires { &Rule::constants; }) kind.constants = &Rule::constants;
-  return register_update_rule(kind);
+  if constexpr (requires { &Rule::changes_with_clock; }) kind.changes_with_clock = &Rule::changes_with_clock;
+  return kind;
+}
+
+template <class Rule>
+absl::Status register_update_rule() {
+  return register_update_rule(update_rule_kind<Rule>([](ValueType type) {
+    return visit_value_type(type, []<class Value>() { return update_rule_functions<Rule, Value>(); });
+  }));
 }
 
 }  // namespace verbena

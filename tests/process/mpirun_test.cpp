@@ -157,6 +157,18 @@ TEST_F(MpirunTest, BspEqualsThePlainRunBitForBit) {
   }
 }
 
+TEST_F(MpirunTest, TheLogSaysWhatFollowsFromTheProcesses) {
+  std::ofstream(path("ratings.tsv")) << "1\t2\t3\n2\t1\t4\n1\t1\t5\n2\t2\t1\n";
+  const Ended ended = run(kMpirun,
+                          mpirun(4, VERBENA_PROGRAM,
+                                 {"run", "mf", "-v", "--data", path("ratings.tsv"), "--rank", "2",
+                                  "--iterations", "1", "--test-fraction", "0"}),
+                          scratch_);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err,
+              AllOf(HasSubstr("--servers=2 --workers=2 "), HasSubstr("--clocks-per-iteration=2 ")));
+}
+
 TEST_F(MpirunTest, WrongUseIsSaidOnce) {
   expect_one_error(run_counter(4, {"--servers", "3", "--workers", "3"}),
                    "4 processes were started, which cannot be 3 servers and 3 workers");

@@ -123,6 +123,37 @@ TEST(GradientRulesTest, RatesFallWithTheClock) {
   EXPECT_TRUE(UpdateRule::find("adam", ValueType::kFloat, 1)->changes_with_clock());
 }
 
+/// A program's rule whose rate falls for the first time at clock 10.
+struct LateSteps {
+  static constexpr std::string_view kName = "test-late";
+  static constexpr RuleParameter kParameters[] = {{.name = "rate", .usual = 1}};
+  static void constants(const double* parameters, std::int64_t clock, double* constants) {
+    constants[0] = clock < 10 ? parameters[0] : parameters[0] / 2;
+  }
+  template <class Value>
+  static void combine(Value* /*update*/, const Value* /*later*/, std::uint32_t /*width*/) {}
+  template <class Value>
+  static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t /*width*/,
+                    const double* constants) {
+    *row -= static_cast<Value>(constants[0]) * *update;
+  }
+  template <class Value>
+  static void predict(Value* /*row*/, const Value* /*update*/, std::uint32_t /*width*/) {}
+};
+
+TEST(GradientRulesTest, AProgramsRuleHasParametersAndAClock) {
+  ASSERT_TRUE(register_update_rule<LateSteps>().ok());
+  RuledRow<> row("test-late(rate=2)");
+  EXPECT_EQ(row.step({1}, 0)[0], -2);
+  EXPECT_EQ(row.step({1}, 9)[0], -4);
+  EXPECT_EQ(row.step({1}, 10)[0], -5);
+  EXPECT_TRUE(UpdateRule::find("test-late", ValueType::kFloat, 1)->changes_with_clock());
+  EXPECT_EQ(register_update_rule(
+                {.name = "test late", .functions = [](ValueType) { return UpdateRuleFunctions(); }})
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(GradientRulesTest, WideRowsAreStepsOfEachNumber) {
   constexpr std::uint32_t kWidth = 200;  // more than a piece, and a part of one
   for (const std::string rule : {"momentum", "adagrad", "adam", "ftrl", "sgd"}) {

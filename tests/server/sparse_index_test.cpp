@@ -285,11 +285,10 @@ TEST(SparseIndexTest, EachAnswerWasTrueAtSomeMoment) {
     keys.push_back(key_with_hash(std::uint64_t{77} << 42 | (i & 15) << 38 | (i + 1)));
   std::uint64_t checked = 0;
   for (int round = 0; round < kRounds; ++round) {
-    TestMemory memory(kKeys);
+    TestMemory memory(kChanges);  // a row for each key that comes: none is used again while somebody reads
     SparseIndex index = SparseIndex::create(memory).value();
     std::vector<std::optional<Row>> now(kKeys);
-    std::vector<std::uint64_t> free;  // rows, used again at random
-    for (std::uint64_t row = 0; row < kKeys; ++row) free.push_back(row);
+    std::uint64_t rows = 0;
     // The state of all keys after so many changes; one more may be on its way.
     std::vector<std::vector<std::optional<Row>>> states = {now};
     std::atomic<std::size_t> changes = 0;
@@ -300,6 +299,7 @@ TEST(SparseIndexTest, EachAnswerWasTrueAtSomeMoment) {
       std::size_t changes_after = 0;
     };
     std::vector<Look> looks;
+    std::atomic<bool> is_reading = false;
     std::thread reader([&] {
       std::mt19937_64 random(static_cast<std::uint64_t>(round));
       TestMemory::Directory directory = memory.copy_directory();
@@ -310,22 +310,21 @@ TEST(SparseIndexTest, EachAnswerWasTrueAtSomeMoment) {
         std::atomic_thread_fence(std::memory_order_acquire);
         look.changes_after = changes.load(std::memory_order_acquire);
         looks.push_back(look);
+        is_reading = true;
       }
     });
+    while (!is_reading) std::this_thread::yield();
     std::mt19937_64 random(1000 + static_cast<std::uint64_t>(round));
     for (std::size_t change = 1; change <= kChanges; ++change) {
       const std::size_t key = random() % kKeys;
       if (now[key]) {
         EXPECT_TRUE(index.erase(KeyHash(keys[key]), *now[key]));
         memory.set_key(*now[key], kNoKey);
-        free.push_back(index_of(*now[key]));
         now[key].reset();
       } else {
-        std::swap(free[random() % free.size()], free.back());
-        memory.set_key(Row{free.back()}, keys[key]);
-        EXPECT_TRUE(index.insert(KeyHash(keys[key]), Row{free.back()}).ok());
-        now[key] = Row{free.back()};
-        free.pop_back();
+        now[key] = Row{rows++};
+        memory.set_key(*now[key], keys[key]);
+        EXPECT_TRUE(index.insert(KeyHash(keys[key]), *now[key]).ok());
       }
       states.push_back(now);
       changes.store(change, std::memory_order_release);
