@@ -39,6 +39,14 @@ struct OfGradients {
   static void predict(Value* /*row*/, const Value* /*update*/, std::uint32_t /*width*/) {}
 };
 
+/// So many numbers are kept for each number of a row.
+template <std::size_t kNumbers>
+struct Keeps {
+  static std::size_t state_bytes(ValueType type, std::uint32_t width) {
+    return kNumbers * value_bytes(type) * width;
+  }
+};
+
 // The first three parameters of most rules; their first constant is the rate at the clock.
 constexpr RuleParameter kRate{.name = "rate", .usual = 0.01, .least = 0, .most = kHuge};
 constexpr RuleParameter kDecay{.name = "decay", .usual = 1, .least = kTiny, .most = 1};
@@ -72,11 +80,10 @@ struct Sgd : Scheduled {
   }
 };
 
-struct Momentum : Scheduled {
+struct Momentum : Scheduled, Keeps<1> {
   static constexpr std::string_view kName = "momentum";
   static constexpr std::array kParameters = {
       kRate, kDecay, kPower, RuleParameter{.name = "momentum", .usual = 0.9, .least = 0, .most = kBelowOne}};
-  static std::size_t state_bytes(ValueType type, std::uint32_t width) { return value_bytes(type) * width; }
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {
@@ -90,12 +97,11 @@ struct Momentum : Scheduled {
   }
 };
 
-struct Adagrad : Scheduled {
+struct Adagrad : Scheduled, Keeps<1> {
   static constexpr std::string_view kName = "adagrad";
   static constexpr std::array kParameters = {
       kRate, kDecay, kPower, RuleParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
       RuleParameter{.name = "epsilon", .usual = 1e-10, .least = kTiny, .most = kHuge}};
-  static std::size_t state_bytes(ValueType type, std::uint32_t width) { return value_bytes(type) * width; }
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {
@@ -133,7 +139,7 @@ struct RowwiseAdagrad : Scheduled {
   }
 };
 
-struct Adam : OfGradients {
+struct Adam : OfGradients, Keeps<2> {
   static constexpr std::string_view kName = "adam";
   static constexpr std::array kParameters = {
       RuleParameter{.name = "rate", .usual = 0.001, .least = 0, .most = kHuge},
@@ -142,9 +148,6 @@ struct Adam : OfGradients {
       RuleParameter{.name = "beta1", .usual = 0.9, .least = 0, .most = kBelowOne},
       RuleParameter{.name = "beta2", .usual = 0.999, .least = 0, .most = kBelowOne},
       RuleParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
-  static std::size_t state_bytes(ValueType type, std::uint32_t width) {
-    return 2 * value_bytes(type) * width;
-  }
   /// The rate with both corrections of the bias; beta1, 1 − beta1; beta2, 1 − beta2, which a float would not
   /// have to the last digits; epsilon.
   static void constants(const double* parameters, std::int64_t clock, double* constants) {
@@ -175,16 +178,13 @@ struct Adam : OfGradients {
   }
 };
 
-struct Ftrl : OfGradients {
+struct Ftrl : OfGradients, Keeps<2> {
   static constexpr std::string_view kName = "ftrl";
   static constexpr std::array kParameters = {
       RuleParameter{.name = "alpha", .usual = 0.1, .least = kTiny, .most = kHuge},
       RuleParameter{.name = "beta", .usual = 1, .least = 0, .most = kHuge},
       RuleParameter{.name = "l1", .usual = 0, .least = 0, .most = kHuge},
       RuleParameter{.name = "l2", .usual = 0, .least = 0, .most = kHuge}};
-  static std::size_t state_bytes(ValueType type, std::uint32_t width) {
-    return 2 * value_bytes(type) * width;
-  }
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {

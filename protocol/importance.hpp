@@ -12,22 +12,40 @@
 
 namespace verbena::protocol {
 
-/// By how much an update changes a row, 0 … 1: |u| / (|x| + |u|), the sums of absolute values. 1 for a row of
-/// zeros; 0 where either is not a number. `row` and `update` hold `width` values. If the row holds the update
-/// already, the result is at most twice as much and at least half as much.
+/// |u| / (|x| + |u|), the sums of absolute values over `width` numbers; `change(i)` is u, `row` is x. 1 for a
+/// row of zeros; 0 where either is not a number.
+template <class Value, class Change>
+double relative_size(const Value* row, std::uint32_t width, const Change& change) {
+  double size = 0;
+  double changed = 0;
+  for (std::uint32_t i = 0; i < width; ++i) {
+    size += std::abs(static_cast<double>(row[i]));
+    changed += std::abs(change(i));
+  }
+  const double relative = changed / (size + changed);
+  return relative > 0 ? relative : 0;
+}
+
+/// By how much an update that is added changes a row, 0 … 1: see relative_size(). `row` and `update` hold
+/// `width` values. If the row holds the update already, the result is at most twice as much and at least half
+/// as much.
 inline double relative_change(ValueType type, std::uint32_t width, const std::byte* row,
                               const std::byte* update) {
   return visit_value_type(type, [&]<class Value>() {
-    const auto* const x = reinterpret_cast<const Value*>(row);
     const auto* const u = reinterpret_cast<const Value*>(update);
-    double size = 0;
-    double change = 0;
-    for (std::uint32_t i = 0; i < width; ++i) {
-      size += std::abs(static_cast<double>(x[i]));
-      change += std::abs(static_cast<double>(u[i]));
-    }
-    const double relative = change / (size + change);
-    return relative > 0 ? relative : 0;
+    return relative_size(reinterpret_cast<const Value*>(row), width,
+                         [u](std::uint32_t i) { return static_cast<double>(u[i]); });
+  });
+}
+
+/// The same of a row that was `before` and is `after`.
+inline double relative_difference(ValueType type, std::uint32_t width, const std::byte* before,
+                                  const std::byte* after) {
+  return visit_value_type(type, [&]<class Value>() {
+    const auto* const x = reinterpret_cast<const Value*>(before);
+    const auto* const y = reinterpret_cast<const Value*>(after);
+    return relative_size(
+        x, width, [x, y](std::uint32_t i) { return static_cast<double>(y[i]) - static_cast<double>(x[i]); });
   });
 }
 

@@ -101,11 +101,11 @@ void Lane::open(const FixedShard& shard) {
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   table.rule = shard.rule;
   table.step_of = shard.step_of;
-  table.before.resize(shard.stride_bytes);
   if (table.eager) {
     table.subscribed = shard.subscribed;
     table.dirty = shard.dirty;
     if (!budgets_.empty()) table.changes = shard.changes;
+    if (!budgets_.empty() && !table.rule.is_addition()) table.before.resize(shard.stride_bytes);
   }
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
@@ -163,24 +163,18 @@ inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
 /// Under a push budget.
 void Lane::apply_and_measure(Table& table, Row row, const std::byte* update) {
   const FixedShard& shard = *table.shard;
+  const ValueType type = shard.table.value_type;
+  const std::uint32_t width = shard.table.width;
   std::byte* const values = shard.values(row);
-  const auto change_by = [&](const std::byte* from, const std::byte* by) {
-    return protocol::relative_change(shard.table.value_type, shard.table.width, from, by);
-  };
+  double& changes = table.changes[index_of(row)];
   if (table.rule.is_addition()) {
-    table.changes[index_of(row)] += change_by(values, update);
+    changes += protocol::relative_change(type, width, values, update);
     table.rule.apply(values, shard.state(row), update);
     return;
   }
   std::memcpy(table.before.data(), values, shard.stride_bytes);
   table.rule.apply(values, shard.state(row), update);
-  visit_value_type(shard.table.value_type, [&]<class Value>() {
-    auto* const before = reinterpret_cast<Value*>(table.before.data());
-    const auto* const after = reinterpret_cast<const Value*>(values);
-    for (std::uint32_t i = 0; i < shard.table.width; ++i)
-      before[i] = static_cast<Value>(after[i] - before[i]);
-  });
-  table.changes[index_of(row)] += change_by(values, table.before.data());
+  changes += protocol::relative_difference(type, width, table.before.data(), values);
 }
 
 /// The updates of each row become one, where the first of them lies.

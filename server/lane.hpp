@@ -116,7 +116,7 @@ class Lane {
     std::uint32_t* step_of = nullptr;
     /// While held-back updates of one clock are applied.
     std::vector<Step> steps = {};
-    std::vector<std::byte> before = {};  ///< a row, where it must be known what a step has changed
+    std::vector<std::byte> before = {};  ///< a row before a step, under a push budget
   };
   struct DirtyRow {
     std::uint32_t table = 0;

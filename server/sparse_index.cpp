@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cassert>
 
-#include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 
 namespace verbena::server {
@@ -53,12 +52,6 @@ absl::StatusOr<SparseIndex> SparseIndex::create(Memory& memory) {
 
 IndexAnswer SparseIndex::find(const KeyHash& hash, Key key) const {
   return protocol::look_up(segment_of(hash), hash, [&](Row row) { return memory_.key_of(row) == key; });
-}
-
-void SparseIndex::prefetch(const KeyHash& hash) const {
-  const IndexBucket* const bucket = segment_of(hash).buckets + hash.bucket();
-  base::prefetch_to_read(bucket);
-  base::prefetch_to_read(bucket + 1);
 }
 
 absl::Status SparseIndex::insert(const KeyHash& hash, Row row) {
@@ -137,10 +130,7 @@ absl::Status SparseIndex::divide(const KeyHash& hash) {
   IndexSegment& old = memory_.segment(DirectoryEntry::segment(where));
   IndexSegment* const halves[2] = {&memory_.segment(numbers[0]), &memory_.segment(numbers[1])};
   std::uint32_t keys[2] = {0, 0};
-  if (absl::Status status = copy(old, depth, halves, keys); !status.ok()) {
-    for (const std::uint32_t number : numbers) memory_.retire_segment(number);
-    return status;
-  }
+  copy(old, depth, halves, keys);
   for (std::size_t half = 0; half < 2; ++half) keys_of_[numbers[half]] = keys[half];
   // Readers who see the mark find the new segments in the directory. No key is added or removed before all
   // headers are marked.
@@ -157,8 +147,8 @@ absl::Status SparseIndex::divide(const KeyHash& hash) {
 /// Entries stay in their buckets, where they remain right. Those of the overflow buckets go back to their own
 /// ones, which mostly have room now; for that their keys are read. All keys are read once in eight divisions,
 /// to learn the next bits of their hashes.
-absl::Status SparseIndex::copy(const IndexSegment& from, std::uint32_t depth, IndexSegment* const (&to)[2],
-                               std::uint32_t (&keys)[2]) const {
+void SparseIndex::copy(const IndexSegment& from, std::uint32_t depth, IndexSegment* const (&to)[2],
+                       std::uint32_t (&keys)[2]) const {
   const bool needs_keys = (depth + 1) % 8 == 0;
   for (std::size_t bucket = 0; bucket <= IndexSegment::kBuckets; ++bucket) {
     for (std::size_t i = 0; i < IndexBucket::kEntries; ++i) {
@@ -179,13 +169,11 @@ absl::Status SparseIndex::copy(const IndexSegment& from, std::uint32_t depth, In
       const bool half = IndexEntry::next_bit(entry, depth);
       const Row row = IndexEntry::row(entry);
       const KeyHash hash(memory_.key_of(row));
-      // There is room: at least the overflow bucket has as much as in the old segment.
-      if (!place(*to[half], hash, IndexEntry::make(hash, depth + 1, row)))
-        return absl::InternalError("an index has lost the room for an entry");
-      ++keys[half];
+      const bool placed = place(*to[half], hash, IndexEntry::make(hash, depth + 1, row));
+      assert(placed);  // at least the overflow bucket has as much room as in the old segment
+      keys[half] += placed ? 1 : 0;
     }
   }
-  return absl::OkStatus();
 }
 
 void SparseIndex::retire(IndexSegment& segment) {

@@ -54,12 +54,8 @@ class SparseIndex {
   /// From now on readers do not find the row. False: the index does not have it.
   bool erase(const protocol::KeyHash& hash, protocol::Row row);
 
-  /// The key will be looked up soon.
-  void prefetch(const protocol::KeyHash& hash) const;
-
   [[nodiscard]] std::uint64_t keys() const { return keys_; }
   [[nodiscard]] std::size_t segments() const { return segments_; }
-  [[nodiscard]] std::span<const std::uint64_t> directory() const { return directory_; }
 
  private:
   /// A segment is divided when more than three quarters of its entries are used: so few keys need another
@@ -83,8 +79,8 @@ class SparseIndex {
   static bool place(protocol::IndexSegment& segment, const protocol::KeyHash& hash, std::uint64_t entry);
   absl::Status divide(const protocol::KeyHash& hash);
   absl::Status double_directory();
-  absl::Status copy(const protocol::IndexSegment& from, std::uint32_t depth,
-                    protocol::IndexSegment* const (&to)[2], std::uint32_t (&keys)[2]) const;
+  void copy(const protocol::IndexSegment& from, std::uint32_t depth, protocol::IndexSegment* const (&to)[2],
+            std::uint32_t (&keys)[2]) const;
   static void retire(protocol::IndexSegment& segment);
 
   Memory& memory_;

@@ -411,6 +411,19 @@ TEST_F(LaneTest, ABudgetGoesToTheMostImportantRowsFirst) {
   EXPECT_EQ(order, (std::vector<Key>{100, 103, 102, 101}));
 }
 
+TEST_F(LaneTest, UnderABudgetAStepCountsByWhatItHasChanged) {
+  start(Essp{.staleness = 1}, 1, 100, Lane::kPushBuffers, 1000);
+  shard_.rule = protocol::UpdateRule::find("sgd(rate=0.1)", ValueType::kFloat, kWidth).value();
+  updates(0, {{kFirst, 10}});
+  poll(0);
+  EXPECT_FLOAT_EQ(row(kFirst), -1);
+  EXPECT_NEAR(shard_.changes[0], 1, 1e-6);
+  updates(0, {{kFirst, 10}});
+  poll(0);
+  EXPECT_FLOAT_EQ(row(kFirst), -2);
+  EXPECT_NEAR(shard_.changes[0], 1.5, 1e-6) << "1 / (1 + 1) more; the gradient would have been 10 / (1 + 10)";
+}
+
 TEST_F(LaneTest, AFullBudgetBringsRowsWithinAClock) {
   start(Essp{1}, 2, 100, Lane::kPushBuffers, 2 * kRecord);
   subscribe(1, {100, 101, 102, 103});
