@@ -188,8 +188,9 @@ absl::Status join(const verbena_session_options* options, verbena_session** sess
 absl::Status open(verbena_session& session, const verbena_table_options* options, verbena_table** table) {
   const absl::StatusOr<verbena_table_options> given = as_here(options, VERBENA_TABLE_OPTIONS);
   if (!given.ok()) return given.status();
-  if (given->name == nullptr || given->consistency == nullptr || given->rule == nullptr)
-    return absl::InvalidArgumentError("a table's name, consistency and rule are texts, not NULL");
+  if (given->name == nullptr || given->consistency == nullptr || given->rule == nullptr ||
+      given->initial == nullptr)
+    return absl::InvalidArgumentError("a table's name, consistency, rule and initial are texts, not NULL");
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(given->consistency);
   if (!model.ok()) return model.status();
   const auto type = static_cast<ValueType>(given->type);
@@ -197,11 +198,15 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
     return absl::InvalidArgumentError(fmt::format("there is no type {}", given->type));
   const absl::StatusOr<UntypedTable> opened = session.session->untyped_table(
       {.name = given->name,
+       .key_space = given->sparse != 0 ? KeySpace::kSparse : KeySpace::kDense,
        .rows = given->rows,
        .width = given->width,
        .consistency = *model,
        .allocation = given->dynamic != 0 ? Allocation::kDynamic : Allocation::kStatic,
        .rule = given->rule,
+       .expected_rows = given->expected_rows,
+       .initial = given->initial,
+       .seed = given->seed,
        .cache_rows = given->cache_rows},
       type);
   if (!opened.ok()) return opened.status();

@@ -22,7 +22,8 @@ enum class ControlKind : std::uint32_t {
   kKeyRequests,
   kKeyAnswers,
   kPushAnswer,
-  kInstallAnswer
+  kInstallAnswer,
+  kRegionAdded
 };
 
 constexpr std::size_t words_of(std::uint32_t bits) {
@@ -209,6 +210,16 @@ struct Encoder {
     out.descriptor(opened.shard);
     return out.take();
   }
+  std::string operator()(const RegionAdded& added) const {
+    Writer out(ControlKind::kRegionAdded);
+    out.u32(added.table);
+    out.u32(added.lane);
+    out.u32(static_cast<std::uint32_t>(added.kind));
+    out.u32(added.number);
+    out.u64(added.items);
+    out.descriptor(added.memory);
+    return out.take();
+  }
   std::string operator()(const Goodbye&) const { return Writer(ControlKind::kGoodbye).take(); }
   std::string operator()(const Failed& failed) const {
     Writer out(ControlKind::kFailed);
@@ -292,6 +303,17 @@ TableOpened read_table_opened(Reader& in) {
   return opened;
 }
 
+RegionAdded read_region_added(Reader& in) {
+  RegionAdded added;
+  added.table = in.u32();
+  added.lane = in.u32();
+  added.kind = static_cast<RegionKind>(in.u32());
+  added.number = in.u32();
+  added.items = in.u64();
+  added.memory = in.descriptor();
+  return added;
+}
+
 Failed read_failed(Reader& in) {
   Failed failed;
   failed.code = in.u32();
@@ -354,6 +376,8 @@ absl::StatusOr<ControlMessage> read_body(ControlKind kind, Reader& in) {
       return read_push_answer(in);
     case ControlKind::kInstallAnswer:
       return read_install_answer(in);
+    case ControlKind::kRegionAdded:
+      return read_region_added(in);
   }
   return absl::InvalidArgumentError(
       fmt::format("control message of unknown kind {}", static_cast<std::uint32_t>(kind)));
@@ -414,6 +438,13 @@ absl::Status check(const ControlMessage& message) {
     return check(*requests);
   } else if (const auto* answers = std::get_if<KeyAnswers>(&message)) {
     return check(*answers);
+  } else if (const auto* added = std::get_if<RegionAdded>(&message)) {
+    // So that a reader may compute with these numbers.
+    if (static_cast<std::uint32_t>(added->kind) >= kRegionKinds || !std::has_single_bit(added->items) ||
+        added->items > kMaxRows || added->number > kMaxRegionNumber) {
+      return absl::InvalidArgumentError(fmt::format("region {} of kind {} with {} items", added->number,
+                                                    static_cast<std::uint32_t>(added->kind), added->items));
+    }
   } else if (const auto* answer = std::get_if<PushAnswer>(&message)) {
     if (answer->records == 0 || answer->records > kMaxPushRecords)
       return absl::InvalidArgumentError(fmt::format("an answer to a push of {} records", answer->records));
@@ -493,6 +524,12 @@ absl::Status wrong_record(Key key, KeyRange range) {
       fmt::format("record of key {}, expected {} to below {}", key, range.first, range.last));
 }
 
+absl::Status wrong_record(Key key, const HashedKeys& keys) {
+  return absl::InvalidArgumentError(fmt::format("record of key {}, whose hash is of part {}, not {} to {}",
+                                                key, KeyHash(key).part(), keys.parts().first,
+                                                keys.parts().last));
+}
+
 absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range) {
   RETURN_IF_ERROR(check_record_count(message, stride_bytes));
   for (std::size_t i = 0; i < message.header.count; ++i) {
@@ -502,17 +539,38 @@ absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes,
   return absl::OkStatus();
 }
 
-absl::Status check_keys(const BulkMessage& message, KeyRange range) {
-  if (message.payload.size() != message.header.count * sizeof(Key)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} keys, found {} bytes", message.header.count, message.payload.size()));
+absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, const HashedKeys& keys) {
+  RETURN_IF_ERROR(check_record_count(message, stride_bytes));
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    const Key key = record_key(message.payload, stride_bytes, i);
+    if (!keys.has(key)) return wrong_record(key, keys);
   }
+  return absl::OkStatus();
+}
+
+static absl::Status check_key_count(const BulkMessage& message) {
+  if (message.payload.size() == message.header.count * sizeof(Key)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("expected {} keys, found {} bytes", message.header.count, message.payload.size()));
+}
+
+absl::Status check_keys(const BulkMessage& message, KeyRange range) {
+  RETURN_IF_ERROR(check_key_count(message));
   for (std::size_t i = 0; i < message.header.count; ++i) {
     const Key key = record_key(message.payload, 0, i);
     if (key - range.first >= range.size()) {
       return absl::InvalidArgumentError(
           fmt::format("key {}, expected {} to below {}", key, range.first, range.last));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_keys(const BulkMessage& message, const HashedKeys& keys) {
+  RETURN_IF_ERROR(check_key_count(message));
+  for (std::size_t i = 0; i < message.header.count; ++i) {
+    const Key key = record_key(message.payload, 0, i);
+    if (!keys.has(key)) return wrong_record(key, keys);
   }
   return absl::OkStatus();
 }

@@ -2,7 +2,8 @@
 // 8-byte aligned; docs/protocol.md has both byte by byte.
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
-// Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer. Bulk messages travel
+// RegionAdded, Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer. Bulk
+// messages travel
 // through a message ring: updates, pushes, clocks and subscriptions to the server; rows and clocks to the
 // worker. Every decode function takes bytes that anyone may have written and checks all of them:
 // INVALID_ARGUMENT.
@@ -24,6 +25,7 @@
 #include "protocol/placement.hpp"
 #include "protocol/row_stride.hpp"
 #include "protocol/slot.hpp"
+#include "protocol/sparse_memory.hpp"
 #include <verbena/keys.hpp>
 #include <verbena/value_type.hpp>
 
@@ -33,7 +35,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 14;
+constexpr std::uint32_t kVersion = 15;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -89,8 +91,20 @@ struct Welcome {
 struct TableOpened {
   std::uint32_t table = 0;
   /// The server's rows, in key order, row_stride_bytes() apart; for a dynamic table all slots, slot_bytes()
-  /// apart.
+  /// apart. Zeros for a sparse table, whose regions have been announced before.
   Descriptor shard;
+};
+
+/// Server → worker: a region of one lane's part of a sparse table (sparse_memory.hpp), which the lane does
+/// not use before this is sent. Those that there are come before TableOpened. `number`: counts the regions of
+/// each kind from 0; of a directory, its depth.
+struct RegionAdded {
+  std::uint32_t table = 0;
+  std::uint32_t lane = 0;
+  RegionKind kind = RegionKind::kRoot;
+  std::uint32_t number = 0;
+  std::uint64_t items = 0;  ///< segments or rows, a power of two, the same in all regions of the kind
+  Descriptor memory;
 };
 
 /// Worker → server: the worker leaves for good and has sent everything.
@@ -239,7 +253,7 @@ struct InstallAnswer {
 constexpr std::size_t kMaxOpenRequests = 65536;
 
 using ControlMessage = std::variant<Hello, Welcome, OpenTable, TableOpened, Goodbye, Failed, EndIteration,
-                                    KeyRequests, KeyAnswers, PushAnswer, InstallAnswer>;
+                                    KeyRequests, KeyAnswers, PushAnswer, InstallAnswer, RegionAdded>;
 
 [[nodiscard]] std::string encode(const ControlMessage& message);
 absl::StatusOr<ControlMessage> decode_control(std::span<const std::byte> bytes);
@@ -335,8 +349,13 @@ absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes,
 /// `count` keys that all lie in `range`.
 absl::Status check_keys(const BulkMessage& message, KeyRange range);
 
+// The same for keys of a sparse table.
+absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, const HashedKeys& keys);
+absl::Status check_keys(const BulkMessage& message, const HashedKeys& keys);
+
 /// The error for a record with a key that is not in `range`.
 [[nodiscard]] absl::Status wrong_record(Key key, KeyRange range);
+[[nodiscard]] absl::Status wrong_record(Key key, const HashedKeys& keys);
 
 /// The counts that go with a kClock; zeros if there are none.
 absl::StatusOr<ExampleCounts> decode_example_counts(const BulkMessage& message);

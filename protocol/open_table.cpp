@@ -16,6 +16,22 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
                     "follow a row that moves",
                     open.name, open.consistency));
   }
+  const bool is_sparse = open.key_space == KeySpace::kSparse;
+  if (is_sparse && is_dynamic) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dynamic, and only rows of dense tables move", open.name));
+  }
+  if (!is_sparse && (open.initial != kZeros || open.seed != 0)) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dense: its rows begin with zeros, only those of a sparse table with "
+                    "\"{}\" or a seed",
+                    open.name, open.initial));
+  }
+  const auto initial = InitialValues::find(open.initial, open.seed, open.value_type);
+  if (!initial.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", open.name, std::string(initial.status().message())));
+  }
   const absl::StatusOr<UpdateRule> rule = UpdateRule::find(open.rule, open.value_type, open.width);
   if (!rule.ok()) {
     return absl::InvalidArgumentError(

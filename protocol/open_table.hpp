@@ -10,8 +10,10 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "protocol/initial_values.hpp"
 #include "protocol/update_rule.hpp"
 #include <verbena/allocation.hpp>
+#include <verbena/keys.hpp>
 #include <verbena/value_type.hpp>
 
 namespace verbena::protocol {
@@ -24,12 +26,15 @@ constexpr std::uint32_t kMaxWidth = 1 << 20;
 struct OpenTable {
   std::uint32_t table = 0;
   ValueType value_type = ValueType::kFloat;
-  std::uint64_t rows = 0;  ///< of the whole table
+  KeySpace key_space = KeySpace::kDense;
+  std::uint64_t rows = 0;  ///< of the whole table; if it is sparse, how many are expected
   std::uint32_t width = 0;
   std::string name;
   Allocation allocation = Allocation::kStatic;
   std::string consistency;  ///< as to_string() writes it
   std::string rule{kAddition};
+  std::string initial{kZeros};  ///< what initial_values.hpp names
+  std::uint64_t seed = 0;       ///< of the initial values
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
 
@@ -54,6 +59,13 @@ void visit_attributes(Visitor&& visit) {
       [](Allocation allocation) { return std::string(name_of(allocation)); });
   visit(&OpenTable::consistency, is_text, [](const std::string& model) { return model; });
   visit(&OpenTable::rule, is_text, [](const std::string& rule) { return "rule " + rule; });
+  visit(
+      &OpenTable::key_space, [](KeySpace keys) { return keys <= KeySpace::kSparse; },
+      [](KeySpace keys) { return std::string(name_of(keys)) + " keys"; });
+  visit(&OpenTable::initial, is_text, [](const std::string& initial) { return "initially " + initial; });
+  visit(
+      &OpenTable::seed, [](std::uint64_t) { return true; },
+      [](std::uint64_t seed) { return "seed " + std::to_string(seed); });
 }
 
 /// What a consistency model requires of its table.
@@ -63,8 +75,9 @@ struct ModelNeeds {
   bool rows_stay = false;  ///< no dynamic table, because clocks do not follow a row that moves
 };
 
-/// Returns the table's update rule if model, rule, value type and allocation go together. INVALID_ARGUMENT
-/// says which of them do not; it is also returned for a rule that is not registered in this process.
+/// Returns the table's update rule if model, rule, value type, keys, initial values and allocation go
+/// together. INVALID_ARGUMENT says which of them do not; it is also returned for a rule that is not
+/// registered in this process.
 absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs);
 
 /// How two tables differ, apart from their numbers, for a message: "10 rows, then 20 rows; float, then

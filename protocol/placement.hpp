@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "protocol/partition.hpp"
+#include "protocol/sparse_index.hpp"
 #include <verbena/keys.hpp>
 
 namespace verbena::protocol {
@@ -34,6 +35,38 @@ class TablePlacement {
   RangePartition servers_;
 };
 
+/// The keys of a sparse table whose hashes begin with one of some parts.
+class HashedKeys {
+ public:
+  constexpr HashedKeys() = default;
+  constexpr explicit HashedKeys(KeyRange parts) : parts_(parts) {}
+  [[nodiscard]] constexpr bool has(Key key) const { return has(key, KeyHash(key)); }
+  [[nodiscard]] constexpr bool has(Key key, const KeyHash& hash) const {
+    return key != kNoKey && parts_.contains(hash.part());
+  }
+  [[nodiscard]] constexpr KeyRange parts() const { return parts_; }
+
+ private:
+  KeyRange parts_;
+};
+
+/// How a sparse table is divided: by the first bits of its keys' hashes, into KeyHash's 4,096 parts, which go
+/// to servers and lanes as the rows of a dense table do. A value; thread-safe.
+class SparsePlacement {
+ public:
+  constexpr explicit SparsePlacement(std::uint32_t servers) : servers_(kParts, servers) {}
+
+  /// The keys of one of the server's `lanes` lanes.
+  [[nodiscard]] constexpr HashedKeys keys(std::uint32_t server, std::uint32_t lane,
+                                          std::uint32_t lanes) const {
+    return HashedKeys(servers_.keys(server, lane, lanes));
+  }
+  static constexpr std::uint32_t kParts = std::uint32_t{1} << KeyHash::kPartBits;
+
+ private:
+  TablePlacement servers_;
+};
+
 /// Of a job. A value; thread-safe.
 class Placement {
  public:
@@ -45,6 +78,7 @@ class Placement {
   [[nodiscard]] constexpr std::uint32_t version() const { return kFirstVersion; }
   [[nodiscard]] constexpr std::uint32_t servers() const { return servers_; }
   [[nodiscard]] constexpr TablePlacement table(std::uint64_t rows) const { return {rows, servers_}; }
+  [[nodiscard]] constexpr SparsePlacement sparse() const { return SparsePlacement(servers_); }
 
  private:
   std::uint32_t servers_;

@@ -31,6 +31,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "protocol/row.hpp"
 #include <verbena/keys.hpp>
@@ -161,6 +162,17 @@ IndexAnswer look_up(const IndexSegment& segment, const KeyHash& hash, const HasK
   if ((header & IndexBucket::kHasOverflow) != 0)
     static_cast<void>(is_in(segment.buckets[IndexSegment::overflow_of(hash.bucket())]));
   return answer;
+}
+
+/// A row that may be the key's, and of a thousand keys is for all but one: its entry has the key's tag. Only
+/// to fetch it into the processor's cache. nullopt: the key has no row, or the segment is retired.
+inline std::optional<Row> probable_row(const IndexSegment& segment, const KeyHash& hash) {
+  std::optional<Row> row;
+  static_cast<void>(look_up(segment, hash, [&](Row one) {
+    row = one;
+    return true;
+  }));
+  return row;
 }
 
 }  // namespace verbena::protocol

@@ -1,6 +1,7 @@
 #include "server/lane.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstring>
@@ -8,10 +9,12 @@
 #include <new>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/word_copy.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
 #include "server/fixed_shard.hpp"
+#include "server/sparse_part.hpp"
 
 namespace verbena::server {
 
@@ -19,11 +22,20 @@ using protocol::Row;
 
 namespace {
 
+/// What a lane throws when it cannot go on; poll() catches it.
+struct Stopped {
+  absl::Status why;
+};
+
 /// For a row that a worker has never had: all that the row holds is new.
 constexpr double kNothingYet = -std::numeric_limits<double>::infinity();
 
 constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
+/// For a record of a sparse table: how many records ahead its place in the index is fetched, and then, this
+/// many records ahead, its row.
+constexpr std::size_t kIndexAhead = 16;
+constexpr std::size_t kRowAhead = 8;
 
 }  // namespace
 
@@ -34,13 +46,16 @@ Lane::Lane(std::uint32_t index, std::uint32_t workers, std::span<transport::Toke
 }
 
 bool Lane::poll() {
-  if (has_no_memory()) return drop_tasks();
+  if (has_failed()) return drop_tasks();
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    has_no_memory_.store(true, std::memory_order_release);
-    return true;
+    failure_ = absl::ResourceExhaustedError("the system has no memory left for updates that wait");
+  } catch (Stopped& stopped) {
+    failure_ = std::move(stopped.why);
   }
+  has_failed_.store(true, std::memory_order_release);
+  return true;
 }
 
 /// The receiver waits for these tasks' messages.
@@ -55,13 +70,8 @@ bool Lane::work() {
   bool worked = false;
   LaneTask task;
   for (int i = 0; i < kTasksPerPoll && tasks_.try_pop(task); ++i) {
-    try {
-      run(task);
-    } catch (const std::bad_alloc&) {
-      release(task);
-      throw;
-    }
-    release(task);
+    const absl::Cleanup done = [&] { release(task); };
+    run(task);
     worked = true;
   }
   return tell_all() || worked;
@@ -94,19 +104,15 @@ void Lane::open(const FixedShard& shard) {
   assert(shard.table.table == tables_.size());
   Table table;
   table.shard = &shard;
-  table.keys = shard.lanes[index_];
+  table.part = shard.part(index_);
   table.held_back = shard.rules.holds_updates_back;
   table.weighted = shard.rules.weighs_means;
   table.eager = shard.rules.pushes_eagerly;
   table.acknowledged_at_once = shard.rules.acknowledges_at_once();
   table.rule = shard.rule;
-  table.step_of = shard.step_of;
-  if (table.eager) {
-    table.subscribed = shard.subscribed;
-    table.dirty = shard.dirty;
-    if (!budgets_.empty()) table.changes = shard.changes;
-    if (!budgets_.empty() && !table.rule.is_addition()) table.before.resize(shard.stride_bytes);
-  }
+  table.measured = table.eager && !budgets_.empty();
+  table.combined = table.held_back && !table.rule.is_addition();
+  if (table.measured && !table.rule.is_addition()) table.before.resize(shard.stride_bytes);
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
 }
@@ -125,23 +131,87 @@ void Lane::updates(const LaneTask& task) {
 
 void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker) {
   Table& table = tables_[header.table];
-  const FixedShard& shard = *table.shard;
-  const std::size_t stride = shard.stride_bytes;
   // When the last worker has left, no clock is told any more.
   if (clocks_.min() < consistency::VectorClock::kLeft) table.rule.set_clock(clocks_.min());
-  for (std::size_t i = 0; i < header.count; ++i) {
-    if (i + kPrefetchRecords < header.count)
-      shard.prefetch(shard.range.row_of(protocol::record_key(payload, stride, i + kPrefetchRecords)));
+  if (table.part.sparse == nullptr) {
+    apply_dense(table, header.count, payload);
+  } else {
+    apply_sparse(table, header.count, payload);
+  }
+  finish_updates(header, worker);
+}
+
+void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload) {
+  const std::size_t stride = table.shard->stride_bytes;
+  const LanePart& part = table.part;
+  for (std::size_t i = 0; i < records; ++i) {
+    if (i + kPrefetchRecords < records) {
+      const Key ahead = protocol::record_key(payload, stride, i + kPrefetchRecords);
+      if (part.keys.contains(ahead)) part.rows->prefetch(part.range.row_of(ahead));
+    }
     const Key key = protocol::record_key(payload, stride, i);
     // The key was checked when it came, but the worker can still write there: the key that is used must be
     // the one that is checked here.
-    if (!table.keys.contains(key)) [[unlikely]]
+    if (!part.keys.contains(key)) [[unlikely]]
       continue;
-    const Row row = shard.range.row_of(key);
-    const std::byte* const update = protocol::record_values(payload, stride, i);
-    apply_to(table, row, update);
+    apply_to(table, part.range.row_of(key), protocol::record_values(payload, stride, i));
   }
-  finish_updates(header, worker);
+}
+
+/// A record's row is found in two steps, each of which waits for memory: so others are begun meanwhile.
+void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload) {
+  struct Ahead {
+    Key key = kNoKey;
+    protocol::KeyHash hash{kNoKey};
+  };
+  static_assert(std::has_single_bit(kIndexAhead));
+  std::array<Ahead, kIndexAhead> ahead;
+  const std::size_t stride = table.shard->stride_bytes;
+  SparsePart& part = *table.part.sparse;
+  for (std::size_t i = 0; i < records + kIndexAhead; ++i) {
+    // Record i - kIndexAhead is due. Its key was checked when it came, but the worker can still write there:
+    // the key that is used must be the one that is checked here.
+    Ahead& one = ahead[i % kIndexAhead];
+    if (i >= kIndexAhead && part.keys().has(one.key, one.hash)) [[likely]]
+      apply_to(table, row_to_change(part, one.hash, one.key),
+               protocol::record_values(payload, stride, i - kIndexAhead));
+    if (i < records) {
+      const Key key = protocol::record_key(payload, stride, i);
+      one = {key, protocol::KeyHash(key)};
+      part.prefetch(one.hash);
+    }
+    if (i < kIndexAhead - kRowAhead || i - (kIndexAhead - kRowAhead) >= records) continue;
+    const Ahead& next = ahead[(i + kRowAhead) % kIndexAhead];
+    if (const std::optional<Row> row = part.probable_row(next.hash)) part.rows().prefetch(*row);
+  }
+}
+
+inline Row Lane::row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key) {
+  const absl::StatusOr<Row> row = part.find_or_add(hash, key);
+  if (!row.ok()) [[unlikely]]
+    throw Stopped{row.status()};
+  return *row;
+}
+
+/// nullopt: the key is not one of the lane's.
+std::optional<Row> Lane::row_to_change(Table& table, Key key) {
+  SparsePart* const sparse = table.part.sparse;
+  if (sparse == nullptr) return row_of(table, key);
+  const protocol::KeyHash hash(key);
+  if (!sparse->keys().has(key, hash)) return std::nullopt;
+  return row_to_change(*sparse, hash, key);
+}
+
+/// nullopt: the key is not one of the lane's, or a sparse table has no row for it.
+std::optional<Row> Lane::row_of(const Table& table, Key key) {
+  const LanePart& part = table.part;
+  if (part.sparse != nullptr) return part.sparse->find(protocol::KeyHash(key), key);
+  if (!part.keys.contains(key)) return std::nullopt;
+  return part.range.row_of(key);
+}
+
+Key Lane::key_of(const Table& table, Row row) {
+  return table.part.sparse == nullptr ? table.part.range.key_of(row) : table.part.sparse->key_of(row);
 }
 
 void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
@@ -151,12 +221,12 @@ void Lane::finish_updates(const protocol::BulkHeader& header, Worker& worker) {
 }
 
 inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
-  const FixedShard& shard = *table.shard;
+  const StoredRows& rows = *table.part.rows;
   if (table.eager) mark_dirty(table, row);
-  if (table.changes != nullptr) [[unlikely]] {
+  if (table.measured) [[unlikely]] {
     apply_and_measure(table, row, update);
   } else {
-    table.rule.apply(shard.values(row), shard.state(row), update);
+    table.rule.apply(rows.values(row), rows.state(row), update);
   }
 }
 
@@ -165,15 +235,16 @@ void Lane::apply_and_measure(Table& table, Row row, const std::byte* update) {
   const FixedShard& shard = *table.shard;
   const ValueType type = shard.table.value_type;
   const std::uint32_t width = shard.table.width;
-  std::byte* const values = shard.values(row);
-  double& changes = table.changes[index_of(row)];
+  const StoredRows& rows = *table.part.rows;
+  std::byte* const values = rows.values(row);
+  double& changes = rows.changes(row);
   if (table.rule.is_addition()) {
     changes += protocol::relative_change(type, width, values, update);
-    table.rule.apply(values, shard.state(row), update);
+    table.rule.apply(values, rows.state(row), update);
     return;
   }
   std::memcpy(table.before.data(), values, shard.stride_bytes);
-  table.rule.apply(values, shard.state(row), update);
+  table.rule.apply(values, rows.state(row), update);
   changes += protocol::relative_difference(type, width, table.before.data(), values);
 }
 
@@ -183,16 +254,16 @@ void Lane::combine(HeldUpdates& held, Worker& worker) {
   const FixedShard& shard = *table.shard;
   const std::size_t record = protocol::record_bytes(shard.stride_bytes);
   for (std::size_t i = 0; i < held.header.count; ++i) {
-    const Key key = protocol::record_key(held.bytes, shard.stride_bytes, i);
-    if (!table.keys.contains(key)) [[unlikely]]
-      continue;  // as in apply()
+    const std::optional<Row> row =
+        row_to_change(table, protocol::record_key(held.bytes, shard.stride_bytes, i));
+    if (!row) [[unlikely]]
+      continue;  // as in apply_dense()
     std::byte* const update = held.bytes.data() + i * record + sizeof(Key);
-    const Row row = shard.range.row_of(key);
-    std::uint32_t& step = table.step_of[index_of(row)];
+    std::uint32_t& step = table.part.rows->step_of(*row);
     if (step != 0) {
       table.rule.combine(table.steps[step - 1].update, update);
     } else {
-      table.steps.push_back({row, update});
+      table.steps.push_back({*row, update});
       step = static_cast<std::uint32_t>(table.steps.size());
     }
   }
@@ -204,9 +275,9 @@ void Lane::take_steps(Table& table, consistency::Clock clock) {
   table.rule.set_clock(clock);
   for (std::size_t i = 0; i < table.steps.size(); ++i) {
     if (i + kPrefetchRecords < table.steps.size())
-      table.shard->prefetch(table.steps[i + kPrefetchRecords].row);
+      table.part.rows->prefetch(table.steps[i + kPrefetchRecords].row);
     apply_to(table, table.steps[i].row, table.steps[i].update);
-    table.step_of[index_of(table.steps[i].row)] = 0;
+    table.part.rows->step_of(table.steps[i].row) = 0;
   }
   table.steps.clear();
 }
@@ -223,13 +294,15 @@ void Lane::tell_applied(Worker& worker) {
 }
 
 void Lane::mark_dirty(Table& table, Row row) {
-  const std::size_t at = index_of(row) * words_;
+  const StoredRows& rows = *table.part.rows;
+  const std::uint64_t* const subscribed = rows.subscribed(row);
+  std::uint64_t* const dirty = rows.dirty(row);
   for (std::size_t word = 0; word < words_; ++word) {
-    std::uint64_t fresh = table.subscribed[at + word] & ~table.dirty[at + word];
-    table.dirty[at + word] |= fresh;
+    std::uint64_t fresh = subscribed[word] & ~dirty[word];
+    dirty[word] |= fresh;
     for (; fresh != 0; fresh &= fresh - 1) {
       const std::size_t worker = word * 64 + static_cast<std::size_t>(std::countr_zero(fresh));
-      const double before = table.changes == nullptr ? 0 : table.changes[index_of(row)];
+      const double before = table.measured ? rows.changes(row) : 0;
       add_dirty(workers_[worker], {table.shard->table.table, row, before});
     }
   }
@@ -251,20 +324,20 @@ void Lane::subscribe(const LaneTask& task) {
   const bool ends = task.message.header.kind == protocol::BulkKind::kUnsubscribe;
   const std::uint64_t bit = std::uint64_t{1} << (task.worker % 64);
   for (std::size_t i = 0; i < task.message.header.count; ++i) {
-    const Key key = protocol::record_key(task.message.payload, 0, i);
-    if (!table.keys.contains(key)) [[unlikely]]
-      continue;  // as in apply()
-    const Row row = table.shard->range.row_of(key);
-    const std::size_t at = index_of(row) * words_ + task.worker / 64;
+    const std::optional<Row> row = row_of(table, protocol::record_key(task.message.payload, 0, i));
+    if (!row) [[unlikely]]
+      continue;  // as in apply_dense(); workers subscribe only to rows that there are
+    std::uint64_t& subscribed = table.part.rows->subscribed(*row)[task.worker / 64];
     if (ends) {
-      table.subscribed[at] &= ~bit;  // a push that is due still goes, and is not taken
+      subscribed &= ~bit;  // a push that is due still goes, and is not taken
       continue;
     }
-    table.subscribed[at] |= bit;
+    subscribed |= bit;
     // The worker's copy is older than the subscription: one push brings it up to date.
-    if ((table.dirty[at] & bit) == 0) {
-      table.dirty[at] |= bit;
-      add_dirty(workers_[task.worker], {table.shard->table.table, row, kNothingYet});
+    std::uint64_t& dirty = table.part.rows->dirty(*row)[task.worker / 64];
+    if ((dirty & bit) == 0) {
+      dirty |= bit;
+      add_dirty(workers_[task.worker], {table.shard->table.table, *row, kNothingYet});
     }
   }
 }
@@ -301,7 +374,7 @@ void Lane::apply_held() {
         if (tables_[next.header.table].weighted) {
           weigh(next, consistency::weight_of_means(examples_of(worker, oldest), all));
         }
-        if (tables_[next.header.table].step_of != nullptr) {
+        if (tables_[next.header.table].combined) {
           combining_.push_back(std::move(next));
           combine(combining_.back(), worker);
         } else {
@@ -405,7 +478,7 @@ void Lane::sort_by_importance(Worker& worker, std::uint64_t position, std::size_
     const DirtyRow& row = worker.dirty[i];
     const Table& table = tables_[row.table];
     ranked.push_back(
-        {protocol::importance_class(table.changes[index_of(row.row)] - row.changes_before), row});
+        {protocol::importance_class(table.part.rows->changes(row.row) - row.changes_before), row});
   }
   protocol::put_most_important_first(ranked, first);
   for (std::size_t i = 0; i < rows; ++i) worker.dirty[i] = ranked[i].item;
@@ -428,10 +501,10 @@ void Lane::fill(Worker& worker, PushBuffer& buffer, const Allowance& allowance) 
     header.table = row.table;
     ++header.count;
     std::byte* const to = buffer.memory.data() + used;
-    const Key key = table.shard->range.key_of(row.row);
+    const Key key = key_of(table, row.row);
     std::memcpy(to, &key, sizeof key);
-    std::memcpy(to + sizeof key, table.shard->values(row.row), table.shard->stride_bytes);
-    table.dirty[index_of(row.row) * words_ + worker.rank / 64] &= ~(std::uint64_t{1} << (worker.rank % 64));
+    std::memcpy(to + sizeof key, table.part.rows->values(row.row), table.shard->stride_bytes);
+    table.part.rows->dirty(row.row)[worker.rank / 64] &= ~(std::uint64_t{1} << (worker.rank % 64));
     used += record;
     worker.dirty.pop_front();
     ++worker.dirty_sent;

@@ -17,7 +17,7 @@
 //  6. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
 //     of one clock for each worker ahead. If the system refuses memory for these,
-//     the lane stops and says so: has_no_memory().
+//     the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -26,14 +26,18 @@
 
 #include <atomic>
 #include <deque>
+#include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "consistency/rules.hpp"
 #include "consistency/vector_clock.hpp"
 #include "consistency/weight_of_means.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/row.hpp"
+#include "protocol/sparse_index.hpp"
 #include "protocol/update_rule.hpp"
+#include "server/lane_part.hpp"
 #include "transport/token_bucket.hpp"
 
 namespace verbena::server {
@@ -86,9 +90,11 @@ class Lane {
   bool poll();
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
-  /// The lane had no memory for what it had to do. It applies nothing more, and the job cannot go on. May be
-  /// called from any thread.
-  [[nodiscard]] bool has_no_memory() const { return has_no_memory_.load(std::memory_order_acquire); }
+  /// The lane could not do what it had to do, for lack of memory. It applies nothing more, and the job cannot
+  /// go on. May be called from any thread.
+  [[nodiscard]] bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+  /// Why. REQUIRES: has_failed()
+  [[nodiscard]] const absl::Status& failure() const { return failure_; }
 
  private:
   /// A row and all updates of a clock to it, combined where the first one lies.
@@ -98,22 +104,19 @@ class Lane {
   };
   struct Table {
     const FixedShard* shard = nullptr;
-    KeyRange keys;  ///< of this lane
+    LanePart part;
     bool held_back = false;
     bool weighted = false;
     bool eager = false;
     bool acknowledged_at_once = false;
     /// The shard's, at the clock of the newest step.
     protocol::UpdateRule rule{ValueType::kFloat, 0};
-    // By row of the shard, which owns them.
-    /// words_ words per row, one bit per worker. nullptr unless eager.
-    std::uint64_t* subscribed = nullptr;
-    std::uint64_t* dirty = nullptr;
-    /// The sum of the relative changes by all updates so far. nullptr without a push budget.
-    double* changes = nullptr;
-    /// Which of `steps` is the row's, counted from 1; 0: none. nullptr unless updates are combined across
-    /// workers.
-    std::uint32_t* step_of = nullptr;
+    /// Under a push budget, an eager table's `changes` of a row are the sum of the relative changes by all
+    /// updates so far.
+    bool measured = false;
+    /// Updates are combined across workers: `step_of` a row is which of `steps` is its, counted from 1; 0:
+    /// none.
+    bool combined = false;
     /// While held-back updates of one clock are applied.
     std::vector<Step> steps = {};
     std::vector<std::byte> before = {};  ///< a row before a step, under a push budget
@@ -170,7 +173,13 @@ class Lane {
   void finish_clock(std::uint32_t worker, consistency::Clock clock,
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
+  void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
+  void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_to(Table& table, protocol::Row row, const std::byte* update);
+  [[nodiscard]] std::optional<protocol::Row> row_to_change(Table& table, Key key);
+  [[nodiscard]] protocol::Row row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key);
+  [[nodiscard]] static std::optional<protocol::Row> row_of(const Table& table, Key key);
+  [[nodiscard]] static Key key_of(const Table& table, protocol::Row row);
   static void apply_and_measure(Table& table, protocol::Row row, const std::byte* update);
   void apply_held();
   void combine(HeldUpdates& held, Worker& worker);
@@ -200,7 +209,8 @@ class Lane {
   consistency::Clock bound_ = consistency::kNoBound;    ///< the tightest that a table has on its readers
   tbb::concurrent_queue<LaneTask> tasks_;
   tbb::concurrent_queue<PushBuffer*> outgoing_;
-  std::atomic<bool> has_no_memory_ = false;
+  absl::Status failure_;  ///< constant once has_failed_
+  std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
   std::vector<HeldUpdates> combining_;  ///< whose bytes the tables' steps are in

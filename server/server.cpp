@@ -11,6 +11,7 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
+#include "server/sparse_shard.hpp"
 
 namespace verbena::server {
 
@@ -75,11 +76,14 @@ Server::Server(transport::Transport& transport, ServerOptions options,
       placement_(options_.servers),
       heartbeat_(std::move(heartbeat)),
       clock_board_memory_(std::move(clock_board_memory)),
-      shards_(transport, {.server = options_.rank,
-                          .placement = placement_,
-                          .lanes = lanes_of(options_),
-                          .workers = options_.workers,
-                          .has_push_budget = options_.push_budget_mb_per_s > 0}),
+      region_desk_([this](RegionDesk::Order& order) { carry_out(order); },
+                   [this] { transport_.interrupt(); }),
+      shards_(transport, region_desk_,
+              {.server = options_.rank,
+               .placement = placement_,
+               .lanes = lanes_of(options_),
+               .workers = options_.workers,
+               .has_push_budget = options_.push_budget_mb_per_s > 0}),
       workers_(options_.workers),
       strangers_(options_.workers) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};
@@ -117,7 +121,8 @@ bool Server::receive() {
 
 bool Server::send() {
   take_outgoing();
-  bool worked = try_again();
+  bool worked = region_desk_.serve();
+  worked |= try_again();
   to_do_.for_each_once([&](Peer& peer) {
     worked |= look_after(peer);
     if (peer.is_busy()) to_do_.add(peer);
@@ -300,6 +305,8 @@ absl::Status Server::on_open_table(Peer& peer, const protocol::OpenTable& open) 
   }
   const auto rows = (*shard)->grant(*peer.connection, peer.node == options_.rank);
   if (!rows.ok()) return rows.status();
+  RETURN_IF_ERROR(
+      (*shard)->announce(*peer.connection, [&](const protocol::RegionAdded& added) { reply(peer, added); }));
   reply(peer, protocol::TableOpened{.table = open.table, .shard = protocol::Descriptor::of(*rows)});
   return absl::OkStatus();
 }
@@ -603,11 +610,23 @@ bool Server::release_inbox(Peer& peer) {
   return released;
 }
 
+/// A sparse table gets another region.
+void Server::carry_out(RegionDesk::Order& order) {
+  order.shard->allocate(order);
+  if (!order.status.ok()) return;
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    const bool knows_the_table = peer->is_worker() && peer->tables_opened > order.shard->table.table;
+    if (!knows_the_table || !peer->is_there()) continue;
+    const absl::Status status = order.shard->announce_newest(
+        *peer->connection, [&](const protocol::RegionAdded& added) { reply(*peer, added); });
+    if (!status.ok()) fail(with_name(peer->connection->peer_name(), status));
+  }
+}
+
 void Server::take_outgoing() {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (lanes_[lane]->has_no_memory()) {
-      fail(absl::ResourceExhaustedError(fmt::format(
-          "lane {} of server {}: the system has no memory left for updates that wait", lane, options_.rank)));
+    if (lanes_[lane]->has_failed()) {
+      fail(with_name(fmt::format("lane {} of server {}", lane, options_.rank), lanes_[lane]->failure()));
     }
     PushBuffer* buffer = nullptr;
     while (lanes_[lane]->take_outgoing(buffer)) {

@@ -28,6 +28,7 @@
 #include "server/homes.hpp"
 #include "server/lane.hpp"
 #include "server/peer.hpp"
+#include "server/region_desk.hpp"
 #include "server/shards.hpp"
 #include "server/table_shard.hpp"
 #include "transport/heartbeat.hpp"
@@ -59,7 +60,11 @@ class Server : private ShardHost {
   [[nodiscard]] transport::TimePoint next_poll() const;
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
   /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
-  void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
+  /// Empty: these threads are about to end, and nobody polls the lanes any more.
+  void set_lane_waker(std::function<void(std::uint32_t lane)> waker) {
+    wake_lane_ = std::move(waker);
+    wake_lane_ ? region_desk_.start_threads() : region_desk_.close();
+  }
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
@@ -110,6 +115,7 @@ class Server : private ShardHost {
   bool try_again();
   void give_answers(std::uint32_t table);
   void send_answers(Peer& peer);
+  void carry_out(RegionDesk::Order& order);
   void take_outgoing();
   void give_back(std::uint32_t lane, PushBuffer* buffer);
   bool look_after(Peer& peer);
@@ -125,6 +131,7 @@ class Server : private ShardHost {
   protocol::ClockBoard clock_board_;
   transport::TimePoint next_watch_;       ///< when workers' heartbeats are looked at
   std::uint32_t polls_before_watch_ = 1;  ///< polls with events, before the clock is read
+  RegionDesk region_desk_;
   Shards shards_;
   // The answers to one message. They are members so that their memory stays.
   Homes::Answers key_answers_;

@@ -11,6 +11,8 @@
 #include "protocol/placement.hpp"
 #include "protocol/row_stride.hpp"
 #include "server/moving_shard.hpp"
+#include "server/row_books.hpp"
+#include "server/sparse_shard.hpp"
 #include <verbena/consistency.hpp>
 
 namespace verbena::server {
@@ -24,7 +26,7 @@ constexpr std::size_t kCacheLineBytes = 64;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::OpenTable& table,
-                                                                const Place& place) {
+                                                                const ServerPlace& place) {
   absl::StatusOr<ConsistencyModel> model = parse_consistency(table.consistency);
   if (!model.ok()) {
     return absl::InvalidArgumentError(
@@ -38,57 +40,35 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::
   if (!rule.ok()) return rule.status();
   if (table.allocation == Allocation::kDynamic)
     return MovingShard::create(transport_, table, *rule, place.server, place.placement);
-  return create_fixed(table, rules, *rule, place);
+  if (table.key_space == KeySpace::kDense) return create_dense(table, rules, *rule, place);
+  const auto initial = protocol::InitialValues::find(table.initial, table.seed, table.value_type);
+  if (!initial.ok()) return initial.status();
+  return SparseShard::create(transport_, desk_, table, rules, *rule, *initial, place);
 }
 
-absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_fixed(const protocol::OpenTable& table,
+absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_dense(const protocol::OpenTable& table,
                                                                       const consistency::Rules& rules,
                                                                       const protocol::UpdateRule& rule,
-                                                                      const Place& place) {
-  auto shard = std::make_unique<FixedShard>(table);
-  shard->rules = rules;
-  shard->rule = rule;
-  shard->stride_bytes = protocol::row_stride_bytes(table.value_type, table.width);
+                                                                      const ServerPlace& place) {
+  auto shard = std::make_unique<DenseShard>(table, rules, rule);
   const protocol::TablePlacement placement = place.placement.table(table.rows);
   shard->range = protocol::RowRange(placement.keys(place.server));
   for (std::uint32_t lane = 0; lane < place.lanes; ++lane)
     shard->lanes.push_back(placement.keys(place.server, lane, place.lanes));
   const std::size_t bytes = std::max(kCacheLineBytes, shard->range.size() * shard->stride_bytes);
   RETURN_IF_ERROR(allocate(bytes, *shard));
-  if (shard->rules.pushes_eagerly) {
-    const std::size_t needed =
-        FixedShard::books_bytes(shard->range.size(), place.workers, place.has_push_budget);
-    auto books = transport_.allocate_region(needed, transport::Access::kLocal);
-    if (!books.ok()) {
-      return absl::Status(books.status().code(),
-                          fmt::format("table \"{}\" needs {} bytes here to know who has which row: {}",
-                                      table.name, needed, std::string(books.status().message())));
-    }
-    shard->books = std::move(*books);
-    shard->keep_books_in(shard->books->bytes(), place.workers, place.has_push_budget);
-  }
-  // Zeroed, like all fresh regions.
-  const auto allocate_for_rows = [&](std::size_t row_bytes,
-                                     std::unique_ptr<transport::MemoryRegion>& region) -> absl::Status {
-    const std::size_t needed = std::max<std::uint64_t>(shard->range.size(), 1) * row_bytes;
-    auto allocated = transport_.allocate_region(needed, transport::Access::kLocal);
-    if (!allocated.ok()) {
-      return absl::Status(allocated.status().code(),
-                          fmt::format("table \"{}\" needs {} bytes here for the rule \"{}\": {}", table.name,
-                                      needed, table.rule, std::string(allocated.status().message())));
-    }
-    region = std::move(*allocated);
-    return absl::OkStatus();
-  };
-  if (rule.state_bytes() > 0) RETURN_IF_ERROR(allocate_for_rows(rule.state_bytes(), shard->states));
-  if (rules.holds_updates_back && !rule.is_addition()) {
-    RETURN_IF_ERROR(allocate_for_rows(sizeof(std::uint32_t), shard->steps));
-    shard->step_of = reinterpret_cast<std::uint32_t*>(shard->steps->bytes().data());
-  }
+  const RowBooks::Needs needs(*shard, place.workers, place.has_push_budget);
+  auto books = RowBooks::create(transport_, *shard, needs, shard->range.size());
+  if (!books.ok()) return books.status();
+  shard->books = *std::move(books);
+  shard->stored =
+      StoredRows({.row_bytes = shard->stride_bytes, .state_bytes = needs.state_bytes, .words = needs.words},
+                 StoredRows::kOneChunk);
+  shard->stored.add_chunk(shard->books.chunk(shard->rows.data()));
   return shard;
 }
 
-absl::Status ShardMemory::allocate(std::size_t bytes, FixedShard& shard) {
+absl::Status ShardMemory::allocate(std::size_t bytes, DenseShard& shard) {
   // A shard as large as its arena would not fit after jemalloc has rounded it up to a size class.
   const bool large = bytes > kArenaBytes / 4;
   if (large || arenas_.empty() || (shard.rows = arenas_.back()->allocate(bytes, kCacheLineBytes)).empty()) {

@@ -9,9 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "consistency/rules.hpp"
-#include "protocol/placement.hpp"
 #include "protocol/update_rule.hpp"
-#include "server/fixed_shard.hpp"
+#include "server/dense_shard.hpp"
+#include "server/region_desk.hpp"
+#include "server/server_place.hpp"
 #include "server/table_shard.hpp"
 #include "transport/registered_arena.hpp"
 
@@ -21,29 +22,23 @@ namespace verbena::server {
 /// not one for each table. Thread safety: belongs to the transport's thread.
 class ShardMemory {
  public:
-  /// The place of a server in its job.
-  struct Place {
-    std::uint32_t server = 0;
-    protocol::Placement placement{1};
-    std::uint32_t lanes = 1;
-    std::uint32_t workers = 1;
-    bool has_push_budget = false;
-  };
-
-  explicit ShardMemory(transport::Transport& transport) : transport_(transport) {}
+  /// `desk`: where sparse tables order memory; outlives the shards.
+  ShardMemory(transport::Transport& transport, RegionDesk& desk) : transport_(transport), desk_(desk) {}
 
   /// Creates a zeroed shard of the kind that the table wants. INVALID_ARGUMENT for an unknown model, and for
   /// attributes that do not go together; RESOURCE_EXHAUSTED if memory is short.
-  absl::StatusOr<std::unique_ptr<TableShard>> create(const protocol::OpenTable& table, const Place& place);
+  absl::StatusOr<std::unique_ptr<TableShard>> create(const protocol::OpenTable& table,
+                                                     const ServerPlace& place);
 
  private:
-  absl::StatusOr<std::unique_ptr<TableShard>> create_fixed(const protocol::OpenTable& table,
+  absl::StatusOr<std::unique_ptr<TableShard>> create_dense(const protocol::OpenTable& table,
                                                            const consistency::Rules& rules,
                                                            const protocol::UpdateRule& rule,
-                                                           const Place& place);
-  absl::Status allocate(std::size_t bytes, FixedShard& shard);
+                                                           const ServerPlace& place);
+  absl::Status allocate(std::size_t bytes, DenseShard& shard);
 
   transport::Transport& transport_;
+  RegionDesk& desk_;
   std::vector<std::unique_ptr<transport::RegisteredArena>> arenas_;
 };
 

@@ -17,8 +17,9 @@ namespace verbena::server {
 /// transport's thread.
 class Shards {
  public:
-  Shards(transport::Transport& transport, const ShardMemory::Place& place)
-      : memory_(transport), place_(place) {}
+  /// As ShardMemory's.
+  Shards(transport::Transport& transport, RegionDesk& desk, const ServerPlace& place)
+      : memory_(transport, desk), place_(place) {}
 
   /// A worker may open this table next: it is known already with the same attributes, or it is new and its
   /// name is, too. INVALID_ARGUMENT if not.
@@ -43,7 +44,7 @@ class Shards {
 
  private:
   ShardMemory memory_;
-  const ShardMemory::Place place_;
+  const ServerPlace place_;
   std::vector<std::unique_ptr<TableShard>> shards_;
   std::vector<TableShard*> outside_lanes_;
 };

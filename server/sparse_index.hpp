@@ -10,11 +10,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/prefetch.hpp"
 #include "protocol/sparse_index.hpp"
 
 namespace verbena::server {
@@ -53,6 +55,18 @@ class SparseIndex {
   absl::Status insert(const protocol::KeyHash& hash, protocol::Row row);
   /// From now on readers do not find the row. False: the index does not have it.
   bool erase(const protocol::KeyHash& hash, protocol::Row row);
+
+  // For loops over keys that fetch what they will need into the processor's cache.
+  /// A row that may be the key's, and probably is; nullopt: it has none.
+  [[nodiscard]] std::optional<protocol::Row> probable_row(const protocol::KeyHash& hash) const {
+    return protocol::probable_row(segment_of(hash), hash);
+  }
+  /// find() or probable_row() will be called soon.
+  void prefetch(const protocol::KeyHash& hash) const {
+    const protocol::IndexBucket* const own = &segment_of(hash).buckets[hash.bucket()];
+    base::prefetch_to_read(own);
+    base::prefetch_to_read(own + 1);
+  }
 
   [[nodiscard]] std::uint64_t keys() const { return keys_; }
   [[nodiscard]] std::size_t segments() const { return segments_; }

@@ -1,5 +1,5 @@
 // A server's part of one table, of any kind, as the server sees it: fixed_shard.hpp has shards with rows that
-// stay, moving_shard.hpp has shards with rows that move.
+// stay (dense_shard.hpp, sparse_shard.hpp), moving_shard.hpp has shards with rows that move.
 //
 // Thread safety: belongs to the transport's thread.
 #pragma once
@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "protocol/messages.hpp"
@@ -57,6 +58,12 @@ class TableShard {
   /// Grants the rows to a worker. `is_own_node`: the worker is of this server's node.
   [[nodiscard]] virtual absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& connection,
                                                                           bool is_own_node) const = 0;
+  /// Grants to a worker what regions there are besides, each announced by `send`. Called before the worker is
+  /// told that the table is open.
+  using Announce = absl::FunctionRef<void(const protocol::RegionAdded&)>;
+  virtual absl::Status announce(transport::Connection& /*connection*/, const Announce& /*send*/) const {
+    return absl::OkStatus();
+  }
   /// The shard, if lanes apply its updates and it waits for clocks of workers. nullptr: neither.
   [[nodiscard]] virtual const FixedShard* for_lanes() const { return nullptr; }
 

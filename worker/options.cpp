@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/return_if_error.hpp"
@@ -13,15 +14,27 @@
 
 namespace verbena::worker {
 
+namespace {
+
+bool is_sparse(const TableOptions& options) {
+  return options.key_space == KeySpace::kSparse;
+}
+
+}  // namespace
+
 protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, ValueType type) {
   return {.table = number,
           .value_type = type,
-          .rows = options.rows,
+          .key_space = options.key_space,
+          .rows = is_sparse(options) ? std::clamp<std::uint64_t>(options.expected_rows, 1, protocol::kMaxRows)
+                                     : options.rows,
           .width = options.width,
           .name = options.name,
           .allocation = options.allocation,
           .consistency = to_string(options.consistency),
-          .rule = options.rule};
+          .rule = options.rule,
+          .initial = options.initial,
+          .seed = options.seed};
 }
 
 absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {
@@ -73,8 +86,20 @@ absl::Status check(const TableOptions& options, ValueType type) {
     return absl::InvalidArgumentError(
         fmt::format("a table's name has 1 to {} bytes", protocol::kMaxNameBytes));
   }
-  if (options.rows == 0 || options.rows > protocol::kMaxRows || options.width == 0 ||
-      options.width > protocol::kMaxWidth) {
+  if (options.key_space > KeySpace::kSparse) {
+    return absl::InvalidArgumentError(fmt::format("table \"{}\": {} is no key space", options.name,
+                                                  static_cast<std::uint32_t>(options.key_space)));
+  }
+  if (is_sparse(options) && options.rows != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is sparse: it has no number of rows, but expected_rows", options.name));
+  }
+  if (!is_sparse(options) && options.expected_rows != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dense: it has rows, not expected_rows", options.name));
+  }
+  const bool has_wrong_rows = !is_sparse(options) && (options.rows == 0 || options.rows > protocol::kMaxRows);
+  if (has_wrong_rows || options.width == 0 || options.width > protocol::kMaxWidth) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" of {} rows, width {}: expected 1 to {} rows and width 1 to {}",
                     options.name, options.rows, options.width, protocol::kMaxRows, protocol::kMaxWidth));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consistency/rules.hpp"
+#include "protocol/messages.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/message_outbox.hpp"
 #include "transport/message_ring.hpp"
@@ -81,6 +82,7 @@ struct ServerLink {
   std::unique_ptr<transport::RingReceiver> push_ring;
   std::vector<LaneView> lanes;                      ///< empty before the server's welcome
   std::vector<transport::RemoteDescriptor> shards;  ///< by table
+  std::vector<protocol::RegionAdded> regions;       ///< of the table that is being opened, if it is sparse
   ReadsUnderWay reads;
   SmallMessages small;
   bool reads_in_place = false;  ///< the server maps the memory that it is granted

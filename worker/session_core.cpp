@@ -156,7 +156,6 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   });
   if (!status.ok()) return status;
   auto table = make_table_core(*this, number, options, type);
-  const protocol::TablePlacement placement = placement_.table(options.rows);
   for (const std::unique_ptr<ServerLink>& link : links_) {
     status = table->add_server(*link, link->shards[number]);
     if (!status.ok()) {
@@ -164,7 +163,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
       return status;
     }
     if (number == 0) link->counts_clocks = false;  // from now on the tables decide
-    link->counts_clocks |= table->follows_clocks() && placement.keys(link->server).size() > 0;
+    link->counts_clocks |= table->follows_clocks() && table->has_keys_of(link->server);
   }
   tables_.push_back(std::move(table));
   is_opening_ = false;
@@ -235,6 +234,7 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     link.shards.push_back(opened->shard.as<transport::RemoteDescriptor>());
     return absl::OkStatus();
   }
+  if (const auto* added = std::get_if<protocol::RegionAdded>(&*message)) return on_region(link, *added);
   if (const auto* failed = std::get_if<protocol::Failed>(&*message)) {
     link.said_failed = true;
     const std::string reason = base::printable(failed->reason);
@@ -267,6 +267,16 @@ absl::Status SessionCore::on_message(ServerLink& link, std::span<const std::byte
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError("sent what only a worker sends");
+}
+
+absl::Status SessionCore::on_region(ServerLink& link, const protocol::RegionAdded& added) {
+  if (added.lane >= link.lanes.size())
+    return absl::InvalidArgumentError(fmt::format("added a region to lane {}", added.lane));
+  if (added.table < tables_.size()) return tables_[added.table]->on_region(link, added);
+  if (!is_opening_ || added.table > tables_.size())
+    return absl::InvalidArgumentError("added a region to a table that nobody has opened");
+  link.regions.push_back(added);  // the table takes it when all servers have opened it
+  return absl::OkStatus();
 }
 
 absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notification) {

@@ -146,6 +146,7 @@ class SessionCore {
   template <class Answer>
   absl::Status on_answer(ServerLink& link, const Answer& answer,
                          absl::Status (TableCore::*heed)(ServerLink&, const Answer&));
+  absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added);
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
   /// Waits until all operations under way for which `concerned` returns true have ended.

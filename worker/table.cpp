@@ -136,7 +136,7 @@ absl::StatusOr<Sample> UntypedTable::prepare_sample(const KeyDistribution& distr
                                                     std::mt19937_64& random,
                                                     const SampleOptions& options) const {
   if (!session_->is_here()) return session_->elsewhere();
-  const std::uint64_t rows = core_->options().rows;
+  const std::uint64_t rows = core_->keys_end();
   if (!(options.preference >= 0 && options.preference <= 1) || distribution.range().last > rows) {
     return absl::InvalidArgumentError(fmt::format(
         "table \"{}\" of {} rows: a sample of keys {} to below {} with preference {}", core_->options().name,

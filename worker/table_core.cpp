@@ -25,6 +25,7 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
     : session_(session),
       number_(number),
       options_(options),
+      keys_end_(options.key_space == KeySpace::kSparse ? kNoKey : options.rows),
       layout_(protocol::UpdateRule::find(options.rule, type, options.width).value()),
       rules_(consistency::rules_of(options.consistency)) {
   staleness_.reads_by_lag.resize(kHistogramBins);
@@ -32,10 +33,10 @@ TableCore::TableCore(SessionCore& session, std::uint32_t number, const TableOpti
 
 absl::Status TableCore::check(const Keys& keys, std::size_t values) const {
   // If a range ends before it begins, its size may be any number.
-  if (keys.is_range() && (keys.size() > options_.rows || (keys.size() > 0 && keys[0] >= options_.rows))) {
+  if (keys.is_range() && (keys.size() > keys_end_ || (keys.size() > 0 && keys[0] >= keys_end_))) {
     return absl::InvalidArgumentError(
         fmt::format("table \"{}\" has {} rows: no range starts at {} and ends at {}", options_.name,
-                    options_.rows, keys[0], keys[0] + keys.size()));
+                    keys_end_, keys[0], keys[0] + keys.size()));
   }
   if (values != keys.size() * options_.width) {
     return absl::InvalidArgumentError(fmt::format("table \"{}\": {} keys of width {} need {} values, not {}",
@@ -44,9 +45,13 @@ absl::Status TableCore::check(const Keys& keys, std::size_t values) const {
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (keys.is_range()) i = keys.size() - 1;  // of a range, the last key decides
-    if (keys[i] >= options_.rows) {
+    if (keys[i] >= keys_end_ && keys_end_ == kNoKey) {
       return absl::InvalidArgumentError(
-          fmt::format("table \"{}\" has keys below {}, not {}", options_.name, options_.rows, keys[i]));
+          fmt::format("table \"{}\": no row has the key {}, kNoKey", options_.name, kNoKey));
+    }
+    if (keys[i] >= keys_end_) {
+      return absl::InvalidArgumentError(
+          fmt::format("table \"{}\" has keys below {}, not {}", options_.name, keys_end_, keys[i]));
     }
   }
   return absl::OkStatus();
@@ -108,8 +113,16 @@ std::size_t TableCore::redraw(std::span<Key> /*keys*/, double /*preference*/,
   return 0;
 }
 
+bool TableCore::has_keys_of(std::uint32_t server) const {
+  return session_.placement().table(keys_end_).keys(server).size() > 0;
+}
+
 absl::Status TableCore::on_rows(ServerLink& /*link*/, const protocol::BulkMessage& message) {
   return absl::InvalidArgumentError(fmt::format("sent rows of table {}", message.header.table));
+}
+
+absl::Status TableCore::on_region(ServerLink& /*link*/, const protocol::RegionAdded& added) {
+  return absl::InvalidArgumentError(fmt::format("added a region to table {}", added.table));
 }
 
 absl::Status TableCore::on_answers(ServerLink& /*link*/, const protocol::KeyAnswers& answers) {

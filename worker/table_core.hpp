@@ -40,6 +40,8 @@ class TableCore {
   TableCore& operator=(const TableCore&) = delete;
 
   [[nodiscard]] const TableOptions& options() const { return options_; }
+  /// Keys are below this.
+  [[nodiscard]] std::uint64_t keys_end() const { return keys_end_; }
   [[nodiscard]] const consistency::Rules& rules() const { return rules_; }
   [[nodiscard]] std::uint32_t number() const { return number_; }
   [[nodiscard]] ValueType value_type() const { return layout_.type; }
@@ -83,6 +85,8 @@ class TableCore {
 
   /// Called when every server has opened its shard: for one server after the other, in the order of ranks.
   virtual absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) = 0;
+  /// The server has keys of the table.
+  [[nodiscard]] virtual bool has_keys_of(std::uint32_t server) const;
   /// Reads of the table wait for the servers' clocks, so servers that have rows of it are told this worker's
   /// clock.
   [[nodiscard]] virtual bool follows_clocks() const = 0;
@@ -121,6 +125,8 @@ class TableCore {
   virtual absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);
   virtual absl::Status on_push_answer(ServerLink& link, const protocol::PushAnswer& answer);
   virtual absl::Status on_install_answer(ServerLink& link, const protocol::InstallAnswer& answer);
+  /// A server has another region of a sparse table.
+  virtual absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added);
   /// The session goes on without that server. REQUIRES: not follows_clocks().
   virtual void on_dead_server(std::uint32_t /*server*/) {}
 
@@ -134,7 +140,7 @@ class TableCore {
   /// Whether a call can go ahead. Takes a few instructions.
   template <class Keys>
   [[nodiscard]] bool is_ready(const Keys& keys, std::size_t values) const {
-    return session_.status().ok() && values == keys.size() * options_.width && keys.all_below(options_.rows);
+    return session_.status().ok() && values == keys.size() * options_.width && keys.all_below(keys_end_);
   }
   /// Why a call cannot go ahead; OK if it can.
   [[nodiscard]] absl::Status check_ready(const Keys& keys, std::size_t values) const;
@@ -145,6 +151,7 @@ class TableCore {
   SessionCore& session_;
   const std::uint32_t number_;
   const TableOptions options_;
+  const std::uint64_t keys_end_;
   const RowLayout layout_;
   const consistency::Rules rules_;
   StalenessHistogram staleness_;  ///< of the reads so far

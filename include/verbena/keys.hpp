@@ -10,6 +10,25 @@ namespace verbena {
 
 using Key = std::uint64_t;
 
+/// No row has this key.
+inline constexpr Key kNoKey = UINT64_MAX;
+
+/// Which keys a table has.
+enum class KeySpace : std::uint32_t {
+  kDense = 0,   ///< 0 … rows − 1, all of which have a row
+  kSparse = 1,  ///< all but kNoKey; a row takes memory once somebody has pushed to it
+};
+
+constexpr const char* name_of(KeySpace keys) {
+  switch (keys) {
+    case KeySpace::kDense:
+      return "dense";
+    case KeySpace::kSparse:
+      return "sparse";
+  }
+  return "no key space";
+}
+
 /// Keys [first, last).
 struct KeyRange {
   Key first = 0;

@@ -91,7 +91,10 @@ struct SessionOptions {
 /// Describes a table. All workers must describe it alike; the first one creates it, with zeros.
 struct TableOptions {
   std::string name;
-  std::uint64_t rows = 0;   ///< keys are 0 … rows − 1
+  /// kSparse: any 64-bit key but kNoKey, of features by their hash, for example. A key that nobody has pushed
+  /// to reads as `initial` says, and takes no memory. Not with kDynamic.
+  KeySpace key_space = KeySpace::kDense;
+  std::uint64_t rows = 0;   ///< of a dense table: keys are 0 … rows − 1
   std::uint32_t width = 0;  ///< values per row
   ConsistencyModel consistency = Ssp{};
   /// kDynamic: rows move to the node of a worker that localizes them (Table::localize()), where its workers
@@ -100,6 +103,13 @@ struct TableOptions {
   /// What a push does to a row: "add", a step along a gradient such as "adagrad(rate=0.1)", or a rule that
   /// every process of the job has registered (<verbena/update_rule.hpp> has all of them and their formulas).
   std::string rule = "add";
+  /// For sparse tables: about how many rows there will be. Memory is taken in pieces of a fitting size; any
+  /// number is right.
+  std::uint64_t expected_rows = 0;
+  /// For sparse tables: what a row holds before the first push to it, a function of `seed` and its key:
+  /// "zero", "constant(value=1)", "uniform(low=-0.01,high=0.01)" or "normal(mean=0,deviation=0.01)".
+  std::string initial = "zero";
+  std::uint64_t seed = 0;
   /// How many rows the cache may hold; a further row replaces one that has not been read for a long time.
   std::uint64_t cache_rows = UINT64_MAX;
 };

@@ -12,6 +12,8 @@
 // is on this node; if there is a replica, the push goes into the replica, and clock() sends it from there;
 // otherwise the push is sent by itself, and push() does not wait for it.
 //
+// A row of a sparse table that nobody has pushed to reads as its initial values, and stays unmade.
+//
 // Errors: INVALID_ARGUMENT for a key outside the table or a span of the wrong size, FAILED_PRECONDITION in a
 // thread that does not own the session (session.hpp); in both cases nothing was done. UNAVAILABLE for a dead
 // peer, DEADLINE_EXCEEDED for a peer that does not answer, both with the peer's name; ABORTED when another
@@ -244,6 +246,7 @@ class Table {
     return pull(sample.keys(), values);
   }
 
+  /// 0 if the table is sparse.
   [[nodiscard]] std::uint64_t rows() const { return untyped_.rows(); }
   [[nodiscard]] std::uint32_t width() const { return untyped_.width(); }
   /// A handle of the same table, for code that handles tables of any type.

@@ -122,8 +122,9 @@ verbena_code verbena_connect(const verbena_session_options* options, verbena_ses
 void verbena_close(verbena_session* session);
 verbena_code verbena_clock(verbena_session* session);
 verbena_code verbena_barrier(verbena_session* session);
-/* From now on verbena_clock() lets no worker be more than `clocks` clocks ahead of the slowest one. All workers
- * call it together, with the same number; it is a barrier, and so ends a clock. See Session::limit_lead(). */
+/* From now on verbena_clock() lets no worker be more than `clocks` clocks ahead of the slowest one. All
+ * workers call it together, with the same number; it is a barrier, and so ends a clock. See
+ * Session::limit_lead(). */
 verbena_code verbena_limit_lead(verbena_session* session, uint32_t clocks);
 /* Tells all others that this worker cannot go on, and why. */
 verbena_code verbena_give_up(verbena_session* session, const char* why);
@@ -157,9 +158,16 @@ typedef struct verbena_table_options {
   int dynamic;             /* not 0: rows move to where they are used */
   const char* rule;        /* what a push does: "add", "adagrad(rate=0.1)", … (<verbena/update_rule.hpp>) */
   uint64_t cache_rows;
+  /* Not 0: keys are any numbers but UINT64_MAX, and `rows` is 0. The rest is for such tables: about how many
+   * rows there will be, and what a row holds before the first push to it, "zero" or "normal(deviation=0.01)"
+   * (TableOptions in <verbena/session.hpp>), a function of `seed` and its key. */
+  int sparse;
+  uint64_t expected_rows;
+  const char* initial;
+  uint64_t seed;
 } verbena_table_options;
 #define VERBENA_TABLE_OPTIONS \
-  { sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX }
+  { sizeof(verbena_table_options), NULL, 0, 1, VERBENA_FLOAT, "ssp", 0, "add", UINT64_MAX, 0, 0, "zero", 0 }
 
 typedef struct verbena_table verbena_table;
 

@@ -25,6 +25,7 @@ struct Setting {
   std::uint32_t workers;
   std::uint32_t lanes;
   std::uint32_t server_threads;
+  KeySpace key_space = KeySpace::kDense;
 };
 
 std::vector<Setting> cases() {
@@ -47,6 +48,8 @@ std::vector<Setting> cases() {
     all.push_back({name + "Cached", model, ReadPath::kCached, 2, 3, 1, 1});
     all.push_back({name + "CachedLanes", model, ReadPath::kCached, 1, 2, 3, 3});
     all.push_back({name + "InPlaceLanes", model, ReadPath::kInPlace, 2, 2, 2, 2});
+    all.push_back({name + "SparseInPlace", model, ReadPath::kInPlace, 2, 3, 2, 1, KeySpace::kSparse});
+    all.push_back({name + "SparseCached", model, ReadPath::kCached, 2, 2, 2, 2, KeySpace::kSparse});
   }
   return all;
 }
@@ -62,8 +65,9 @@ ClusterOptions options_of(const Setting& test) {
 class ConsistencyTest : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(ConsistencyTest, EveryReadKeepsThePromise) {
-  const ClusterResult result = run_cluster(
-      options_of(GetParam()), [&](Session& session) { return check_reads(session, GetParam().model, 60); });
+  const ClusterResult result = run_cluster(options_of(GetParam()), [&](Session& session) {
+    return check_reads(session, GetParam().model, 60, false, GetParam().key_space);
+  });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
@@ -71,8 +75,9 @@ TEST_P(ConsistencyTest, SmallRingsOnlySlowDown) {
   ClusterOptions options = options_of(GetParam());
   options.inbox_bytes = 4096;
   options.push_ring_bytes = 4096;
-  const ClusterResult result =
-      run_cluster(options, [&](Session& session) { return check_reads(session, GetParam().model, 30); });
+  const ClusterResult result = run_cluster(options, [&](Session& session) {
+    return check_reads(session, GetParam().model, 30, false, GetParam().key_space);
+  });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
@@ -80,8 +85,9 @@ TEST_P(ConsistencyTest, BudgetsKeepThePromise) {
   ClusterOptions options = options_of(GetParam());
   options.push_budget_mb_per_s = 0.5;
   options.update_budget_mb_per_s = 2;
-  const ClusterResult result = run_cluster(
-      options, [&](Session& session) { return check_reads(session, GetParam().model, 30, true); });
+  const ClusterResult result = run_cluster(options, [&](Session& session) {
+    return check_reads(session, GetParam().model, 30, true, GetParam().key_space);
+  });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
 }
 
@@ -90,7 +96,9 @@ INSTANTIATE_TEST_SUITE_P(Models, ConsistencyTest, ::testing::ValuesIn(cases()),
 
 TEST(BspTest, BitForBitTheSequentialResult) {
   for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
-    for (const std::uint32_t lanes : {1U, 3U}) {
+    for (const auto& [lanes, key_space] :
+         {std::pair(1U, KeySpace::kDense), std::pair(3U, KeySpace::kDense), std::pair(1U, KeySpace::kSparse),
+          std::pair(3U, KeySpace::kSparse)}) {
       const ClusterResult result =
           run_cluster({.servers = 2,
                        .workers = 3,
@@ -98,7 +106,7 @@ TEST(BspTest, BitForBitTheSequentialResult) {
                        .lanes_step = 2,
                        .server_threads = lanes,
                        .read_path = path},
-                      [](Session& session) { return check_sequential(session, 20); });
+                      [space = key_space](Session& session) { return check_sequential(session, 20, space); });
       EXPECT_TRUE(result.first_error().ok()) << result.first_error();
     }
   }

@@ -14,14 +14,43 @@
 
 namespace verbena::testing {
 
+TestRows::TestRows(KeySpace key_space, std::uint64_t rows) : key_space_(key_space), keys_(rows) {
+  std::mt19937_64 random(rows);
+  for (std::uint64_t row = 0; row < rows; ++row) keys_[row] = key_space == KeySpace::kDense ? row : random();
+  // Keys that look special and are not.
+  if (key_space == KeySpace::kSparse && rows > 2) {
+    keys_[0] = 0;
+    keys_[1] = kNoKey - 1;
+  }
+}
+
+TableOptions TestRows::options(std::string name) const {
+  if (key_space_ == KeySpace::kSparse) return {.name = std::move(name), .key_space = key_space_};
+  return {.name = std::move(name), .rows = keys_.size()};
+}
+
+std::vector<Key> TestRows::keys(std::span<const std::uint64_t> rows) const {
+  std::vector<Key> keys;
+  for (const std::uint64_t row : rows) keys.push_back(key(row));
+  return keys;
+}
+
+Keys TestRows::everything() const {
+  if (key_space_ == KeySpace::kSparse) return keys_;
+  return KeyRange{0, keys_.size()};
+}
+
 /// Column w of each row counts what worker w has pushed to it. In each clock every worker twice pushes 1 to
 /// some of the rows, and reads after each push.
 absl::Status check_reads(Session& session, const ConsistencyModel& model, std::int64_t clocks,
-                         bool within_clocks) {
+                         bool within_clocks, KeySpace key_space) {
   constexpr std::uint64_t kRows = 37;
+  const TestRows rows(key_space, kRows);
   const std::uint32_t workers = session.workers();
-  auto opened =
-      session.table<std::int64_t>({.name = "counts", .rows = kRows, .width = workers, .consistency = model});
+  TableOptions counts = rows.options("counts");
+  counts.width = workers;
+  counts.consistency = model;
+  auto opened = session.table<std::int64_t>(counts);
   RETURN_IF_ERROR(opened.status());
   Table<std::int64_t>& table = *opened;
   const consistency::Rules rules = consistency::rules_of(model);
@@ -82,14 +111,14 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
     std::vector<std::int64_t> updates(mine.size() * workers, 0);
     for (std::size_t i = 0; i < mine.size(); ++i) updates[i * workers + session.rank()] = 1;
     for (int half = 0; half < 2; ++half) {
-      RETURN_IF_ERROR(table.push(mine, updates));
+      RETURN_IF_ERROR(table.push(rows.keys(mine), updates));
       for (const Key key : mine) ++own[key];
       if (random() % 2 == 0) {
-        RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));
+        RETURN_IF_ERROR(table.pull(rows.everything(), values));
         RETURN_IF_ERROR(check(clock, all));
       } else {
         std::shuffle(all.begin(), all.end(), random);
-        RETURN_IF_ERROR(table.pull(all, values));
+        RETURN_IF_ERROR(table.pull(rows.keys(all), values));
         RETURN_IF_ERROR(check(clock, all));
         std::sort(all.begin(), all.end());
       }
@@ -98,7 +127,7 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
     RETURN_IF_ERROR(session.clock());
   }
   RETURN_IF_ERROR(session.barrier());
-  RETURN_IF_ERROR(table.pull(KeyRange{0, kRows}, values));
+  RETURN_IF_ERROR(table.pull(rows.everything(), values));
   for (Key key = 0; key < kRows; ++key) {
     for (std::uint32_t worker = 0; worker < workers; ++worker) {
       std::int64_t expected = 0;
@@ -126,10 +155,14 @@ float update_of(std::uint32_t worker, std::int64_t clock, Key key, std::uint32_t
 
 }  // namespace
 
-absl::Status check_sequential(Session& session, std::int64_t clocks) {
+absl::Status check_sequential(Session& session, std::int64_t clocks, KeySpace key_space) {
   constexpr std::uint64_t kRows = 23;
   constexpr std::uint32_t kWidth = 5;
-  auto table = session.table<float>({.name = "sums", .rows = kRows, .width = kWidth, .consistency = Bsp{}});
+  const TestRows rows(key_space, kRows);
+  TableOptions sums = rows.options("sums");
+  sums.width = kWidth;
+  sums.consistency = Bsp{};
+  auto table = session.table<float>(sums);
   RETURN_IF_ERROR(table.status());
   std::mt19937_64 random(session.rank());
   std::vector<float> row(kWidth);
@@ -139,14 +172,15 @@ absl::Status check_sequential(Session& session, std::int64_t clocks) {
         for (std::uint32_t column = 0; column < kWidth; ++column) {
           row[column] = update_of(session.rank(), clock, key, column, part);
         }
-        RETURN_IF_ERROR(table->push(std::span(&key, 1), row));
+        const Key pushed = rows.key(key);
+        RETURN_IF_ERROR(table->push(std::span(&pushed, 1), row));
       }
     }
     if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
     RETURN_IF_ERROR(session.clock());
   }
   std::vector<float> values(kRows * kWidth);
-  RETURN_IF_ERROR(table->pull(KeyRange{0, kRows}, values));
+  RETURN_IF_ERROR(table->pull(rows.everything(), values));
 
   std::vector<float> expected(kRows * kWidth, 0);
   for (std::int64_t clock = 0; clock < clocks; ++clock) {

@@ -73,6 +73,10 @@ struct PossibleFields {
     EXPECT_TRUE(answer.moved.empty() || answer.moved.back() < answer.records);
   }
   void operator()(const InstallAnswer& /*answer*/) const {}
+  void operator()(const RegionAdded& added) const {
+    EXPECT_TRUE(std::has_single_bit(added.items));
+    EXPECT_LT(static_cast<std::uint32_t>(added.kind), kRegionKinds);
+  }
 };
 
 TEST(ProtocolFuzz, ControlMessages) {
@@ -94,7 +98,8 @@ TEST(ProtocolFuzz, ControlMessages) {
            .table = 3,
            .answers = {{.key = 7, .kind = KeyAnswers::Kind::kTake, .node = 1, .epoch = 5}, {.key = 8}}}),
        encode(PushAnswer{.table = 3, .tag = 9, .records = 70, .moved = {0, 5, 66}}),
-       encode(InstallAnswer{.table = 3, .tag = 9})},
+       encode(InstallAnswer{.table = 3, .tag = 9}),
+       encode(RegionAdded{.table = 3, .lane = 1, .kind = RegionKind::kRows, .number = 2, .items = 64})},
       extreme_numbers());
   GuardedMemory memory;
   std::array<int, std::variant_size_v<ControlMessage>> accepted{};

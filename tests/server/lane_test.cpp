@@ -16,6 +16,9 @@
 
 #include "consistency/model.hpp"
 #include "consistency/weight_of_means.hpp"
+#include "server/dense_shard.hpp"
+#include "server/region_desk.hpp"
+#include "server/row_books.hpp"
 #include "server/shard_memory.hpp"
 #include "transport/shm/host_memory.hpp"
 #include "transport/shm/shm_transport.hpp"
@@ -38,17 +41,22 @@ struct Told {
 class LaneTest : public ::testing::Test {
  protected:
   void start(ConsistencyModel model, std::uint32_t workers, std::size_t buffer_records = 100,
-             std::size_t buffers = Lane::kPushBuffers, std::optional<std::int64_t> budget_bytes = {}) {
+             std::size_t buffers = Lane::kPushBuffers, std::optional<std::int64_t> budget_bytes = {},
+             const char* rule = "add") {
     rows_.assign(kRows * kStride, std::byte{0});
-    shard_.rules = consistency::rules_of(model);
-    shard_.rule = protocol::UpdateRule(ValueType::kFloat, kWidth);
-    shard_.stride_bytes = kStride;
-    shard_.range = protocol::RowRange({kFirst, kFirst + kRows});
-    shard_.lanes = {shard_.range.keys()};
-    shard_.rows = rows_;
-    books_.assign(FixedShard::books_bytes(kRows, workers, budget_bytes.has_value()) / sizeof(std::uint64_t),
-                  0);
-    shard_.keep_books_in(std::as_writable_bytes(std::span(books_)), workers, budget_bytes.has_value());
+    shard_.emplace(
+        protocol::OpenTable{
+            .table = 0, .value_type = ValueType::kFloat, .rows = kRows, .width = kWidth, .name = "rows"},
+        consistency::rules_of(model), protocol::UpdateRule::find(rule, ValueType::kFloat, kWidth).value());
+    ASSERT_EQ(shard_->stride_bytes, kStride);
+    shard_->range = protocol::RowRange({kFirst, kFirst + kRows});
+    shard_->lanes = {shard_->range.keys()};
+    const RowBooks::Needs needs(*shard_, workers, budget_bytes.has_value());
+    shard_->books = RowBooks::create(*transport_, *shard_, needs, kRows).value();
+    shard_->stored =
+        StoredRows({.row_bytes = kStride, .state_bytes = needs.state_bytes, .words = needs.words},
+                   StoredRows::kOneChunk);
+    shard_->stored.add_chunk(shard_->books.chunk(rows_.data()));
     std::vector<transport::TokenBucket*> budgets;
     for (std::uint32_t worker = 0; budget_bytes && worker < workers; ++worker)
       budgets.push_back(&budgets_.emplace_back(1e9, *budget_bytes, transport::TimePoint()));
@@ -60,7 +68,7 @@ class LaneTest : public ::testing::Test {
         lane_->add_push_buffer(&buffers_.back());
       }
     }
-    lane_->enqueue({.kind = LaneTask::Kind::kOpen, .shard = &shard_});
+    lane_->enqueue({.kind = LaneTask::Kind::kOpen, .shard = &*shard_});
   }
 
   void updates(std::uint32_t worker, const std::vector<std::pair<Key, float>>& rows,
@@ -113,7 +121,7 @@ class LaneTest : public ::testing::Test {
       Told told;
       const auto message = protocol::decode_bulk(buffer->memory.first(buffer->used_bytes));
       EXPECT_TRUE(message.ok());
-      EXPECT_TRUE(protocol::check_records(*message, kStride, shard_.range.keys()).ok());
+      EXPECT_TRUE(protocol::check_records(*message, kStride, shard_->range.keys()).ok());
       told.header = message->header;
       for (std::size_t i = 0; i < told.header.count; ++i) {
         float value;
@@ -132,16 +140,15 @@ class LaneTest : public ::testing::Test {
 
   float row(Key key) const {
     float value;
-    std::memcpy(&value, shard_.values(shard_.range.row_of(key)), sizeof value);
+    std::memcpy(&value, shard_->stored.values(shard_->range.row_of(key)), sizeof value);
     return value;
   }
 
   static constexpr Key kFirst = 100;
   static constexpr std::uint64_t kRows = 20;
   std::vector<std::byte> rows_;
-  std::vector<std::uint64_t> books_;
-  FixedShard shard_{protocol::OpenTable{
-      .table = 0, .value_type = ValueType::kFloat, .rows = kRows, .width = kWidth, .name = "rows"}};
+  std::unique_ptr<transport::Transport> transport_ = transport::make_shm_transport().value();
+  std::optional<DenseShard> shard_;
   std::deque<transport::TokenBucket> budgets_;
   std::optional<Lane> lane_;
   std::list<std::vector<std::byte>> memory_;
@@ -412,16 +419,16 @@ TEST_F(LaneTest, ABudgetGoesToTheMostImportantRowsFirst) {
 }
 
 TEST_F(LaneTest, UnderABudgetAStepCountsByWhatItHasChanged) {
-  start(Essp{.staleness = 1}, 1, 100, Lane::kPushBuffers, 1000);
-  shard_.rule = protocol::UpdateRule::find("sgd(rate=0.1)", ValueType::kFloat, kWidth).value();
+  start(Essp{.staleness = 1}, 1, 100, Lane::kPushBuffers, 1000, "sgd(rate=0.1)");
   updates(0, {{kFirst, 10}});
   poll(0);
   EXPECT_FLOAT_EQ(row(kFirst), -1);
-  EXPECT_NEAR(shard_.changes[0], 1, 1e-6);
+  EXPECT_NEAR(shard_->stored.changes(protocol::Row{0}), 1, 1e-6);
   updates(0, {{kFirst, 10}});
   poll(0);
   EXPECT_FLOAT_EQ(row(kFirst), -2);
-  EXPECT_NEAR(shard_.changes[0], 1.5, 1e-6) << "1 / (1 + 1) more; the gradient would have been 10 / (1 + 10)";
+  EXPECT_NEAR(shard_->stored.changes(protocol::Row{0}), 1.5, 1e-6)
+      << "1 / (1 + 1) more; the gradient would have been 10 / (1 + 10)";
 }
 
 TEST_F(LaneTest, AFullBudgetBringsRowsWithinAClock) {
@@ -534,8 +541,8 @@ TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
     if (::setrlimit(RLIMIT_DATA, &none) != 0) return false;
     while (lane_->poll()) {
     }
-    return lane_->has_no_memory() && std::all_of(messages_.begin(), messages_.end(),
-                                                 [](const InboxMessage& one) { return one.users == 0; });
+    return lane_->has_failed() && std::all_of(messages_.begin(), messages_.end(),
+                                              [](const InboxMessage& one) { return one.users == 0; });
   };
   EXPECT_EXIT(::_exit(stops_and_says_so() ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
@@ -544,17 +551,17 @@ TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
 TEST(ShardTest, WhatALaneNeedsForEachRowIsThereOrTheTableIsRefused) {
   auto transport = transport::make_shm_transport();
   ASSERT_TRUE(transport.ok()) << transport.status();
-  ShardMemory memory(**transport);
+  RegionDesk desk([](RegionDesk::Order&) {}, [] {});
+  ShardMemory memory(**transport, desk);
   protocol::OpenTable open{
       .value_type = ValueType::kFloat, .rows = 1000, .width = 1, .name = "rows", .consistency = "essp:1"};
   for (const bool has_budget : {false, true}) {
     const auto made = memory.create(open, {.lanes = 2, .workers = 65, .has_push_budget = has_budget});
     ASSERT_TRUE(made.ok()) << made.status();
-    const FixedShard& shard = *(*made)->for_lanes();
-    ASSERT_NE(shard.books, nullptr);
-    EXPECT_EQ(shard.books->access(), transport::Access::kLocal) << "no worker may read it";
-    EXPECT_GE(shard.books->bytes().size(), 1000U * 8 * (has_budget ? 5 : 4));
-    EXPECT_EQ(shard.changes != nullptr, has_budget);
+    const StoredRows::Chunk& chunk = (*made)->for_lanes()->part(1).rows->first_chunk();
+    ASSERT_NE(chunk.subscribed, nullptr);
+    EXPECT_EQ(chunk.dirty, chunk.subscribed + std::ptrdiff_t{1000} * 2);
+    EXPECT_EQ(chunk.changes, has_budget ? reinterpret_cast<double*>(chunk.dirty + 1000 * 2) : nullptr);
   }
   // With the largest number of workers, lanes need more memory for each row than the row itself.
   const std::uint64_t free = transport::shm::free_memory().bytes;

@@ -268,6 +268,8 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
     if (!table.moves && table.rows > 3 * parts && chance(evictions, 0.3))
       table.cache_rows = 2 * parts + below(evictions, table.rows - 3 * parts);
   }
+  std::mt19937_64 key_spaces(seed + 0x5ba25e);
+  for (TableShape& table : scenario.tables) table.sparse = !table.moves && chance(key_spaces, 0.3);
   // Even seeds have no budgets, so that they keep their meaning from before there were any.
   std::mt19937_64 budgets(seed + 0xb0d9e7);
   const auto budget = [&] {
@@ -371,6 +373,7 @@ std::string to_string(const Scenario& scenario) {
   for (const TableShape& table : scenario.tables) {
     text += fmt::format("; table {}, {} rows of {} values", to_string(table.model), table.rows,
                         table.width(scenario.workers));
+    if (table.sparse) text += " of sparse keys";
     if (table.moves) text += table.intents ? ", which move by intents" : ", which move";
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
   }

@@ -41,6 +41,26 @@ std::string list(const Values& values) {
 constexpr Clock kLongestIntent = 40;
 constexpr Clock kLongestRest = 4 * Asp::kMostClocksBehind;
 
+/// Keys as a call takes them. Here and in the ledger keys are counted from 0; a sparse table has them
+/// anywhere.
+class Asked {
+ public:
+  /// `as_range`: the keys are consecutive, and not empty.
+  Asked(const TableShape& table, std::span<const Key> keys, bool as_range)
+      : keys_(keys.begin(), keys.end()), as_range_(as_range && !table.sparse) {
+    if (!table.sparse) return;
+    for (Key& key : keys_) key = (key + 1) * 0x9e3779b97f4a7c15;
+  }
+  [[nodiscard]] Keys of() const {
+    if (as_range_) return KeyRange{keys_.front(), keys_.back() + 1};
+    return keys_;
+  }
+
+ private:
+  std::vector<Key> keys_;
+  bool as_range_;
+};
+
 /// What a worker does: random pulls, pushes and pauses between its clocks.
 class Workload {
  public:
@@ -108,8 +128,7 @@ class Workload {
   void trace(Line line) {
     if (world_.traces()) world_.trace(line());
   }
-  template <class Keys>
-  absl::Status pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys);
+  absl::Status pull_and_check(std::uint32_t table, const Asked& asked, std::span<const Key> keys);
   /// What to add to the shared column for one more push; 0 once the column has no room.
   [[nodiscard]] double count(std::uint32_t table, Key key);
   [[nodiscard]] std::vector<Key> some_keys(std::uint32_t table);
@@ -154,8 +173,10 @@ std::vector<Key> keys_of(KeyRange range) {
 
 absl::Status Workload::open_tables() {
   for (std::uint32_t table = 0; table < pulled_.size(); ++table) {
+    const bool sparse = shape(table).sparse;
     const TableOptions options{.name = fmt::format("table {}", table),
-                               .rows = shape(table).rows,
+                               .key_space = sparse ? KeySpace::kSparse : KeySpace::kDense,
+                               .rows = sparse ? 0 : shape(table).rows,
                                .width = static_cast<std::uint32_t>(width(table)),
                                .consistency = shape(table).model,
                                .allocation = shape(table).moves ? Allocation::kDynamic : Allocation::kStatic,
@@ -294,6 +315,7 @@ absl::Status Workload::push() {
   const bool as_range = chance(random_, 0.5);
   const KeyRange range = some_range(table);
   const std::vector<Key> keys = as_range ? keys_of(range) : some_keys(table);
+  const Asked asked(shape(table), keys, as_range);
   trace([&] {
     return fmt::format("worker {} at clock {} pushes to keys {} of table {}", rank_, session_.current_clock(),
                        list(keys), table);
@@ -322,13 +344,11 @@ absl::Status Workload::push() {
           if (chance(random_, 0.5)) {
             for (const AsyncPull& pull : pulls_) options.after.push_back(pull.pending);
           }
-          return (as_range ? to.push_async(range, updates, options) : to.push_async(keys, updates, options))
-              .wait();
+          return to.push_async(asked.of(), updates, options).wait();
         }
         const bool holds = shape(table).moves && chance(later_, 0.3);
-        const absl::Status status = holds      ? hold_and_add(to, keys, std::span<const Value>(updates))
-                                    : as_range ? to.push(range, updates)
-                                               : to.push(keys, updates);
+        const absl::Status status =
+            holds ? hold_and_add(to, keys, std::span<const Value>(updates)) : to.push(asked.of(), updates);
         if (is_loss(status)) return absl::OkStatus();
         RETURN_IF_ERROR(status);
         return note(PushEnded{rank_, table, keys});
@@ -352,8 +372,7 @@ absl::Status Workload::end_pull(PullEnded pull, std::span<const Key> keys, std::
   return note(std::move(pull));
 }
 
-template <class Keys>
-absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, std::span<const Key> keys) {
+absl::Status Workload::pull_and_check(std::uint32_t table, const Asked& asked, std::span<const Key> keys) {
   const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
   RETURN_IF_ERROR(number.status());
   const Clock clock = session_.current_clock();
@@ -361,7 +380,7 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
       [&]<class Value>(Table<Value>& from) -> absl::Status {
         std::vector<Value> values(keys.size() * width(table));
         const std::vector<std::uint64_t> lags = from.staleness().reads_by_lag;
-        if (const absl::Status status = from.pull(asked, values); !status.ok())
+        if (const absl::Status status = from.pull(asked.of(), values); !status.ok())
           return is_loss(status) ? absl::OkStatus() : status;
         trace([&] {
           return fmt::format("worker {} at clock {} has pulled keys {} of table {}: {}", rank_, clock,
@@ -384,11 +403,11 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Keys& asked, st
 absl::Status Workload::pull() {
   const std::uint32_t table = some_table();
   if (chance(random_, 0.5)) {
-    const KeyRange range = some_range(table);
-    return pull_and_check(table, range, keys_of(range));
+    const std::vector<Key> keys = keys_of(some_range(table));
+    return pull_and_check(table, Asked(shape(table), keys, /*as_range=*/true), keys);
   }
   const std::vector<Key> keys = some_keys(table);
-  return pull_and_check(table, std::span<const Key>(keys), keys);
+  return pull_and_check(table, Asked(shape(table), keys, /*as_range=*/false), keys);
 }
 
 absl::Status Workload::start_pull() {
@@ -406,7 +425,9 @@ absl::Status Workload::start_pull() {
         RETURN_IF_ERROR(number.status());
         OperationOptions options;
         if (!pulls_.empty() && chance(random_, 0.3)) options.after = {pulls_.back().pending};
-        Pending pending = from.pull_async(keys, values, options);
+        // The operation copies the keys.
+        Pending pending =
+            from.pull_async(Asked(shape(table), keys, /*as_range=*/false).of(), values, options);
         pulls_.push_back({*number, table, std::move(keys), std::move(bytes), std::move(pending)});
         return absl::OkStatus();
       },
@@ -508,13 +529,14 @@ absl::Status Workload::clock(bool barrier) {
 absl::Status Workload::pull_what_was_pushed_to_it() {
   if (!world_.reads(rank_)) return absl::OkStatus();
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
-    if (!rules(table).pushes_eagerly || shape(table).cache_rows < shape(table).rows ||
+    // A row of a sparse table that was not there yet has no subscription.
+    if (!rules(table).pushes_eagerly || shape(table).cache_rows < shape(table).rows || shape(table).sparse ||
         pulled_[table].empty()) {
       continue;
     }
     const std::vector<Key> keys(pulled_[table].begin(), pulled_[table].end());
     const std::uint64_t before = *world_.reads(rank_);
-    RETURN_IF_ERROR(pull_and_check(table, std::span<const Key>(keys), keys));
+    RETURN_IF_ERROR(pull_and_check(table, Asked(shape(table), keys, /*as_range=*/false), keys));
     if (const std::uint64_t reads = *world_.reads(rank_) - before; reads > 0) {
       return note_wrong(fmt::format(
           "worker {} needed {} reads at clock {} for rows of table {} ({}) to which it has subscribed", rank_,
@@ -529,21 +551,23 @@ absl::Status Workload::pull_what_was_pushed_to_it() {
 absl::Status Workload::pull_what_came_back() {
   const auto is_meant = [&](std::uint32_t table) {
     const std::uint64_t room_in_each_part = 2ULL * scenario_.servers * scenario_.lanes;
-    return rules(table).pushes_eagerly && shape(table).cache_rows < shape(table).rows &&
-           shape(table).cache_rows >= room_in_each_part && world_.reads(rank_).has_value();
+    return rules(table).pushes_eagerly && !shape(table).sparse &&
+           shape(table).cache_rows < shape(table).rows && shape(table).cache_rows >= room_in_each_part &&
+           world_.reads(rank_).has_value();
   };
   for (std::uint32_t table = 0; table < tables_.size(); ++table) {
     if (!is_meant(table)) continue;
-    const KeyRange one = {shape(table).rows / 2, shape(table).rows / 2 + 1};
-    RETURN_IF_ERROR(pull_and_check(table, one, keys_of(one)));
+    const std::vector<Key> one = {shape(table).rows / 2};
+    const Asked asked(shape(table), one, /*as_range=*/true);
+    RETURN_IF_ERROR(pull_and_check(table, asked, one));
     RETURN_IF_ERROR(clock(/*barrier=*/true));  // subscribes
     RETURN_IF_ERROR(clock(/*barrier=*/true));
     const std::uint64_t before = *world_.reads(rank_);
-    RETURN_IF_ERROR(pull_and_check(table, one, keys_of(one)));
+    RETURN_IF_ERROR(pull_and_check(table, asked, one));
     if (*world_.reads(rank_) == before) continue;
     return note_wrong(
         fmt::format("worker {} had to read key {} of table {} ({}), which it caches, at clock {}", rank_,
-                    one.first, table, to_string(shape(table).model), session_.current_clock()));
+                    one.front(), table, to_string(shape(table).model), session_.current_clock()));
   }
   return absl::OkStatus();
 }
@@ -592,11 +616,11 @@ absl::Status Workload::check_the_end() {
           const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
           RETURN_IF_ERROR(number.status());
           std::vector<Key> lost;
-          absl::Status pulled = from.pull(KeyRange{0, shape(table).rows}, values);
+          absl::Status pulled = from.pull(Asked(shape(table), keys, /*as_range=*/true).of(), values);
           if (is_loss(pulled)) {
             // Pull the rows one by one, to get those that are not lost.
             for (Key key = 0; key < shape(table).rows; ++key) {
-              pulled = from.pull(KeyRange{key, key + 1},
+              pulled = from.pull(Asked(shape(table), std::span(&key, 1), /*as_range=*/true).of(),
                                  std::span(values).subspan(key * width(table), width(table)));
               if (!is_loss(pulled)) {
                 RETURN_IF_ERROR(pulled);

@@ -13,19 +13,19 @@
 #include "consistency/rules.hpp"
 #include "protocol/placement.hpp"
 #include "worker/fixed/pull_now.hpp"
+#include "worker/fixed/sparse_table.hpp"
 
 namespace verbena::worker {
 
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 /// The most asynchronous pushes under way, if the table sends each push at once: each takes a buffer.
 constexpr std::size_t kMostAsyncPushes = 16;
 
-template <class Value>
-class TypedTable final : public FixedTable {
+template <class Value, class Base>
+class TypedTable final : public Base {
  public:
-  using FixedTable::FixedTable;
+  using Base::Base;
 
   absl::Status push(std::span<const Key> keys, const std::byte* updates, std::size_t values,
                     bool wait) override {
@@ -36,9 +36,11 @@ class TypedTable final : public FixedTable {
   }
 
  private:
+  using Row = protocol::Row;
+
   [[nodiscard]] double in_transit(const Part& part, Row row) const override {
     double most = 0;
-    for (std::size_t i = 0; i < options_.width; ++i) {
+    for (std::size_t i = 0; i < this->options_.width; ++i) {
       double sum = 0;
       const auto add = [&](const UpdateBuffer& buffer) {
         const std::byte* const update = buffer.find(row);
@@ -57,40 +59,40 @@ class TypedTable final : public FixedTable {
   template <class Keys>
   [[gnu::always_inline]] absl::Status push_rows(Keys keys, const std::byte* updates, std::size_t values,
                                                 bool wait) {
-    if (!session_.is_here()) [[unlikely]]
-      return session_.elsewhere();
-    session_.poll_sometimes(keys.size());
-    if (!is_ready(keys, values)) [[unlikely]]
-      return check_ready(keys.all(), values);
-    session_.counters().rows_pushed += keys.size();
+    if (!this->session_.is_here()) [[unlikely]]
+      return this->session_.elsewhere();
+    this->session_.poll_sometimes(keys.size());
+    if (!this->is_ready(keys, values)) [[unlikely]]
+      return this->check_ready(keys.all(), values);
+    this->session_.counters().rows_pushed += keys.size();
     if (!add_up(keys, updates)) [[unlikely]] {
-      session_.fail(absl::ResourceExhaustedError("no memory left for the update buffer"));
-      return session_.status();
+      this->session_.fail(absl::ResourceExhaustedError("no memory left for the update buffer"));
+      return this->session_.status();
     }
-    if (!ships_in_a_clock_) [[likely]]
+    if (!this->ships_in_a_clock_) [[likely]]
       return absl::OkStatus();
-    return ship_in_a_clock(keys.all(), wait);
+    return this->ship_in_a_clock(keys.all(), wait);
   }
 
   /// Adds the updates to the update buffers, and to rows that are cached with this worker's updates. Returns
   /// false if memory is short.
   template <class Keys>
   bool add_up(const Keys& keys, const std::byte* updates) {
+    const protocol::UpdateRule& rule = this->layout_.rule;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const Key key = keys[i];
-      Part& part = part_of(key);
+      Part& part = this->part_of(key);
       const Row row = part.range.row_of(key);
-      const std::byte* const update = updates + i * layout_.row_bytes;
+      const std::byte* const update = updates + i * this->layout_.row_bytes;
       const UpdateBuffer::Found found = part.current->find_or_add(row, key);
       if (found.values == nullptr) return false;
       if (found.fresh) {
-        std::memcpy(found.values, update, layout_.row_bytes);
+        std::memcpy(found.values, update, this->layout_.row_bytes);
       } else {
-        layout_.rule.combine_as<Value>(found.values, update);
+        rule.combine_as<Value>(found.values, update);
       }
-      if (part.cache != nullptr && !keeps_own_apart_) {
-        if (CachedRow* const cached = part.cache->find(row))
-          layout_.rule.predict_as<Value>(cached->values(), update);
+      if (part.cache != nullptr && !this->keeps_own_apart_) {
+        if (CachedRow* const cached = part.cache->find(row)) rule.predict_as<Value>(cached->values(), update);
       }
     }
     return true;
@@ -102,13 +104,16 @@ class TypedTable final : public FixedTable {
 std::unique_ptr<TableCore> make_fixed_table(SessionCore& session, std::uint32_t number,
                                             const TableOptions& options, ValueType type) {
   return visit_value_type(type, [&]<class Value>() -> std::unique_ptr<TableCore> {
-    return std::make_unique<TypedTable<Value>>(session, number, options, type);
+    if (options.key_space == KeySpace::kSparse)
+      return std::make_unique<TypedTable<Value, SparseTable>>(session, number, options, type);
+    return std::make_unique<TypedTable<Value, FixedTable>>(session, number, options, type);
   });
 }
 
 FixedTable::FixedTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
                        ValueType type)
     : TableCore(session, number, options, type),
+      is_sparse_(options.key_space == KeySpace::kSparse),
       read_bound_(rules_.read_bound),
       ships_ahead_(session.options().update_budget_mb_per_s > 0 && !rules_.holds_updates_back &&
                    !rules_.acknowledges_at_once()),
@@ -140,18 +145,30 @@ absl::Status FixedTable::add_server(ServerLink& link, const transport::RemoteDes
     part->range = protocol::RowRange(placement.keys(link.server, lane, lane_count));
     const std::size_t offset = (part->range.keys().first - keys.first) * layout_.stride_bytes;
     if (part->range.size() > 0) part->rows = shard.slice(offset, part->range.size() * layout_.stride_bytes);
-    const bool caches = rules_.cache != consistency::CacheRule::kNever;
-    // Rows that are never cached are read over the network if `path` asks to try that on one host.
-    if (mapped != nullptr && (caches || path != ReadPath::kCached)) part->mapped = mapped + offset;
-    absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = shipping_.make_buffer(*part);
-    if (!buffer.ok()) return buffer.status();
-    part->current = std::move(*buffer);
-    if (caches && (path == ReadPath::kCached || mapped == nullptr)) {
-      RETURN_IF_ERROR(make_cache(*part));
-    }
-    parts_.push_back(std::move(part));
+    if (reads_in_place(mapped != nullptr)) part->mapped = mapped + offset;
+    RETURN_IF_ERROR(add_part(std::move(part), mapped != nullptr));
   }
   last_part_ = parts_.front().get();
+  return absl::OkStatus();
+}
+
+bool FixedTable::caches() const {
+  return rules_.cache != consistency::CacheRule::kNever;
+}
+
+/// Rows that are never cached are read over the network if the read path asks to try that on one host.
+bool FixedTable::reads_in_place(bool is_mapped) const {
+  return is_mapped && (caches() || session_.options().read_path != ReadPath::kCached);
+}
+
+absl::Status FixedTable::add_part(std::unique_ptr<Part> part, bool is_mapped) {
+  absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = shipping_.make_buffer(*part);
+  if (!buffer.ok()) return buffer.status();
+  part->current = std::move(*buffer);
+  if (caches() && (session_.options().read_path == ReadPath::kCached || !is_mapped)) {
+    RETURN_IF_ERROR(make_cache(*part));
+  }
+  parts_.push_back(std::move(part));
   return absl::OkStatus();
 }
 
@@ -161,11 +178,14 @@ absl::Status FixedTable::make_cache(Part& part) const {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(options_.cache_rows) * key /
                                       options_.rows);
   };
-  const bool is_bounded = options_.cache_rows < options_.rows;
+  std::uint64_t most = UINT64_MAX;
+  if (is_sparse_ && options_.cache_rows != UINT64_MAX) {
+    most = options_.cache_rows / (part.link->lanes.size() * session_.options().servers.size());
+  } else if (options_.cache_rows < options_.rows) {
+    most = below(part.range.keys().last) - below(part.range.keys().first);
+  }
   try {
-    part.cache = std::make_unique<RowCache>(
-        part.range.size(), layout_.stride_bytes,
-        is_bounded ? below(part.range.keys().last) - below(part.range.keys().first) : options_.rows);
+    part.cache = std::make_unique<RowCache>(part.range.size(), layout_.stride_bytes, most);
     if (rules_.pushes_eagerly) part.subscriptions.start(part.range.size(), part.cache->is_bounded());
   } catch (const std::bad_alloc&) {
     return shipping_.no_memory(part);
@@ -204,7 +224,7 @@ void FixedTable::refresh(Part& part) {
   // A row that is good for one clock may have been read at any time in that clock.
   const bool from_start = part.cache != nullptr && rules_.cache == consistency::CacheRule::kForOneClock;
   const consistency::Clock min_clock = from_start ? part.view->min_clock_at_start : part.view->min_clock;
-  const bool readable = part.cache != nullptr || part.mapped != nullptr;
+  const bool readable = is_sparse_ || part.cache != nullptr || part.mapped != nullptr;
   part.reading = {.epoch = session_.epoch(),
                   .needed = needed_row_clock(),
                   .min_clock = min_clock,
@@ -437,7 +457,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
     // The server can still write to this memory, so the key that is checked must be the one that is used. If
     // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
     const Key key = protocol::record_key(message.payload, layout_.stride_bytes, i);
-    if (!part.range.has(key)) [[unlikely]]
+    if (!part.range.has(key) || (is_sparse_ && &part_of(key) != &part)) [[unlikely]]
       return protocol::wrong_record(key, part.range.keys());
     const Row row = part.range.row_of(key);
     CachedRow* const cached = part.cached(row);

@@ -1,5 +1,6 @@
-// A static table: its rows stay on the servers that the partition gives them to. It has one part for each
-// lane of each server, with what is cached, buffered and under way there.
+// A static table: its rows stay on the servers that the placement gives them to. It has one part for each
+// lane of each server, with what is cached, buffered and under way there. What is particular to sparse tables
+// is in sparse_table.hpp.
 #pragma once
 
 #include <functional>
@@ -69,13 +70,18 @@ class FixedTable : public TableCore {
 
  protected:
   using Row = protocol::Row;
+  /// Of a pull: scratch for what it reads.
+  static constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 
   /// The part that holds the key. REQUIRES: key < rows.
   [[nodiscard]] Part& part_of(Key key) {
+    if (is_sparse_) return part_of(protocol::KeyHash(key));
     Part* part = last_part_;
     if (part->range.has(key)) return *part;
     return *(last_part_ = &find_part(key));
   }
+  /// Of a sparse table.
+  [[nodiscard]] Part& part_of(const protocol::KeyHash& hash) { return *part_of_hash_[hash.part()]; }
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
@@ -101,6 +107,12 @@ class FixedTable : public TableCore {
   /// the other.
   [[nodiscard]] virtual double in_transit(const Part& part, Row row) const = 0;
 
+  /// Adds a part that knows its range and the way to the server's rows. `is_mapped`: these are mapped.
+  absl::Status add_part(std::unique_ptr<Part> part, bool is_mapped);
+  [[nodiscard]] bool caches() const;
+  [[nodiscard]] bool reads_in_place(bool is_mapped) const;
+
+  const bool is_sparse_;
   const consistency::Clock read_bound_;
   const bool ships_ahead_;       ///< within a clock, as the update budget allows
   const bool ships_in_a_clock_;  ///< for this reason or another
@@ -110,6 +122,7 @@ class FixedTable : public TableCore {
   const bool keeps_own_apart_;
   std::vector<std::unique_ptr<Part>> parts_;  ///< by keys: server by server, lane by lane
   std::vector<std::size_t> first_part_;       ///< of each server
+  std::vector<Part*> part_of_hash_;           ///< by KeyHash::part(), if the table is sparse
   Part* last_part_ = nullptr;
   Shipping shipping_;
 

@@ -13,6 +13,7 @@
 #include "protocol/row.hpp"
 #include "transport/transport.hpp"
 #include "worker/fixed/row_cache.hpp"
+#include "worker/fixed/sparse_view.hpp"
 #include "worker/fixed/subscriptions.hpp"
 #include "worker/fixed/update_buffer.hpp"
 #include "worker/server_link.hpp"
@@ -44,6 +45,9 @@ struct alignas(64) Part {
   std::deque<std::unique_ptr<UpdateBuffer>> outstanding;  ///< shipped, not known to be applied; oldest first
   std::vector<std::unique_ptr<UpdateBuffer>> spare;
   Subscriptions subscriptions;  ///< if the table pushes eagerly
+  /// Where the rows of a sparse table are on the server; `mapped` and `rows` are unused, and each row is
+  /// named by its key. nullptr if the table is dense.
+  std::unique_ptr<SparseView> sparse;
 
   /// The cached row; nullptr if it is not cached.
   [[nodiscard]] CachedRow* cached(protocol::Row row) const {

@@ -17,18 +17,19 @@ std::uint32_t slab_shift_for(std::size_t row_bytes) {
                                     1);
 }
 
+bool is_flat(std::uint64_t rows, std::size_t row_bytes, std::uint64_t most_rows) {
+  return rows <= std::min<std::uint64_t>(most_rows, kMaxFlatBytes / row_bytes);
+}
+
 }  // namespace
 
 RowCache::RowCache(std::uint64_t rows, std::size_t stride_bytes, std::uint64_t most_rows)
     : all_rows_(rows),
       most_rows_(most_rows),
       row_bytes_(sizeof(CachedRow) + stride_bytes),
-      slab_shift_(slab_shift_for(row_bytes_)) {
-  if (rows <= std::min<std::uint64_t>(most_rows, kMaxFlatBytes / row_bytes_)) {
-    flat_ = base::make_zeroed_array<std::byte>(rows * row_bytes_);
-  } else {
-    index_ = base::make_zeroed_array<std::uint32_t>(rows);
-  }
+      slab_shift_(slab_shift_for(row_bytes_)),
+      index_(is_flat(rows, row_bytes_, most_rows) ? 0 : rows) {
+  if (is_flat(rows, row_bytes_, most_rows)) flat_ = base::make_zeroed_array<std::byte>(rows * row_bytes_);
 }
 
 RowCache::Place RowCache::insert(protocol::Row row) {
@@ -44,8 +45,12 @@ RowCache::Place RowCache::insert(protocol::Row row) {
     if (slab == nullptr) return {};
     slabs_.push_back(std::move(slab));
   }
+  try {
+    index_.set(row, slot + 1);
+  } catch (const std::bad_alloc&) {
+    return {.row = nullptr, .evicted = place.evicted};
+  }
   if (slot == rows_) ++rows_;
-  index_[index_of(row)] = slot + 1;
   if (is_bounded()) {
     if (slot == slots_.size()) slots_.emplace_back();
     slots_[slot] = {.row = row};
@@ -63,7 +68,7 @@ std::uint32_t RowCache::evict() {
     }
     const std::uint32_t slot = hand_;
     hand_ = (hand_ + 1) % rows_;
-    index_[index_of(slots_[slot].row)] = 0;
+    index_.erase(slots_[slot].row);
     return slot;
   }
 }

@@ -10,6 +10,7 @@
 #include "base/zeroed_array.hpp"
 #include "consistency/rules.hpp"
 #include "protocol/row.hpp"
+#include "worker/fixed/row_index.hpp"
 
 namespace verbena::worker {
 
@@ -38,7 +39,7 @@ class CachedRow {
 /// until the next insert().
 class RowCache {
  public:
-  /// `rows`: how many there are, of which `most_rows` may be cached.
+  /// `rows`: how many there are, as RowIndex takes it, of which `most_rows` may be cached.
   RowCache(std::uint64_t rows, std::size_t stride_bytes, std::uint64_t most_rows);
 
   /// Rows may be evicted.
@@ -47,7 +48,7 @@ class RowCache {
   /// The row. If it is not cached: a row with the clock kAbsent, which must not be changed.
   [[nodiscard]] CachedRow& at(protocol::Row row) const {
     if (flat_ != nullptr) return *row_at(flat_.get() + index_of(row) * row_bytes_);
-    const std::uint32_t slot = index_[index_of(row)];
+    const std::uint32_t slot = index_.find(row);
     return slot == 0 ? absent_ : *slab_row(slot - 1);
   }
   /// nullptr: not cached.
@@ -62,7 +63,7 @@ class RowCache {
   /// A place for a row that is not cached yet. The row is cached once its clock is set.
   [[nodiscard]] Place insert(protocol::Row row);
   /// The row has been read. REQUIRES: is_bounded(), and the row is cached.
-  void touch(protocol::Row row) { slots_[index_[index_of(row)] - 1].touched = true; }
+  void touch(protocol::Row row) { slots_[index_.find(row) - 1].touched = true; }
 
   /// If the cache has a place for each row, for a loop over keys to hold in registers: where the row of key 0
   /// would be, and the distance between rows, so that the loop need not subtract the first key from each. An
@@ -99,7 +100,7 @@ class RowCache {
   /// Either a place for each row, which needs no lookup, if that takes little memory and is allowed.
   base::ZeroedArray<std::byte> flat_;
   /// Or slabs of the rows that are cached, and an index.
-  base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
+  RowIndex index_;  ///< slot + 1
   std::vector<std::unique_ptr<std::byte[]>> slabs_;
   std::uint32_t rows_ = 0;
   struct Slot {

@@ -17,32 +17,36 @@ void keep_each_once(std::vector<Row>& rows) {
 
 void Subscriptions::note(Row row) {
   changed_.push_back(row);
-  if (changed_.size() > 2 * rows_) keep_each_once(changed_);
+  if (changed_.size() / 2 > rows_) keep_each_once(changed_);
 }
 
 Subscriptions::Changes Subscriptions::take(absl::FunctionRef<bool(Row)> is_cached,
                                            absl::FunctionRef<bool(Row)> is_live) {
   Changes changes;
   changes.begin.swap(changed_);
-  if (subscribed_.empty()) return changes;
+  if (!subscribed_) return changes;
   keep_each_once(changes.begin);
   std::erase_if(changes.begin, [&](Row row) {
-    if (!is_cached(row) && subscribed_[index_of(row)]) changes.end.push_back(row);
+    if (!is_cached(row) && subscribed_->find(row) != 0) changes.end.push_back(row);
     return !is_cached(row) || is_live(row);
   });
   return changes;
 }
 
 void Subscriptions::told(Row row, bool begins, std::uint64_t message) {
-  if (subscribed_.empty()) return;
-  subscribed_[index_of(row)] = begins;
+  if (!subscribed_) return;
+  if (begins) {
+    subscribed_->set(row, 1);
+  } else {
+    subscribed_->erase(row);
+  }
   awaiting_.erase(row);
   if (begins) awaiting_.emplace(row, message);
 }
 
 bool Subscriptions::covers(Row row, std::uint64_t messages_processed) {
-  if (subscribed_.empty()) return true;
-  if (!subscribed_[index_of(row)]) return false;
+  if (!subscribed_) return true;
+  if (subscribed_->find(row) == 0) return false;
   const auto awaited = awaiting_.find(row);
   if (awaited == awaiting_.end()) return true;
   if (messages_processed < awaited->second) return false;

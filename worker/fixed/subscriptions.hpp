@@ -3,21 +3,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "protocol/row.hpp"
+#include "worker/fixed/row_index.hpp"
 
 namespace verbena::worker {
 
 /// Thread safety: none; one owner.
 class Subscriptions {
  public:
-  /// `rows`: how many there are; `may_leave`: whether rows may leave the cache. Throws std::bad_alloc.
+  /// `rows`: how many there are, as RowIndex takes it; `may_leave`: whether rows may leave the cache. Throws
+  /// std::bad_alloc.
   void start(std::uint64_t rows, bool may_leave) {
     rows_ = rows;
-    if (may_leave) subscribed_.resize(rows);
+    if (may_leave) subscribed_.emplace(rows);
   }
 
   /// The row has entered the cache, or left it.
@@ -42,7 +45,7 @@ class Subscriptions {
   std::uint64_t rows_ = 0;
   std::vector<protocol::Row> changed_;
   // If rows may leave the cache:
-  std::vector<bool> subscribed_;  ///< by row: the server believes that this worker caches it
+  std::optional<RowIndex> subscribed_;  ///< 1: the server believes that this worker caches it
   /// For rows that have entered the cache since: the number of the message that says so. What was pushed
   /// before that message is not what the subscription promises.
   absl::flat_hash_map<protocol::Row, std::uint64_t> awaiting_;

@@ -15,8 +15,8 @@ namespace {
 std::uint32_t shift_for(std::uint64_t rows, std::size_t record_bytes, std::size_t chunk_bytes) {
   assert(chunk_bytes >= sizeof(protocol::BulkHeader) + record_bytes);
   const std::uint64_t fit = (chunk_bytes - sizeof(protocol::BulkHeader)) / record_bytes;
-  const std::uint64_t useful = std::bit_ceil(std::max<std::uint64_t>(rows, 1));
-  return static_cast<std::uint32_t>(std::bit_width(std::min({fit, useful, std::uint64_t{1} << 30})) - 1);
+  const std::uint64_t useful = std::bit_ceil(std::clamp<std::uint64_t>(rows, 1, std::uint64_t{1} << 30));
+  return static_cast<std::uint32_t>(std::bit_width(std::min(fit, useful)) - 1);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ UpdateBuffer::UpdateBuffer(std::uint64_t rows, std::size_t stride_bytes, std::si
       per_chunk_shift_(shift_for(rows, record_bytes_, chunk_bytes)),
       per_chunk_mask_((std::uint32_t{1} << per_chunk_shift_) - 1),
       memory_(memory),
-      index_(base::make_zeroed_array<std::uint32_t>(rows)) {}
+      index_(rows) {}
 
 std::uint32_t UpdateBuffer::records_in(std::size_t i) const {
   return std::min<std::uint32_t>(records_ - static_cast<std::uint32_t>(i << per_chunk_shift_),
@@ -51,15 +51,19 @@ std::byte* UpdateBuffer::add(Row row, Key key) {
       return nullptr;
     }
   }
+  try {
+    index_.set(row, slot + 1);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
   rows_[slot] = row;
   ++records_;
-  index_[index_of(row)] = slot + 1;
   std::memcpy(record(slot), &key, sizeof key);
   return values(slot);
 }
 
 bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
-  const std::uint32_t slot = index_[index_of(row)] - 1;
+  const std::uint32_t slot = index_.find(row) - 1;
   Key key = 0;
   std::memcpy(&key, record(slot), sizeof key);
   std::byte* const to = other.add(row, key);
@@ -67,17 +71,17 @@ bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
   std::memcpy(to, values(slot), record_bytes_ - sizeof(Key));
   const std::uint32_t last = records_ - 1;
   if (slot != last) {
-    index_[index_of(rows_[last])] = slot + 1;
+    index_.set(rows_[last], slot + 1);
     rows_[slot] = rows_[last];
     std::memcpy(record(slot), record(last), record_bytes_);
   }
-  index_[index_of(row)] = 0;
+  index_.erase(row);
   records_ = last;
   return true;
 }
 
 void UpdateBuffer::clear() {
-  for (std::uint32_t slot = 0; slot < records_; ++slot) index_[index_of(rows_[slot])] = 0;
+  for (std::uint32_t slot = 0; slot < records_; ++slot) index_.erase(rows_[slot]);
   records_ = 0;
 }
 

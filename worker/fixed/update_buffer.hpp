@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/zeroed_array.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/row.hpp"
+#include "worker/fixed/row_index.hpp"
 #include "worker/local_memory.hpp"
 
 namespace verbena::worker {
@@ -22,12 +22,13 @@ class UpdateBuffer {
     std::uint64_t sequence = 0;  ///< number of this message among those to its lane; set when shipped
   };
 
-  /// `rows`: how many there are. REQUIRES: chunk_bytes has room for at least one record.
+  /// `rows`: how many there are, as RowIndex takes it. REQUIRES: chunk_bytes has room for at least one
+  /// record.
   UpdateBuffer(std::uint64_t rows, std::size_t stride_bytes, std::size_t chunk_bytes, LocalMemory& memory);
 
   /// The values of the row's update; nullptr if there is none.
   [[nodiscard]] std::byte* find(protocol::Row row) const {
-    const std::uint32_t slot = index_[index_of(row)];
+    const std::uint32_t slot = index_.find(row);
     return slot == 0 ? nullptr : values(slot - 1);
   }
 
@@ -55,7 +56,7 @@ class UpdateBuffer {
   [[nodiscard]] std::uint32_t records_in(std::size_t i) const;
   /// The chunk that holds the row's update. REQUIRES: find(row) is not nullptr.
   [[nodiscard]] const Chunk& chunk_of(protocol::Row row) const {
-    return chunks_[(index_[index_of(row)] - 1) >> per_chunk_shift_];
+    return chunks_[(index_.find(row) - 1) >> per_chunk_shift_];
   }
 
   /// Moves a row's update to another buffer of the same rows, which has no update of this row. Returns false
@@ -78,7 +79,7 @@ class UpdateBuffer {
   const std::uint32_t per_chunk_shift_;  ///< records per chunk, a power of two
   const std::uint32_t per_chunk_mask_;
   LocalMemory& memory_;
-  base::ZeroedArray<std::uint32_t> index_;  ///< by row: slot + 1, 0 for none
+  RowIndex index_;  ///< slot + 1
   std::vector<Chunk> chunks_;
   std::vector<protocol::Row> rows_;  ///< by record; the first records_ count
   std::uint32_t records_ = 0;

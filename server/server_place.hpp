@@ -1,0 +1,18 @@
+// A server's place in its job: all that decides which rows of a table it has, and what it keeps of them.
+#pragma once
+
+#include <cstdint>
+
+#include "protocol/placement.hpp"
+
+namespace verbena::server {
+
+struct ServerPlace {
+  std::uint32_t server = 0;
+  protocol::Placement placement{1};
+  std::uint32_t lanes = 1;
+  std::uint32_t workers = 1;
+  bool has_push_budget = false;
+};
+
+}  // namespace verbena::server

@@ -1,0 +1,134 @@
+#include "server/sparse_shard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "base/return_if_error.hpp"
+
+namespace verbena::server {
+
+using protocol::RegionKind;
+
+namespace {
+
+// The size of regions: a sixteenth of what a lane is expected to have, within bounds. Small ones make many
+// requests and many grants; of a large one much may never be used, and on an adapter all of it is pinned.
+constexpr std::uint64_t kRegionsExpected = 16;
+constexpr std::size_t kLeastRegionBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostRegionBytes = std::size_t{256} << 20;
+/// How many keys a segment has, on average.
+constexpr std::uint64_t kKeysOfSegment = 4096;
+
+/// Rows of a region, as a power of two.
+std::uint32_t rows_shift_for(std::uint64_t expected_rows, const ServerPlace& place, std::size_t row_bytes) {
+  const std::uint64_t of_lane = expected_rows / place.placement.servers() / place.lanes;
+  const std::uint64_t least = std::max<std::uint64_t>(kLeastRegionBytes / row_bytes, 1);
+  const std::uint64_t most = std::max<std::uint64_t>(kMostRegionBytes / row_bytes, 1);
+  return static_cast<std::uint32_t>(std::bit_width(std::clamp(of_lane / kRegionsExpected, least, most)) - 1);
+}
+
+}  // namespace
+
+SparseShard::SparseShard(transport::Transport& transport, const protocol::OpenTable& open,
+                         const consistency::Rules& of_model, const protocol::UpdateRule& of_updates,
+                         const ServerPlace& place)
+    : FixedShard(open, of_model, of_updates),
+      transport_(transport),
+      needs_(*this, place.workers, place.has_push_budget),
+      rows_shift_(rows_shift_for(open.rows, place, protocol::sparse_row_bytes(stride_bytes))),
+      segments_shift_(static_cast<std::uint32_t>(
+          std::bit_width(std::max<std::uint64_t>((std::uint64_t{1} << rows_shift_) / kKeysOfSegment, 8)) -
+          1)) {}
+
+absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
+    transport::Transport& transport, RegionDesk& desk, const protocol::OpenTable& open,
+    const consistency::Rules& rules, const protocol::UpdateRule& rule, const protocol::InitialValues& initial,
+    const ServerPlace& place) {
+  std::unique_ptr<SparseShard> shard(new SparseShard(transport, open, rules, rule, place));
+  for (std::uint32_t lane = 0; lane < place.lanes; ++lane) {
+    shard->parts_.push_back(std::make_unique<SparsePart>(
+        SparsePart::Shape{.shard = shard.get(),
+                          .lane = lane,
+                          .keys = place.placement.sparse().keys(place.server, lane, place.lanes),
+                          .type = open.value_type,
+                          .width = open.width,
+                          .initial = initial,
+                          .strides = {.row_bytes = protocol::sparse_row_bytes(shard->stride_bytes),
+                                      .state_bytes = rule.state_bytes(),
+                                      .words = shard->needs_.words},
+                          .rows_shift = shard->rows_shift_,
+                          .segments_shift = shard->segments_shift_},
+        desk));
+    RETURN_IF_ERROR(shard->parts_.back()->start());
+  }
+  return shard;
+}
+
+std::uint64_t SparseShard::items_of(RegionKind kind, std::uint32_t number) const {
+  switch (kind) {
+    case RegionKind::kRoot:
+      return 1;
+    case RegionKind::kDirectory:
+      return std::uint64_t{1} << number;
+    case RegionKind::kSegments:
+      return std::uint64_t{1} << segments_shift_;
+    case RegionKind::kRows:
+      return std::uint64_t{1} << rows_shift_;
+  }
+  return 0;
+}
+
+void SparseShard::allocate(RegionDesk::Order& order) {
+  const std::uint64_t items = items_of(order.kind, order.number);
+  const std::size_t bytes = protocol::region_bytes(order.kind, items, stride_bytes);
+  order.status = absl::OkStatus();
+  auto memory = transport_.allocate_region(bytes, transport::Access::kRemoteRead);
+  if (!memory.ok()) {
+    order.status = absl::Status(memory.status().code(),
+                                fmt::format("table \"{}\" grows, and needs {} bytes more here: {}",
+                                            table.name, bytes, std::string(memory.status().message())));
+    return;
+  }
+  Region region{.lane = order.lane, .kind = order.kind, .number = order.number, .memory = *std::move(memory)};
+  order.memory = region.memory->bytes().data();
+  if (order.kind == RegionKind::kRows) {
+    auto books = RowBooks::create(transport_, *this, needs_, items);
+    if (!books.ok()) {
+      order.status = books.status();
+      return;
+    }
+    region.books = *std::move(books);
+    order.chunk = region.books.chunk(order.memory + sizeof(Key));
+  }
+  regions_.push_back(std::move(region));
+}
+
+absl::Status SparseShard::announce(transport::Connection& connection, const Announce& send) const {
+  for (const Region& region : regions_) RETURN_IF_ERROR(announce(region, connection, send));
+  return absl::OkStatus();
+}
+
+absl::Status SparseShard::announce_newest(transport::Connection& connection, const Announce& send) const {
+  return announce(regions_.back(), connection, send);
+}
+
+absl::Status SparseShard::announce(const Region& region, transport::Connection& connection,
+                                   const Announce& send) const {
+  const absl::StatusOr<transport::RemoteDescriptor> granted = connection.grant(*region.memory);
+  if (!granted.ok()) return granted.status();
+  const std::uint64_t items = items_of(region.kind, region.number);
+  send({.table = table.table,
+        .lane = region.lane,
+        .kind = region.kind,
+        .number = region.number,
+        .items = items,
+        .memory = protocol::Descriptor::of(
+            granted->slice(0, protocol::region_bytes(region.kind, items, stride_bytes)))});
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::server

@@ -1,0 +1,81 @@
+// Where the rows of a static table lie, and what its lane keeps beside each row: arrays by row, in chunks of
+// as many rows. A dense table is one chunk. A sparse table gets one after the other; none of them moves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/prefetch.hpp"
+#include "protocol/row.hpp"
+#include <verbena/keys.hpp>
+
+namespace verbena::server {
+
+/// Does not own the memory. Each row is written only by its lane. Thread safety: chunks are added by one
+/// thread, and only while no other uses the rows.
+class StoredRows {
+ public:
+  struct Chunk {
+    std::byte* values = nullptr;
+    std::byte* states = nullptr;  ///< what the rule keeps; nullptr if it keeps nothing
+    /// For an eager table: one bit per worker, in whole words of 64 bits, and, under a push budget, how much
+    /// the row has changed (lane.hpp).
+    std::uint64_t* subscribed = nullptr;
+    std::uint64_t* dirty = nullptr;
+    double* changes = nullptr;
+    /// The step that the lane is about to take; see lane.hpp. nullptr: it takes each worker's steps by
+    /// themselves.
+    std::uint32_t* step_of = nullptr;
+  };
+  /// Distances between the entries of two rows.
+  struct Strides {
+    std::size_t row_bytes = 0;
+    std::size_t state_bytes = 0;
+    std::size_t words = 0;  ///< of `subscribed`, and of `dirty`
+  };
+  static constexpr std::uint32_t kOneChunk = 63;
+
+  StoredRows() = default;
+  /// Chunks of 2^`chunk_shift` rows.
+  StoredRows(const Strides& strides, std::uint32_t chunk_shift) : strides_(strides), shift_(chunk_shift) {}
+
+  void add_chunk(const Chunk& chunk) { chunks_.push_back(chunk); }
+  /// REQUIRES: there are chunks. All are alike.
+  [[nodiscard]] const Chunk& first_chunk() const { return chunks_.front(); }
+  [[nodiscard]] std::uint64_t capacity() const { return std::uint64_t{chunks_.size()} << shift_; }
+
+  [[nodiscard]] std::byte* values(protocol::Row row) const {
+    return chunk(row).values + place(row) * strides_.row_bytes;
+  }
+  [[nodiscard]] std::byte* state(protocol::Row row) const {
+    std::byte* const states = chunk(row).states;
+    return states == nullptr ? nullptr : states + place(row) * strides_.state_bytes;
+  }
+  [[nodiscard]] std::uint64_t* subscribed(protocol::Row row) const {
+    return chunk(row).subscribed + place(row) * strides_.words;
+  }
+  [[nodiscard]] std::uint64_t* dirty(protocol::Row row) const {
+    return chunk(row).dirty + place(row) * strides_.words;
+  }
+  [[nodiscard]] double& changes(protocol::Row row) const { return chunk(row).changes[place(row)]; }
+  [[nodiscard]] std::uint32_t& step_of(protocol::Row row) const { return chunk(row).step_of[place(row)]; }
+  /// The row, and what the rule keeps of it, will be written soon.
+  void prefetch(protocol::Row row) const {
+    base::prefetch_to_write(values(row));
+    if (std::byte* const kept = state(row)) base::prefetch_to_write(kept);
+  }
+
+ private:
+  [[nodiscard]] const Chunk& chunk(protocol::Row row) const { return chunks_[index_of(row) >> shift_]; }
+  [[nodiscard]] std::uint64_t place(protocol::Row row) const {
+    return index_of(row) & ((std::uint64_t{1} << shift_) - 1);
+  }
+
+  Strides strides_;
+  std::uint32_t shift_ = kOneChunk;
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace verbena::server

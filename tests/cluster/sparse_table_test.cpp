@@ -1,0 +1,246 @@
+// Sparse tables in whole jobs: growth while others read, initial values, update rules, eager pushes, and what
+// is refused. tests/cluster/consistency_test.cpp checks the promises of all models.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "protocol/initial_values.hpp"
+#include "protocol/sparse_index.hpp"
+#include "tests/cluster/cluster.hpp"
+#include "tests/cluster/promises.hpp"
+
+namespace verbena::testing {
+namespace {
+
+/// The inverse of protocol::KeyHash's mixing, to choose keys by their hashes.
+Key key_hashed_to(std::uint64_t bits) {
+  bits = (bits ^ bits >> 33) * 0x9cb4b2f8129337db;
+  bits = (bits ^ bits >> 33) * 0x4f74430c22a54005;
+  return bits ^ bits >> 33;
+}
+
+/// Keys anywhere; then more than a segment has room for, whose hashes agree in all bits of the lane and the
+/// first 12 that say which segment, so that the directory becomes larger than a root has room for.
+std::vector<Key> growing_keys(std::size_t anywhere) {
+  std::vector<Key> keys;
+  std::mt19937_64 random(5);
+  for (std::size_t i = 0; i < anywhere; ++i) keys.push_back(random());
+  constexpr std::uint64_t kFixedBits = ((std::uint64_t{1} << 12) - 1) << 30 | std::uint64_t{1} << 63;
+  for (std::uint64_t i = 0; i < 6'000; ++i) keys.push_back(key_hashed_to(random() & ~kFixedBits));
+  return keys;
+}
+
+class GrowthTest : public ::testing::TestWithParam<ReadPath> {};
+
+/// The values of a row are its key's lower half, which is pushed once. A reader must see the key's row as
+/// soon as it has been told that the push is applied, and nothing else than the row or no row before.
+TEST_P(GrowthTest, ReadersSeeEachRowWhileTheTableGrows) {
+  const std::vector<Key> keys = growing_keys(300'000);
+  std::atomic<std::size_t> pushed = 0;
+  const auto value_of = [](Key key) { return static_cast<std::int64_t>(key >> 1 | 1); };
+  const ClusterResult result = run_cluster(
+      {.servers = 1, .workers = 2, .lanes = 2, .server_threads = 3, .read_path = GetParam()},
+      [&](Session& session) -> absl::Status {
+        const bool reads = session.rank() == 1;
+        auto table = session.table<std::int64_t>(
+            {.name = "rows", .key_space = KeySpace::kSparse, .width = 1, .consistency = Asp{}});
+        RETURN_IF_ERROR(table.status());
+        constexpr std::size_t kBatch = 1000;
+        std::vector<std::int64_t> values(kBatch);
+        std::mt19937_64 random(session.rank());
+        for (std::size_t done = 0; !reads && done < keys.size(); done += kBatch) {
+          const auto batch = std::span(keys).subspan(done, std::min(kBatch, keys.size() - done));
+          std::transform(batch.begin(), batch.end(), values.begin(), value_of);
+          RETURN_IF_ERROR(table->push(batch, std::span(values).first(batch.size())));
+          RETURN_IF_ERROR(session.barrier());
+          pushed = done + batch.size();
+        }
+        if (!reads) return absl::OkStatus();
+        std::vector<Key> some(200);
+        values.resize(some.size());
+        for (std::size_t barriers = 0; barriers < (keys.size() + kBatch - 1) / kBatch; ++barriers) {
+          const std::size_t known = pushed;
+          for (Key& key : some)
+            key = keys[std::uniform_int_distribution<std::size_t>(0, keys.size() - 1)(random)];
+          if (known > 0) {
+            for (std::size_t i = 0; i < some.size() / 2; ++i) some[i] = keys[random() % known];
+          }
+          RETURN_IF_ERROR(table->pull(some, values));
+          for (std::size_t i = 0; i < some.size(); ++i) {
+            const bool must_be_there = known > 0 && i < some.size() / 2;
+            if (values[i] == value_of(some[i]) || (!must_be_there && values[i] == 0)) continue;
+            return wrong(fmt::format("key {}: {}, after {} keys", some[i], values[i], known));
+          }
+          RETURN_IF_ERROR(session.barrier());
+        }
+        values.resize(keys.size());
+        RETURN_IF_ERROR(table->pull(keys, values));
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+          if (values[i] != value_of(keys[i])) return wrong(fmt::format("key {} in the end", keys[i]));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+INSTANTIATE_TEST_SUITE_P(Paths, GrowthTest, ::testing::Values(ReadPath::kInPlace, ReadPath::kCached),
+                         [](const auto& test) {
+                           return test.param == ReadPath::kInPlace ? "InPlace" : "FromAfar";
+                         });
+
+/// One that opens the table late is told of all regions that there are.
+TEST(SparseTableTest, LatecomersFindAllRows) {
+  std::atomic<bool> is_full = false;
+  constexpr std::size_t kRows = 20'000;
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2}, [&](Session& session) -> absl::Status {
+        while (session.rank() == 1 && !is_full) std::this_thread::yield();
+        auto table = session.table<float>(
+            {.name = "rows", .key_space = KeySpace::kSparse, .width = 64, .consistency = Sequential{}});
+        RETURN_IF_ERROR(table.status());
+        const TestRows rows(KeySpace::kSparse, kRows);
+        std::vector<float> values(kRows * 64, 1);
+        if (session.rank() == 0) {
+          RETURN_IF_ERROR(table->push(rows.all(), values));
+          is_full = true;
+        }
+        values.assign(values.size(), 0);
+        RETURN_IF_ERROR(table->pull(rows.all(), values));
+        const bool all = std::all_of(values.begin(), values.end(), [](float value) { return value == 1; });
+        return all ? absl::OkStatus() : wrong("a row is missing");
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Before the first push, after it, and with a push that is not sent yet.
+TEST(SparseTableTest, RowsBeginWithTheInitialValues) {
+  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
+    const ClusterResult result =
+        run_cluster({.servers = 2, .workers = 2, .read_path = path}, [](Session& session) -> absl::Status {
+          const std::string initial = "normal(mean=1,deviation=2)";
+          auto table = session.table<double>({.name = "rows",
+                                              .key_space = KeySpace::kSparse,
+                                              .width = 3,
+                                              .consistency = Bsp{},
+                                              .initial = initial,
+                                              .seed = 9});
+          RETURN_IF_ERROR(table.status());
+          const auto values = protocol::InitialValues::find(initial, 9, ValueType::kDouble);
+          const TestRows rows(KeySpace::kSparse, 50);
+          std::vector<double> expected(150);
+          for (std::size_t i = 0; i < 50; ++i)
+            values->write(rows.key(i), ValueType::kDouble, 3, reinterpret_cast<std::byte*>(&expected[i * 3]));
+          std::vector<double> read(150);
+          RETURN_IF_ERROR(table->pull(rows.all(), read));
+          if (read != expected) return wrong("rows that nobody has pushed to");
+          const std::vector<double> ones(75, 1);
+          RETURN_IF_ERROR(table->push(rows.all().first(25), ones));
+          for (std::size_t i = 0; i < 75; ++i) expected[i] += 1;
+          RETURN_IF_ERROR(table->pull(rows.all(), read));
+          if (read != expected) return wrong("with own updates");
+          RETURN_IF_ERROR(session.barrier());
+          for (std::size_t i = 0; i < 75; ++i) expected[i] += 1;  // the other's
+          RETURN_IF_ERROR(table->pull(rows.all(), read));
+          return read == expected ? absl::OkStatus() : wrong("rows that were pushed to");
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+/// Adagrad from zeros, under BSP: one step along the sum of both workers' gradients of a clock.
+TEST(SparseTableTest, RulesTakeTheirSteps) {
+  const ClusterResult result =
+      run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [](Session& session) -> absl::Status {
+        auto table = session.table<double>({.name = "weights",
+                                            .key_space = KeySpace::kSparse,
+                                            .width = 2,
+                                            .consistency = Bsp{},
+                                            .rule = "adagrad(rate=0.5,epsilon=1e-30)"});
+        RETURN_IF_ERROR(table.status());
+        const TestRows rows(KeySpace::kSparse, 40);
+        std::vector<double> gradients(80);
+        for (std::size_t i = 0; i < 80; ++i) gradients[i] = static_cast<double>(i + 1);
+        for (int clock = 0; clock < 3; ++clock) {
+          RETURN_IF_ERROR(table->push(rows.all(), gradients));
+          RETURN_IF_ERROR(session.clock());
+        }
+        std::vector<double> weights(80);
+        RETURN_IF_ERROR(table->pull(rows.all(), weights));
+        for (const double weight : weights) {
+          const double expected = -0.5 * (1 + 1 / std::sqrt(2.0) + 1 / std::sqrt(3.0));
+          if (std::abs(weight - expected) > 1e-12) return wrong(fmt::format("{}, not {}", weight, expected));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SparseTableTest, EagerPushesBringRowsThatAreThere) {
+  const ClusterResult result = run_cluster(
+      {.servers = 2, .workers = 2, .read_path = ReadPath::kCached}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>(
+            {.name = "rows", .key_space = KeySpace::kSparse, .width = 3, .consistency = Essp{1}});
+        RETURN_IF_ERROR(table.status());
+        const TestRows rows(KeySpace::kSparse, 100);
+        std::vector<float> values(300);
+        const std::vector<float> ones(300, 1);
+        for (int clock = 0; clock < 20; ++clock) {
+          RETURN_IF_ERROR(table->pull(rows.all(), values));
+          RETURN_IF_ERROR(table->push(rows.all(), ones));
+          RETURN_IF_ERROR(session.clock());
+        }
+        RETURN_IF_ERROR(session.barrier());
+        const std::uint64_t requests = session.statistics().requests_posted;
+        RETURN_IF_ERROR(table->pull(rows.all(), values));
+        if (session.statistics().requests_posted != requests) return wrong("rows were read again");
+        if (session.statistics().rows_eagerly_received == 0) return wrong("nothing was pushed");
+        if (values[0] != 40 || values[299] != 40) return wrong("saw " + std::to_string(values[0]));
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+TEST(SparseTableTest, WhatCannotBeIsRefused) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
+        const auto error = [&](const TableOptions& options) {
+          return message_of(session.table<float>(options).status());
+        };
+        constexpr KeySpace kSparse = KeySpace::kSparse;
+        EXPECT_THAT(error({.name = "a", .key_space = kSparse, .rows = 5, .width = 1}),
+                    ::testing::HasSubstr("expected_rows"));
+        EXPECT_THAT(error({.name = "a", .rows = 5, .width = 1, .expected_rows = 5}),
+                    ::testing::HasSubstr("dense"));
+        EXPECT_THAT(error({.name = "a", .rows = 5, .width = 1, .initial = "normal"}),
+                    ::testing::HasSubstr("dense"));
+        EXPECT_THAT(error({.name = "a",
+                           .key_space = kSparse,
+                           .width = 1,
+                           .consistency = Asp{},
+                           .allocation = Allocation::kDynamic}),
+                    ::testing::HasSubstr("dynamic"));
+        EXPECT_THAT(error({.name = "a", .key_space = kSparse, .width = 1, .initial = "glorot"}),
+                    ::testing::HasSubstr("expected zero"));
+        EXPECT_THAT(error({.name = "a", .key_space = static_cast<KeySpace>(2), .rows = 5, .width = 1}),
+                    ::testing::HasSubstr("no key space"));
+        auto table = session.table<float>({.name = "rows", .key_space = kSparse, .width = 1});
+        RETURN_IF_ERROR(table.status());
+        EXPECT_THAT(error({.name = "rows", .rows = 5, .width = 1}),
+                    ::testing::HasSubstr("sparse keys, then dense keys"));
+        const std::vector<Key> none = {1, kNoKey};
+        std::vector<float> values(2);
+        EXPECT_EQ(table->push(none, values).code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_THAT(message_of(table->pull(none, values)), ::testing::HasSubstr("no row has the key"));
+        EXPECT_EQ(table->rows(), 0U);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+}  // namespace
+}  // namespace verbena::testing

@@ -1,0 +1,143 @@
+// A lane's part of a sparse table alone: how it gets memory, and what happens if there is none.
+#include "server/sparse_part.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "consistency/model.hpp"
+#include "server/sparse_shard.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace verbena::server {
+namespace {
+
+using protocol::KeyHash;
+using protocol::RegionKind;
+using protocol::Row;
+
+class SparsePartTest : public ::testing::Test {
+ protected:
+  /// Carries orders out as a server does, up to `most_orders_`.
+  void carry_out(RegionDesk::Order& order) {
+    ++orders_;
+    if (orders_ > most_orders_) {
+      order.status = absl::ResourceExhaustedError("nothing is left");
+    } else {
+      order.shard->allocate(order);
+    }
+  }
+
+  absl::Status create(const char* rule = "add") {
+    const protocol::OpenTable open{.value_type = ValueType::kFloat,
+                                   .key_space = KeySpace::kSparse,
+                                   .rows = 1,
+                                   .width = 2048,
+                                   .name = "rows",
+                                   .consistency = "asp",
+                                   .rule = rule};
+    auto shard = SparseShard::create(
+        *transport_, desk_, open, consistency::rules_of(Asp{}),
+        protocol::UpdateRule::find(rule, ValueType::kFloat, 2048).value(),
+        protocol::InitialValues::find("constant(value=3)", 0, ValueType::kFloat).value(), {});
+    if (!shard.ok()) return shard.status();
+    shard_ = *std::move(shard);
+    part_ = shard_->part(0).sparse;
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<transport::Transport> transport_ = transport::make_shm_transport().value();
+  std::uint64_t orders_ = 0;
+  std::uint64_t most_orders_ = UINT64_MAX;
+  std::atomic<int> wakes_ = 0;
+  RegionDesk desk_{[this](RegionDesk::Order& order) { carry_out(order); }, [this] { ++wakes_; }};
+  std::unique_ptr<SparseShard> shard_;
+  SparsePart* part_ = nullptr;
+};
+
+TEST_F(SparsePartTest, RowsStayWhereTheyAreWhileRegionsAreAdded) {
+  ASSERT_TRUE(create("adagrad").ok());
+  std::mt19937_64 random(1);
+  std::vector<std::pair<Key, std::byte*>> made;
+  for (int i = 0; i < 400; ++i) {
+    const Key key = random();
+    const absl::StatusOr<Row> row = part_->find_or_add(KeyHash(key), key);
+    ASSERT_TRUE(row.ok()) << row.status();
+    EXPECT_EQ(part_->find_or_add(KeyHash(key), key).value(), *row);
+    EXPECT_EQ(part_->key_of(*row), key);
+    made.emplace_back(key, part_->rows().values(*row));
+    EXPECT_EQ(reinterpret_cast<const float*>(made.back().second)[2047], 3);
+    EXPECT_EQ(*part_->rows().state(*row), std::byte{0});
+    *part_->rows().state(*row) = std::byte{1};
+  }
+  for (const auto& [key, values] : made) {
+    const std::optional<Row> row = part_->find(KeyHash(key), key);
+    ASSERT_TRUE(row.has_value());
+    EXPECT_EQ(part_->rows().values(*row), values);
+    EXPECT_EQ(*part_->rows().state(*row), std::byte{1}) << "it is another row's";
+  }
+  EXPECT_FALSE(part_->find(KeyHash(7), 7).has_value());
+  EXPECT_EQ(part_->rows_used(), 400U);
+}
+
+TEST_F(SparsePartTest, WithoutMemoryTheTableIsRefusedOrSaysSo) {
+  int refused = 0;
+  for (most_orders_ = 0; most_orders_ < 20; ++most_orders_, orders_ = 0) {
+    const absl::Status created = create();
+    if (!created.ok()) {
+      EXPECT_EQ(created.code(), absl::StatusCode::kResourceExhausted);
+      ++refused;
+      continue;
+    }
+    std::mt19937_64 random(1);
+    absl::StatusOr<Row> row = Row{};
+    for (int i = 0; i < 10'000 && row.ok(); ++i) {
+      const Key key = random();
+      row = part_->find_or_add(KeyHash(key), key);
+    }
+    EXPECT_EQ(row.status().code(), absl::StatusCode::kResourceExhausted) << most_orders_;
+  }
+  EXPECT_GE(refused, 3) << "a root, segments, rows";
+  EXPECT_LT(refused, 20);
+}
+
+/// The next region is there before it is needed if the server has time.
+TEST_F(SparsePartTest, RegionsAreOrderedAhead) {
+  ASSERT_TRUE(create().ok());
+  desk_.start_threads();  // from here on the lane may wait, but nobody carries orders out meanwhile
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    desk_.serve();
+    const Key key = random();
+    ASSERT_TRUE(part_->find_or_add(KeyHash(key), key).ok());
+  }
+  EXPECT_GT(wakes_, 0);
+}
+
+TEST_F(SparsePartTest, ALaneThatWaitsIsServedOrCancelled) {
+  ASSERT_TRUE(create().ok());
+  desk_.start_threads();
+  std::atomic<int> made = 0;
+  absl::Status ended;
+  std::thread lane([&] {
+    std::mt19937_64 random(1);
+    for (;;) {
+      const Key key = random();
+      const absl::StatusOr<Row> row = part_->find_or_add(KeyHash(key), key);
+      ended = row.status();
+      if (!ended.ok()) return;
+      ++made;
+    }
+  });
+  while (made < 2000) desk_.serve();
+  desk_.close();
+  lane.join();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kCancelled) << ended;
+}
+
+}  // namespace
+}  // namespace verbena::server

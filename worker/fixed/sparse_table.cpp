@@ -1,0 +1,445 @@
+#include "worker/fixed/sparse_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/prefetch.hpp"
+#include "base/return_if_error.hpp"
+#include "protocol/placement.hpp"
+#include "worker/row_copy.hpp"
+
+namespace verbena::worker {
+
+using protocol::DirectoryEntry;
+using protocol::IndexAnswer;
+using protocol::IndexBucket;
+using protocol::IndexEntry;
+using protocol::IndexSegment;
+using protocol::KeyHash;
+
+namespace {
+
+constexpr std::size_t kBucketsAnItem = 3;  // its own, the next one, and the overflow bucket
+/// Each time that a segment is retired, the directory has been changed before. A server that says so again
+/// and again, and never changes it, is waited for as one that does not answer.
+constexpr int kMostRetired = 1000;
+/// How many keys are looked for at a time, so that each waits for memory while the others do.
+constexpr std::size_t kGroup = 32;
+
+std::uint64_t word_of(std::span<const std::byte> bytes, std::size_t index) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes.data() + index * sizeof word, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+SparsePull::SparsePull(SparseTable& table, const Keys& from, std::size_t next, std::byte* out)
+    : Operation("pull"), table_(table), out_(out), next_(next) {
+  set_keys(from);
+}
+
+bool SparsePull::advance() {
+  return table_.advance(*this);
+}
+
+std::string SparsePull::other_wait() const {
+  return table_.session_.clocks_awaited();
+}
+
+SparseTable::SparseTable(SessionCore& session, std::uint32_t number, const TableOptions& options,
+                         ValueType type)
+    : FixedTable(session, number, options, type),
+      initial_(protocol::InitialValues::find(options.initial, options.seed, type).value()),
+      item_bytes_(kBucketsAnItem * sizeof(IndexBucket) + protocol::sparse_row_bytes(layout_.stride_bytes)) {}
+
+absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDescriptor& /*shard*/) {
+  const protocol::SparsePlacement placement = session_.placement().sparse();
+  const auto lane_count = static_cast<std::uint32_t>(link.lanes.size());
+  first_part_.push_back(parts_.size());
+  part_of_hash_.resize(protocol::SparsePlacement::kParts);
+  for (std::uint32_t lane = 0; lane < lane_count; ++lane) {
+    auto part = std::make_unique<Part>();
+    part->link = &link;
+    part->lane = lane;
+    part->view = &link.lanes[lane];
+    part->range = protocol::RowRange(KeyRange{0, kNoKey});
+    part->sparse = std::make_unique<SparseView>(layout_.stride_bytes);
+    for (const protocol::RegionAdded& added : link.regions) {
+      if (added.lane == lane) RETURN_IF_ERROR(part->sparse->add(added, *link.connection));
+    }
+    if (!part->sparse->has_root()) {
+      return absl::InvalidArgumentError(fmt::format("{} opened table \"{}\" without a root of lane {}",
+                                                    link.connection->peer_name(), options_.name, lane));
+    }
+    const bool is_mapped = part->sparse->is_mapped();
+    if (!is_mapped && session_.options().read_path == ReadPath::kInPlace) {
+      return absl::FailedPreconditionError(
+          fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
+    }
+    if (!reads_in_place(is_mapped)) part->sparse->read_from_afar();
+    const KeyRange hashes = placement.keys(link.server, lane, lane_count).parts();
+    for (std::uint64_t hash = hashes.first; hash < hashes.last; ++hash) part_of_hash_[hash] = part.get();
+    RETURN_IF_ERROR(add_part(std::move(part), is_mapped));
+  }
+  link.regions.clear();
+  return absl::OkStatus();
+}
+
+absl::Status SparseTable::on_region(ServerLink& link, const protocol::RegionAdded& added) {
+  return part(link.server, added.lane).sparse->add(added, *link.connection);
+}
+
+// ---- reads in place
+
+template <class Keys>
+[[gnu::always_inline]] inline absl::Status SparseTable::pull_rows(Keys keys, std::byte* out,
+                                                                  std::size_t values) {
+  if (!session_.is_here()) [[unlikely]]
+    return session_.elsewhere();
+  session_.poll_sometimes(keys.size());
+  if (!is_ready(keys, values)) [[unlikely]]
+    return check_ready(keys.all(), values);
+  session_.counters().rows_pulled += keys.size();
+  const std::size_t done = pull_now(keys, 0, out);
+  return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
+}
+
+absl::Status SparseTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
+  return pull_rows(KeyList{keys}, out, values);
+}
+
+absl::Status SparseTable::pull(KeyRange range, std::byte* out, std::size_t values) {
+  return pull_rows(KeyRun{range}, out, values);
+}
+
+/// Rows that are cached nowhere are read in groups, in three passes over each: a pass asks for the memory
+/// that the next one needs.
+template <class Keys>
+std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
+  struct Sought {
+    Key key = 0;
+    KeyHash hash{0};
+    Part* part = nullptr;
+    const IndexSegment* segment = nullptr;
+    const std::byte* row = nullptr;
+  };
+  std::array<Sought, kGroup> group;
+  const std::size_t row_bytes = layout_.row_bytes;
+  while (from < keys.size()) {
+    const std::size_t most = std::min(kGroup, keys.size() - from);
+    std::size_t count = 0;
+    for (; count < most; ++count) {
+      Sought& one = group[count];
+      one.key = keys[from + count];
+      one.hash = KeyHash(one.key);
+      one.part = &part_of(one.hash);
+      if (one.part->reading.epoch != session_.epoch()) refresh(*one.part);
+      if (one.part->cache != nullptr || !can_read_in_place(*one.part, one.key)) break;
+      one.segment = one.part->sparse->segment(one.hash);
+      if (one.segment == nullptr) break;
+      const IndexBucket* const bucket = &one.segment->buckets[one.hash.bucket()];
+      base::prefetch_to_read(bucket);
+      base::prefetch_to_read(bucket + 1);
+    }
+    for (Sought& one : std::span(group).first(count)) {
+      const std::optional<Row> row = protocol::probable_row(*one.segment, one.hash);
+      one.row = row ? one.part->sparse->row(*row) : nullptr;
+      if (one.row == nullptr) continue;
+      base::prefetch_to_read(one.row);
+      base::prefetch_to_read(one.row + row_bytes);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const Sought& one = group[i];
+      std::byte* const to = out + (from + i) * row_bytes;
+      if (one.row != nullptr && SparseView::key_of(one.row) == one.key) [[likely]] {
+        take_row(*one.part, one.key, one.row, to);
+      } else if (!read_in_place(*one.part, one.hash, one.key, to)) {
+        return from + i;
+      }
+    }
+    from += count;
+    if (count == most) continue;
+    const Sought& one = group[count];
+    if (!pull_now(*one.part, one.hash, one.key, out + from * row_bytes)) break;
+    ++from;
+  }
+  return from;
+}
+
+/// REQUIRES: what the part knows about reading is up to date.
+bool SparseTable::can_read_in_place(Part& part, Key key) const {
+  return part.reading.allowed && part.sparse->is_mapped() &&
+         !(part.reading.has_outstanding && part.has_unapplied(part.range.row_of(key)));
+}
+
+/// Reads the row from the cache, or in place. False: neither is possible now.
+bool SparseTable::pull_now(Part& part, const KeyHash& hash, Key key, std::byte* out) {
+  if (part.reading.epoch != session_.epoch()) refresh(part);
+  if (!part.reading.allowed) return false;
+  const Row row = part.range.row_of(key);
+  if (const CachedRow* const cached = part.cached(row);
+      cached != nullptr && cached->clock() >= part.reading.needed) {
+    if (part.cache->is_bounded()) part.cache->touch(row);
+    std::memcpy(out, cached->values(), layout_.row_bytes);
+    if (keeps_own_apart_) predict_own(part, row, out);
+    ++reads_at(std::min(cached->clock(), part.reading.min_clock));
+    return true;
+  }
+  return can_read_in_place(part, key) && read_in_place(part, hash, key, out);
+}
+
+/// REQUIRES: can_read_in_place(). False: the server has not told of a region yet.
+bool SparseTable::read_in_place(Part& part, const KeyHash& hash, Key key, std::byte* out) {
+  const SparseView& view = *part.sparse;
+  for (int retired = 0; retired < kMostRetired; ++retired) {
+    const IndexSegment* const segment = view.segment(hash);
+    if (segment == nullptr) return false;
+    bool is_unknown = false;
+    const std::byte* row = nullptr;
+    const IndexAnswer answer = protocol::look_up(*segment, hash, [&](Row one) {
+      row = view.row(one);
+      is_unknown |= row == nullptr;
+      return row != nullptr && SparseView::key_of(row) == key;
+    });
+    if (answer.kind == IndexAnswer::Kind::kRetired) continue;
+    if (answer.kind == IndexAnswer::Kind::kFound) {
+      take_row(part, key, row, out);
+      return true;
+    }
+    if (is_unknown) return false;
+    take_absent(part, key, part.view->min_clock, out);
+    return true;
+  }
+  return false;
+}
+
+/// `row`: the key's, on the server, where its lane may be changing it.
+inline void SparseTable::take_row(Part& part, Key key, const std::byte* row, std::byte* out) {
+  copy_shared_row(layout_.type, out, row + sizeof(Key), layout_.row_bytes);
+  if (part.cache != nullptr) {
+    take_fetched(part, part.range.row_of(key), out, part.view->min_clock, out);
+    return;
+  }
+  if (!part.current->empty()) predict_own(part, part.range.row_of(key), out);
+  ++*part.reading.counter;
+}
+
+/// A row that there is not is not cached: nobody would push it, and when it is there, it is to be subscribed
+/// to.
+void SparseTable::take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out) {
+  initial_.write(key, layout_.type, layout_.width, out);
+  predict_own(part, part.range.row_of(key), out);
+  ++reads_at(min_clock);
+}
+
+// ---- reads from afar
+
+std::shared_ptr<Operation> SparseTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
+  return std::make_shared<SparsePull>(*this, keys, next, out);
+}
+
+bool SparseTable::advance(SparsePull& pull) {
+  for (;;) {
+    if (!pull.reads.post()) return false;
+    pull.awaited = nullptr;
+    copy_directories(pull);
+    if (!session_.status().ok()) return false;
+    bool goes_on = false;
+    for (Item& item : pull.items_) goes_on |= step(pull, item);
+    std::erase_if(pull.items_, [](const Item& item) { return item.stage == SparsePull::Stage::kDone; });
+    if (pull.items_.empty() && pull.next_ < pull.keys.size()) goes_on |= begin_items(pull);
+    if (pull.items_.empty() && pull.next_ == pull.keys.size()) break;
+    if (goes_on) continue;
+    // It waits for other workers' clocks, or for word of the server.
+    const Part& first = *pull.items_.front().part;
+    if (first.view->min_clock >= needed_min_clock()) pull.awaited = first.link;
+    return false;
+  }
+  if (pull.staging_) session_.staging().give(*pull.staging_);
+  pull.staging_.reset();
+  return true;
+}
+
+/// Takes the next keys: those that are not at hand become items. True if any key was taken.
+bool SparseTable::begin_items(SparsePull& pull) {
+  if (!pull.staging_) {
+    absl::StatusOr<LocalSpan> staging = session_.staging().take(std::max(kStagingBytes, item_bytes_));
+    if (!staging.ok()) {
+      session_.fail(staging.status());
+      return false;
+    }
+    pull.staging_ = *staging;
+  }
+  const std::size_t room = pull.staging_->bytes.size() / item_bytes_;
+  for (; pull.next_ < pull.keys.size() && pull.items_.size() < room; ++pull.next_) {
+    const Key key = pull.keys[pull.next_];
+    const KeyHash hash(key);
+    Part& part = part_of(hash);
+    if (pull_now(part, hash, key, pull.out_ + pull.next_ * layout_.row_bytes)) continue;
+    pull.items_.push_back(
+        {.index = pull.next_,
+         .hash = hash,
+         .part = &part,
+         .staging = pull.staging_->bytes.subspan(pull.items_.size() * item_bytes_, item_bytes_)});
+  }
+  return true;
+}
+
+/// Goes on with copies of directories: first how deep the newest one is, then its words.
+void SparseTable::copy_directories(SparsePull& pull) {
+  std::erase_if(pull.directories_, [&](SparsePull::DirectoryCopy& copy) {
+    SparseView& view = *copy.part->sparse;
+    if (copy.is_read) {
+      view.directory_copy.resize(std::size_t{1} << *copy.depth);
+      std::memcpy(view.directory_copy.data(), copy.memory.bytes.data(),
+                  view.directory_copy.size() * sizeof(std::uint64_t));
+      session_.staging().give(copy.memory);
+      return true;
+    }
+    if (!copy.depth) {
+      copy.depth = word_of(copy.memory.bytes, 0);
+      session_.staging().give(copy.memory);
+      copy.memory = {};
+      if (*copy.depth > KeyHash::kSegmentBits) {
+        session_.fail(absl::InvalidArgumentError(fmt::format(
+            "{} has a directory of {} bits", copy.part->link->connection->peer_name(), *copy.depth)));
+        return true;
+      }
+    }
+    const auto words = view.directory_of(*copy.depth);
+    if (!words) return false;  // not heard of yet
+    absl::StatusOr<LocalSpan> memory = session_.staging().take(words->length_bytes);
+    if (!memory.ok()) {
+      session_.fail(memory.status());
+      return true;
+    }
+    copy.memory = *memory;
+    copy.is_read = true;
+    pull.reads.add(*copy.part->link, *words, copy.memory.bytes.first(words->length_bytes), copy.memory);
+    return false;
+  });
+}
+
+bool SparseTable::step(SparsePull& pull, Item& item) {
+  using Stage = SparsePull::Stage;
+  switch (item.stage) {
+    case Stage::kStart:
+    case Stage::kDirectory:
+      return begin(pull, item);
+    case Stage::kBuckets: {
+      if ((word_of(item.staging, 0) & IndexBucket::kRetired) != 0) {
+        item.part->sparse->directory_copy.clear();
+        item.stage = Stage::kStart;
+        return begin(pull, item);
+      }
+      item.entries = 2 * IndexBucket::kEntries;
+      return look_at_entries(pull, item);
+    }
+    case Stage::kOverflow:
+      item.entries = kBucketsAnItem * IndexBucket::kEntries;
+      return look_at_entries(pull, item);
+    case Stage::kRow: {
+      const std::span<std::byte> row = item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket));
+      if (word_of(row, 0) == pull.keys[item.index]) return finish(pull, item, row.data());
+      return look_at_entries(pull, item);
+    }
+    case Stage::kDone:
+      break;
+  }
+  return false;
+}
+
+bool SparseTable::begin(SparsePull& pull, Item& item) {
+  using Stage = SparsePull::Stage;
+  Part& part = *item.part;
+  const Key key = pull.keys[item.index];
+  if (pull_now(part, item.hash, key, pull.out_ + item.index * layout_.row_bytes)) {
+    item.stage = Stage::kDone;
+    return true;
+  }
+  if (part.sparse->is_mapped() || part.view->min_clock < needed_min_clock() ||
+      part.has_unapplied(part.range.row_of(key)))
+    return false;
+  SparseView& view = *part.sparse;
+  if (view.directory_copy.empty()) {
+    item.stage = Stage::kDirectory;
+    const bool is_copied = std::any_of(pull.directories_.begin(), pull.directories_.end(),
+                                       [&](const auto& copy) { return copy.part == &part; });
+    if (is_copied) return false;
+    absl::StatusOr<LocalSpan> memory = session_.staging().take(sizeof(std::uint64_t));
+    if (!memory.ok()) {
+      session_.fail(memory.status());
+      return false;
+    }
+    pull.directories_.push_back({.part = &part, .memory = *memory});
+    pull.reads.add(*part.link, view.root(), memory->bytes.first(sizeof(std::uint64_t)), *memory);
+    return true;
+  }
+  const auto depth = static_cast<std::uint32_t>(std::countr_zero(view.directory_copy.size()));
+  item.segment = DirectoryEntry::segment(view.directory_copy[item.hash.segment_bits(depth)]);
+  const auto buckets = view.buckets_of(item.segment, item.hash.bucket(), 2);
+  if (!buckets) return false;  // not heard of yet
+  item.stage = Stage::kBuckets;
+  item.next_entry = 0;
+  item.clock = part.view->min_clock;
+  item.shipped = part.view->shipped;
+  pull.reads.add(*part.link, *buckets, item.staging.first(buckets->length_bytes), *pull.staging_);
+  return true;
+}
+
+/// Asks for the next row that may be the key's. If there is none, the key has no row.
+bool SparseTable::look_at_entries(SparsePull& pull, Item& item) {
+  using Stage = SparsePull::Stage;
+  const SparseView& view = *item.part->sparse;
+  const std::uint64_t tag = item.hash.tag();
+  for (; item.next_entry < item.entries; ++item.next_entry) {
+    constexpr std::size_t kWords = sizeof(IndexBucket) / sizeof(std::uint64_t);
+    const std::size_t bucket = item.next_entry / IndexBucket::kEntries;
+    const std::uint64_t entry =
+        word_of(item.staging, bucket * kWords + 1 + item.next_entry % IndexBucket::kEntries);
+    if (IndexEntry::tag(entry) != tag) continue;
+    const auto row = view.row_of(IndexEntry::row(entry));
+    if (!row) return false;  // not heard of yet
+    ++item.next_entry;
+    item.stage = Stage::kRow;
+    pull.reads.add(*item.part->link, *row, item.staging.subspan(kBucketsAnItem * sizeof(IndexBucket)),
+                   *pull.staging_);
+    return true;
+  }
+  const bool has_overflow = (word_of(item.staging, 0) & IndexBucket::kHasOverflow) != 0;
+  if (!has_overflow || item.entries > 2 * IndexBucket::kEntries) return finish(pull, item, nullptr);
+  const auto overflow = view.buckets_of(item.segment, IndexSegment::overflow_of(item.hash.bucket()), 1);
+  if (!overflow) return false;
+  item.stage = Stage::kOverflow;
+  pull.reads.add(*item.part->link, *overflow,
+                 item.staging.subspan(2 * sizeof(IndexBucket), sizeof(IndexBucket)), *pull.staging_);
+  return true;
+}
+
+/// `row`: what was read; nullptr: the key has no row.
+bool SparseTable::finish(SparsePull& pull, Item& item, const std::byte* row) {
+  using Stage = SparsePull::Stage;
+  Part& part = *item.part;
+  if (part.view->shipped != item.shipped) {
+    // It is not known whether updates that were shipped meanwhile came before the read: read again.
+    item.stage = Stage::kStart;
+    return begin(pull, item);
+  }
+  const Key key = pull.keys[item.index];
+  std::byte* const out = pull.out_ + item.index * layout_.row_bytes;
+  if (row != nullptr) {
+    take_fetched(part, part.range.row_of(key), row + sizeof(Key), item.clock, out);
+  } else {
+    take_absent(part, key, item.clock, out);
+  }
+  item.stage = Stage::kDone;
+  return true;
+}
+
+}  // namespace verbena::worker

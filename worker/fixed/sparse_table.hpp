@@ -1,0 +1,114 @@
+// A static table of sparse keys. The keys' hashes say which part has a key; a worker names a row by its key,
+// and finds it on the server through the index that lies there (protocol/sparse_index.hpp): in place, or by
+// one-sided reads, one for the buckets of the index and one for the row. A key that has no row reads as the
+// initial values say.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "protocol/initial_values.hpp"
+#include "protocol/sparse_index.hpp"
+#include "worker/fixed/fixed_table.hpp"
+#include "worker/fixed/sparse_view.hpp"
+
+namespace verbena::worker {
+
+class SparseTable;
+
+/// A pull of rows that are not all at hand.
+class SparsePull final : public Operation {
+ public:
+  /// Pulls the keys from the index `next` on.
+  SparsePull(SparseTable& table, const Keys& keys, std::size_t next, std::byte* out);
+
+  [[nodiscard]] bool must_end_before(Milestone milestone) const override {
+    return milestone == Milestone::kClock;  // as FixedPull
+  }
+  [[nodiscard]] std::string other_wait() const override;
+
+ private:
+  friend class SparseTable;
+  bool advance() override;
+
+  /// What an item waits for.
+  enum class Stage : std::uint8_t {
+    kStart,      ///< to be begun: nothing is known
+    kDirectory,  ///< the copy of the directory
+    kBuckets,    ///< its bucket and the next one
+    kOverflow,   ///< its overflow bucket
+    kRow,        ///< a row that may be its own
+    kDone,
+  };
+  /// A key that is looked for by reads.
+  struct Item {
+    std::size_t index = 0;  ///< in `keys`
+    protocol::KeyHash hash{0};
+    Part* part = nullptr;
+    Stage stage = Stage::kStart;
+    std::uint32_t segment = 0;
+    std::uint32_t entries = 0;     ///< how many of the entries of its buckets have been read from the server
+    std::uint32_t next_entry = 0;  ///< the first of these that has not been looked at
+    consistency::Clock clock = 0;  ///< the part's min clock before the reads
+    std::uint64_t shipped = 0;     ///< LaneView::shipped of the part before the reads
+    std::span<std::byte> staging;  ///< three buckets, then a row
+  };
+  /// A copy of a part's directory that is being made.
+  struct DirectoryCopy {
+    Part* part = nullptr;
+    std::optional<std::uint64_t> depth;  ///< nullopt: being read
+    bool is_read = false;                ///< the words are on their way
+    LocalSpan memory;
+  };
+
+  SparseTable& table_;
+  std::byte* const out_;
+  std::size_t next_;         ///< all keys before it are read, or are items
+  std::vector<Item> items_;  ///< not done
+  std::vector<DirectoryCopy> directories_;
+  std::optional<LocalSpan> staging_;
+};
+
+class SparseTable : public FixedTable {
+ public:
+  SparseTable(SessionCore& session, std::uint32_t number, const TableOptions& options, ValueType type);
+
+  absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
+  absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
+  absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
+  absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added) override;
+
+ private:
+  friend class SparsePull;
+  using Item = SparsePull::Item;
+
+  std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
+  template <class Keys>
+  absl::Status pull_rows(Keys keys, std::byte* out, std::size_t values);
+  /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size().
+  template <class Keys>
+  std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
+  bool pull_now(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
+  bool read_in_place(Part& part, const protocol::KeyHash& hash, Key key, std::byte* out);
+  [[nodiscard]] bool can_read_in_place(Part& part, Key key) const;
+  void take_row(Part& part, Key key, const std::byte* row, std::byte* out);
+  void take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out);
+
+  // Steps of a pull.
+  bool advance(SparsePull& pull);
+  bool begin_items(SparsePull& pull);
+  void copy_directories(SparsePull& pull);
+  /// True: it has asked for a read, or is done.
+  bool step(SparsePull& pull, Item& item);
+  bool begin(SparsePull& pull, Item& item);
+  bool look_at_entries(SparsePull& pull, Item& item);
+  bool finish(SparsePull& pull, Item& item, const std::byte* row);
+
+  const protocol::InitialValues initial_;
+  const std::size_t item_bytes_;  ///< of Item::staging
+};
+
+}  // namespace verbena::worker

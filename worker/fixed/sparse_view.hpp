@@ -1,0 +1,118 @@
+// What a worker sees of one lane's part of a sparse table: the regions that the server has announced, and the
+// way from a key to its row through them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "protocol/messages.hpp"
+#include "protocol/placement.hpp"
+#include "protocol/row.hpp"
+#include "protocol/sparse_index.hpp"
+#include "protocol/sparse_memory.hpp"
+#include "transport/transport.hpp"
+
+namespace verbena::worker {
+
+/// Thread safety: none; belongs to its table. What it points to, the server changes at any time.
+class SparseView {
+ public:
+  using RemoteDescriptor = transport::RemoteDescriptor;
+
+  /// `stride_bytes`: of a row's values.
+  explicit SparseView(std::size_t stride_bytes) : stride_bytes_(stride_bytes) {}
+
+  /// Another region. INVALID_ARGUMENT: it does not fit to those before.
+  absl::Status add(const protocol::RegionAdded& added, transport::Connection& connection);
+  [[nodiscard]] bool has_root() const { return !regions(protocol::RegionKind::kRoot).all.empty(); }
+  /// The server's memory is mapped. REQUIRES: has_root()
+  [[nodiscard]] bool is_mapped() const { return root_ != nullptr && !reads_from_afar_; }
+  /// From now on as if it were not.
+  void read_from_afar() { reads_from_afar_ = true; }
+  [[nodiscard]] std::size_t row_bytes() const { return protocol::sparse_row_bytes(stride_bytes_); }
+
+  // ---- in place. REQUIRES: is_mapped(). nullptr: in a region that has not been heard of, though it was
+  // announced, or that is gone with its server.
+
+  /// The segment that has the key if one has.
+  [[nodiscard]] const protocol::IndexSegment* segment(const protocol::KeyHash& hash) const {
+    // Acquire: pairs with the lane's release; the directory's entries are seen after its depth.
+    const std::uint64_t depth = load(root_);
+    const std::uint64_t* const words = directory(depth);
+    if (words == nullptr) return nullptr;
+    const std::uint64_t entry = load(words + hash.segment_bits(static_cast<std::uint32_t>(depth)));
+    return reinterpret_cast<const protocol::IndexSegment*>(mapped(protocol::RegionKind::kSegments,
+                                                                  protocol::DirectoryEntry::segment(entry),
+                                                                  sizeof(protocol::IndexSegment)));
+  }
+  /// Of a row that row() has returned.
+  [[nodiscard]] static Key key_of(const std::byte* row) {
+    return load(reinterpret_cast<const std::uint64_t*>(row));
+  }
+  /// The row: its key, then its values.
+  [[nodiscard]] const std::byte* row(protocol::Row row) const {
+    return mapped(protocol::RegionKind::kRows, index_of(row), row_bytes());
+  }
+
+  // ---- from afar: where to read what. nullopt: as nullptr above.
+
+  [[nodiscard]] RemoteDescriptor root() const;
+  [[nodiscard]] std::optional<RemoteDescriptor> directory_of(std::uint64_t depth) const;
+  [[nodiscard]] std::optional<RemoteDescriptor> buckets_of(std::uint32_t segment, std::size_t first,
+                                                           std::size_t count) const;
+  [[nodiscard]] std::optional<RemoteDescriptor> row_of(protocol::Row row) const;
+
+  /// This worker's copy of the directory; empty: there is none, or it is known to be too old.
+  std::vector<std::uint64_t> directory_copy;
+
+ private:
+  struct Region {
+    const std::byte* mapped = nullptr;
+    RemoteDescriptor remote;
+  };
+  struct Regions {
+    std::uint32_t shift = 0;  ///< items of a region, as a power of two
+    std::vector<Region> all;
+  };
+
+  [[nodiscard]] static std::uint64_t load(const std::uint64_t* word) {
+    return std::atomic_ref(*const_cast<std::uint64_t*>(word)).load(std::memory_order_acquire);
+  }
+  [[nodiscard]] Regions& regions(protocol::RegionKind kind) {
+    return regions_[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] const Regions& regions(protocol::RegionKind kind) const {
+    return regions_[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] const std::uint64_t* directory(std::uint64_t depth) const {
+    if (depth <= protocol::kRootDepth) [[likely]]
+      return root_ + (std::uint64_t{1} << depth);
+    const auto& all = regions(protocol::RegionKind::kDirectory).all;
+    const std::uint64_t at = depth - protocol::kRootDepth - 1;
+    return at < all.size() ? reinterpret_cast<const std::uint64_t*>(all[at].mapped) : nullptr;
+  }
+  [[nodiscard]] const std::byte* mapped(protocol::RegionKind kind, std::uint64_t item,
+                                        std::size_t item_bytes) const {
+    const Regions& those = regions(kind);
+    const std::uint64_t region = item >> those.shift;
+    if (region >= those.all.size() || those.all[region].mapped == nullptr) [[unlikely]]
+      return nullptr;
+    return those.all[region].mapped + (item & ((std::uint64_t{1} << those.shift) - 1)) * item_bytes;
+  }
+  [[nodiscard]] std::optional<RemoteDescriptor> remote(protocol::RegionKind kind, std::uint64_t item,
+                                                       std::size_t item_bytes, std::size_t offset,
+                                                       std::size_t bytes) const;
+
+  const std::size_t stride_bytes_;
+  bool reads_from_afar_ = false;
+  const std::uint64_t* root_ = nullptr;
+  std::array<Regions, protocol::kRegionKinds> regions_;
+};
+
+}  // namespace verbena::worker
