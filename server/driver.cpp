@@ -77,6 +77,7 @@ class LaneThreads {
   LaneThreads(Server& server, transport::Transport& transport, std::uint32_t count) : server_(server) {
     const auto& lanes = server.lanes();
     const std::size_t threads = std::min<std::size_t>(count, lanes.size());
+    if (threads > 0) server.start_lane_threads();  // before they look whether it has
     for (std::size_t thread = 0; thread < threads; ++thread) {
       std::vector<Lane*> mine;
       for (std::size_t lane = thread; lane < lanes.size(); lane += threads) mine.push_back(lanes[lane].get());
@@ -85,7 +86,10 @@ class LaneThreads {
     if (threads > 0)
       server.set_lane_waker([this](std::uint32_t lane) { threads_[lane % threads_.size()].wake(); });
   }
-  ~LaneThreads() { server_.set_lane_waker({}); }
+  ~LaneThreads() {
+    server_.end_lane_threads();
+    server_.set_lane_waker({});
+  }
   LaneThreads(const LaneThreads&) = delete;
   LaneThreads& operator=(const LaneThreads&) = delete;
 

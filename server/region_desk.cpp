@@ -33,8 +33,13 @@ void RegionDesk::place(Order& order) {
 }
 
 void RegionDesk::wait_for(Order& order) {
-  if (!has_threads_.load(std::memory_order_acquire)) serve();
-  order.is_done.wait(false, std::memory_order_acquire);
+  if (!has_threads_.load(std::memory_order_acquire)) {
+    serve();
+  } else if (pause_) {
+    while (!order.is_done.load(std::memory_order_acquire)) pause_();
+  } else {
+    order.is_done.wait(false, std::memory_order_acquire);
+  }
 }
 
 void RegionDesk::withdraw(const Order& order) {

@@ -2,14 +2,15 @@
 // announce them to workers. So a lane orders a region here before it needs it. Only if it comes to need it
 // before it is there, it waits for it; the transport's thread never waits for a lane.
 //
-// Where lanes have no threads of their own, the thread that drives them all is the transport's: instead of
-// waiting, a lane has its order carried out.
+// Where lanes have no threads of their own, nothing else runs while a lane does: instead of waiting, it has
+// its order carried out.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,14 +51,19 @@ class RegionDesk {
   // For the transport's thread.
   /// Carries out all orders; true if there were any.
   bool serve();
-  /// From now on lanes have threads of their own.
-  void start_threads() { has_threads_.store(true, std::memory_order_release); }
+  /// From now on lanes run at the same time as this thread. `pause`, if given, is what a lane does again and
+  /// again while it waits; otherwise it sleeps.
+  void start_threads(std::function<void()> pause) {
+    pause_ = std::move(pause);
+    has_threads_.store(true, std::memory_order_release);
+  }
   /// These threads are about to end. Nobody waits any more: orders that are not done are cancelled.
   void close();
 
  private:
   const std::function<void(Order&)> carry_out_;
   const std::function<void()> wake_;
+  std::function<void()> pause_;  ///< constant once has_threads_
   std::atomic<bool> has_threads_ = false;
   std::atomic<bool> has_orders_ = false;  ///< so that serve() need not take the mutex
   std::mutex mutex_;

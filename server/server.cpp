@@ -35,7 +35,8 @@ absl::Status with_name(const std::string& name, const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& transport,
-                                                       const ServerOptions& options) {
+                                                       const ServerOptions& options,
+                                                       std::uint32_t keys_of_segment) {
   if (options.workers == 0 || options.workers > protocol::kMaxWorkers) {
     return absl::InvalidArgumentError(
         fmt::format("a server needs 1 to {} workers, not {}", protocol::kMaxWorkers, options.workers));
@@ -65,12 +66,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::create(transport::Transport& tra
   }
   RETURN_IF_ERROR(transport.listen(options.address));
   return std::unique_ptr<Server>(
-      new Server(transport, options, *std::move(heartbeat), std::move(clock_board)));
+      new Server(transport, options, *std::move(heartbeat), std::move(clock_board), keys_of_segment));
 }
 
 Server::Server(transport::Transport& transport, ServerOptions options,
                std::unique_ptr<transport::Heartbeat> heartbeat,
-               std::unique_ptr<transport::MemoryRegion> clock_board_memory)
+               std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment)
     : transport_(transport),
       options_(std::move(options)),
       placement_(options_.servers),
@@ -83,7 +84,8 @@ Server::Server(transport::Transport& transport, ServerOptions options,
                .placement = placement_,
                .lanes = lanes_of(options_),
                .workers = options_.workers,
-               .has_push_budget = options_.push_budget_mb_per_s > 0}),
+               .has_push_budget = options_.push_budget_mb_per_s > 0,
+               .keys_of_segment = keys_of_segment}),
       workers_(options_.workers),
       strangers_(options_.workers) {
   if (clock_board_memory_) clock_board_ = {clock_board_memory_->bytes().data(), options_.workers};

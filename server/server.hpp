@@ -30,6 +30,7 @@
 #include "server/peer.hpp"
 #include "server/region_desk.hpp"
 #include "server/shards.hpp"
+#include "server/sparse_index.hpp"
 #include "server/table_shard.hpp"
 #include "transport/heartbeat.hpp"
 #include "transport/token_bucket.hpp"
@@ -41,9 +42,10 @@ namespace verbena::server {
 class Server : private ShardHost {
  public:
   /// Listens. `transport` is used in place of the options' network, and must outlive the server.
-  /// INVALID_ARGUMENT for impossible options.
-  static absl::StatusOr<std::unique_ptr<Server>> create(transport::Transport& transport,
-                                                        const ServerOptions& options);
+  /// `keys_of_segment`: of sparse tables, see SparseIndex. INVALID_ARGUMENT for impossible options.
+  static absl::StatusOr<std::unique_ptr<Server>> create(
+      transport::Transport& transport, const ServerOptions& options,
+      std::uint32_t keys_of_segment = SparseIndex::kUsualKeysOfSegment);
   ~Server() override;
 
   [[nodiscard]] const ServerOptions& options() const { return options_; }
@@ -60,11 +62,11 @@ class Server : private ShardHost {
   [[nodiscard]] transport::TimePoint next_poll() const;
   [[nodiscard]] const std::vector<std::unique_ptr<Lane>>& lanes() const { return lanes_; }
   /// Called, from poll(), when a lane has got work. For drivers whose lanes have threads.
-  /// Empty: these threads are about to end, and nobody polls the lanes any more.
-  void set_lane_waker(std::function<void(std::uint32_t lane)> waker) {
-    wake_lane_ = std::move(waker);
-    wake_lane_ ? region_desk_.start_threads() : region_desk_.close();
-  }
+  void set_lane_waker(std::function<void(std::uint32_t lane)> waker) { wake_lane_ = std::move(waker); }
+  // Also for them: lanes run at the same time as this thread, and may wait for it (`pause`: see RegionDesk);
+  // they are about to end, and wait for nothing any more.
+  void start_lane_threads(std::function<void()> pause = {}) { region_desk_.start_threads(std::move(pause)); }
+  void end_lane_threads() { region_desk_.close(); }
 
   /// OK until the job has failed.
   [[nodiscard]] const absl::Status& status() const { return status_; }
@@ -80,7 +82,7 @@ class Server : private ShardHost {
 
   Server(transport::Transport& transport, ServerOptions options,
          std::unique_ptr<transport::Heartbeat> heartbeat,
-         std::unique_ptr<transport::MemoryRegion> clock_board_memory);
+         std::unique_ptr<transport::MemoryRegion> clock_board_memory, std::uint32_t keys_of_segment);
 
   void on_event(const transport::Event& event);
   void on_message(Peer& peer, std::span<const std::byte> bytes);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "protocol/placement.hpp"
+#include "server/sparse_index.hpp"
 
 namespace verbena::server {
 
@@ -13,6 +14,7 @@ struct ServerPlace {
   std::uint32_t lanes = 1;
   std::uint32_t workers = 1;
   bool has_push_budget = false;
+  std::uint32_t keys_of_segment = SparseIndex::kUsualKeysOfSegment;
 };
 
 }  // namespace verbena::server

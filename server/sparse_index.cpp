@@ -36,8 +36,8 @@ bool put(IndexBucket& bucket, std::uint64_t entry) {
 
 }  // namespace
 
-absl::StatusOr<SparseIndex> SparseIndex::create(Memory& memory) {
-  SparseIndex index(memory);
+absl::StatusOr<SparseIndex> SparseIndex::create(Memory& memory, std::uint32_t keys_of_segment) {
+  SparseIndex index(memory, keys_of_segment);
   const auto segment = memory.add_segment();
   if (!segment.ok()) return segment.status();
   const auto directory = memory.add_directory(1);
@@ -62,7 +62,7 @@ absl::Status SparseIndex::insert(const KeyHash& hash, Row row) {
     const std::uint64_t entry = IndexEntry::make(hash, DirectoryEntry::depth(where), row);
     absl::Status divided;
     // Divided again and again, if all keys of the segment go the same way.
-    if (keys_of_[number] >= kMostKeys && (divided = divide(hash)).ok()) continue;
+    if (keys_of_[number] >= most_keys_ && (divided = divide(hash)).ok()) continue;
     // A segment that cannot be divided is filled to the last entry.
     if (place(memory_.segment(number), hash, entry)) {
       ++keys_of_[number];

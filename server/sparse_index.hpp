@@ -43,8 +43,15 @@ class SparseIndex {
     [[nodiscard]] virtual Key key_of(protocol::Row row) const = 0;
   };
 
-  /// `memory` outlives the index. RESOURCE_EXHAUSTED.
-  static absl::StatusOr<SparseIndex> create(Memory& memory);
+  /// A segment is divided when more than three quarters of its entries are used: so few keys need another
+  /// read.
+  static constexpr std::uint32_t kUsualKeysOfSegment =
+      protocol::IndexSegment::kBuckets * protocol::IndexBucket::kEntries * 3 / 4;
+
+  /// `memory` outlives the index. `keys_of_segment`: at most, before it is divided; the simulation has fewer,
+  /// to see divisions. RESOURCE_EXHAUSTED.
+  static absl::StatusOr<SparseIndex> create(Memory& memory,
+                                            std::uint32_t keys_of_segment = kUsualKeysOfSegment);
 
   /// The key's row, if the table has one.
   [[nodiscard]] protocol::IndexAnswer find(const protocol::KeyHash& hash, Key key) const;
@@ -72,16 +79,11 @@ class SparseIndex {
   [[nodiscard]] std::size_t segments() const { return segments_; }
 
  private:
-  /// A segment is divided when more than three quarters of its entries are used: so few keys need another
-  /// read.
-  static constexpr std::uint32_t kMostKeys =
-      protocol::IndexSegment::kBuckets * protocol::IndexBucket::kEntries * 3 / 4;
-
   /// Keys whose hashes begin alike make the directory double again and again: at most to 3 % of the segments'
   /// memory.
   static constexpr std::size_t kMostEntriesASegment = 256;
 
-  explicit SparseIndex(Memory& memory) : memory_(memory) {}
+  SparseIndex(Memory& memory, std::uint32_t most_keys) : memory_(memory), most_keys_(most_keys) {}
 
   [[nodiscard]] std::uint64_t entry_of(const protocol::KeyHash& hash) const {
     return directory_[hash.segment_bits(depth_)];
@@ -98,6 +100,7 @@ class SparseIndex {
   static void retire(protocol::IndexSegment& segment);
 
   Memory& memory_;
+  std::uint32_t most_keys_;  ///< of a segment
   std::span<std::uint64_t> directory_;
   std::uint32_t depth_ = 0;             ///< of the directory
   std::vector<std::uint32_t> keys_of_;  ///< by segment

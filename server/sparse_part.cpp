@@ -25,7 +25,7 @@ absl::Status SparsePart::start() {
   const auto taken = take(directory_, RegionKind::kRoot, 0);
   if (!taken.ok()) return taken.status();
   root_ = reinterpret_cast<std::uint64_t*>((*taken)->memory);
-  auto index = SparseIndex::create(*this);
+  auto index = SparseIndex::create(*this, shape_.keys_of_segment);
   if (!index.ok()) return index.status();
   index_.emplace(*std::move(index));
   // A table that nobody has pushed to has memory for its first rows, so that it is refused when it is opened.

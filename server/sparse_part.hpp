@@ -37,6 +37,7 @@ class SparsePart final : private SparseIndex::Memory {
     StoredRows::Strides strides;
     std::uint32_t rows_shift = 0;      ///< rows of a region, as a power of two
     std::uint32_t segments_shift = 0;  ///< segments of a region, as a power of two
+    std::uint32_t keys_of_segment = 0;
   };
 
   /// `desk` outlives the part.

@@ -61,7 +61,8 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
                                       .state_bytes = rule.state_bytes(),
                                       .words = shard->needs_.words},
                           .rows_shift = shard->rows_shift_,
-                          .segments_shift = shard->segments_shift_},
+                          .segments_shift = shard->segments_shift_,
+                          .keys_of_segment = place.keys_of_segment},
         desk));
     RETURN_IF_ERROR(shard->parts_.back()->start());
   }

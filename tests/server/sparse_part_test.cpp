@@ -108,7 +108,7 @@ TEST_F(SparsePartTest, WithoutMemoryTheTableIsRefusedOrSaysSo) {
 /// The next region is there before it is needed if the server has time.
 TEST_F(SparsePartTest, RegionsAreOrderedAhead) {
   ASSERT_TRUE(create().ok());
-  desk_.start_threads();  // from here on the lane may wait, but nobody carries orders out meanwhile
+  desk_.start_threads({});  // from here on the lane may wait, but nobody carries orders out meanwhile
   std::mt19937_64 random(1);
   for (int i = 0; i < 1000; ++i) {
     desk_.serve();
@@ -120,7 +120,7 @@ TEST_F(SparsePartTest, RegionsAreOrderedAhead) {
 
 TEST_F(SparsePartTest, ALaneThatWaitsIsServedOrCancelled) {
   ASSERT_TRUE(create().ok());
-  desk_.start_threads();
+  desk_.start_threads({});
   std::atomic<int> made = 0;
   absl::Status ended;
   std::thread lane([&] {

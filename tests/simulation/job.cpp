@@ -74,6 +74,7 @@ struct ServerNode {
   TimePoint ended_at;
   absl::Status status;
   std::vector<TaskId> lanes;  ///< the lanes' own tasks, if they have any
+  int lanes_at_work = 0;
 };
 
 class Job final : public World {
@@ -194,13 +195,15 @@ void Job::run_server(std::uint32_t rank) {
   node.transport = transport.get();
   if (const Strike* const strike = find_strike(Disaster::kServerLacksMemory, rank))
     transport->refuse_regions_after(strike->regions, [this, strike] { note_struck(*strike); });
-  auto server = server::Server::create(*transport, {.address = address_of(rank),
-                                                    .rank = rank,
-                                                    .servers = scenario_.servers,
-                                                    .workers = scenario_.workers,
-                                                    .outlives_workers = scenario_.outlives_nodes,
-                                                    .lanes = scenario_.lanes,
-                                                    .push_budget_mb_per_s = scenario_.push_budget_mb_per_s});
+  auto server = server::Server::create(*transport,
+                                       {.address = address_of(rank),
+                                        .rank = rank,
+                                        .servers = scenario_.servers,
+                                        .workers = scenario_.workers,
+                                        .outlives_workers = scenario_.outlives_nodes,
+                                        .lanes = scenario_.lanes,
+                                        .push_budget_mb_per_s = scenario_.push_budget_mb_per_s},
+                                       scenario_.keys_of_segment);
   node.status = server.status();
   if (server.ok()) {
     node.server = server->get();
@@ -223,19 +226,26 @@ void Job::run_server(std::uint32_t rank) {
 void Job::drive_with_lane_tasks(ServerNode& node) {
   server::Server& server = *node.server;
   server.set_lane_waker([&](std::uint32_t lane) { scheduler_.wake(node.lanes[lane]); });
+  server.start_lane_threads([&] { scheduler_.sleep(scheduler_.now() + microseconds(20)); });
   TimePoint give_up = TimePoint::max();
   while (!server.finished() && scheduler_.now() < give_up && !stop_servers_) {
     if (!server.status().ok() && give_up == TimePoint::max()) give_up = scheduler_.now() + seconds(2);
     if (!server.poll())
       node.transport->wait(std::min<TimePoint>(scheduler_.now() + milliseconds(100), server.next_poll()));
   }
+  server.end_lane_threads();
+  node.server = nullptr;
+  while (node.lanes_at_work > 0) scheduler_.sleep(scheduler_.now() + microseconds(20));  // as a join
 }
 
 /// As the driver's lane threads do.
 void Job::run_lane(ServerNode& node, std::uint32_t lane) {
   while (!node.ended) {
-    if (node.server != nullptr && node.server->lanes()[lane]->poll()) {
-      node.transport->interrupt();
+    ++node.lanes_at_work;
+    const bool worked = node.server != nullptr && node.server->lanes()[lane]->poll();
+    --node.lanes_at_work;
+    if (worked) {
+      if (node.transport != nullptr) node.transport->interrupt();
       scheduler_.step(scheduler_.running());
     } else {
       scheduler_.sleep(scheduler_.now() + milliseconds(500));

@@ -270,6 +270,8 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   }
   std::mt19937_64 key_spaces(seed + 0x5ba25e);
   for (TableShape& table : scenario.tables) table.sparse = !table.moves && chance(key_spaces, 0.3);
+  if (chance(key_spaces, 0.5))
+    scenario.keys_of_segment = 1 + static_cast<std::uint32_t>(below(key_spaces, 8));
   // Even seeds have no budgets, so that they keep their meaning from before there were any.
   std::mt19937_64 budgets(seed + 0xb0d9e7);
   const auto budget = [&] {
@@ -373,7 +375,8 @@ std::string to_string(const Scenario& scenario) {
   for (const TableShape& table : scenario.tables) {
     text += fmt::format("; table {}, {} rows of {} values", to_string(table.model), table.rows,
                         table.width(scenario.workers));
-    if (table.sparse) text += " of sparse keys";
+    if (table.sparse)
+      text += fmt::format(" of sparse keys, {} in a segment at most", scenario.keys_of_segment);
     if (table.moves) text += table.intents ? ", which move by intents" : ", which move";
     if (table.cache_rows < table.rows) text += fmt::format(", {} of them cached", table.cache_rows);
   }

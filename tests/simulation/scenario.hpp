@@ -9,6 +9,7 @@
 
 #include "apps/simulation/scheduler.hpp"
 #include "apps/simulation/simulated_transport.hpp"
+#include "server/sparse_index.hpp"
 #include "tests/simulation/job.hpp"
 #include "tests/simulation/ledger.hpp"
 #include <verbena/session.hpp>
@@ -75,6 +76,7 @@ struct Scenario {
   std::uint64_t mini_batch = 1;
   Duration mini_batch_time{0};
   std::vector<TableShape> tables;
+  std::uint32_t keys_of_segment = server::SparseIndex::kUsualKeysOfSegment;  ///< of sparse tables
   ReadPath read_path = ReadPath::kAuto;
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;
