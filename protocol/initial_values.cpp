@@ -62,9 +62,9 @@ absl::StatusOr<InitialValues> InitialValues::find(std::string_view text, std::ui
                                                     kTheValues, text, initial.first_, initial.second_));
     }
     const bool is_spread = choice.kind == Kind::kUniform || choice.kind == Kind::kNormal;
-    const bool is_between =
+    const bool is_not_whole =
         std::abs(initial.first_) > 0x1p31 - 1 || initial.first_ != std::floor(initial.first_);
-    if (is_whole(type) && (is_spread || is_between)) {
+    if (is_whole(type) && (is_spread || is_not_whole)) {
       return absl::InvalidArgumentError(
           fmt::format("{} \"{}\" are not whole numbers of type {}", kTheValues, text, name_of(type)));
     }

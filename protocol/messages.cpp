@@ -525,9 +525,9 @@ absl::Status wrong_record(Key key, KeyRange range) {
 }
 
 absl::Status wrong_record(Key key, const HashedKeys& keys) {
-  return absl::InvalidArgumentError(fmt::format("record of key {}, whose hash is of part {}, not {} to {}",
-                                                key, KeyHash(key).part(), keys.parts().first,
-                                                keys.parts().last));
+  return absl::InvalidArgumentError(
+      fmt::format("record of key {}, whose hash is of part {}, expected {} to below {}", key,
+                  KeyHash(key).part(), keys.parts().first, keys.parts().last));
 }
 
 absl::Status check_records(const BulkMessage& message, std::size_t stride_bytes, KeyRange range) {

@@ -3,10 +3,9 @@
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
 // RegionAdded, Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer. Bulk
-// messages travel
-// through a message ring: updates, pushes, clocks and subscriptions to the server; rows and clocks to the
-// worker. Every decode function takes bytes that anyone may have written and checks all of them:
-// INVALID_ARGUMENT.
+// messages travel through a message ring: updates, pushes, clocks and subscriptions to the server; rows and
+// clocks to the worker. Every decode function takes bytes that anyone may have written and checks all of
+// them: INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -103,7 +102,8 @@ struct RegionAdded {
   std::uint32_t lane = 0;
   RegionKind kind = RegionKind::kRoot;
   std::uint32_t number = 0;
-  std::uint64_t items = 0;  ///< segments or rows, a power of two, the same in all regions of the kind
+  /// Segments or rows, a power of two, the same in all regions of the kind; of a directory, its words.
+  std::uint64_t items = 0;
   Descriptor memory;
 };
 

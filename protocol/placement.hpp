@@ -1,9 +1,10 @@
 // Which server, and which of its lanes, has which part of which table. Nothing else in a server or a worker
 // knows how tables are divided.
 //
-// Today a placement is constant: each table is divided into one range of keys for each server, and each of
-// these into one for each lane, as equal as can be. Its version is the seam for placements that change while
-// a job runs: a worker says in its hello which one it goes by, and a server refuses another.
+// Today a placement is constant: a dense table is divided into one range of keys for each server, and each of
+// these into one for each lane, as equal as can be; a sparse table so by its keys' hashes. Its version is the
+// seam for placements that change while a job runs: a worker says in its hello which one it goes by, and a
+// server refuses another.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,9 @@ namespace verbena::protocol {
 
 /// A place in one part of a table, counted from 0. A key is the name of a row in the whole table. Arrays and
 /// addresses are computed from rows, never from keys: where calls and messages enter a table, it turns their
-/// keys into rows, once. So a table of sparse keys needs another way to find a row, and nothing else.
+/// keys into rows, once. So a table of sparse keys needs another way to find a row, and nothing else. A
+/// worker, which knows no places of rows that are still to come, names the rows of a sparse part by their
+/// keys: what it keeps by row is then no array (worker/fixed/row_index.hpp).
 enum class Row : std::uint64_t {};
 
 [[nodiscard]] constexpr std::uint64_t index_of(Row row) {

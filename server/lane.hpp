@@ -16,8 +16,8 @@
 //     is full, dirty rows are sent before their clock is reached, too.
 //  6. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
-//     of one clock for each worker ahead. If the system refuses memory for these,
-//     the lane stops and says so: has_failed().
+//     of one clock for each worker ahead. If the system refuses memory for these, or for a sparse table that
+//     grows, the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
 #pragma once
@@ -86,7 +86,8 @@ class Lane {
   [[nodiscard]] bool take_outgoing(PushBuffer*& buffer) { return outgoing_.try_pop(buffer); }
   void give_back(PushBuffer* buffer) { workers_[buffer->worker].free.push(buffer); }
 
-  /// A bounded piece of work; false if there was none.
+  /// A bounded piece of work; false if there was none. Waits for nothing, but for the transport's thread if a
+  /// sparse table grows faster than that thread gets it memory (region_desk.hpp).
   bool poll();
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }

@@ -8,8 +8,8 @@
 // ServerOptions::outlives_workers.) A worker that says goodbye holds nobody back from then on.
 //
 // It has many functions, one for each thing that may happen. What has a state of its own is a class: Shards,
-// Lane, Strangers, and Peer with its AnswerQueue and PushChannel. What remains here is what connects them:
-// events, messages, and how a job ends.
+// Lane, RegionDesk, Strangers, and Peer with its AnswerQueue and PushChannel. What remains here is what
+// connects them: events, messages, and how a job ends.
 #pragma once
 
 #include <array>

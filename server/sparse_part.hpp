@@ -64,15 +64,14 @@ class SparsePart final : private SparseIndex::Memory {
   }
   void prefetch(const protocol::KeyHash& hash) const { index_->prefetch(hash); }
 
-  [[nodiscard]] std::uint64_t rows_used() const { return next_row_; }
-
  private:
   // SparseIndex::Memory
   absl::StatusOr<std::uint32_t> add_segment() override;
   [[nodiscard]] protocol::IndexSegment& segment(std::uint32_t number) override {
     return segments_[number >> shape_.segments_shift][number & ((1U << shape_.segments_shift) - 1)];
   }
-  void retire_segment(std::uint32_t /*number*/) override { ++retired_segments_; }
+  /// Kept for good: readers may come to it at any time.
+  void retire_segment(std::uint32_t /*number*/) override {}
   absl::StatusOr<std::span<std::uint64_t>> add_directory(std::size_t entries) override;
   void publish_directory() override;
 
@@ -91,7 +90,6 @@ class SparsePart final : private SparseIndex::Memory {
   std::uint32_t row_regions_ = 0;
   std::vector<protocol::IndexSegment*> segments_;  ///< by region
   std::uint32_t next_segment_ = 0;
-  std::uint32_t retired_segments_ = 0;
   std::uint64_t* root_ = nullptr;
   std::uint32_t depth_ = 0;  ///< of the newest directory
   bool is_starting_ = true;  ///< in the transport's thread

@@ -158,6 +158,7 @@ absl::StatusOr<TableCore*> SessionCore::open_table(const TableOptions& options, 
   auto table = make_table_core(*this, number, options, type);
   for (const std::unique_ptr<ServerLink>& link : links_) {
     status = table->add_server(*link, link->shards[number]);
+    link->regions.clear();
     if (!status.ok()) {
       fail(status);
       return status;
@@ -275,7 +276,7 @@ absl::Status SessionCore::on_region(ServerLink& link, const protocol::RegionAdde
   if (added.table < tables_.size()) return tables_[added.table]->on_region(link, added);
   if (!is_opening_ || added.table > tables_.size())
     return absl::InvalidArgumentError("added a region to a table that nobody has opened");
-  link.regions.push_back(added);  // the table takes it when all servers have opened it
+  link.regions.push_back(added);  // for add_server()
   return absl::OkStatus();
 }
 

@@ -114,7 +114,7 @@ std::size_t TableCore::redraw(std::span<Key> /*keys*/, double /*preference*/,
 }
 
 bool TableCore::has_keys_of(std::uint32_t server) const {
-  return session_.placement().table(keys_end_).keys(server).size() > 0;
+  return session_.placement().table(options_.rows).keys(server).size() > 0;
 }
 
 absl::Status TableCore::on_rows(ServerLink& /*link*/, const protocol::BulkMessage& message) {

@@ -133,6 +133,20 @@ class TableCore {
  protected:
   /// A pull of `keys` from the index `next` on, to be started.
   virtual std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) = 0;
+  /// A pull by a user: `pull_now(keys)` reads the first rows, those at hand, and returns how many; the rest
+  /// waits. Inlined, with what it calls: most pulls are a few instructions a row.
+  template <class Keys, class PullNow>
+  [[gnu::always_inline]] absl::Status pull_rows(const Keys& keys, std::byte* out, std::size_t values,
+                                                const PullNow& pull_now) {
+    if (!session_.is_here()) [[unlikely]]
+      return session_.elsewhere();
+    session_.poll_sometimes(keys.size());
+    if (!is_ready(keys, values)) [[unlikely]]
+      return check_ready(keys.all(), values);
+    session_.counters().rows_pulled += keys.size();
+    const std::size_t done = pull_now(keys);
+    return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
+  }
   /// The rest of a pull, from the index `next` on, if it has to wait for something. Not inlined, so that
   /// pulls that find all rows at hand do not pay for what it needs.
   [[gnu::noinline]] absl::Status pull_rest(const Keys& keys, std::byte* out, std::size_t next);

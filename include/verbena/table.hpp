@@ -166,8 +166,8 @@ class Table {
   Table() = default;
   friend bool operator==(const Table&, const Table&) = default;
 
-  /// Reads the rows of `keys` into `values`, as the consistency model says. A range takes one transfer for
-  /// each lane.
+  /// Reads the rows of `keys` into `values`, as the consistency model says. A range of a dense
+  /// table takes one transfer for each lane.
   absl::Status pull(Keys keys, std::span<Value> values) const {
     return keys.is_range() ? untyped_.pull(keys.range(), bytes(values), values.size())
                            : untyped_.pull(keys.list(), bytes(values), values.size());

@@ -8,22 +8,16 @@
 #include <atomic>
 #include <cmath>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "protocol/initial_values.hpp"
-#include "protocol/sparse_index.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
+#include "tests/key_with_hash.hpp"
 
 namespace verbena::testing {
 namespace {
-
-/// The inverse of protocol::KeyHash's mixing, to choose keys by their hashes.
-Key key_hashed_to(std::uint64_t bits) {
-  bits = (bits ^ bits >> 33) * 0x9cb4b2f8129337db;
-  bits = (bits ^ bits >> 33) * 0x4f74430c22a54005;
-  return bits ^ bits >> 33;
-}
 
 /// Keys anywhere; then more than a segment has room for, whose hashes agree in all bits of the lane and the
 /// first 12 that say which segment, so that the directory becomes larger than a root has room for.
@@ -32,7 +26,7 @@ std::vector<Key> growing_keys(std::size_t anywhere) {
   std::mt19937_64 random(5);
   for (std::size_t i = 0; i < anywhere; ++i) keys.push_back(random());
   constexpr std::uint64_t kFixedBits = ((std::uint64_t{1} << 12) - 1) << 30 | std::uint64_t{1} << 63;
-  for (std::uint64_t i = 0; i < 6'000; ++i) keys.push_back(key_hashed_to(random() & ~kFixedBits));
+  for (std::uint64_t i = 0; i < 6'000; ++i) keys.push_back(key_with_hash(random() & ~kFixedBits));
   return keys;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "tests/key_with_hash.hpp"
 
 namespace verbena::server {
 namespace {
@@ -24,15 +25,7 @@ using protocol::IndexAnswer;
 using protocol::IndexSegment;
 using protocol::KeyHash;
 using protocol::Row;
-
-/// The inverse of KeyHash's mixing, to choose keys by their hashes.
-Key key_with_hash(std::uint64_t bits) {
-  bits = (bits ^ bits >> 33) * 0x9cb4b2f8129337db;
-  bits = (bits ^ bits >> 33) * 0x4f74430c22a54005;
-  return bits ^ bits >> 33;
-}
-
-constexpr Key kNoKey = ~Key{0};
+using verbena::testing::key_with_hash;
 
 /// Segments, directories, and the keys of rows. Nothing is given back, so that readers may stay anywhere.
 class TestMemory final : public SparseIndex::Memory {

@@ -343,25 +343,12 @@ std::shared_ptr<Operation> FixedTable::make_pull(const Keys& keys, std::size_t n
   return std::make_shared<FixedPull>(*this, keys, next, out);
 }
 
-template <class Keys>
-[[gnu::always_inline]] inline absl::Status FixedTable::pull_rows(Keys keys, std::byte* out,
-                                                                 std::size_t values) {
-  if (!session_.is_here()) [[unlikely]]
-    return session_.elsewhere();
-  session_.poll_sometimes(keys.size());
-  if (!is_ready(keys, values)) [[unlikely]]
-    return check_ready(keys.all(), values);
-  session_.counters().rows_pulled += keys.size();
-  const std::size_t done = pull_now(keys, 0, out);
-  return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
-}
-
 absl::Status FixedTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
-  return pull_rows(KeyList{keys}, out, values);
+  return pull_rows(KeyList{keys}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 
 absl::Status FixedTable::pull(KeyRange range, std::byte* out, std::size_t values) {
-  return pull_rows(KeyRun{range}, out, values);
+  return pull_rows(KeyRun{range}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 
 bool FixedTable::advance(FixedPull& pull) {
@@ -457,8 +444,8 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
     // The server can still write to this memory, so the key that is checked must be the one that is used. If
     // a key is wrong, the rows before it have been taken; that does not matter, since the session ends.
     const Key key = protocol::record_key(message.payload, layout_.stride_bytes, i);
-    if (!part.range.has(key) || (is_sparse_ && &part_of(key) != &part)) [[unlikely]]
-      return protocol::wrong_record(key, part.range.keys());
+    if (!part.has(key)) [[unlikely]]
+      return part.wrong_record(key);
     const Row row = part.range.row_of(key);
     CachedRow* const cached = part.cached(row);
     if (cached == nullptr || !part.subscriptions.covers(row, message.header.subscriptions)) continue;

@@ -143,8 +143,6 @@ class FixedTable : public TableCore {
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);
   template <class Keys>
-  absl::Status pull_rows(Keys keys, std::byte* out, std::size_t values);
-  template <class Keys>
   std::size_t pull_in_place(Part& part, const Keys& keys, std::size_t i, std::byte* out);
   template <class Keys>
   std::size_t pull_fresh(const Part& part, const Keys& keys, std::size_t i, std::byte* out);

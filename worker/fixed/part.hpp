@@ -49,6 +49,15 @@ struct alignas(64) Part {
   /// named by its key. nullptr if the table is dense.
   std::unique_ptr<SparseView> sparse;
 
+  /// The key is one of the part's.
+  [[nodiscard]] bool has(Key key) const {
+    return sparse == nullptr ? range.has(key) : sparse->keys().has(key);
+  }
+  /// The error for a record of a key that is not.
+  [[nodiscard]] absl::Status wrong_record(Key key) const {
+    return sparse == nullptr ? protocol::wrong_record(key, range.keys())
+                             : protocol::wrong_record(key, sparse->keys());
+  }
   /// The cached row; nullptr if it is not cached.
   [[nodiscard]] CachedRow* cached(protocol::Row row) const {
     return cache == nullptr ? nullptr : cache->find(row);

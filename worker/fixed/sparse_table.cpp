@@ -69,7 +69,8 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
     part->lane = lane;
     part->view = &link.lanes[lane];
     part->range = protocol::RowRange(KeyRange{0, kNoKey});
-    part->sparse = std::make_unique<SparseView>(layout_.stride_bytes);
+    part->sparse =
+        std::make_unique<SparseView>(placement.keys(link.server, lane, lane_count), layout_.stride_bytes);
     for (const protocol::RegionAdded& added : link.regions) {
       if (added.lane == lane) RETURN_IF_ERROR(part->sparse->add(added, *link.connection));
     }
@@ -83,12 +84,15 @@ absl::Status SparseTable::add_server(ServerLink& link, const transport::RemoteDe
           fmt::format("reads in place need a server on this host; {} is not", link.connection->peer_name()));
     }
     if (!reads_in_place(is_mapped)) part->sparse->read_from_afar();
-    const KeyRange hashes = placement.keys(link.server, lane, lane_count).parts();
+    const KeyRange hashes = part->sparse->keys().parts();
     for (std::uint64_t hash = hashes.first; hash < hashes.last; ++hash) part_of_hash_[hash] = part.get();
     RETURN_IF_ERROR(add_part(std::move(part), is_mapped));
   }
-  link.regions.clear();
   return absl::OkStatus();
+}
+
+bool SparseTable::has_keys_of(std::uint32_t server) const {
+  return session_.placement().sparse().keys(server, 0, 1).parts().size() > 0;
 }
 
 absl::Status SparseTable::on_region(ServerLink& link, const protocol::RegionAdded& added) {
@@ -97,25 +101,12 @@ absl::Status SparseTable::on_region(ServerLink& link, const protocol::RegionAdde
 
 // ---- reads in place
 
-template <class Keys>
-[[gnu::always_inline]] inline absl::Status SparseTable::pull_rows(Keys keys, std::byte* out,
-                                                                  std::size_t values) {
-  if (!session_.is_here()) [[unlikely]]
-    return session_.elsewhere();
-  session_.poll_sometimes(keys.size());
-  if (!is_ready(keys, values)) [[unlikely]]
-    return check_ready(keys.all(), values);
-  session_.counters().rows_pulled += keys.size();
-  const std::size_t done = pull_now(keys, 0, out);
-  return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
-}
-
 absl::Status SparseTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
-  return pull_rows(KeyList{keys}, out, values);
+  return pull_rows(KeyList{keys}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 
 absl::Status SparseTable::pull(KeyRange range, std::byte* out, std::size_t values) {
-  return pull_rows(KeyRun{range}, out, values);
+  return pull_rows(KeyRun{range}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 
 /// Rows that are cached nowhere are read in groups, in three passes over each: a pass asks for the memory

@@ -79,6 +79,7 @@ class SparseTable : public FixedTable {
   absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
   absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
+  [[nodiscard]] bool has_keys_of(std::uint32_t server) const override;
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added) override;
 
  private:
@@ -86,8 +87,6 @@ class SparseTable : public FixedTable {
   using Item = SparsePull::Item;
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
-  template <class Keys>
-  absl::Status pull_rows(Keys keys, std::byte* out, std::size_t values);
   /// Reads rows from `from` on until one cannot be read at once; returns its index, or keys.size().
   template <class Keys>
   std::size_t pull_now(const Keys& keys, std::size_t from, std::byte* out);

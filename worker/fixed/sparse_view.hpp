@@ -25,8 +25,11 @@ class SparseView {
  public:
   using RemoteDescriptor = transport::RemoteDescriptor;
 
-  /// `stride_bytes`: of a row's values.
-  explicit SparseView(std::size_t stride_bytes) : stride_bytes_(stride_bytes) {}
+  /// `keys`: those of the part. `stride_bytes`: of a row's values.
+  SparseView(const protocol::HashedKeys& keys, std::size_t stride_bytes)
+      : keys_(keys), stride_bytes_(stride_bytes) {}
+
+  [[nodiscard]] const protocol::HashedKeys& keys() const { return keys_; }
 
   /// Another region. INVALID_ARGUMENT: it does not fit to those before.
   absl::Status add(const protocol::RegionAdded& added, transport::Connection& connection);
@@ -109,6 +112,7 @@ class SparseView {
                                                        std::size_t item_bytes, std::size_t offset,
                                                        std::size_t bytes) const;
 
+  const protocol::HashedKeys keys_;
   const std::size_t stride_bytes_;
   bool reads_from_afar_ = false;
   const std::uint64_t* root_ = nullptr;

@@ -29,25 +29,12 @@ MovingTable::MovingTable(SessionCore& session, std::uint32_t number, const Table
 
 // ---- what users call
 
-template <class Keys>
-[[gnu::always_inline]] inline absl::Status MovingTable::pull_rows(Keys keys, std::byte* out,
-                                                                  std::size_t values) {
-  if (!session_.is_here()) [[unlikely]]
-    return session_.elsewhere();
-  session_.poll_sometimes(keys.size());
-  if (!is_ready(keys, values)) [[unlikely]]
-    return check_ready(keys.all(), values);
-  session_.counters().rows_pulled += keys.size();
-  const std::size_t done = pull_now(keys, out);
-  return done == keys.size() ? absl::OkStatus() : pull_rest(keys.all(), out, done);
-}
-
 absl::Status MovingTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
-  return pull_rows(KeyList{keys}, out, values);
+  return pull_rows(KeyList{keys}, out, values, [&](const auto& all) { return pull_now(all, out); });
 }
 
 absl::Status MovingTable::pull(KeyRange range, std::byte* out, std::size_t values) {
-  return pull_rows(KeyRun{range}, out, values);
+  return pull_rows(KeyRun{range}, out, values, [&](const auto& all) { return pull_now(all, out); });
 }
 
 std::shared_ptr<Operation> MovingTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {

@@ -70,8 +70,6 @@ class MovingTable final : public TableCore {
  private:
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
   template <class Keys>
-  absl::Status pull_rows(Keys keys, std::byte* out, std::size_t values);
-  template <class Keys>
   absl::Status push_rows(Keys keys, const std::byte* updates, std::size_t values, bool wait);
   [[gnu::noinline]] absl::Status push_rest(const Keys& keys, const std::byte* updates, std::size_t next,
                                            bool wait);

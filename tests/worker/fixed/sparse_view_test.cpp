@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "protocol/sparse_memory.hpp"
+#include "tests/key_with_hash.hpp"
+#include "worker/fixed/part.hpp"
 
 namespace verbena::worker {
 namespace {
@@ -44,7 +47,7 @@ class SparseViewTest : public ::testing::Test {
   std::string add(const RegionAdded& added) { return std::string(view_.add(added, connection_).message()); }
 
   ViewedConnection connection_;
-  SparseView view_{kViewedStride};
+  SparseView view_{protocol::HashedKeys(KeyRange{0, 100}), kViewedStride};
 };
 
 TEST_F(SparseViewTest, ItemsAreInTheRegionsOfTheirNumbers) {
@@ -96,6 +99,20 @@ TEST_F(SparseViewTest, ARegionThatIsGoneIsWaitedFor) {
   EXPECT_EQ(view_.row(protocol::Row{1}), nullptr);
   view_.read_from_afar();
   EXPECT_FALSE(view_.is_mapped());
+}
+
+TEST_F(SparseViewTest, APartHasTheKeysOfItsHashes) {
+  Part part;
+  part.range = protocol::RowRange(KeyRange{0, kNoKey});
+  part.sparse = std::make_unique<SparseView>(protocol::HashedKeys(KeyRange{5, 7}), kViewedStride);
+  const auto key_of = [](std::uint64_t hashes) { return testing::key_with_hash(hashes << 52 | 12345); };
+  EXPECT_FALSE(part.has(key_of(4)));
+  EXPECT_TRUE(part.has(key_of(5)));
+  EXPECT_TRUE(part.has(key_of(6)));
+  EXPECT_FALSE(part.has(key_of(7)));
+  EXPECT_THAT(std::string(part.wrong_record(key_of(7)).message()),
+              ::testing::HasSubstr("part 7, expected 5 to"));
+  EXPECT_FALSE(protocol::HashedKeys(KeyRange{0, 4096}).has(kNoKey));
 }
 
 /// Directories of all depths that there can be; no more.
