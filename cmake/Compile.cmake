@@ -21,6 +21,9 @@ target_compile_options(verbena_compile INTERFACE
   -Wno-missing-field-initializers
   # One result on every machine: a fused multiply-add where the compiler fancies it would not give that.
   -ffp-contract=off
+  # Nobody asks for errno or the flags of exceptions after a square root or a division, which could not be done for
+  # several numbers at once otherwise.
+  -fno-math-errno -fno-trapping-math
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # A note about the ABI of old gcc versions, none of which meet here.
   $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict>)

@@ -14,29 +14,36 @@ constexpr double kTiny = 1e-30;          ///< what is divided by must not be 0
 constexpr double kBelowOne = 0.9999999;  ///< which no value type rounds to 1
 constexpr double kHuge = 1e30;
 
-/// Calls step(i, value, gradient) for each number of a row, which becomes what that returns. The gradients
-/// are loaded once, and the row is stored once: others may write and read them meanwhile.
-template <class Value, class Step>
-void step_each(Value* row, const Value* update, std::uint32_t width, const Step& step) {
+/// A loop that the compiler makes steps of several numbers of, since it knows that no two arrays overlap.
+template <class Value, class Step, class... Kept>
+[[gnu::always_inline]] inline void step_some(Value* __restrict to, const Value* __restrict from,
+                                             const Value* __restrict gradient, std::uint32_t count,
+                                             const Step& step, Kept* __restrict... kept) {
+  for (std::uint32_t i = 0; i < count; ++i) to[i] = step(from[i], gradient[i], kept[i]...);
+}
+
+/// Calls step(value, gradient, what is kept…) for each number of a row, which becomes what that returns;
+/// `kept`: arrays of `width` numbers. The gradients are loaded once, and the row is stored once: others may
+/// write and read them meanwhile.
+template <class Value, class Step, class... Kept>
+void step_each(Value* row, const Value* update, std::uint32_t width, const Step& step, Kept*... kept) {
   constexpr std::uint32_t kPiece = 64;
   std::array<Value, kPiece> gradient;
   std::array<Value, kPiece> value;
   for (std::uint32_t first = 0; first < width; first += kPiece) {
     const std::uint32_t count = std::min(kPiece, width - first);
     base::copy_words(gradient.data(), update + first, count);
-    for (std::uint32_t i = 0; i < count; ++i) value[i] = step(first + i, row[first + i], gradient[i]);
+    step_some(value.data(), row + first, gradient.data(), count, step, (kept + first)...);
     base::copy_words(row + first, value.data(), count);
   }
 }
 
-/// Gradients add up, and a worker cannot tell what becomes of its own.
+/// Gradients add up. A worker cannot tell what becomes of its own: there is no predict().
 struct OfGradients {
   template <class Value>
   static void combine(Value* update, const Value* later, std::uint32_t width) {
     for (std::uint32_t i = 0; i < width; ++i) update[i] += later[i];
   }
-  template <class Value>
-  static void predict(Value* /*row*/, const Value* /*update*/, std::uint32_t /*width*/) {}
 };
 
 /// So many numbers are kept for each number of a row.
@@ -76,7 +83,7 @@ struct Sgd : Scheduled {
   static void apply(Value* row, std::byte* /*state*/, const Value* update, std::uint32_t width,
                     const double* constants) {
     const auto rate = static_cast<Value>(constants[0]);
-    step_each(row, update, width, [=](std::uint32_t, Value w, Value g) { return w - rate * g; });
+    step_each(row, update, width, [=](Value w, Value g) { return w - rate * g; });
   }
 };
 
@@ -89,11 +96,11 @@ struct Momentum : Scheduled, Keeps<1> {
                     const double* constants) {
     const auto rate = static_cast<Value>(constants[0]);
     const auto momentum = static_cast<Value>(constants[1]);
-    auto* const m = reinterpret_cast<Value*>(state);
-    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
-      m[i] = momentum * m[i] + g;
-      return w - rate * m[i];
-    });
+    const auto step = [=](Value w, Value g, Value& m) {
+      m = momentum * m + g;
+      return w - rate * m;
+    };
+    step_each(row, update, width, step, reinterpret_cast<Value*>(state));
   }
 };
 
@@ -108,11 +115,11 @@ struct Adagrad : Scheduled, Keeps<1> {
     const auto rate = static_cast<Value>(constants[0]);
     const auto initial = static_cast<Value>(constants[1]);
     const auto epsilon = static_cast<Value>(constants[2]);
-    auto* const n = reinterpret_cast<Value*>(state);
-    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
-      n[i] += g * g;
-      return w - rate * g / (std::sqrt(initial + n[i]) + epsilon);
-    });
+    const auto step = [=](Value w, Value g, Value& n) {
+      n += g * g;
+      return w - rate * g / (std::sqrt(initial + n) + epsilon);
+    };
+    step_each(row, update, width, step, reinterpret_cast<Value*>(state));
   }
 };
 
@@ -135,7 +142,7 @@ struct RowwiseAdagrad : Scheduled {
     n += squares / static_cast<Value>(width);
     const Value rate = static_cast<Value>(constants[0]) /
                        (std::sqrt(static_cast<Value>(constants[1]) + n) + static_cast<Value>(constants[2]));
-    step_each(row, update, width, [=](std::uint32_t, Value w, Value g) { return w - rate * g; });
+    step_each(row, update, width, [=](Value w, Value g) { return w - rate * g; });
   }
 };
 
@@ -168,13 +175,13 @@ struct Adam : OfGradients, Keeps<2> {
     const auto beta2 = static_cast<Value>(constants[3]);
     const auto rest2 = static_cast<Value>(constants[4]);
     const auto epsilon = static_cast<Value>(constants[5]);
-    auto* const m = reinterpret_cast<Value*>(state);
-    auto* const v = m + width;
-    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
-      m[i] = beta1 * m[i] + rest1 * g;
-      v[i] = beta2 * v[i] + rest2 * g * g;
-      return w - rate * m[i] / (std::sqrt(v[i]) + epsilon);
-    });
+    const auto step = [=](Value w, Value g, Value& m, Value& v) {
+      m = beta1 * m + rest1 * g;
+      v = beta2 * v + rest2 * g * g;
+      return w - rate * m / (std::sqrt(v) + epsilon);
+    };
+    auto* const kept = reinterpret_cast<Value*>(state);
+    step_each(row, update, width, step, kept, kept + width);
   }
 };
 
@@ -192,19 +199,18 @@ struct Ftrl : OfGradients, Keeps<2> {
     const auto beta = static_cast<Value>(constants[1]);
     const auto l1 = static_cast<Value>(constants[2]);
     const auto l2 = static_cast<Value>(constants[3]);
-    auto* const z = reinterpret_cast<Value*>(state);
-    auto* const n = z + width;
-    step_each(row, update, width, [=](std::uint32_t i, Value w, Value g) {
-      const Value squares = n[i] + g * g;
+    const auto step = [=](Value w, Value g, Value& z, Value& n) {
+      const Value squares = n + g * g;
       const Value root = std::sqrt(squares);
-      z[i] += g - (root - std::sqrt(n[i])) / alpha * w;
-      n[i] = squares;
+      z += g - (root - std::sqrt(n)) / alpha * w;
+      n = squares;
+      const Value by = (beta + root) / alpha + l2;  // 0: gradients whose squares are 0, and no beta
+      const Value weight = -(z - std::copysign(l1, z)) / by;
       // The other way round, not a number would become 0.
-      if (std::abs(z[i]) <= l1) return Value{0};
-      const Value by = (beta + root) / alpha + l2;
-      return by == 0 ? 0
-                     : -(z[i] - std::copysign(l1, z[i])) / by;  // 0: gradients whose squares are 0, no beta
-    });
+      return std::abs(z) <= l1 || by == 0 ? Value{0} : weight;
+    };
+    auto* const kept = reinterpret_cast<Value*>(state);
+    step_each(row, update, width, step, kept, kept + width);
   }
 };
 

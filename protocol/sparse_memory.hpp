@@ -2,7 +2,9 @@
 // which are added one by one, each announced to the workers (RegionAdded) before anything names it. So the
 // index holds numbers only. Nothing moves, and no region goes away before the table does.
 //
-//   root        one, the first: which directory is the newest, and all directories of up to kRootDepth bits
+//   root        one, the first: which directory is the newest, all directories of up to kRootDepth bits, and
+//   how
+//               many rows there are
 //   directory   a larger directory, by its depth
 //   segments    `items` segments of the index: segment n is in region n ÷ items
 //   rows        `items` rows: row n is in region n ÷ items. A row is its key, then its values
@@ -22,9 +24,11 @@ inline constexpr std::uint32_t kRegionKinds = 4;
 inline constexpr std::uint32_t kMaxRegionNumber = (1U << 24) - 1;
 
 /// The words of a root region: word 0 is the depth of the newest directory; the directory of depth d begins
-/// at word 2^d and has as many words.
+/// at word 2^d and has as many words. Word kRootRows, in a cache line of its own, says how many rows there
+/// are: those with smaller numbers have their keys.
 inline constexpr std::uint32_t kRootDepth = 12;
-inline constexpr std::size_t kRootBytes = (std::size_t{2} << kRootDepth) * sizeof(std::uint64_t);
+inline constexpr std::size_t kRootRows = std::size_t{2} << kRootDepth;
+inline constexpr std::size_t kRootBytes = kRootRows * sizeof(std::uint64_t) + 64;
 
 /// Distance between the rows of a region. `stride_bytes`: of the values.
 constexpr std::size_t sparse_row_bytes(std::size_t stride_bytes) {

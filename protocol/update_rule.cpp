@@ -52,7 +52,7 @@ absl::StatusOr<UpdateRule> UpdateRule::find(std::string_view text, ValueType typ
   if (kind->state_bytes != nullptr) rule.state_bytes_ = (kind->state_bytes(type, width) + 7) / 8 * 8;
   rule.functions_ = kind->functions(type);
   const UpdateRuleFunctions& all = rule.functions_;
-  if (all.combine == nullptr || all.apply == nullptr || all.predict == nullptr) {
+  if (all.combine == nullptr || all.apply == nullptr) {
     return absl::InvalidArgumentError(
         fmt::format("the update rule \"{}\" has not all functions for {}", named->name, name_of(type)));
   }

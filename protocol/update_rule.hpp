@@ -39,6 +39,8 @@ class UpdateRule {
 
   /// Whether pushes are added to rows. Models that weight updates or bound their sums need this.
   [[nodiscard]] bool is_addition() const { return functions_.apply == nullptr; }
+  /// Whether predict() shows a worker its own updates.
+  [[nodiscard]] bool predicts() const { return is_addition() || functions_.predict != nullptr; }
   [[nodiscard]] std::size_t state_bytes() const { return state_bytes_; }
   /// Whether its steps depend on the clock.
   [[nodiscard]] bool changes_with_clock() const { return changes_with_clock_; }
@@ -78,7 +80,7 @@ class UpdateRule {
   void predict_as(std::byte* row, const std::byte* update) const {
     if (is_addition()) [[likely]] {
       add<Value>(row, update);
-    } else {
+    } else if (functions_.predict != nullptr) {
       functions_.predict(row, update, width_);
     }
   }

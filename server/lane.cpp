@@ -34,8 +34,8 @@ constexpr int kTasksPerPoll = 16;
 constexpr std::size_t kPrefetchRecords = 4;
 /// For a record of a sparse table: how many records ahead its place in the index is fetched, and then, this
 /// many records ahead, its row.
-constexpr std::size_t kIndexAhead = 16;
-constexpr std::size_t kRowAhead = 8;
+constexpr std::size_t kIndexAhead = 32;
+constexpr std::size_t kRowAhead = 16;
 
 }  // namespace
 

@@ -66,13 +66,13 @@ class SparseIndex {
   // For loops over keys that fetch what they will need into the processor's cache.
   /// A row that may be the key's, and probably is; nullopt: it has none.
   [[nodiscard]] std::optional<protocol::Row> probable_row(const protocol::KeyHash& hash) const {
-    return protocol::probable_row(segment_of(hash), hash);
+    const protocol::IndexAnswer answer = protocol::look_up_probably(segment_of(hash), hash);
+    if (answer.kind != protocol::IndexAnswer::Kind::kFound) return std::nullopt;
+    return answer.row;
   }
   /// find() or probable_row() will be called soon.
   void prefetch(const protocol::KeyHash& hash) const {
-    const protocol::IndexBucket* const own = &segment_of(hash).buckets[hash.bucket()];
-    base::prefetch_to_read(own);
-    base::prefetch_to_read(own + 1);
+    base::prefetch_to_read(&segment_of(hash).buckets[hash.bucket()]);  // seldom is it in the next one
   }
 
   [[nodiscard]] std::uint64_t keys() const { return keys_; }

@@ -104,6 +104,8 @@ absl::StatusOr<Row> SparsePart::find_or_add(const KeyHash& hash, Key key) {
   std::memcpy(values - sizeof key, &key, sizeof key);
   RETURN_IF_ERROR(index_->insert(hash, row));
   ++next_row_;
+  // Release: who sees it sees the rows before it, with their keys.
+  std::atomic_ref(root_[protocol::kRootRows]).store(next_row_, std::memory_order_release);
   return row;
 }
 

@@ -63,11 +63,16 @@ class StoredRows {
   [[nodiscard]] std::uint32_t& step_of(protocol::Row row) const { return chunk(row).step_of[place(row)]; }
   /// The row, and what the rule keeps of it, will be written soon.
   void prefetch(protocol::Row row) const {
-    base::prefetch_to_write(values(row));
-    if (std::byte* const kept = state(row)) base::prefetch_to_write(kept);
+    prefetch(values(row), strides_.row_bytes);
+    if (std::byte* const kept = state(row)) prefetch(kept, strides_.state_bytes);
   }
 
  private:
+  /// The two lines of a short row that begins in the middle of one. Those of a long row follow by themselves.
+  static void prefetch(std::byte* first, std::size_t bytes) {
+    base::prefetch_to_write(first);
+    base::prefetch_to_write(first + bytes - 1);
+  }
   [[nodiscard]] const Chunk& chunk(protocol::Row row) const { return chunks_[index_of(row) >> shift_]; }
   [[nodiscard]] std::uint64_t place(protocol::Row row) const {
     return index_of(row) & ((std::uint64_t{1} << shift_) - 1);

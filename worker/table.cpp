@@ -109,6 +109,10 @@ Pending UntypedTable::push_async(const Keys& keys, const std::byte* updates, std
                                  : core_->push(keys.list(), updates, count, /*wait=*/false));
 }
 
+absl::Status UntypedTable::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const {
+  return core_->scan(use);
+}
+
 Pending UntypedTable::localize(Keys keys, const OperationOptions& options) const {
   return pending(core_->start_localize(keys, worker::Dependencies::of(options)));
 }

@@ -85,6 +85,12 @@ absl::Status TableCore::pull_rest(const Keys& keys, std::byte* out, std::size_t 
   return session_.wait_for(*pull);
 }
 
+absl::Status TableCore::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> /*use*/) {
+  RETURN_IF_ERROR(enter(KeyRange{}, 0));
+  return absl::FailedPreconditionError(
+      fmt::format("table \"{}\" is dense: its rows are pulled by their keys", options_.name));
+}
+
 // ---- for static tables
 
 /// `distinction`: what only rows of a dynamic table can do.

@@ -58,6 +58,10 @@ class TableCore {
   absl::StatusOr<std::shared_ptr<Operation>> start_pull(const Keys& keys, std::byte* out, std::size_t values,
                                                         Operations after);
 
+  /// For sparse tables: calls use(key, values) for each row that there is. Other tables return
+  /// FAILED_PRECONDITION.
+  virtual absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use);
+
   // For dynamic tables; a static table returns FAILED_PRECONDITION.
 
   [[nodiscard]] virtual bool rows_move() const { return false; }

@@ -8,11 +8,33 @@
 namespace verbena::apps::bench {
 
 const std::vector<std::string>& operation_names() {
-  static const std::vector<std::string> kNames{
-      "read",         "read-batch",    "write",        "write-complete", "write-notify", "pull",
-      "pull-large",   "pull-in-place", "pull-batch",   "push",           "push-batch",   "push-add",
-      "push-adagrad", "push-ftrl",     "push-applied", "push-visible",   "clock",        "subscribe",
-      "pull-local",   "push-local",    "localize",     "idle-server"};
+  static const std::vector<std::string> kNames{"read",
+                                               "read-batch",
+                                               "write",
+                                               "write-complete",
+                                               "write-notify",
+                                               "pull",
+                                               "pull-large",
+                                               "pull-in-place",
+                                               "pull-batch",
+                                               "push",
+                                               "push-batch",
+                                               "push-add",
+                                               "push-adagrad",
+                                               "push-ftrl",
+                                               "push-sparse-add",
+                                               "push-sparse-adagrad",
+                                               "push-sparse-ftrl",
+                                               "pull-sparse",
+                                               "pull-sparse-read",
+                                               "push-applied",
+                                               "push-visible",
+                                               "clock",
+                                               "subscribe",
+                                               "pull-local",
+                                               "push-local",
+                                               "localize",
+                                               "idle-server"};
   return kNames;
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "apps/bench/job.hpp"
 #include "apps/bench/operations.hpp"
 #include "apps/bench/output_places.hpp"
 #include "apps/bench/yardsticks.hpp"
@@ -25,49 +26,6 @@ constexpr std::uint64_t kManyRows = 1 << 16;  // 26 MB: more than a core's own c
 constexpr std::size_t kBatchKeys = 1000;
 constexpr std::uint32_t kSmallWidth = 16;
 constexpr std::uint64_t kSmallRows = 1 << 14;
-constexpr std::uint32_t kTimeoutMs = 10'000;  // of a session's waits, for the server or the other worker
-
-/// A server on the other side, and its workers here, all driven by this thread.
-class Job {
- public:
-  static absl::StatusOr<std::unique_ptr<Job>> start(const Backend& backend, Client& client, ReadPath path,
-                                                    std::uint32_t workers = 1, std::uint32_t servers = 1) {
-    auto job = std::unique_ptr<Job>(new Job(client));
-    std::vector<std::string> addresses;
-    for (std::uint32_t server = 0; server < servers; ++server) {
-      auto address = client.start_server(workers, server, servers);
-      if (!address.ok()) return address.status();
-      addresses.push_back(*std::move(address));
-    }
-    for (std::uint32_t rank = 0; rank < workers; ++rank) {
-      auto transport = backend.make_transport();
-      if (!transport.ok()) return transport.status();
-      auto session = Session::connect({.servers = addresses,
-                                       .rank = rank,
-                                       .workers = workers,
-                                       .read_path = path,
-                                       .timeout_ms = kTimeoutMs,
-                                       .clock_timeout_ms = kTimeoutMs,
-                                       .transport = std::move(*transport)});
-      if (!session.ok()) return session.status();
-      job->sessions_.push_back(std::move(*session));
-    }
-    return job;
-  }
-  ~Job() {
-    sessions_.clear();
-    std::ignore = client_.stop_servers();
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-
-  [[nodiscard]] Session& session(std::uint32_t rank = 0) { return *sessions_[rank]; }
-
- private:
-  explicit Job(Client& client) : client_(client) {}
-  Client& client_;
-  std::vector<std::unique_ptr<Session>> sessions_;
-};
 
 std::vector<Key> shuffled_keys(std::uint64_t rows, std::size_t count) {
   std::vector<Key> keys;
@@ -78,6 +36,12 @@ std::vector<Key> shuffled_keys(std::uint64_t rows, std::size_t count) {
     std::shuffle(all.begin(), all.end(), random);
     keys.insert(keys.end(), all.begin(), all.end());
   }
+  return keys;
+}
+
+/// The key of a sparse table for each of these: spread over all numbers, and none twice.
+std::vector<Key> spread(std::vector<Key> keys) {
+  for (Key& key : keys) key = (key + 1) * 0x9e37'79b9'7f4a'7c15;
   return keys;
 }
 
@@ -112,13 +76,29 @@ struct RuleCase {
   std::string_view what;
   std::string_view rule;
   std::uint32_t width;
+  KeySpace key_space = KeySpace::kDense;
 };
 
-constexpr std::uint64_t kRuleRows = 1'000'000;
+constexpr std::uint64_t kMillionRows = 1'000'000;
 constexpr RuleCase kRules[] = {
     {"push-add", "push of 1000 of a million rows of 16 floats, and clock(): as push-batch", "add", 16},
     {"push-adagrad", "the same with gradients, for which the lane takes steps of Adagrad", "adagrad", 16},
-    {"push-ftrl", "the same with rows of one float and FTRL", "ftrl(l1=1)", 1}};
+    {"push-ftrl", "the same with rows of one float and FTRL", "ftrl(l1=1)", 1},
+    {"push-sparse-add", "as push-add, in a sparse table", "add", 16, KeySpace::kSparse},
+    {"push-sparse-adagrad", "as push-adagrad, in a sparse table", "adagrad", 16, KeySpace::kSparse},
+    {"push-sparse-ftrl", "as push-ftrl, in a sparse table", "ftrl(l1=1)", 1, KeySpace::kSparse}};
+
+/// Pulls all over a sparse table that no cache holds.
+struct SparsePullCase {
+  std::string_view name;
+  std::string_view what;
+  ReadPath path;
+};
+
+constexpr SparsePullCase kSparsePulls[] = {
+    {"pull-sparse", "pull of 1000 of a million rows of 16 floats of a sparse table, in place (one host only)",
+     ReadPath::kInPlace},
+    {"pull-sparse-read", "the same by one-sided reads, as from another host, Asp", ReadPath::kCached}};
 
 /// What the measurements of tables have in common.
 class TableMeasurements {
@@ -132,6 +112,7 @@ class TableMeasurements {
   absl::Status push();
   absl::Status push_batch();
   absl::Status push_by(const RuleCase& by);
+  absl::Status pull_sparse(const SparsePullCase& pull);
   absl::Status push_applied();
   absl::Status push_visible();
   absl::Status clock();
@@ -146,6 +127,7 @@ class TableMeasurements {
                                              std::uint32_t servers = 1) {
     return Job::start(backend_, client_, path, workers, servers);
   }
+  static absl::Status make_rows(Session& session, const Table<float>& table);
   template <class Access>
   absl::StatusOr<Samples> time_accesses(const Access& access);
   /// Times `operation` and notes what it asks of the sessions' transports.
@@ -335,13 +317,18 @@ absl::Status TableMeasurements::push_by(const RuleCase& by) {
   auto job = start(ReadPath::kAuto);
   if (!job.ok()) return job.status();
   Session& session = (*job)->session();
+  const bool is_sparse = by.key_space == KeySpace::kSparse;
   auto table = session.table<float>({.name = "rows",
-                                     .rows = kRuleRows,
+                                     .key_space = by.key_space,
+                                     .rows = is_sparse ? 0 : kMillionRows,
                                      .width = by.width,
                                      .consistency = Ssp{4},
-                                     .rule = std::string(by.rule)});
+                                     .rule = std::string(by.rule),
+                                     .expected_rows = is_sparse ? kMillionRows : 0});
   if (!table.ok()) return table.status();
-  const std::vector<Key> keys = shuffled_keys(kRuleRows, kRuleRows);
+  const std::vector<Key> rows = shuffled_keys(kMillionRows, kMillionRows);
+  const std::vector<Key> keys = is_sparse ? spread(rows) : rows;
+  if (is_sparse) RETURN_IF_ERROR(make_rows(session, *table));
   const std::vector<float> updates(kBatchKeys * by.width, 0.5F);
   Result result{.operation = std::string(by.name),
                 .what = std::string(by.what),
@@ -359,7 +346,7 @@ absl::Status TableMeasurements::push_by(const RuleCase& by) {
       },
       result);
   if (!status.ok()) return status;
-  const auto steps = time_steps(options_.timing, by.rule, by.width, keys, kBatchKeys);
+  const auto steps = time_steps(options_.timing, by.rule, by.width, rows, kBatchKeys);
   if (!steps.ok()) return steps.status();
   // The worker's calls return before their updates are applied, so that only the whole stream can be
   // compared.
@@ -368,6 +355,62 @@ absl::Status TableMeasurements::push_by(const RuleCase& by) {
                                .value = steps->operations_per_second() * static_cast<double>(result.bytes)});
   report_.results.push_back(std::move(result));
   return session.barrier();
+}
+
+/// Pushes to a million keys, so that the table has rows for them. Their order is not that in which they will
+/// be used, so that the rows' places are no better than by chance.
+absl::Status TableMeasurements::make_rows(Session& session, const Table<float>& table) {
+  std::vector<Key> all(kMillionRows);
+  std::iota(all.begin(), all.end(), Key{0});
+  const std::vector<Key> keys = spread(std::move(all));
+  const std::vector<float> updates(kBatchKeys * table.width(), 0.5F);
+  for (std::size_t first = 0; first < keys.size(); first += kBatchKeys) {
+    RETURN_IF_ERROR(table.push(std::span(keys).subspan(first, kBatchKeys), updates));
+    RETURN_IF_ERROR(session.clock());
+  }
+  return session.barrier();
+}
+
+absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
+  auto job = start(pull.path);
+  if (!job.ok()) return job.status();
+  Session& session = (*job)->session();
+  auto table = session.table<float>({.name = "rows",
+                                     .key_space = KeySpace::kSparse,
+                                     .width = kSmallWidth,
+                                     .consistency = Asp{},
+                                     .expected_rows = kMillionRows});
+  if (!table.ok()) return table.status();
+  const std::vector<Key> rows = shuffled_keys(kMillionRows, kMillionRows);
+  const std::vector<Key> keys = spread(rows);
+  RETURN_IF_ERROR(make_rows(session, *table));
+  constexpr std::size_t kSmallRowBytes = kSmallWidth * sizeof(float);
+  OutputPlaces places(kBatchKeys * kSmallRowBytes);
+  Result result{.operation = std::string(pull.name),
+                .what = std::string(pull.what),
+                .bytes = kBatchKeys * kSmallRowBytes,
+                .keys = kBatchKeys,
+                .samples = {}};
+  std::size_t next = 0;
+  const absl::Status status = time_posting(
+      options_.timing, std::array{&session},
+      [&] {
+        const std::span<float> values(reinterpret_cast<float*>(places.next()), kBatchKeys * kSmallWidth);
+        const std::size_t first = std::exchange(next, (next + kBatchKeys) % keys.size());
+        return table->pull(std::span(keys).subspan(first, kBatchKeys), values);
+      },
+      result);
+  if (!status.ok()) return status;
+  const bool is_in_place = pull.path == ReadPath::kInPlace;
+  result.yardsticks.push_back(
+      {.name = "absl::flat_hash_map and memcpy of the same rows",
+       .value = time_map_reads(options_.timing, keys, kBatchKeys, kSmallRowBytes).percentile(0.5),
+       .budget = is_in_place ? std::optional(0.4) : std::nullopt});
+  result.yardsticks.push_back(
+      {.name = "memcpy of the same rows",
+       .value = time_row_copies(options_.timing, rows, kBatchKeys, kSmallRowBytes).percentile(0.5)});
+  report_.results.push_back(std::move(result));
+  return absl::OkStatus();
 }
 
 absl::Status TableMeasurements::clock() {
@@ -452,9 +495,9 @@ absl::Status TableMeasurements::push_visible() {
     status.Update(pusher.clock());
     while (status.ok() && values[0] < expected) {
       status.Update(read->pull(std::span(&key, 1), values));
-      if (watch.nanoseconds() > kTimeoutMs * 1e6) {
+      if (watch.nanoseconds() > Job::kTimeoutMs * 1e6) {
         status.Update(absl::DeadlineExceededError(
-            fmt::format("a push was not seen by the other worker for {} s", kTimeoutMs / 1000)));
+            fmt::format("a push was not seen by the other worker for {} s", Job::kTimeoutMs / 1000)));
       }
     }
     if (all.nanoseconds() >= warm_up_ns || result.samples.empty()) result.samples.add(watch.nanoseconds());
@@ -647,6 +690,12 @@ absl::Status measure_tables(const BenchOptions& options, const Backend& backend,
     if (!options.wants(by.name)) continue;
     options.progress(by.name);
     RETURN_IF_ERROR(measurements.push_by(by));
+  }
+  for (const SparsePullCase& pull : kSparsePulls) {
+    if (!options.wants(pull.name)) continue;
+    if (pull.path == ReadPath::kInPlace && !backend.on_one_host) continue;
+    options.progress(pull.name);
+    RETURN_IF_ERROR(measurements.pull_sparse(pull));
   }
   using Measurement = absl::Status (TableMeasurements::*)();
   constexpr std::pair<std::string_view, Measurement> kOthers[] = {

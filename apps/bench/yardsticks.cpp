@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_map.h"
 #include "apps/bench/output_places.hpp"
 #include "base/prefetch.hpp"
 #include "base/word_copy.hpp"
@@ -85,6 +87,28 @@ Samples time_row_copies(const TimingOptions& options, std::span<const std::uint6
     use(to);
     next += keys_each;
     if (next + keys_each > keys.size()) next = 0;
+  });
+}
+
+Samples time_map_reads(const TimingOptions& options, std::span<const std::uint64_t> keys,
+                       std::size_t keys_each, std::size_t row_bytes) {
+  absl::flat_hash_map<std::uint64_t, std::uint32_t> row_of;
+  for (const std::uint64_t key : keys) row_of.try_emplace(key, static_cast<std::uint32_t>(row_of.size()));
+  const std::vector<std::byte> from(row_of.size() * row_bytes, std::byte{1});
+  OutputPlaces places(keys_each * row_bytes);
+  // In another order than that in which the rows were made.
+  std::vector<std::uint64_t> order(keys.begin(), keys.end());
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(2));
+  std::size_t next = 0;
+  return time_plain(options, [&] {
+    std::byte* const to = places.next();
+    for (std::size_t i = 0; i < keys_each; ++i) {
+      std::memcpy(to + i * row_bytes, from.data() + row_of.find(order[next + i])->second * row_bytes,
+                  row_bytes);
+    }
+    use(to);
+    next += keys_each;
+    if (next + keys_each > order.size()) next = 0;
   });
 }
 

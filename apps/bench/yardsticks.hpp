@@ -26,6 +26,10 @@ Samples time_hand_over(const TimingOptions& options, std::size_t rows, std::size
 Samples time_row_copies(const TimingOptions& options, std::span<const std::uint64_t> keys,
                         std::size_t keys_each, std::size_t row_bytes);
 
+/// The same with rows that absl::flat_hash_map finds by their keys.
+Samples time_map_reads(const TimingOptions& options, std::span<const std::uint64_t> keys,
+                       std::size_t keys_each, std::size_t row_bytes);
+
 /// Steps of an update rule along one gradient in rows of `width` floats, one row after the other in the order
 /// of `keys`; an operation is `keys_each` rows. INVALID_ARGUMENT: no such rule.
 absl::StatusOr<Samples> time_steps(const TimingOptions& options, std::string_view rule, std::uint32_t width,

@@ -116,6 +116,7 @@ class UntypedTable {
   Pending pull_async(Keys keys, std::span<std::byte> values, const OperationOptions& options = {}) const;
   Pending push_async(Keys keys, std::span<const std::byte> updates,
                      const OperationOptions& options = {}) const;
+  absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const;
   Pending localize(Keys keys, const OperationOptions& options = {}) const;
   absl::Status intent(Keys keys, std::int64_t from, std::int64_t to) const;
   [[nodiscard]] bool is_here(Key key) const;
@@ -189,6 +190,19 @@ class Table {
   /// does.
   Pending push_async(Keys keys, std::span<const Value> updates, const OperationOptions& options = {}) const {
     return untyped_.push_async(keys, bytes(updates), updates.size(), options);
+  }
+
+  /// For sparse tables: calls use(key, values) for each row that there is, in no order that means anything;
+  /// `values` are as a pull would find them, and are valid until `use` returns. Rows are read where they lie,
+  /// whole memory regions at a time, in place or by one-sided reads, so that this costs little more than
+  /// copying the table, and the servers' processors nothing. Rows of keys that are pushed to for the first
+  /// time meanwhile may or may not be among them; keys that this worker has pushed to only in this clock are
+  /// not. If `use` returns an error, that is the end, and it is returned. `use` may use the session.
+  /// FAILED_PRECONDITION for a dense table.
+  absl::Status scan(absl::FunctionRef<absl::Status(Key, std::span<const Value>)> use) const {
+    return untyped_.scan([&](Key key, const std::byte* values) {
+      return use(key, std::span(reinterpret_cast<const Value*>(values), width()));
+    });
   }
 
   /// For dynamic tables: moves the rows to this worker's node from wherever they are; ends when every row has

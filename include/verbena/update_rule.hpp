@@ -84,9 +84,9 @@ struct UpdateRuleFunctions {
   /// `constants`: what UpdateRuleKind::constants has made of the table's parameters.
   void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width,
                 const double* constants) = nullptr;
-  /// Puts into the worker's copy of a row what the worker sees of its own update before the row has it. A
-  /// rule that cannot tell does nothing: then a worker sees its own pushes when it sees the pushes of others.
-  /// All memory is the caller's own.
+  /// Puts into the worker's copy of a row what the worker sees of its own update before the row has it.
+  /// nullptr: the rule cannot tell, and a worker sees its own pushes when it sees the pushes of others. All
+  /// memory is the caller's own.
   void (*predict)(std::byte* row, const std::byte* update, std::uint32_t width) = nullptr;
 };
 
@@ -103,7 +103,7 @@ struct UpdateRuleKind {
   /// The size of the state for each row, in the memory of the process that applies updates. nullptr, or 0:
   /// none.
   std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
-  /// All functions, for each value type; none for a type that the rule is not for.
+  /// The functions for each value type; none for a type that the rule is not for.
   UpdateRuleFunctions (*functions)(ValueType type) = nullptr;
   /// At most kMaxRuleParameters; must live forever.
   std::span<const RuleParameter> parameters = {};
@@ -123,7 +123,8 @@ inline constexpr std::size_t kMaxRuleParameters = 8;
 /// functions, or too many parameters.
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
-/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value. It may have the other
+/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; predict() may be
+/// missing. It may have the other
 /// members of UpdateRuleKind: state_bytes(type, width), kParameters, constants(parameters, clock, constants),
 /// changes_with_clock(parameters). With kParameters, apply() takes the constants as a fifth argument.
 template <class Rule>
@@ -143,25 +144,28 @@ void store_whole(Value* to, Value value) {
 /// The functions of `Rule` for one value type.
 template <class Rule, class Value>
 UpdateRuleFunctions update_rule_functions() {
-  return {.combine =
-              [](std::byte* update, const std::byte* later, std::uint32_t width) {
-                Rule::combine(reinterpret_cast<Value*>(update), reinterpret_cast<const Value*>(later), width);
-              },
-          .apply =
-              [](std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width,
-                 const double* constants) {
-                auto* const values = reinterpret_cast<Value*>(row);
-                const auto* const pushed = reinterpret_cast<const Value*>(update);
-                if constexpr (requires { Rule::kParameters; }) {
-                  Rule::apply(values, state, pushed, width, constants);
-                } else {
-                  Rule::apply(values, state, pushed, width);
-                }
-              },
-          .predict =
-              [](std::byte* row, const std::byte* update, std::uint32_t width) {
-                Rule::predict(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
-              }};
+  UpdateRuleFunctions functions{
+      .combine =
+          [](std::byte* update, const std::byte* later, std::uint32_t width) {
+            Rule::combine(reinterpret_cast<Value*>(update), reinterpret_cast<const Value*>(later), width);
+          },
+      .apply =
+          [](std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width,
+             const double* constants) {
+            auto* const values = reinterpret_cast<Value*>(row);
+            const auto* const pushed = reinterpret_cast<const Value*>(update);
+            if constexpr (requires { Rule::kParameters; }) {
+              Rule::apply(values, state, pushed, width, constants);
+            } else {
+              Rule::apply(values, state, pushed, width);
+            }
+          }};
+  if constexpr (requires(Value * values) { Rule::predict(values, values, 1U); }) {
+    functions.predict = [](std::byte* row, const std::byte* update, std::uint32_t width) {
+      Rule::predict(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
+    };
+  }
+  return functions;
 }
 
 /// The kind of `Rule`, with these functions.

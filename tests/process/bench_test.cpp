@@ -16,11 +16,33 @@
 namespace verbena::process_test {
 namespace {
 
-const std::vector<std::string> kOperations = {
-    "read",         "read-batch",    "write",        "write-complete", "write-notify", "pull",
-    "pull-large",   "pull-in-place", "pull-batch",   "push",           "push-batch",   "push-add",
-    "push-adagrad", "push-ftrl",     "push-applied", "push-visible",   "clock",        "subscribe",
-    "pull-local",   "push-local",    "localize",     "idle-server"};
+const std::vector<std::string> kOperations = {"read",
+                                              "read-batch",
+                                              "write",
+                                              "write-complete",
+                                              "write-notify",
+                                              "pull",
+                                              "pull-large",
+                                              "pull-in-place",
+                                              "pull-batch",
+                                              "push",
+                                              "push-batch",
+                                              "push-add",
+                                              "push-adagrad",
+                                              "push-ftrl",
+                                              "push-sparse-add",
+                                              "push-sparse-adagrad",
+                                              "push-sparse-ftrl",
+                                              "pull-sparse",
+                                              "pull-sparse-read",
+                                              "push-applied",
+                                              "push-visible",
+                                              "clock",
+                                              "subscribe",
+                                              "pull-local",
+                                              "push-local",
+                                              "localize",
+                                              "idle-server"};
 
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -21,6 +22,8 @@ namespace {
 
 /// The most asynchronous pushes under way, if the table sends each push at once: each takes a buffer.
 constexpr std::size_t kMostAsyncPushes = 16;
+/// Of how many keys of a push the memory is fetched together.
+constexpr std::size_t kPushedTogether = 16;
 
 template <class Value, class Base>
 class TypedTable final : public Base {
@@ -79,9 +82,18 @@ class TypedTable final : public Base {
   template <class Keys>
   bool add_up(const Keys& keys, const std::byte* updates) {
     const protocol::UpdateRule& rule = this->layout_.rule;
+    std::array<Part*, kPushedTogether> parts;
     for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (i % kPushedTogether == 0) {
+        const std::size_t count = std::min(kPushedTogether, keys.size() - i);
+        for (std::size_t k = 0; k < count; ++k) {
+          Part& part = this->part_of(keys[i + k]);
+          parts[k] = &part;
+          if (!keys.is_range()) part.current->prefetch(part.range.row_of(keys[i + k]));
+        }
+      }
       const Key key = keys[i];
-      Part& part = this->part_of(key);
+      Part& part = *parts[i % kPushedTogether];
       const Row row = part.range.row_of(key);
       const std::byte* const update = updates + i * this->layout_.row_bytes;
       const UpdateBuffer::Found found = part.current->find_or_add(row, key);
@@ -165,6 +177,9 @@ absl::Status FixedTable::add_part(std::unique_ptr<Part> part, bool is_mapped) {
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> buffer = shipping_.make_buffer(*part);
   if (!buffer.ok()) return buffer.status();
   part->current = std::move(*buffer);
+  // Where nobody can tell what becomes of an update, a read need not find it before it must find those of
+  // others; but a model without clocks promises that it does.
+  part->awaits_own = layout_.rule.predicts() || rules_.acknowledges_at_once();
   if (caches() && (session_.options().read_path == ReadPath::kCached || !is_mapped)) {
     RETURN_IF_ERROR(make_cache(*part));
   }
@@ -229,7 +244,7 @@ void FixedTable::refresh(Part& part) {
                   .needed = needed_row_clock(),
                   .min_clock = min_clock,
                   .allowed = readable && part.view->min_clock >= needed_min_clock(),
-                  .has_outstanding = !part.outstanding.empty(),
+                  .has_outstanding = part.awaits_own && !part.outstanding.empty(),
                   .counter = &reads_at(min_clock)};
 }
 

@@ -38,6 +38,7 @@ struct alignas(64) Part {
   std::unique_ptr<RowCache> cache;    ///< nullptr: each read is of the server's row, in place if it is mapped
   const std::byte* mapped = nullptr;  ///< the server's memory, row 0 at its start; nullptr: it is not mapped
   std::unique_ptr<UpdateBuffer> current;
+  bool awaits_own = true;  ///< a read must find all updates that this worker has sent
   LaneView* view = nullptr;
   ServerLink* link = nullptr;
   std::uint32_t lane = 0;
@@ -70,10 +71,10 @@ struct alignas(64) Part {
   [[nodiscard]] bool is_unapplied(const UpdateBuffer& shipped, protocol::Row row) const {
     return shipped.find(row) != nullptr && shipped.chunk_of(row).sequence >= view->applied;
   }
-  /// The same for all of this worker's shipped updates.
+  /// The same for all of this worker's shipped updates, if a read must find them.
   [[nodiscard]] bool has_unapplied(protocol::Row row) const {
-    return std::any_of(outstanding.begin(), outstanding.end(),
-                       [&](const auto& buffer) { return is_unapplied(*buffer, row); });
+    return awaits_own && std::any_of(outstanding.begin(), outstanding.end(),
+                                     [&](const auto& buffer) { return is_unapplied(*buffer, row); });
   }
 };
 

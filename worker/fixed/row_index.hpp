@@ -2,9 +2,12 @@
 // numbered from 0, so that an array will do. A worker names the rows of a sparse part by their keys.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/prefetch.hpp"
 #include "base/zeroed_array.hpp"
 #include "protocol/row.hpp"
 
@@ -26,14 +29,22 @@ class RowIndex {
     if (!is_sparse_) [[likely]]
       return array_[index_of(row)];
     const auto found = map_.find(index_of(row));
-    return found == map_.end() ? 0 : found->second;
+    return found == map_.end() || found->second.generation != generation_ ? 0 : found->second.number;
+  }
+  /// find() or set() will be called soon.
+  void prefetch(protocol::Row row) const {
+    if (!is_sparse_) [[likely]] {
+      base::prefetch_to_write(&array_[index_of(row)]);
+    } else {
+      map_.prefetch(index_of(row));
+    }
   }
   /// `number`: not 0. Throws std::bad_alloc.
   void set(protocol::Row row, std::uint32_t number) {
     if (!is_sparse_) [[likely]] {
       array_[index_of(row)] = number;
     } else {
-      map_[index_of(row)] = number;
+      map_[index_of(row)] = {number, generation_};
     }
   }
   void erase(protocol::Row row) {
@@ -43,10 +54,28 @@ class RowIndex {
       map_.erase(index_of(row));
     }
   }
+  /// From now on none has one. `rows`: those that have.
+  void clear(std::span<const protocol::Row> rows) {
+    if (!is_sparse_) [[likely]] {
+      for (const protocol::Row row : rows) array_[index_of(row)] = 0;
+      return;
+    }
+    ++generation_;
+    // Rows that have numbers again and again keep their places. Those of others go when they are too many.
+    if (map_.size() <= kMostPlaces + 4 * rows.size() && generation_ != 0) return;
+    map_.clear();
+    map_.reserve(4 * rows.size());
+  }
 
  private:
+  static constexpr std::size_t kMostPlaces = 1024;
+  struct Number {
+    std::uint32_t number = 0;
+    std::uint32_t generation = 0;  ///< of an earlier one: the row has no number
+  };
   base::ZeroedArray<std::uint32_t> array_;
-  absl::flat_hash_map<std::uint64_t, std::uint32_t> map_;
+  absl::flat_hash_map<std::uint64_t, Number> map_;
+  std::uint32_t generation_ = 0;
   bool is_sparse_;
 };
 

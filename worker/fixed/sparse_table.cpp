@@ -11,6 +11,7 @@
 #include "base/prefetch.hpp"
 #include "base/return_if_error.hpp"
 #include "protocol/placement.hpp"
+#include "worker/fixed/sparse_scan.hpp"
 #include "worker/row_copy.hpp"
 
 namespace verbena::worker {
@@ -28,8 +29,9 @@ constexpr std::size_t kBucketsAnItem = 3;  // its own, the next one, and the ove
 /// Each time that a segment is retired, the directory has been changed before. A server that says so again
 /// and again, and never changes it, is waited for as one that does not answer.
 constexpr int kMostRetired = 1000;
-/// How many keys are looked for at a time, so that each waits for memory while the others do.
-constexpr std::size_t kGroup = 32;
+/// A key is hashed so many keys before its row is copied, and its entry is looked for so many.
+constexpr std::size_t kIndexAhead = 32;
+constexpr std::size_t kRowAhead = 16;
 
 std::uint64_t word_of(std::span<const std::byte> bytes, std::size_t index) {
   std::uint64_t word = 0;
@@ -99,6 +101,35 @@ absl::Status SparseTable::on_region(ServerLink& link, const protocol::RegionAdde
   return part(link.server, added.lane).sparse->add(added, *link.connection);
 }
 
+absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) {
+  RETURN_IF_ERROR(enter(KeyRange{}, 0));
+  // Aligned for any value type.
+  std::vector<std::uint64_t> values((layout_.row_bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));
+  auto* const out = reinterpret_cast<std::byte*>(values.data());
+  for (const std::unique_ptr<Part>& part : parts_) {
+    std::uint64_t first = 0;
+    for (;;) {
+      const auto piece = std::make_shared<SparseScan>(*this, *part, first);
+      session_.start(piece);
+      RETURN_IF_ERROR(session_.wait_for(*piece));
+      if (piece->count() == 0) break;
+      for (std::uint64_t i = 0; i < piece->count(); ++i) {
+        const std::byte* const row = piece->row(i);
+        const Key key = SparseView::key_of(row);
+        if (!part->sparse->keys().has(key)) {
+          session_.fail(part->wrong_record(key));
+          return session_.status();
+        }
+        copy_shared_row(layout_.type, out, row + sizeof(Key), layout_.row_bytes);
+        predict_own(*part, part->range.row_of(key), out);
+        RETURN_IF_ERROR(use(key, out));
+      }
+      first += piece->count();
+    }
+  }
+  return absl::OkStatus();
+}
+
 // ---- reads in place
 
 absl::Status SparseTable::pull(std::span<const Key> keys, std::byte* out, std::size_t values) {
@@ -109,56 +140,58 @@ absl::Status SparseTable::pull(KeyRange range, std::byte* out, std::size_t value
   return pull_rows(KeyRun{range}, out, values, [&](const auto& all) { return pull_now(all, 0, out); });
 }
 
-/// Rows that are cached nowhere are read in groups, in three passes over each: a pass asks for the memory
-/// that the next one needs.
+/// Rows that are cached nowhere are found in two steps, each of which waits for memory: so others are begun
+/// meanwhile.
 template <class Keys>
 std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte* out) {
-  struct Sought {
-    Key key = 0;
+  struct Ahead {
     KeyHash hash{0};
     Part* part = nullptr;
-    const IndexSegment* segment = nullptr;
-    const std::byte* row = nullptr;
+    const IndexSegment* segment = nullptr;  ///< nullptr: the row is not read in place
+    IndexAnswer::Kind kind = IndexAnswer::Kind::kRetired;
+    const std::byte* row = nullptr;  ///< one that is probably the key's
   };
-  std::array<Sought, kGroup> group;
+  static_assert(std::has_single_bit(kIndexAhead));
+  std::array<Ahead, 2 * kIndexAhead> ahead;
   const std::size_t row_bytes = layout_.row_bytes;
-  while (from < keys.size()) {
-    const std::size_t most = std::min(kGroup, keys.size() - from);
-    std::size_t count = 0;
-    for (; count < most; ++count) {
-      Sought& one = group[count];
-      one.key = keys[from + count];
-      one.hash = KeyHash(one.key);
-      one.part = &part_of(one.hash);
-      if (one.part->reading.epoch != session_.epoch()) refresh(*one.part);
-      if (one.part->cache != nullptr || !can_read_in_place(*one.part, one.key)) break;
-      one.segment = one.part->sparse->segment(one.hash);
-      if (one.segment == nullptr) break;
-      const IndexBucket* const bucket = &one.segment->buckets[one.hash.bucket()];
-      base::prefetch_to_read(bucket);
-      base::prefetch_to_read(bucket + 1);
+  const auto place = [&](std::size_t i) -> Ahead& { return ahead[i % ahead.size()]; };
+  const auto find_segment = [&](std::size_t i) {
+    Ahead& one = place(i);
+    one.hash = KeyHash(keys[i]);
+    one.part = &part_of(one.hash);
+    one.kind = IndexAnswer::Kind::kRetired;
+    one.row = nullptr;
+    if (one.part->reading.epoch != session_.epoch()) refresh(*one.part);
+    const bool in_place = one.part->cache == nullptr && can_read_in_place(*one.part, keys[i]);
+    one.segment = in_place ? one.part->sparse->segment(one.hash) : nullptr;
+    if (one.segment != nullptr) base::prefetch_to_read(&one.segment->buckets[one.hash.bucket()]);
+  };
+  const auto find_row = [&](std::size_t i) {
+    Ahead& one = place(i);
+    if (one.segment == nullptr) return;
+    const IndexAnswer answer = protocol::look_up_probably(*one.segment, one.hash);
+    one.kind = answer.kind;
+    if (answer.kind != IndexAnswer::Kind::kFound) return;
+    one.row = one.part->sparse->row(answer.row);
+    base::prefetch_to_read(one.row);
+    base::prefetch_to_read(one.row + row_bytes);
+  };
+  const std::size_t size = keys.size();
+  for (std::size_t i = from; i < std::min(from + kIndexAhead, size); ++i) find_segment(i);
+  for (std::size_t i = from; i < std::min(from + kRowAhead, size); ++i) find_row(i);
+  for (; from < size; ++from) {
+    if (from + kIndexAhead < size) find_segment(from + kIndexAhead);
+    if (from + kRowAhead < size) find_row(from + kRowAhead);
+    const Ahead& one = place(from);
+    const Key key = keys[from];
+    std::byte* const to = out + from * row_bytes;
+    if (one.row != nullptr && SparseView::key_of(one.row) == key) [[likely]] {
+      take_row(*one.part, key, one.row, to);
+    } else if (one.kind == IndexAnswer::Kind::kAbsent) {
+      take_absent(*one.part, key, one.part->view->min_clock, to);
+    } else if (!pull_now(*one.part, one.hash, key, to)) {
+      break;
     }
-    for (Sought& one : std::span(group).first(count)) {
-      const std::optional<Row> row = protocol::probable_row(*one.segment, one.hash);
-      one.row = row ? one.part->sparse->row(*row) : nullptr;
-      if (one.row == nullptr) continue;
-      base::prefetch_to_read(one.row);
-      base::prefetch_to_read(one.row + row_bytes);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const Sought& one = group[i];
-      std::byte* const to = out + (from + i) * row_bytes;
-      if (one.row != nullptr && SparseView::key_of(one.row) == one.key) [[likely]] {
-        take_row(*one.part, one.key, one.row, to);
-      } else if (!read_in_place(*one.part, one.hash, one.key, to)) {
-        return from + i;
-      }
-    }
-    from += count;
-    if (count == most) continue;
-    const Sought& one = group[count];
-    if (!pull_now(*one.part, one.hash, one.key, out + from * row_bytes)) break;
-    ++from;
   }
   return from;
 }
@@ -225,7 +258,7 @@ inline void SparseTable::take_row(Part& part, Key key, const std::byte* row, std
 /// to.
 void SparseTable::take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out) {
   initial_.write(key, layout_.type, layout_.width, out);
-  predict_own(part, part.range.row_of(key), out);
+  if (!part.current->empty()) predict_own(part, part.range.row_of(key), out);
   ++reads_at(min_clock);
 }
 
@@ -268,7 +301,9 @@ bool SparseTable::begin_items(SparsePull& pull) {
     pull.staging_ = *staging;
   }
   const std::size_t room = pull.staging_->bytes.size() / item_bytes_;
-  for (; pull.next_ < pull.keys.size() && pull.items_.size() < room; ++pull.next_) {
+  pull.next_ = pull_now(pull.keys, pull.next_, pull.out_);
+  bool is_next_in_place = false;  // those after a key that cannot be read in place yet are, together, later
+  for (; pull.next_ < pull.keys.size() && pull.items_.size() < room && !is_next_in_place; ++pull.next_) {
     const Key key = pull.keys[pull.next_];
     const KeyHash hash(key);
     Part& part = part_of(hash);
@@ -278,6 +313,7 @@ bool SparseTable::begin_items(SparsePull& pull) {
          .hash = hash,
          .part = &part,
          .staging = pull.staging_->bytes.subspan(pull.items_.size() * item_bytes_, item_bytes_)});
+    is_next_in_place = part.sparse->is_mapped();
   }
   return true;
 }

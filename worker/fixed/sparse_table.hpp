@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "protocol/initial_values.hpp"
 #include "protocol/sparse_index.hpp"
 #include "worker/fixed/fixed_table.hpp"
@@ -80,10 +81,12 @@ class SparseTable : public FixedTable {
   absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool has_keys_of(std::uint32_t server) const override;
+  absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) override;
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added) override;
 
  private:
   friend class SparsePull;
+  friend class SparseScan;
   using Item = SparsePull::Item;
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;

@@ -75,8 +75,13 @@ std::optional<RemoteDescriptor> SparseView::buckets_of(std::uint32_t segment, st
                 first * sizeof(protocol::IndexBucket), count * sizeof(protocol::IndexBucket));
 }
 
-std::optional<RemoteDescriptor> SparseView::row_of(protocol::Row row) const {
-  return remote(RegionKind::kRows, index_of(row), row_bytes(), 0, row_bytes());
+std::optional<RemoteDescriptor> SparseView::rows_from(protocol::Row first, std::uint64_t count) const {
+  return remote(RegionKind::kRows, index_of(first), row_bytes(), 0, count * row_bytes());
+}
+
+RemoteDescriptor SparseView::rows_end_word() const {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  return regions(RegionKind::kRoot).all.front().remote.slice(protocol::kRootRows * kWord, kWord);
 }
 
 }  // namespace verbena::worker

@@ -63,13 +63,26 @@ class SparseView {
     return mapped(protocol::RegionKind::kRows, index_of(row), row_bytes());
   }
 
+  /// How many rows the part has: those before it have had a key.
+  [[nodiscard]] std::uint64_t rows_end() const { return load(root_ + protocol::kRootRows); }
+  /// How many rows are left from this one on, itself included, in its region. 0: it has not been heard of.
+  [[nodiscard]] std::uint64_t rows_left_in_region(protocol::Row row) const {
+    const Regions& those = regions(protocol::RegionKind::kRows);
+    const std::uint64_t items = std::uint64_t{1} << those.shift;
+    return index_of(row) >> those.shift < those.all.size() ? items - index_of(row) % items : 0;
+  }
+
   // ---- from afar: where to read what. nullopt: as nullptr above.
 
   [[nodiscard]] RemoteDescriptor root() const;
   [[nodiscard]] std::optional<RemoteDescriptor> directory_of(std::uint64_t depth) const;
   [[nodiscard]] std::optional<RemoteDescriptor> buckets_of(std::uint32_t segment, std::size_t first,
                                                            std::size_t count) const;
-  [[nodiscard]] std::optional<RemoteDescriptor> row_of(protocol::Row row) const;
+  [[nodiscard]] std::optional<RemoteDescriptor> row_of(protocol::Row row) const { return rows_from(row, 1); }
+  /// REQUIRES: count <= rows_left_in_region(first), or that is 0
+  [[nodiscard]] std::optional<RemoteDescriptor> rows_from(protocol::Row first, std::uint64_t count) const;
+  /// The word of rows_end().
+  [[nodiscard]] RemoteDescriptor rows_end_word() const;
 
   /// This worker's copy of the directory; empty: there is none, or it is known to be too old.
   std::vector<std::uint64_t> directory_copy;

@@ -81,7 +81,7 @@ bool UpdateBuffer::move_to(Row row, UpdateBuffer& other) {
 }
 
 void UpdateBuffer::clear() {
-  for (std::uint32_t slot = 0; slot < records_; ++slot) index_.erase(rows_[slot]);
+  index_.clear(std::span(rows_).first(records_));
   records_ = 0;
 }
 

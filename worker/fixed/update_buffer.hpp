@@ -32,6 +32,9 @@ class UpdateBuffer {
     return slot == 0 ? nullptr : values(slot - 1);
   }
 
+  /// find() or find_or_add() will be called soon.
+  void prefetch(protocol::Row row) const { index_.prefetch(row); }
+
   /// The values of the row's update; if `fresh`, they have not been set to zero. nullptr if memory is short.
   struct Found {
     std::byte* values = nullptr;

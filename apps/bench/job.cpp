@@ -1,0 +1,40 @@
+#include "apps/bench/job.hpp"
+
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace verbena::apps::bench {
+
+absl::StatusOr<std::unique_ptr<Job>> Job::start(const Backend& backend, Client& client, ReadPath path,
+                                                std::uint32_t workers, std::uint32_t servers) {
+  auto job = std::unique_ptr<Job>(new Job(client));
+  std::vector<std::string> addresses;
+  for (std::uint32_t server = 0; server < servers; ++server) {
+    auto address = client.start_server(workers, server, servers);
+    if (!address.ok()) return address.status();
+    addresses.push_back(*std::move(address));
+  }
+  for (std::uint32_t rank = 0; rank < workers; ++rank) {
+    auto transport = backend.make_transport();
+    if (!transport.ok()) return transport.status();
+    SessionOptions options;
+    options.servers = addresses;
+    options.rank = rank;
+    options.workers = workers;
+    options.read_path = path;
+    options.timeout_ms = options.clock_timeout_ms = kTimeoutMs;
+    options.transport = std::move(*transport);
+    auto session = Session::connect(std::move(options));
+    if (!session.ok()) return session.status();
+    job->sessions_.push_back(std::move(*session));
+  }
+  return job;
+}
+
+Job::~Job() {
+  sessions_.clear();
+  std::ignore = client_.stop_servers();
+}
+
+}  // namespace verbena::apps::bench

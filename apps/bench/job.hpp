@@ -1,0 +1,35 @@
+// A server on the other side, and its workers here: what tables are measured with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "apps/bench/backend.hpp"
+#include "apps/bench/client.hpp"
+#include <verbena/session.hpp>
+
+namespace verbena::apps::bench {
+
+/// Its workers are driven by one thread. Must not outlive the client; the destructor ends the servers.
+class Job {
+ public:
+  /// Of a session's waits, for the server or the other worker.
+  static constexpr std::uint32_t kTimeoutMs = 10'000;
+
+  static absl::StatusOr<std::unique_ptr<Job>> start(const Backend& backend, Client& client, ReadPath path,
+                                                    std::uint32_t workers = 1, std::uint32_t servers = 1);
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  [[nodiscard]] Session& session(std::uint32_t rank = 0) { return *sessions_[rank]; }
+
+ private:
+  explicit Job(Client& client) : client_(client) {}
+  Client& client_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+};
+
+}  // namespace verbena::apps::bench

@@ -1,0 +1,85 @@
+#include "worker/fixed/sparse_scan.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "worker/fixed/sparse_table.hpp"
+
+namespace verbena::worker {
+
+SparseScan::SparseScan(SparseTable& table, Part& part, std::uint64_t first)
+    : Operation("scan"), table_(table), part_(part), first_(first) {}
+
+SparseScan::~SparseScan() {
+  // Reads may still be under way if it has not ended; then the memory stays the session's.
+  if (ended && staging_) table_.session_.staging().give(*staging_);
+}
+
+std::string SparseScan::other_wait() const {
+  return table_.session_.clocks_awaited();
+}
+
+bool SparseScan::advance() {
+  awaited = part_.link;
+  if (!reads.post()) return false;
+  if (!end_ && !find_end()) return false;
+  if (*end_ <= first_) return true;
+  return (rows_ != nullptr || find_rows()) && reads.post();
+}
+
+/// The server's rows are as fresh as a pull must find them, and have all that this worker has sent.
+bool SparseScan::may_begin() const {
+  return part_.view->min_clock >= table_.needed_min_clock() && part_.outstanding.empty();
+}
+
+bool SparseScan::take_staging() {
+  const std::size_t bytes = std::max(FixedTable::kStagingBytes, part_.sparse->row_bytes());
+  absl::StatusOr<LocalSpan> staging = table_.session_.staging().take(bytes);
+  if (!staging.ok()) {
+    table_.session_.fail(staging.status());
+    return false;
+  }
+  staging_ = *staging;
+  return true;
+}
+
+/// False: it is not known yet.
+bool SparseScan::find_end() {
+  const SparseView& view = *part_.sparse;
+  if (!is_end_read_ && !may_begin()) {
+    if (part_.view->min_clock < table_.needed_min_clock()) awaited = nullptr;
+    return false;
+  }
+  if (view.is_mapped()) {
+    end_ = view.rows_end();
+    return true;
+  }
+  if (!staging_ && !take_staging()) return false;
+  const std::span<std::byte> word = staging_->bytes.first(sizeof(std::uint64_t));
+  if (!std::exchange(is_end_read_, true)) reads.add(*part_.link, view.rows_end_word(), word, *staging_);
+  if (!reads.post()) return false;
+  std::uint64_t end = 0;
+  std::memcpy(&end, word.data(), sizeof end);
+  end_ = end;
+  return true;
+}
+
+/// False: they are in a region that has not been heard of.
+bool SparseScan::find_rows() {
+  const SparseView& view = *part_.sparse;
+  const protocol::Row first{first_};
+  const std::uint64_t most = std::max<std::uint64_t>(1, FixedTable::kStagingBytes / view.row_bytes());
+  count_ = std::min({*end_ - first_, most, view.rows_left_in_region(first)});
+  if (view.is_mapped()) {
+    rows_ = view.row(first);
+    return rows_ != nullptr;
+  }
+  const auto from = view.rows_from(first, count_);
+  if (!from) return false;
+  rows_ = staging_->bytes.data();
+  reads.add(*part_.link, *from, staging_->bytes.first(from->length_bytes), *staging_);
+  return true;
+}
+
+}  // namespace verbena::worker
