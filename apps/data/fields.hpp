@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 
 namespace verbena::apps {
@@ -10,9 +11,13 @@ inline constexpr std::string_view kBlanks = " \t";
 
 /// Takes the next field off the front of `text`; empty at its end.
 inline std::string_view next_field(std::string_view& text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  const std::string_view field = text.substr(0, text.find_first_of(kBlanks));
-  text.remove_prefix(field.size());
+  // Not by find_first_of(), which calls memchr() for each character.
+  const auto is_blank = [](char c) { return c == kBlanks[0] || c == kBlanks[1]; };
+  const auto begin = std::find_if_not(text.begin(), text.end(), is_blank);
+  const auto end = std::find_if(begin, text.end(), is_blank);
+  const std::string_view field =
+      text.substr(static_cast<std::size_t>(begin - text.begin()), static_cast<std::size_t>(end - begin));
+  text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
   return field;
 }
 

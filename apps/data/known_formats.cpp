@@ -133,6 +133,49 @@ bool is_clearly_vowpal_wabbit(std::string_view line) {
   return false;
 }
 
+/// "label field:index:value …", with one feature at least.
+bool is_libffm(std::string_view line) {
+  if (!is_number(next_field(line))) return false;
+  std::size_t features = 0;
+  for (std::string_view field = next_field(line); !field.empty(); field = next_field(line), ++features) {
+    const std::size_t colon = field.find(':');
+    if (!base::parse_decimal<std::uint64_t>(field.substr(0, colon)) || colon == std::string_view::npos ||
+        !is_pair(field.substr(colon + 1), false))
+      return false;
+  }
+  return features > 0;
+}
+
+/// A label and 39 more fields, separated by tabs.
+bool is_criteo(std::string_view line) {
+  constexpr std::ptrdiff_t kTabs = 39;
+  return (line.starts_with("0\t") || line.starts_with("1\t")) &&
+         std::count(line.begin(), line.end(), '\t') == kTabs;
+}
+
+/// How many fields a line has before its field "click", all separated by commas; nullopt if there is none.
+std::optional<std::size_t> fields_before_click(std::string_view header) {
+  for (std::size_t before = 0;; ++before) {
+    const std::size_t comma = header.find(',');
+    if (header.substr(0, comma) == "click") return before;
+    if (comma == std::string_view::npos) return std::nullopt;
+    header.remove_prefix(comma + 1);
+  }
+}
+
+/// A header with a column "click", and another line that has 0 or 1 there.
+bool is_avazu(std::span<const std::string_view> lines) {
+  const std::optional<std::size_t> before = fields_before_click(lines[0]);
+  if (!before || lines[0].find_first_of(kBlanks) != std::string_view::npos) return false;
+  return std::any_of(lines.begin() + 1, lines.end(), [&](std::string_view line) {
+    if (std::count(line.begin(), line.end(), ',') != std::count(lines[0].begin(), lines[0].end(), ','))
+      return false;
+    for (std::size_t field = 0; field < *before; ++field) line.remove_prefix(line.find(',') + 1);
+    const std::string_view click = line.substr(0, line.find(','));
+    return click == "0" || click == "1";
+  });
+}
+
 bool is_json(std::string_view line) {
   const bool is_object =
       line.starts_with('{') && (line.size() == 1 || line.find('"') != std::string_view::npos);
@@ -177,6 +220,23 @@ FoundFormat bag_of_words(std::span<const std::string_view> lines) {
   return {};
 }
 
+/// A format that has only examples with labels. `enough(shape)` tells whether enough lines have a shape.
+template <class Enough>
+FoundFormat only_of_examples(std::span<const std::string_view> lines, const Enough& enough) {
+  if (is_avazu(lines)) return {Format::kAvazu, "Avazu's clicks"};
+  if (enough(is_libffm)) return {Format::kLibffm, "LIBFFM"};
+  if (enough(is_criteo)) return {Format::kCriteo, "Criteo's clicks"};
+  return {};
+}
+
+std::vector<std::string_view> lines_without_comments(std::span<const std::string> lines) {
+  std::vector<std::string_view> filled;
+  for (const std::string_view line : lines) {
+    if (!is_all_blank(line) && !line.starts_with('#')) filled.push_back(line);
+  }
+  return filled;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, std::size_t most) {
@@ -208,19 +268,35 @@ FoundFormat format_by_banner(std::span<const std::string> lines) {
 
 FoundFormat format_by_shape(std::span<const std::string> lines) {
   if (const FoundFormat found = format_by_banner(lines); found.format != Format::kUnknown) return found;
-  std::vector<std::string_view> filled;
-  for (const std::string_view line : lines) {
-    if (!is_all_blank(line) && !line.starts_with('#')) filled.push_back(line);
-  }
+  const std::vector<std::string_view> filled = lines_without_comments(lines);
   if (filled.empty()) return {};
   const auto all = [&](auto shape) { return std::all_of(filled.begin(), filled.end(), shape); };
   if (const FoundFormat found = bag_of_words(filled); found.format != Format::kUnknown) return found;
   if (all(is_vowpal_wabbit) && std::any_of(filled.begin(), filled.end(), is_clearly_vowpal_wabbit))
     return {Format::kVowpalWabbit, "Vowpal Wabbit"};
+  if (const FoundFormat found = only_of_examples(filled, all); found.format != Format::kUnknown)
+    return {Format::kForeign, found.name};
   if (is_json(filled[0])) return {Format::kForeign, "JSON"};
   if (all(is_n_triple)) return {Format::kForeign, "N-Triples"};
   if (is_vectors(filled)) return {Format::kForeign, "vectors of words"};
   return {};
+}
+
+FoundFormat format_of_examples(std::span<const std::string> lines) {
+  if (const FoundFormat found = format_by_banner(lines); found.format != Format::kUnknown) return found;
+  const std::vector<std::string_view> filled = lines_without_comments(lines);
+  if (filled.empty()) return {};
+  const auto half = [&](auto shape) {
+    return 2 * std::count_if(filled.begin(), filled.end(), shape) >= std::ssize(filled);
+  };
+  const auto has_colon = [](std::string_view line) { return line.find(':') != std::string_view::npos; };
+  if (const FoundFormat found = only_of_examples(filled, half); found.format != Format::kUnknown)
+    return found;
+  if (half(is_svm_light) && std::any_of(filled.begin(), filled.end(), has_colon))
+    return {Format::kSvmLight, "LIBSVM or SVMlight"};
+  if (half(is_vowpal_wabbit) && std::any_of(filled.begin(), filled.end(), is_clearly_vowpal_wabbit))
+    return {Format::kVowpalWabbit, "Vowpal Wabbit"};
+  return format_by_shape(lines);
 }
 
 std::string stem_of(const std::string& path) {

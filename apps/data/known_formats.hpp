@@ -19,7 +19,10 @@ enum class Format : std::uint8_t {
   kLdaC,
   kSvmLight,
   kVowpalWabbit,
-  kForeign,  ///< a known format that nothing here reads
+  kLibffm,
+  kCriteo,
+  kAvazu,
+  kForeign,  ///< a known format that nothing here reads, or that has only examples with labels
 };
 
 struct FoundFormat {
@@ -33,8 +36,13 @@ absl::StatusOr<std::vector<std::string>> first_lines(const std::string& path, st
 
 /// Finds the format by a banner or magic number, which leaves no doubt.
 FoundFormat format_by_banner(std::span<const std::string> lines);
-/// The same, or by the shape that all these lines have.
+/// The same, or by the shape that all these lines have. Formats that have only examples with labels (LIBFFM,
+/// Criteo, Avazu) are foreign to it.
 FoundFormat format_by_shape(std::span<const std::string> lines);
+/// The same for those who read examples with labels: half of the lines are enough to find their formats, so
+/// that a mistake in one of the others can be reported with its place. LDA-C, whose lines could be of LIBSVM,
+/// is LIBSVM.
+FoundFormat format_of_examples(std::span<const std::string> lines);
 
 /// The file's name without its folder and ".gz".
 std::string stem_of(const std::string& path);

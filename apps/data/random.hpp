@@ -1,7 +1,6 @@
 // Random numbers that are the same with every standard library.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -44,7 +43,7 @@ std::size_t random_below(Generator& random, std::size_t bound) {
 
 /// A number of 64 bits as one in [0, 1).
 inline double to_unit_interval(std::uint64_t number) {
-  return std::ldexp(static_cast<double>(number >> 11), -53);
+  return static_cast<double>(number >> 11) * 0x1p-53;
 }
 
 }  // namespace verbena::apps

@@ -328,6 +328,17 @@ void limit_address_space(std::uint64_t bytes) {
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
+TEST_F(CommandLineTest, GeneratedClicksHaveAKnownAnswer) {
+  const std::string made = folder_.path("clicks");
+  const Ended said = verbena({"generate", "ctr", "--examples", "200", "--output", made});
+  EXPECT_EQ(said.status, 0) << said.err;
+  EXPECT_THAT(said.out, HasSubstr("the best possible: AUC 0."));
+  // Where the examples go to standard output, nothing else does.
+  const Ended piped = verbena({"generate", "ctr", "--examples", "200", "--output", "/dev/stdout"});
+  EXPECT_EQ(piped.out, verbena::testing::contents(made));
+  EXPECT_THAT(piped.err, HasSubstr("the best possible: AUC 0."));
+}
+
 TEST_F(CommandLineTest, MemoryThatRunsOutIsAStatus) {
   bool was_refused = false;
   bool was_enough = false;
