@@ -1,5 +1,6 @@
 // Which applications and subcommands there are.
 #include "apps/application.hpp"
+#include "apps/ctr/ctr.hpp"
 #include "apps/kge/kge.hpp"
 #include "apps/lda/lda.hpp"
 #include "apps/mf/mf.hpp"
@@ -18,6 +19,7 @@ std::vector<std::unique_ptr<Application>> make_applications() {
   applications.push_back(make_mf());
   applications.push_back(make_kge());
   applications.push_back(make_word2vec());
+  applications.push_back(make_ctr());
   return applications;
 }
 

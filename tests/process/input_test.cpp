@@ -67,6 +67,8 @@ TEST_F(InputTest, AMalformedLineOfEachFormat) {
       {"lda", "array.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n",
        ":1: expected \"coordinate\""},
       {"lda", "x.svm", "+1 1:0.5\n", ":1: expected id:count with a whole number"},
+      {"ctr", "x.svm", "1 1:1\n0 2:1\n2 3:1\n", ":3: expected a label 1, 0 or -1"},
+      {"ctr", "docword.txt", "2\n3\n1\n1 2 3\n", ":1: expected"},
       {"word2vec", "x.vw", "1 |text ark:2\n",
        ": expected running text, found a bag of words, which has no order"},
   };

@@ -134,6 +134,7 @@ TEST_F(OptionsTest, WhatTakesAnyTextSaysWhetherItIsAPath) {
                                           "HOST:PORT,…",
                                           "WORD,WORD,…",
                                           "MODEL",
+                                          "FORMAT",
                                           "LOSS",
                                           "auto|static|localize|intent",
                                           "words|whitespace",

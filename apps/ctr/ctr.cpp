@@ -1,0 +1,456 @@
+#include "apps/ctr/ctr.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/ctr/batches.hpp"
+#include "apps/ctr/model.hpp"
+#include "apps/ctr/model_file.hpp"
+#include "apps/ctr/parameters.hpp"
+#include "apps/ctr/trainer.hpp"
+#include "apps/data/examples.hpp"
+#include "apps/data/output_file.hpp"
+#include "apps/data/random.hpp"
+#include "apps/enough_memory.hpp"
+#include "apps/options/numbers.hpp"
+#include "base/return_if_error.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using namespace ctr;
+
+constexpr std::int64_t kMostBatch = 1 << 20;
+constexpr std::size_t kTestBatch = 1000;
+constexpr std::size_t kCalibrationGroups = 10;
+constexpr const char* kNeedsLessMemory = "fewer examples or a smaller --rank";
+/// The length of a model file's shortest line, and of a prediction's.
+constexpr std::uint64_t kMinLineBytes = 6;
+
+/// What one process needs of the input, ready for training.
+struct Job {
+  MiniBatches train;
+  MiniBatches test;
+  ExamplesRead read;                 ///< of all that trains or tests
+  std::uint64_t train_examples = 0;  ///< of all workers
+  std::uint64_t test_examples = 0;
+};
+
+/// One of the workers, or the only process.
+struct Member {
+  std::uint32_t rank = 0;
+  std::uint32_t workers = 1;
+};
+
+class ClickThrough final : public Application {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "ctr"; }
+  [[nodiscard]] std::string_view description() const override {
+    return "click-through rates: logistic regression by FTRL, or factorization machines";
+  }
+  [[nodiscard]] std::string_view throughput_unit() const override { return "examples"; }
+  [[nodiscard]] std::string_view main_objective() const override {
+    return load_.empty() ? "progressive_log_loss" : "test_log_loss";
+  }
+  [[nodiscard]] std::string default_consistency(bool /*is_one_node*/) const override { return "ssp:1"; }
+  [[nodiscard]] std::int64_t iterations() const override {
+    return load_.empty() ? passes_ * kPartsOfPass : 0;
+  }
+
+  void add_options(CLI::App& command) override;
+  [[nodiscard]] Files files() const override;
+  absl::Status check(std::uint32_t workers) override;
+  [[nodiscard]] std::map<std::string, double> objectives(
+      const std::map<std::string, double>& sums) const override;
+  absl::Status run_worker(WorkerContext& context) const override {
+    return with_enough_memory(kNeedsLessMemory, [&] { return run_as_worker(context); });
+  }
+  absl::Status run_baseline(BaselineContext& context) const override {
+    return with_enough_memory(kNeedsLessMemory, [&] { return run_alone(context); });
+  }
+
+ private:
+  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(rank_); }
+  [[nodiscard]] Rules rules() const;
+  [[nodiscard]] bool is_test(std::uint64_t number) const {
+    return test_data_.empty() && to_unit_interval(mix(seed_ ^ mix(number))) < test_fraction_;
+  }
+  absl::Status check_options() const;
+  absl::Status check_data(std::uint32_t workers) const;
+  absl::StatusOr<ExamplesRead> read(const std::vector<std::string>& paths,
+                                    absl::FunctionRef<absl::Status(const Example&)> use,
+                                    const ReadProgress& progress = {}) const;
+  absl::StatusOr<ExamplesRead> read_all(absl::FunctionRef<absl::Status(const Example&, bool)> use,
+                                        const ReadProgress& progress = {}) const;
+  absl::StatusOr<Job> load_job(const Member& member, Reporter& reporter) const;
+  absl::Status run_as_worker(WorkerContext& context) const;
+  absl::Status run_alone(BaselineContext& context) const;
+  absl::Status train(const Job& job, const Member& member, Parameters& parameters, Reporter& reporter,
+                     const std::atomic<bool>& stop) const;
+  absl::Status present(const Job& job, Parameters& parameters, const ScoreHistogram& scores,
+                       Reporter& reporter) const;
+  absl::Status use_loaded(const Member& member, Reporter& reporter, const std::atomic<bool>& stop) const;
+  static void report_calibration(const ScoreHistogram& scores, Reporter& reporter);
+
+  std::vector<std::string> data_;
+  std::vector<std::string> test_data_;
+  std::string format_ = "auto";
+  std::string load_;
+  std::string output_;
+  std::string predict_;
+  double positive_ = 4;
+  double test_fraction_ = 0.1;
+  std::int64_t passes_ = 1;
+  std::int64_t batch_ = 1000;
+  std::int64_t rank_ = 0;
+  double alpha_ = 0.1;
+  double beta_ = 1;
+  double l1_ = 0;
+  double l2_ = 0;
+  double factor_rate_ = 0.05;
+  double factor_deviation_ = 0.01;
+  double factor_regularization_ = 0;
+  std::uint64_t seed_ = 1;
+};
+
+Files ClickThrough::files() const {
+  Files files;
+  for (const std::string& path : data_) files.reads("--data", path);
+  for (const std::string& path : test_data_) files.reads("--test-data", path);
+  files.reads("--load", load_);
+  files.writes("--output", output_);
+  files.writes("--predict", predict_);
+  return files;
+}
+
+void ClickThrough::add_options(CLI::App& command) {
+  command
+      .add_option(
+          "--data", data_,
+          "examples: LIBSVM, LIBFFM, Criteo's TSV, Avazu's CSV, Vowpal Wabbit, or ratings; gzip of any; "
+          "several files, such as days, are read in this order (docs/data.md)")
+      ->required()
+      ->type_name("FILE");
+  command.add_option("--test-data", test_data_, "examples for the test, instead of a share of --data")
+      ->type_name("FILE");
+  add_number(command, "--test-fraction", test_fraction_,
+             "share of the examples of --data that is not trained, but predicted")
+      ->capture_default_str();
+  command.add_option("--format", format_, "auto, libsvm, libffm, criteo, avazu, vw or ratings")
+      ->capture_default_str()
+      ->type_name("FORMAT");
+  add_number(command, "--positive", positive_, "of ratings: those from this one on are positive")
+      ->capture_default_str();
+  add_number(command, "--passes", passes_, "passes over the examples")->capture_default_str();
+  add_number(command, "--batch", batch_, "examples of a mini-batch, and of a worker's clock")
+      ->capture_default_str();
+  add_number(command, "--rank", rank_,
+             "factors of a feature in a factorization machine; 0: logistic regression")
+      ->capture_default_str();
+  add_number(command, "--alpha", alpha_, "of FTRL: how fast weights are learnt")->capture_default_str();
+  add_number(command, "--beta", beta_, "of FTRL: larger: slower at first")->capture_default_str();
+  add_number(command, "--l1", l1_, "of FTRL: larger: more weights are 0")->capture_default_str();
+  add_number(command, "--l2", l2_, "of FTRL: larger: smaller weights")->capture_default_str();
+  add_number(command, "--factor-rate", factor_rate_, "learning rate of the factors, by Adagrad")
+      ->capture_default_str();
+  add_number(command, "--factor-deviation", factor_deviation_, "standard deviation of what factors begin as")
+      ->capture_default_str();
+  add_number(command, "--factor-regularization", factor_regularization_,
+             "weight of the factors' squares, for each use of a feature")
+      ->capture_default_str();
+  add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")
+      ->capture_default_str();
+  command.add_option("--output", output_, "save the model, as text")->type_name("FILE");
+  command
+      .add_option("--load", load_, "a model that --output has saved: nothing is trained, --data is the test")
+      ->type_name("FILE");
+  command
+      .add_option("--predict", predict_,
+                  "write the probability that it is positive for each example of the test, one a line")
+      ->type_name("FILE");
+}
+
+absl::Status ClickThrough::check_options() const {
+  const auto invalid = [](std::string_view expected, auto found) {
+    return absl::InvalidArgumentError(fmt::format("{}, found {}", expected, found));
+  };
+  RETURN_IF_ERROR(parse_example_format(format_).status());
+  if (!(test_fraction_ >= 0 && test_fraction_ < 1))
+    return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction_);
+  if (!std::isfinite(positive_)) return invalid("--positive: expected a number", positive_);
+  if (passes_ < 1) return invalid("--passes: expected 1 or more", passes_);
+  if (batch_ < 1 || batch_ > kMostBatch)
+    return invalid(fmt::format("--batch: expected 1 to {}", kMostBatch), batch_);
+  if (rank_ < 0 || rank_ > static_cast<std::int64_t>(kMostRank))
+    return invalid(fmt::format("--rank: expected 0 to {}", kMostRank), rank_);
+  const std::pair<std::string_view, double> positive[] = {{"--alpha", alpha_}};
+  for (const auto& [name, value] : positive) {
+    if (!(value > 0) || !std::isfinite(value))
+      return invalid(fmt::format("{}: expected a number of more than 0", name), value);
+  }
+  const std::pair<std::string_view, double> others[] = {{"--beta", beta_},
+                                                        {"--l1", l1_},
+                                                        {"--l2", l2_},
+                                                        {"--factor-rate", factor_rate_},
+                                                        {"--factor-deviation", factor_deviation_},
+                                                        {"--factor-regularization", factor_regularization_}};
+  for (const auto& [name, value] : others) {
+    if (!(value >= 0) || !std::isfinite(value))
+      return invalid(fmt::format("{}: expected a number of 0 or more", name), value);
+  }
+  for (const std::string& rule : {rules().weights, rules().factors}) {
+    const auto found = protocol::UpdateRule::find(
+        rule, ValueType::kFloat, static_cast<std::uint32_t>(std::max(rank_, std::int64_t{1})));
+    RETURN_IF_ERROR(found.status());
+  }
+  if (!load_.empty() && !test_data_.empty())
+    return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
+  if (!load_.empty() && !output_.empty())
+    return absl::InvalidArgumentError("--output: with --load, nothing is trained that could be saved");
+  return absl::OkStatus();
+}
+
+Rules ClickThrough::rules() const {
+  return {.weights = fmt::format("ftrl(alpha={},beta={},l1={},l2={})", alpha_, beta_, l1_, l2_),
+          .factors = fmt::format("adagrad(rate={},initial=1)", factor_rate_),
+          .initial_factors = fmt::format("normal(deviation={})", factor_deviation_),
+          .rank = static_cast<std::uint32_t>(rank_),
+          .seed = seed_};
+}
+
+absl::StatusOr<ExamplesRead> ClickThrough::read(const std::vector<std::string>& paths,
+                                                absl::FunctionRef<absl::Status(const Example&)> use,
+                                                const ReadProgress& progress) const {
+  return read_examples({.paths = paths, .format = *parse_example_format(format_), .positive = positive_}, use,
+                       progress);
+}
+
+/// Calls use(example, whether it is for the test) for the examples of --data, then for those of --test-data.
+absl::StatusOr<ExamplesRead> ClickThrough::read_all(absl::FunctionRef<absl::Status(const Example&, bool)> use,
+                                                    const ReadProgress& progress) const {
+  const bool is_all_test = !load_.empty();
+  absl::StatusOr<ExamplesRead> read = this->read(
+      data_, [&](const Example& example) { return use(example, is_all_test || is_test(example.number)); },
+      progress);
+  if (!read.ok() || test_data_.empty()) return read;
+  const absl::StatusOr<ExamplesRead> test = this->read(
+      test_data_, [&](const Example& example) { return use(example, true); }, progress);
+  if (!test.ok()) return test;
+  read->examples += test->examples;
+  read->positives += test->positives;
+  read->features += test->features;
+  if (test->format != read->format) read->format += ", test: " + test->format;
+  return read;
+}
+
+absl::Status ClickThrough::check_data(std::uint32_t workers) const {
+  std::uint64_t train[2] = {0, 0};  // by label
+  std::uint64_t test = 0;
+  const absl::StatusOr<ExamplesRead> read = read_all([&](const Example& example, bool is_test) {
+    if (is_test) ++test;
+    if (!is_test) ++train[example.is_positive ? 1 : 0];
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return read.status();
+  if (load_.empty() && (train[0] == 0 || train[1] == 0)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected examples of both labels to be trained, found {} positive and {} others",
+                    data_[0], train[1], train[0]));
+  }
+  if (test == 0 && (test_fraction_ > 0 || !test_data_.empty())) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected enough examples for some to be tested (a larger --test-fraction, or 0 for "
+                    "no test), found {}",
+                    data_[0], read->examples));
+  }
+  if (test == 0 && !predict_.empty()) {
+    return absl::InvalidArgumentError(
+        "--predict: expected examples for the test: --test-data, or a --test-fraction of more than 0");
+  }
+  // The examples as they are trained, and for each key, of which there are at most as many as features, the
+  // index, the row and what the rule keeps of it.
+  const auto features = static_cast<double>(read->features);
+  const double row_bytes = 50 + 12 * static_cast<double>(rank_);
+  const double bytes = features * (16 + row_bytes / 4);
+  RETURN_IF_ERROR(check_memory(load_.empty() ? bytes : 0,
+                               fmt::format("{} features then need for {} workers", read->features, workers),
+                               kNeedsLessMemory));
+  if (!output_.empty()) RETURN_IF_ERROR(OutputFile::check(output_, kMinLineBytes));
+  if (!predict_.empty()) RETURN_IF_ERROR(OutputFile::check(predict_, kMinLineBytes * test));
+  return load_.empty() ? absl::OkStatus() : TrainedModel::load(load_).status();
+}
+
+absl::Status ClickThrough::check(std::uint32_t workers) {
+  RETURN_IF_ERROR(check_options());
+  return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
+}
+
+std::map<std::string, double> ClickThrough::objectives(const std::map<std::string, double>& sums) const {
+  std::map<std::string, double> result;
+  const auto mean = [&](const char* name, const char* sum, const char* count) {
+    const auto number = sums.find(count);
+    if (number != sums.end() && number->second > 0) result[name] = sums.at(sum) / number->second;
+  };
+  mean("progressive_log_loss", kProgressiveLoss, kProgressiveWeight);
+  mean("test_log_loss", kTestLoss, kTestExamples);
+  if (const auto auc = sums.find(kTestAuc); auc != sums.end()) result["test_auc"] = auc->second;
+  return result;
+}
+
+absl::StatusOr<Job> ClickThrough::load_job(const Member& member, Reporter& reporter) const {
+  Job job{.train = MiniBatches(static_cast<std::size_t>(batch_)), .test = MiniBatches(kTestBatch)};
+  // Mini-batches are dealt in turn.
+  const auto is_mine = [&](std::uint64_t number, std::uint64_t batch) {
+    return number / batch % member.workers == member.rank;
+  };
+  absl::StatusOr<ExamplesRead> read = read_all(
+      [&](const Example& example, bool is_test) {
+        const std::uint64_t number = is_test ? job.test_examples++ : job.train_examples++;
+        if (is_test && is_mine(number, kTestBatch)) job.test.add(example);
+        if (!is_test && is_mine(number, static_cast<std::uint64_t>(batch_))) job.train.add(example);
+        return absl::OkStatus();
+      },
+      [&](double done, double total) { reporter.progress("reading examples", done, total); });
+  if (!read.ok()) return read.status();
+  job.read = *std::move(read);
+  job.train.finish();
+  job.test.finish();
+  return job;
+}
+
+absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
+  Session& session = context.session;
+  const Member member{session.rank(), session.workers()};
+  if (!load_.empty()) return use_loaded(member, context.reporter, context.stop);
+  const absl::StatusOr<Job> job = load_job(member, context.reporter);
+  if (!job.ok()) return job.status();
+  absl::StatusOr<TableParameters> parameters =
+      TableParameters::open(session, context.consistency, rules(), context.watch);
+  if (!parameters.ok()) return parameters.status();
+  RETURN_IF_ERROR(train(*job, member, *parameters, context.reporter, context.stop));
+  return session.barrier();
+}
+
+absl::Status ClickThrough::run_alone(BaselineContext& context) const {
+  if (!load_.empty()) return use_loaded({}, context.reporter, context.stop);
+  const absl::StatusOr<Job> job = load_job({}, context.reporter);
+  if (!job.ok()) return job.status();
+  LocalParameters parameters(rules());
+  return train(*job, {}, parameters, context.reporter, context.stop);
+}
+
+absl::Status ClickThrough::train(const Job& job, const Member& member, Parameters& parameters,
+                                 Reporter& reporter, const std::atomic<bool>& stop) const {
+  Machine machine(rank(), static_cast<float>(factor_regularization_));
+  const auto batch = static_cast<std::uint64_t>(batch_);
+  const std::uint64_t batches = (job.train_examples + batch - 1) / batch;
+  const Schedule schedule{.passes = passes_,
+                          .clocks_per_pass = (batches + member.workers - 1) / member.workers};
+  ScoreHistogram scores;
+  Trainer trainer(schedule, machine, job.train, job.test, parameters, member.rank == 0, scores);
+  RETURN_IF_ERROR(trainer.run(reporter, stop));
+  return member.rank == 0 ? present(job, parameters, scores, reporter) : absl::OkStatus();
+}
+
+/// The model file and the predictions; all workers have finished training.
+absl::Status ClickThrough::present(const Job& job, Parameters& parameters, const ScoreHistogram& scores,
+                                   Reporter& reporter) const {
+  absl::StatusOr<TrainedModel> model = TrainedModel::of(parameters, rank());
+  if (!model.ok()) return model.status();
+  if (!output_.empty()) RETURN_IF_ERROR(model->save(output_));
+  if (!predict_.empty()) {
+    absl::StatusOr<OutputFile> file = OutputFile::create(predict_);
+    if (!file.ok()) return file.status();
+    const absl::StatusOr<ExamplesRead> read = read_all([&](const Example& example, bool is_test) {
+      if (is_test) file->write(fmt::format("{:.6g}\n", probability(model->score(example))));
+      return file->status();
+    });
+    if (!read.ok()) return read.status();
+    RETURN_IF_ERROR(file->commit());
+  }
+  const ModelSize size = model->size();
+  reporter.print(fmt::format("{} keys, {} weights are not 0", size.keys, size.nonzero_weights));
+  reporter.summary("format", job.read.format);
+  reporter.summary("train_examples", job.train_examples);
+  reporter.summary("test_examples", job.test_examples);
+  reporter.summary("features", job.read.features);
+  reporter.summary("keys", size.keys);
+  reporter.summary("nonzero_weights", size.nonzero_weights);
+  report_calibration(scores, reporter);
+  return absl::OkStatus();
+}
+
+void ClickThrough::report_calibration(const ScoreHistogram& scores, Reporter& reporter) {
+  if (scores.examples() == 0) return;
+  nlohmann::json groups = nlohmann::json::array();
+  std::string predicted = "predicted";
+  std::string found = "found    ";
+  for (const ScoreHistogram::CalibrationGroup& group : scores.calibration(kCalibrationGroups)) {
+    groups.push_back({{"examples", group.examples},
+                      {"mean_prediction", group.mean_prediction},
+                      {"positive_share", group.positive_share}});
+    predicted += fmt::format(" {:6.4f}", group.mean_prediction);
+    found += fmt::format(" {:6.4f}", group.positive_share);
+  }
+  reporter.print("positive, of equal parts of the test in the order of their predictions:");
+  reporter.print(predicted);
+  reporter.print(found);
+  reporter.summary("calibration", std::move(groups));
+}
+
+/// Predicts with a model that was loaded. The first worker does it; the data is streamed.
+absl::Status ClickThrough::use_loaded(const Member& member, Reporter& reporter,
+                                      const std::atomic<bool>& stop) const {
+  IterationReport report{.iteration = 0};
+  if (member.rank == 0) {
+    absl::StatusOr<TrainedModel> model = TrainedModel::load(load_);
+    if (!model.ok()) return model.status();
+    absl::StatusOr<OutputFile> file = absl::UnknownError("not asked for");
+    if (!predict_.empty()) {
+      file = OutputFile::create(predict_);
+      if (!file.ok()) return file.status();
+    }
+    ScoreHistogram scores;
+    const absl::StatusOr<ExamplesRead> read = read_all(
+        [&](const Example& example, bool) -> absl::Status {
+          if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+          const double score = model->score(example);
+          scores.add(score, example.is_positive);
+          if (!file.ok()) return absl::OkStatus();
+          file->write(fmt::format("{:.6g}\n", probability(score)));
+          return file->status();
+        },
+        [&](double done, double total) { reporter.progress("predicting", done, total); });
+    if (!read.ok()) return read.status();
+    if (file.ok()) RETURN_IF_ERROR(file->commit());
+    report.sums[kTestLoss] = scores.log_loss_sum();
+    report.sums[kTestExamples] = static_cast<double>(scores.examples());
+    if (const std::optional<double> auc = scores.auc()) report.sums[kTestAuc] = *auc;
+    const ModelSize size = model->size();
+    reporter.summary("format", read->format);
+    reporter.summary("test_examples", scores.examples());
+    reporter.summary("keys", size.keys);
+    reporter.summary("nonzero_weights", size.nonzero_weights);
+    report_calibration(scores, reporter);
+  }
+  reporter.iteration(report);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Application> make_ctr() {
+  return std::make_unique<ClickThrough>();
+}
+
+}  // namespace verbena::apps

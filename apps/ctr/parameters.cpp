@@ -1,0 +1,182 @@
+#include "apps/ctr/parameters.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/prefetch.hpp"
+#include "base/return_if_error.hpp"
+
+namespace verbena::apps::ctr {
+
+namespace {
+
+constexpr std::string_view kWeights = "ctr.weights";
+constexpr std::string_view kFactors = "ctr.factors";
+constexpr std::string_view kScores = "ctr.scores";
+constexpr std::uint32_t kScoresWidth = 512;
+constexpr std::uint64_t kScoresRows = 2 * ScoreHistogram::kBins / kScoresWidth;
+
+}  // namespace
+
+absl::StatusOr<TableParameters> TableParameters::open(Session& session, const ConsistencyModel& consistency,
+                                                      const Rules& rules, TrainingWatch& watch) {
+  TableParameters parameters(session, watch);
+  auto weights = session.table<float>({.name = std::string(kWeights),
+                                       .key_space = KeySpace::kSparse,
+                                       .width = 1,
+                                       .consistency = consistency,
+                                       .rule = rules.weights});
+  if (!weights.ok()) return weights.status();
+  parameters.weights_ = *weights;
+  if (rules.rank > 0) {
+    auto factors = session.table<float>({.name = std::string(kFactors),
+                                         .key_space = KeySpace::kSparse,
+                                         .width = rules.rank,
+                                         .consistency = consistency,
+                                         .rule = rules.factors,
+                                         .initial = rules.initial_factors,
+                                         .seed = rules.seed});
+    if (!factors.ok()) return factors.status();
+    parameters.factors_ = *factors;
+  }
+  auto scores = session.table<std::int64_t>(
+      {.name = std::string(kScores), .rows = kScoresRows, .width = kScoresWidth, .consistency = Asp{}});
+  if (!scores.ok()) return scores.status();
+  parameters.scores_ = *scores;
+  return parameters;
+}
+
+absl::Status TableParameters::read(std::span<const Key> keys, Numbers& parameters) {
+  RETURN_IF_ERROR(weights_.pull(keys, parameters.weights));
+  return factors_ ? factors_->pull(keys, parameters.factors) : absl::OkStatus();
+}
+
+absl::Status TableParameters::step(std::span<const Key> keys, const Numbers& gradients) {
+  RETURN_IF_ERROR(weights_.push(keys, gradients.weights));
+  return factors_ ? factors_->push(keys, gradients.factors) : absl::OkStatus();
+}
+
+absl::Status TableParameters::clock() {
+  watch_.clock_ends();
+  return session_.clock();
+}
+
+absl::Status TableParameters::merge(ScoreHistogram& scores) {
+  const KeyRange all{0, kScoresRows};
+  RETURN_IF_ERROR(scores_.push(all, scores.counts()));
+  RETURN_IF_ERROR(session_.barrier());
+  if (session_.rank() == 0) {
+    std::vector<std::int64_t> counts(2 * ScoreHistogram::kBins);
+    RETURN_IF_ERROR(scores_.pull(all, counts));
+    counted_.resize(counts.size());
+    // What others have counted since the last merge.
+    std::vector<std::int64_t> fresh(counts.size());
+    for (std::size_t i = 0; i < counts.size(); ++i) fresh[i] = counts[i] - counted_[i] - scores.counts()[i];
+    scores.merge(fresh, 0);
+    counted_ = std::move(counts);
+  }
+  // Nobody adds to the next counts before these are read.
+  return session_.barrier();
+}
+
+absl::Status TableParameters::for_each(
+    absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) {
+  std::vector<float> factors(factors_ ? factors_->width() : 0);
+  return weights_.scan([&](Key key, std::span<const float> weight) -> absl::Status {
+    if (factors_) RETURN_IF_ERROR(factors_->pull(std::span(&key, 1), factors));
+    return use(key, weight[0], factors);
+  });
+}
+
+// ---- in this process
+
+LocalTable::LocalTable(const std::string& rule, const std::string& initial, std::uint64_t seed,
+                       std::uint32_t width)
+    : rule_(protocol::UpdateRule::find(rule, ValueType::kFloat, width).value()),
+      initial_(protocol::InitialValues::find(initial, seed, ValueType::kFloat).value()),
+      width_(width),
+      state_words_((rule_.state_bytes() + sizeof(double) - 1) / sizeof(double)) {}
+
+void LocalTable::read(std::span<const Key> keys, std::span<float> values) {
+  found_.resize(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i + base::kKeysAhead < keys.size()) row_of_.prefetch(keys[i + base::kKeysAhead]);
+    const auto found = row_of_.find(keys[i]);
+    found_[i] = found == row_of_.end() ? kNone : found->second;
+    if (found_[i] != kNone) base::prefetch_to_read(values_of(found_[i]));
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    float* const to = &values[i * width_];
+    if (found_[i] == kNone) {
+      initial_.write(keys[i], ValueType::kFloat, width_, reinterpret_cast<std::byte*>(to));
+    } else {
+      std::memcpy(to, values_of(found_[i]), width_ * sizeof(float));
+    }
+  }
+}
+
+std::uint32_t LocalTable::add(Key key) {
+  const auto row = static_cast<std::uint32_t>(row_of_.size());
+  row_of_.try_emplace(key, row);
+  values_.resize(values_.size() + width_);
+  states_.resize(states_.size() + state_words_);
+  initial_.write(key, ValueType::kFloat, width_, reinterpret_cast<std::byte*>(values_of(row)));
+  return row;
+}
+
+void LocalTable::step(std::span<const Key> keys, std::span<const float> gradients) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i + base::kKeysAhead < keys.size() && found_[i + base::kKeysAhead] != kNone) {
+      const std::uint32_t ahead = found_[i + base::kKeysAhead];
+      base::prefetch_to_write(values_of(ahead));
+      base::prefetch_to_write(states_.data() + ahead * state_words_);
+    }
+    const std::uint32_t row = found_[i] == kNone ? add(keys[i]) : found_[i];
+    rule_.apply(reinterpret_cast<std::byte*>(values_of(row)),
+                reinterpret_cast<std::byte*>(states_.data() + row * state_words_),
+                reinterpret_cast<const std::byte*>(&gradients[i * width_]));
+  }
+}
+
+std::span<const float> LocalTable::row(Key key) const {
+  const auto found = row_of_.find(key);
+  if (found == row_of_.end()) return {};
+  return std::span(values_).subspan(std::size_t{found->second} * width_, width_);
+}
+
+LocalParameters::LocalParameters(const Rules& rules)
+    : weights_(rules.weights, std::string(protocol::kZeros), 0, 1) {
+  if (rules.rank > 0) factors_.emplace(rules.factors, rules.initial_factors, rules.seed, rules.rank);
+}
+
+absl::Status LocalParameters::read(std::span<const Key> keys, Numbers& parameters) {
+  weights_.read(keys, parameters.weights);
+  if (factors_) factors_->read(keys, parameters.factors);
+  return absl::OkStatus();
+}
+
+absl::Status LocalParameters::step(std::span<const Key> keys, const Numbers& gradients) {
+  weights_.step(keys, gradients.weights);
+  if (factors_) factors_->step(keys, gradients.factors);
+  return absl::OkStatus();
+}
+
+absl::Status LocalParameters::clock() {
+  ++clock_;
+  weights_.set_clock(clock_);
+  if (factors_) factors_->set_clock(clock_);
+  return absl::OkStatus();
+}
+
+absl::Status LocalParameters::for_each(
+    absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) {
+  for (const auto& [key, row] : weights_.rows()) {
+    const std::span<const float> factors = factors_ ? factors_->row(key) : std::span<const float>();
+    RETURN_IF_ERROR(use(key, weights_.row(key)[0], factors));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace verbena::apps::ctr

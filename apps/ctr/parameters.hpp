@@ -1,0 +1,128 @@
+// Where weights and factors live while they are trained: in tables of the parameter server for a worker, in
+// this process for the plain loop. Both take the same steps of the same update rules.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/ctr/model.hpp"
+#include "apps/data/score_histogram.hpp"
+#include "apps/training_watch.hpp"
+#include "protocol/initial_values.hpp"
+#include "protocol/update_rule.hpp"
+#include <verbena/session.hpp>
+#include <verbena/table.hpp>
+
+namespace verbena::apps::ctr {
+
+/// How parameters are trained. The texts are those of TableOptions.
+struct Rules {
+  std::string weights;          ///< update rule of the weights, which begin as zeros
+  std::string factors;          ///< update rule of the factors
+  std::string initial_factors;  ///< what factors begin as
+  std::uint32_t rank = 0;       ///< factors of a feature; 0: none
+  std::uint64_t seed = 1;       ///< of the factors
+};
+
+class Parameters {
+ public:
+  virtual ~Parameters() = default;
+  /// The parameters of these keys; the factors only if the machine has any.
+  virtual absl::Status read(std::span<const Key> keys, Numbers& parameters) = 0;
+  /// Takes a step along the gradients. REQUIRES: the keys are those of the read before.
+  virtual absl::Status step(std::span<const Key> keys, const Numbers& gradients) = 0;
+  /// Called around the computing of a mini-batch of so many examples.
+  virtual void computing_begins() {}
+  virtual void computing_ends(std::uint64_t /*examples*/) {}
+  /// This worker has finished a mini-batch.
+  virtual absl::Status clock() = 0;
+  /// Afterwards reads see the steps of all workers, until the next barrier.
+  virtual absl::Status barrier() = 0;
+  /// Adds up the counts of all workers; the first worker's histogram then has them. All workers must call it.
+  virtual absl::Status merge(ScoreHistogram& scores) = 0;
+  /// Calls use(key, weight, factors) for each key that has parameters.
+  virtual absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) = 0;
+};
+
+class TableParameters final : public Parameters {
+ public:
+  /// Opens the tables, with that model of consistency. `session` and `watch` must outlive it.
+  static absl::StatusOr<TableParameters> open(Session& session, const ConsistencyModel& consistency,
+                                              const Rules& rules, TrainingWatch& watch);
+
+  absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
+  absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
+  void computing_begins() override { watch_.computing_begins(); }
+  void computing_ends(std::uint64_t examples) override { watch_.computing_ends(examples); }
+  absl::Status clock() override;
+  absl::Status barrier() override { return session_.barrier(); }
+  absl::Status merge(ScoreHistogram& scores) override;
+  absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
+
+ private:
+  TableParameters(Session& session, TrainingWatch& watch) : session_(session), watch_(watch) {}
+
+  Session& session_;
+  TrainingWatch& watch_;
+  Table<float> weights_;
+  std::optional<Table<float>> factors_;
+  Table<std::int64_t> scores_;         ///< counts of all histograms that were merged
+  std::vector<std::int64_t> counted_;  ///< these counts after the last merge; the first worker's
+};
+
+/// A table of the plain loop: rows found by a hash table.
+class LocalTable {
+ public:
+  /// REQUIRES: the texts are right.
+  LocalTable(const std::string& rule, const std::string& initial, std::uint64_t seed, std::uint32_t width);
+
+  /// The rows of these keys, [keys, width]. Those that there are not have the initial values.
+  void read(std::span<const Key> keys, std::span<float> values);
+  /// One step for each of the keys, those of the last read().
+  void step(std::span<const Key> keys, std::span<const float> gradients);
+  void set_clock(std::int64_t clock) { rule_.set_clock(clock); }
+  /// The row's values; empty: there is none.
+  [[nodiscard]] std::span<const float> row(Key key) const;
+  [[nodiscard]] const absl::flat_hash_map<Key, std::uint32_t>& rows() const { return row_of_; }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  std::uint32_t add(Key key);
+  [[nodiscard]] float* values_of(std::uint32_t row) { return &values_[std::size_t{row} * width_]; }
+
+  protocol::UpdateRule rule_;
+  const protocol::InitialValues initial_;
+  const std::uint32_t width_;
+  const std::size_t state_words_;
+  absl::flat_hash_map<Key, std::uint32_t> row_of_;
+  std::vector<float> values_;
+  std::vector<double> states_;        ///< what the rule keeps, by row
+  std::vector<std::uint32_t> found_;  ///< the rows of the last read; kNone: to be made
+};
+
+class LocalParameters final : public Parameters {
+ public:
+  explicit LocalParameters(const Rules& rules);
+
+  absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
+  absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
+  absl::Status clock() override;
+  absl::Status barrier() override { return absl::OkStatus(); }
+  absl::Status merge(ScoreHistogram& /*scores*/) override { return absl::OkStatus(); }
+  absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) override;
+
+ private:
+  std::int64_t clock_ = 0;
+  LocalTable weights_;
+  std::optional<LocalTable> factors_;
+};
+
+}  // namespace verbena::apps::ctr

@@ -1,0 +1,199 @@
+// ctr in the plain loop and with the workers of a real job.
+#include "apps/ctr/ctr.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "apps/data/generate_clicks.hpp"
+#include "tests/apps/job_fixture.hpp"
+#include "tests/temporary_folder.hpp"
+
+namespace verbena::apps {
+namespace {
+
+using verbena::testing::contents;
+
+/// Few fields with strong weights and factors, so that few examples teach much.
+GenerateClicksOptions clicks() {
+  GenerateClicksOptions options;
+  options.examples = 20'000;
+  options.fields = 6;
+  options.weights = 0.6;
+  options.factors = 0.6;
+  options.bias = -0.5;
+  return options;
+}
+
+class CtrTest : public JobTest {
+ protected:
+  CtrTest() {
+    const auto truth = generate_clicks(clicks(), data());
+    EXPECT_TRUE(truth.ok()) << truth.status();
+  }
+  [[nodiscard]] std::string data() const { return path("clicks"); }
+  [[nodiscard]] std::unique_ptr<Application> parsed(
+      std::vector<std::string> arguments,
+      const std::vector<std::pair<std::string, std::string>>& defaults = {}) const {
+    arguments.insert(arguments.begin(), {"--data", data()});
+    return with_options(make_ctr(), std::move(arguments), defaults);
+  }
+  const Parsed parsed_ = [this](std::vector<std::string> arguments) {
+    return parsed(std::move(arguments), {{"--batch", "100"}});
+  };
+  [[nodiscard]] std::map<std::string, double> alone(const std::vector<std::string>& arguments) const {
+    const std::unique_ptr<Application> application = parsed_(arguments);
+    return train_alone(*application);
+  }
+};
+
+TEST_F(CtrTest, FactorsFindWhatWeightsCannot) {
+  const auto weights = alone({"--passes", "3"});
+  const auto factors = alone({"--passes", "3", "--rank", "4", "--factor-rate", "0.1"});
+  EXPECT_GT(weights.at("test_auc"), 0.6);
+  EXPECT_GT(factors.at("test_auc"), weights.at("test_auc") + 0.02);
+  EXPECT_LT(factors.at("test_log_loss"), weights.at("test_log_loss"));
+}
+
+TEST_F(CtrTest, ProgressiveLossIsThatOfExamplesNotLearntYet) {
+  const std::unique_ptr<Application> application = parsed_({"--passes", "2"});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  ASSERT_EQ(recorder.reports.size(), 20U);
+  const auto loss = [&](std::size_t part) {
+    return application->objectives(recorder.reports[part].sums).at("progressive_log_loss");
+  };
+  EXPECT_GT(loss(0), loss(9));
+  EXPECT_LT(loss(10), loss(0)) << "the second pass knows the examples";
+  // The test is made after each pass.
+  for (std::size_t part = 0; part < 20; ++part) {
+    EXPECT_EQ(application->objectives(recorder.reports[part].sums).count("test_auc"),
+              part % 10 == 9 ? 1U : 0U);
+  }
+  double items = 0;
+  for (std::size_t part = 0; part < 10; ++part) items += recorder.reports[part].items;
+  EXPECT_EQ(items, recorder.summaries.at("train_examples").get<double>());
+}
+
+TEST_F(CtrTest, L1MakesWeightsZero) {
+  const auto nonzero = [&](const std::string& l1) {
+    const std::unique_ptr<Application> application = parsed_({"--l1", l1});
+    Recorder recorder;
+    EXPECT_TRUE(run_baseline(*application, recorder).ok());
+    return recorder.summaries.at("nonzero_weights").get<double>();
+  };
+  EXPECT_LT(nonzero("3"), nonzero("0") / 4);
+}
+
+TEST_F(CtrTest, RunsAreEqual) {
+  const auto saved = [&](const std::string& seed) {
+    std::ignore = alone({"--rank", "2", "--seed", seed, "--output", path("model")});
+    return contents(path("model"));
+  };
+  const std::string first = saved("5");
+  EXPECT_GT(first.size(), 1000U);
+  EXPECT_EQ(saved("5"), first);
+  EXPECT_NE(saved("6"), first);
+}
+
+TEST_F(CtrTest, StopsWithoutFiles) {
+  expect_to_stop_without_files(parsed_, {"--predict", path("predictions")});
+  EXPECT_FALSE(std::filesystem::exists(path("predictions")));
+}
+
+/// The test of a run, and what its saved model does with the same examples, in double precision.
+TEST_F(CtrTest, LoadedModelPredictsTheSame) {
+  const std::string later = path("later");
+  auto other = clicks();
+  other.days = 2;
+  ASSERT_TRUE(generate_clicks(other, later).ok());
+  const auto trained = alone({"--rank", "2", "--passes", "2", "--test-data", later + ".2", "--output",
+                              path("model"), "--predict", path("predicted")});
+  const std::unique_ptr<Application> application =
+      with_options(make_ctr(), {"--data", later + ".2", "--load", path("model"), "--predict", path("again")});
+  ASSERT_TRUE(application->check(1).ok());
+  EXPECT_EQ(application->iterations(), 0);
+  const auto loaded = train_alone(*application);
+  EXPECT_NEAR(loaded.at("test_log_loss"), trained.at("test_log_loss"), 1e-4);
+  EXPECT_NEAR(loaded.at("test_auc"), trained.at("test_auc"), 1e-4);
+  const std::string predicted = contents(path("predicted"));
+  EXPECT_EQ(std::count(predicted.begin(), predicted.end(), '\n'), 10'000);
+  EXPECT_EQ(contents(path("again")), predicted);
+  train(*application, {.workers = 3});
+  EXPECT_EQ(contents(path("again")), predicted);
+}
+
+TEST_F(CtrTest, RefusesWhatItCannotDo) {
+  std::ofstream(path("one label")) << "1 0:1:1\n1 0:2:1\n";
+  expect_refusals(parsed_, {{{"--test-fraction", "1"}, "--test-fraction: expected"},
+                            {{"--batch", "0"}, "--batch: expected 1 to"},
+                            {{"--passes", "0"}, "--passes: expected 1 or more"},
+                            {{"--rank", "-1"}, "--rank: expected 0 to"},
+                            {{"--alpha", "0"}, "--alpha: expected a number of more than 0"},
+                            {{"--l1", "-1"}, "--l1: expected a number of 0 or more"},
+                            {{"--format", "csv"}, "libffm"},
+                            {{"--format", "libsvm"}, "clicks:1: expected"},
+                            {{"--load", path("none")}, "none"},
+                            {{"--test-data", path("none")}, "none"},
+                            {{"--test-fraction", "0", "--predict", path("p")}, "--predict: expected"},
+                            {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
+                            {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
+  const auto application = with_options(make_ctr(), {"--data", path("one label")});
+  EXPECT_THAT(std::string(application->check(1).message()),
+              ::testing::HasSubstr("expected examples of both labels to be trained, found"));
+}
+
+TEST_F(CtrTest, SaysThatItDiverges) {
+  // Labels that a weight of any size predicts better, with values that make each step enormous.
+  std::ofstream file(path("huge"));
+  for (int i = 0; i < 1000; ++i) file << (i % 2 == 0 ? "1 1:3e38 2:3e38\n" : "0 1:-3e38 2:3e38\n");
+  file.close();
+  const auto application =
+      with_options(make_ctr(), {"--data", path("huge"), "--alpha", "1e20", "--batch", "10"});
+  Recorder recorder;
+  const absl::Status status = run_baseline(*application, recorder);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+}
+
+// ---- with workers
+
+TEST_F(CtrTest, OneWorkerIsThePlainLoopUnderBsp) {
+  const std::vector<std::string> arguments = {"--rank", "2", "--output", path("model")};
+  const auto plain = alone(arguments);
+  const std::string saved = contents(path("model"));
+  const std::unique_ptr<Application> application = parsed_(arguments);
+  const auto trained = train(*application, {.consistency = Bsp{}});
+  EXPECT_EQ(contents(path("model")), saved);
+  EXPECT_EQ(trained, plain);
+}
+
+TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
+  expect_the_same_bits_however_read(
+      [&](std::vector<std::string> arguments) {
+        return parsed(std::move(arguments), {{"--batch", "500"}, {"--rank", "2"}});
+      },
+      contents);
+}
+
+TEST_F(CtrTest, LearnsUnderEveryModel) {
+  expect_to_learn_under_every_model(parsed_, "test_auc", 0.6);
+}
+
+TEST_F(CtrTest, IdleWorkersChangeLittle) {
+  expect_idle_workers_to_change_little(
+      [&](std::vector<std::string> arguments) {
+        return with_options(
+            make_ctr(), std::move(arguments),
+            {{"--data", data()}, {"--batch", "20000"}, {"--passes", "5"}, {"--test-fraction", "0"}});
+      },
+      "progressive_log_loss", 0.01);
+}
+
+}  // namespace
+}  // namespace verbena::apps
