@@ -64,7 +64,6 @@ class RowIndex {
     // Rows that have numbers again and again keep their places. Those of others go when they are too many.
     if (map_.size() <= kMostPlaces + 4 * rows.size() && generation_ != 0) return;
     map_.clear();
-    map_.reserve(4 * rows.size());
   }
 
  private:
