@@ -182,7 +182,7 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
     }
     if (i < kIndexAhead - kRowAhead || i - (kIndexAhead - kRowAhead) >= records) continue;
     const Ahead& next = ahead[(i + kRowAhead) % kIndexAhead];
-    if (const std::optional<Row> row = part.probable_row(next.hash)) part.rows().prefetch(*row);
+    if (const std::optional<Row> row = part.probable_row(next.hash)) part.prefetch(*row);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/prefetch.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/placement.hpp"
 #include "protocol/row.hpp"
@@ -63,6 +64,11 @@ class SparsePart final : private SparseIndex::Memory {
     return index_->probable_row(hash);
   }
   void prefetch(const protocol::KeyHash& hash) const { index_->prefetch(hash); }
+  /// The row, its key included, will be used soon.
+  void prefetch(protocol::Row row) const {
+    base::prefetch_to_write(rows_.values(row) - sizeof(Key));
+    rows_.prefetch(row);
+  }
 
  private:
   // SparseIndex::Memory

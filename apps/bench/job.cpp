@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<Job>> Job::start(const Backend& backend, Client& 
     options.read_path = path;
     options.timeout_ms = options.clock_timeout_ms = kTimeoutMs;
     options.transport = std::move(*transport);
-    auto session = Session::connect(std::move(options));
+    auto session = Session::connect(options);
     if (!session.ok()) return session.status();
     job->sessions_.push_back(std::move(*session));
   }

@@ -93,12 +93,14 @@ struct SparsePullCase {
   std::string_view name;
   std::string_view what;
   ReadPath path;
+  ConsistencyModel consistency;
 };
 
-constexpr SparsePullCase kSparsePulls[] = {
+const SparsePullCase kSparsePulls[] = {
     {"pull-sparse", "pull of 1000 of a million rows of 16 floats of a sparse table, in place (one host only)",
-     ReadPath::kInPlace},
-    {"pull-sparse-read", "the same by one-sided reads, as from another host, Asp", ReadPath::kCached}};
+     ReadPath::kInPlace, Asp{}},
+    {"pull-sparse-read", "the same by one-sided reads, as from another host, under sequential consistency",
+     ReadPath::kCached, Sequential{}}};
 
 /// What the measurements of tables have in common.
 class TableMeasurements {
@@ -378,7 +380,7 @@ absl::Status TableMeasurements::pull_sparse(const SparsePullCase& pull) {
   auto table = session.table<float>({.name = "rows",
                                      .key_space = KeySpace::kSparse,
                                      .width = kSmallWidth,
-                                     .consistency = Asp{},
+                                     .consistency = pull.consistency,
                                      .expected_rows = kMillionRows});
   if (!table.ok()) return table.status();
   const std::vector<Key> rows = shuffled_keys(kMillionRows, kMillionRows);

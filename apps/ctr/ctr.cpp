@@ -24,6 +24,8 @@
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
+#include "consistency/model.hpp"
+#include "consistency/rules.hpp"
 
 namespace verbena::apps {
 namespace {
@@ -31,11 +33,35 @@ namespace {
 using namespace ctr;
 
 constexpr std::int64_t kMostBatch = 1 << 20;
+constexpr std::int64_t kMostPasses = 1'000'000;
+constexpr double kMostNumber = 1e30;  // single precision has room for its square root's and its steps
 constexpr std::size_t kTestBatch = 1000;
 constexpr std::size_t kCalibrationGroups = 10;
 constexpr const char* kNeedsLessMemory = "fewer examples or a smaller --rank";
 /// The length of a model file's shortest line, and of a prediction's.
-constexpr std::uint64_t kMinLineBytes = 6;
+constexpr std::uint64_t kMinRowBytes = 6;
+constexpr std::uint64_t kMinPredictionBytes = 2;
+
+/// About how many different keys there are, by linear counting (Whang et al., TODS'90): which bits of a table
+/// are set by their hashes. Within some per cent up to some hundred million keys.
+class DistinctKeys {
+ public:
+  DistinctKeys() : bits_(kBits) {}
+  void add(Key key) {
+    const std::size_t bit = mix(key) % kBits;
+    if (!bits_[bit]) ++set_;
+    bits_[bit] = true;
+  }
+  [[nodiscard]] double count() const {
+    const double share_left = std::max(1.0 - static_cast<double>(set_) / kBits, 1.0 / kBits);
+    return -kBits * std::log(share_left);
+  }
+
+ private:
+  static constexpr std::size_t kBits = std::size_t{1} << 26;  // 8 MB
+  std::vector<bool> bits_;
+  std::size_t set_ = 0;
+};
 
 /// What one process needs of the input, ready for training.
 struct Job {
@@ -70,6 +96,11 @@ class ClickThrough final : public Application {
   void add_options(CLI::App& command) override;
   [[nodiscard]] Files files() const override;
   absl::Status check(std::uint32_t workers) override;
+  [[nodiscard]] absl::Status check_consistency(const ConsistencyModel& consistency) const override {
+    if (!consistency::rules_of(consistency).needs_sums()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--consistency: ctr pushes gradients, of which this model cannot bound or weigh the sums");
+  }
   [[nodiscard]] std::map<std::string, double> objectives(
       const std::map<std::string, double>& sums) const override;
   absl::Status run_worker(WorkerContext& context) const override {
@@ -86,7 +117,7 @@ class ClickThrough final : public Application {
     return test_data_.empty() && to_unit_interval(mix(seed_ ^ mix(number))) < test_fraction_;
   }
   absl::Status check_options() const;
-  absl::Status check_data(std::uint32_t workers) const;
+  absl::Status check_data() const;
   absl::StatusOr<ExamplesRead> read(const std::vector<std::string>& paths,
                                     absl::FunctionRef<absl::Status(const Example&)> use,
                                     const ReadProgress& progress = {}) const;
@@ -98,7 +129,9 @@ class ClickThrough final : public Application {
   absl::Status train(const Job& job, const Member& member, Parameters& parameters, Reporter& reporter,
                      const std::atomic<bool>& stop) const;
   absl::Status present(const Job& job, Parameters& parameters, const ScoreHistogram& scores,
-                       Reporter& reporter) const;
+                       Reporter& reporter, const std::atomic<bool>& stop) const;
+  absl::Status predict(TrainedModel& model, const std::vector<std::string>& paths, ScoreHistogram& scores,
+                       Reporter& reporter, const std::atomic<bool>& stop) const;
   absl::Status use_loaded(const Member& member, Reporter& reporter, const std::atomic<bool>& stop) const;
   static void report_calibration(const ScoreHistogram& scores, Reporter& reporter);
 
@@ -166,7 +199,7 @@ void ClickThrough::add_options(CLI::App& command) {
   add_number(command, "--factor-deviation", factor_deviation_, "standard deviation of what factors begin as")
       ->capture_default_str();
   add_number(command, "--factor-regularization", factor_regularization_,
-             "weight of the factors' squares, for each use of a feature")
+             "half of it times the factors' squares is added to the loss for each use of a feature")
       ->capture_default_str();
   add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")
       ->capture_default_str();
@@ -175,8 +208,10 @@ void ClickThrough::add_options(CLI::App& command) {
       .add_option("--load", load_, "a model that --output has saved: nothing is trained, --data is the test")
       ->type_name("FILE");
   command
-      .add_option("--predict", predict_,
-                  "write the probability that it is positive for each example of the test, one a line")
+      .add_option(
+          "--predict", predict_,
+          "write the probability that it is positive for each example of --test-data (with --load: of "
+          "--data), one a line; labels are needed there, too")
       ->type_name("FILE");
 }
 
@@ -188,15 +223,16 @@ absl::Status ClickThrough::check_options() const {
   if (!(test_fraction_ >= 0 && test_fraction_ < 1))
     return invalid("--test-fraction: expected 0 or more and less than 1", test_fraction_);
   if (!std::isfinite(positive_)) return invalid("--positive: expected a number", positive_);
-  if (passes_ < 1) return invalid("--passes: expected 1 or more", passes_);
+  if (passes_ < 1 || passes_ > kMostPasses)
+    return invalid(fmt::format("--passes: expected 1 to {}", kMostPasses), passes_);
   if (batch_ < 1 || batch_ > kMostBatch)
     return invalid(fmt::format("--batch: expected 1 to {}", kMostBatch), batch_);
   if (rank_ < 0 || rank_ > static_cast<std::int64_t>(kMostRank))
     return invalid(fmt::format("--rank: expected 0 to {}", kMostRank), rank_);
   const std::pair<std::string_view, double> positive[] = {{"--alpha", alpha_}};
   for (const auto& [name, value] : positive) {
-    if (!(value > 0) || !std::isfinite(value))
-      return invalid(fmt::format("{}: expected a number of more than 0", name), value);
+    if (!(value > 0 && value <= kMostNumber))
+      return invalid(fmt::format("{}: expected more than 0 and at most {}", name, kMostNumber), value);
   }
   const std::pair<std::string_view, double> others[] = {{"--beta", beta_},
                                                         {"--l1", l1_},
@@ -205,13 +241,20 @@ absl::Status ClickThrough::check_options() const {
                                                         {"--factor-deviation", factor_deviation_},
                                                         {"--factor-regularization", factor_regularization_}};
   for (const auto& [name, value] : others) {
-    if (!(value >= 0) || !std::isfinite(value))
-      return invalid(fmt::format("{}: expected a number of 0 or more", name), value);
+    if (!(value >= 0 && value <= kMostNumber))
+      return invalid(fmt::format("{}: expected 0 to {}", name, kMostNumber), value);
   }
   for (const std::string& rule : {rules().weights, rules().factors}) {
     const auto found = protocol::UpdateRule::find(
         rule, ValueType::kFloat, static_cast<std::uint32_t>(std::max(rank_, std::int64_t{1})));
     RETURN_IF_ERROR(found.status());
+  }
+  RETURN_IF_ERROR(protocol::InitialValues::find(rules().initial_factors, seed_, ValueType::kFloat).status());
+  if (!predict_.empty() && load_.empty() && test_data_.empty()) {
+    return absl::InvalidArgumentError(
+        "--predict: expected --test-data, whose examples are predicted, or --load, with which those of "
+        "--data "
+        "are");
   }
   if (!load_.empty() && !test_data_.empty())
     return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
@@ -253,12 +296,14 @@ absl::StatusOr<ExamplesRead> ClickThrough::read_all(absl::FunctionRef<absl::Stat
   return read;
 }
 
-absl::Status ClickThrough::check_data(std::uint32_t workers) const {
+absl::Status ClickThrough::check_data() const {
   std::uint64_t train[2] = {0, 0};  // by label
   std::uint64_t test = 0;
+  DistinctKeys keys;
   const absl::StatusOr<ExamplesRead> read = read_all([&](const Example& example, bool is_test) {
     if (is_test) ++test;
     if (!is_test) ++train[example.is_positive ? 1 : 0];
+    for (const Feature& feature : example.features) keys.add(feature.key);
     return absl::OkStatus();
   });
   if (!read.ok()) return read.status();
@@ -273,26 +318,23 @@ absl::Status ClickThrough::check_data(std::uint32_t workers) const {
                     "no test), found {}",
                     data_[0], read->examples));
   }
-  if (test == 0 && !predict_.empty()) {
-    return absl::InvalidArgumentError(
-        "--predict: expected examples for the test: --test-data, or a --test-fraction of more than 0");
-  }
-  // The examples as they are trained, and for each key, of which there are at most as many as features, the
-  // index, the row and what the rule keeps of it.
-  const auto features = static_cast<double>(read->features);
-  const double row_bytes = 50 + 12 * static_cast<double>(rank_);
-  const double bytes = features * (16 + row_bytes / 4);
-  RETURN_IF_ERROR(check_memory(load_.empty() ? bytes : 0,
-                               fmt::format("{} features then need for {} workers", read->features, workers),
-                               kNeedsLessMemory));
-  if (!output_.empty()) RETURN_IF_ERROR(OutputFile::check(output_, kMinLineBytes));
-  if (!predict_.empty()) RETURN_IF_ERROR(OutputFile::check(predict_, kMinLineBytes * test));
+  // The examples as they are trained; for each key the index, the row and what the rule keeps of it, and the
+  // first worker's copy of the model.
+  const double rank = static_cast<double>(rank_);
+  const double bytes = 8 * static_cast<double>(read->features) + 8 * static_cast<double>(read->examples) +
+                       keys.count() * (100 + 16 * rank);
+  RETURN_IF_ERROR(
+      check_memory(load_.empty() ? bytes : 0,
+                   fmt::format("{} features of about {:.0f} kinds then need", read->features, keys.count()),
+                   rank_ > 0 ? "fewer examples or a smaller --rank" : "fewer examples"));
+  if (!output_.empty()) RETURN_IF_ERROR(OutputFile::check(output_, kMinRowBytes));
+  if (!predict_.empty()) RETURN_IF_ERROR(OutputFile::check(predict_, kMinPredictionBytes * test));
   return load_.empty() ? absl::OkStatus() : TrainedModel::load(load_).status();
 }
 
-absl::Status ClickThrough::check(std::uint32_t workers) {
+absl::Status ClickThrough::check(std::uint32_t /*workers*/) {
   RETURN_IF_ERROR(check_options());
-  return with_enough_memory(kNeedsLessMemory, [&] { return check_data(workers); });
+  return with_enough_memory(kNeedsLessMemory, [&] { return check_data(); });
 }
 
 std::map<std::string, double> ClickThrough::objectives(const std::map<std::string, double>& sums) const {
@@ -337,8 +379,7 @@ absl::Status ClickThrough::run_as_worker(WorkerContext& context) const {
   absl::StatusOr<TableParameters> parameters =
       TableParameters::open(session, context.consistency, rules(), context.watch);
   if (!parameters.ok()) return parameters.status();
-  RETURN_IF_ERROR(train(*job, member, *parameters, context.reporter, context.stop));
-  return session.barrier();
+  return train(*job, member, *parameters, context.reporter, context.stop);
 }
 
 absl::Status ClickThrough::run_alone(BaselineContext& context) const {
@@ -355,32 +396,30 @@ absl::Status ClickThrough::train(const Job& job, const Member& member, Parameter
   const auto batch = static_cast<std::uint64_t>(batch_);
   const std::uint64_t batches = (job.train_examples + batch - 1) / batch;
   const Schedule schedule{.passes = passes_,
-                          .clocks_per_pass = (batches + member.workers - 1) / member.workers};
+                          .clocks_per_pass = (batches + member.workers - 1) / member.workers,
+                          .has_test = job.test_examples > 0};
+  const auto initial =
+      protocol::InitialValues::find(rules().initial_factors, seed_, ValueType::kFloat).value();
   ScoreHistogram scores;
-  Trainer trainer(schedule, machine, job.train, job.test, parameters, member.rank == 0, scores);
+  Trainer trainer(schedule, machine, initial, job.train, job.test, parameters, member.rank == 0, scores);
   RETURN_IF_ERROR(trainer.run(reporter, stop));
-  return member.rank == 0 ? present(job, parameters, scores, reporter) : absl::OkStatus();
+  return member.rank == 0 ? present(job, parameters, scores, reporter, stop) : absl::OkStatus();
 }
 
 /// The model file and the predictions; all workers have finished training.
 absl::Status ClickThrough::present(const Job& job, Parameters& parameters, const ScoreHistogram& scores,
-                                   Reporter& reporter) const {
+                                   Reporter& reporter, const std::atomic<bool>& stop) const {
   absl::StatusOr<TrainedModel> model = TrainedModel::of(parameters, rank());
   if (!model.ok()) return model.status();
-  if (!output_.empty()) RETURN_IF_ERROR(model->save(output_));
   if (!predict_.empty()) {
-    absl::StatusOr<OutputFile> file = OutputFile::create(predict_);
-    if (!file.ok()) return file.status();
-    const absl::StatusOr<ExamplesRead> read = read_all([&](const Example& example, bool is_test) {
-      if (is_test) file->write(fmt::format("{:.6g}\n", probability(model->score(example))));
-      return file->status();
-    });
-    if (!read.ok()) return read.status();
-    RETURN_IF_ERROR(file->commit());
+    ScoreHistogram again;
+    RETURN_IF_ERROR(predict(*model, test_data_, again, reporter, stop));
   }
+  if (!output_.empty()) RETURN_IF_ERROR(model->save(output_));
   const ModelSize size = model->size();
   reporter.print(fmt::format("{} keys, {} weights are not 0", size.keys, size.nonzero_weights));
   reporter.summary("format", job.read.format);
+  reporter.summary("rank", rank_);
   reporter.summary("train_examples", job.train_examples);
   reporter.summary("test_examples", job.test_examples);
   reporter.summary("features", job.read.features);
@@ -408,6 +447,31 @@ void ClickThrough::report_calibration(const ScoreHistogram& scores, Reporter& re
   reporter.summary("calibration", std::move(groups));
 }
 
+/// Scores the examples of these files, and writes their probabilities if --predict asks for them.
+absl::Status ClickThrough::predict(TrainedModel& model, const std::vector<std::string>& paths,
+                                   ScoreHistogram& scores, Reporter& reporter,
+                                   const std::atomic<bool>& stop) const {
+  absl::StatusOr<OutputFile> file = absl::UnknownError("not asked for");
+  if (!predict_.empty()) {
+    file = OutputFile::create(predict_);
+    if (!file.ok()) return file.status();
+  }
+  const absl::StatusOr<ExamplesRead> read = this->read(
+      paths,
+      [&](const Example& example) -> absl::Status {
+        if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
+        const double score = model.score(example);
+        scores.add(score, example.is_positive);
+        if (!file.ok()) return absl::OkStatus();
+        file->write(fmt::format("{}\n", probability(score)));
+        return file->status();
+      },
+      [&](double done, double total) { reporter.progress("predicting", done, total); });
+  if (!read.ok()) return read.status();
+  reporter.summary("format", read->format);
+  return file.ok() ? file->commit() : absl::OkStatus();
+}
+
 /// Predicts with a model that was loaded. The first worker does it; the data is streamed.
 absl::Status ClickThrough::use_loaded(const Member& member, Reporter& reporter,
                                       const std::atomic<bool>& stop) const {
@@ -415,29 +479,13 @@ absl::Status ClickThrough::use_loaded(const Member& member, Reporter& reporter,
   if (member.rank == 0) {
     absl::StatusOr<TrainedModel> model = TrainedModel::load(load_);
     if (!model.ok()) return model.status();
-    absl::StatusOr<OutputFile> file = absl::UnknownError("not asked for");
-    if (!predict_.empty()) {
-      file = OutputFile::create(predict_);
-      if (!file.ok()) return file.status();
-    }
     ScoreHistogram scores;
-    const absl::StatusOr<ExamplesRead> read = read_all(
-        [&](const Example& example, bool) -> absl::Status {
-          if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
-          const double score = model->score(example);
-          scores.add(score, example.is_positive);
-          if (!file.ok()) return absl::OkStatus();
-          file->write(fmt::format("{:.6g}\n", probability(score)));
-          return file->status();
-        },
-        [&](double done, double total) { reporter.progress("predicting", done, total); });
-    if (!read.ok()) return read.status();
-    if (file.ok()) RETURN_IF_ERROR(file->commit());
+    RETURN_IF_ERROR(predict(*model, data_, scores, reporter, stop));
     report.sums[kTestLoss] = scores.log_loss_sum();
     report.sums[kTestExamples] = static_cast<double>(scores.examples());
     if (const std::optional<double> auc = scores.auc()) report.sums[kTestAuc] = *auc;
     const ModelSize size = model->size();
-    reporter.summary("format", read->format);
+    reporter.summary("rank", model->rank());
     reporter.summary("test_examples", scores.examples());
     reporter.summary("keys", size.keys);
     reporter.summary("nonzero_weights", size.nonzero_weights);

@@ -60,7 +60,7 @@ ProgressiveLoss Machine::gradients(const MiniBatch& batch, const Numbers& parame
       const float* const factors = &parameters.factors[place * rank_];
       float* const to = &gradients.factors[place * rank_];
       for (std::size_t k = 0; k < rank_; ++k)
-        to[k] += step * (sums_[k] - factors[k] * batch.value(f)) + regularization_ * factors[k];
+        to[k] += step * (sums_[k] - factors[k] * batch.value(f)) + weight * regularization_ * factors[k];
     }
   }
   return loss;

@@ -36,7 +36,7 @@ struct ProgressiveLoss {
 /// Thread safety: none; it has scratch memory.
 class Machine {
  public:
-  /// `regularization`: weight of ½ |v|² for each use of a feature.
+  /// `regularization`: of ½ |v|², which is added to the loss for each use of a feature.
   Machine(std::size_t rank, float regularization)
       : rank_(rank), regularization_(regularization), sums_(rank) {}
   [[nodiscard]] std::size_t rank() const { return rank_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -43,10 +44,11 @@ const float* TrainedModel::find(Key key) const {
 
 absl::StatusOr<TrainedModel> TrainedModel::of(Parameters& parameters, std::size_t rank) {
   TrainedModel model(rank);
+  const std::vector<float> no_factors(rank);
   RETURN_IF_ERROR(
       parameters.for_each([&](Key key, float weight, std::span<const float> factors) -> absl::Status {
         if (!std::isfinite(weight) || !all_finite(factors)) return diverged(kNoNumbers);
-        model.add(key, weight, factors);
+        model.add(key, weight, key == kBias ? std::span<const float>(no_factors) : factors);
         return absl::OkStatus();
       }));
   return model;
@@ -64,7 +66,8 @@ absl::StatusOr<TrainedModel> TrainedModel::load(const std::string& path) {
     rank_text.remove_prefix(kHead.size());
     rank = base::parse_decimal<std::uint64_t>(rank_text);
   }
-  if (!rank || *rank > kMostRank) return lines->error(fmt::format("\"{}\" and a number", kHead), line);
+  if (!rank || *rank > kMostRank)
+    return lines->error(fmt::format("\"{}\" and a number of at most {}", kHead, kMostRank), line);
   TrainedModel model(*rank);
   std::vector<float> numbers;
   for (;;) {

@@ -1,8 +1,8 @@
 // The model as text, for --output and --load, and what it predicts.
 //
 //   # verbena ctr: rank 2
-//   bias<TAB>-1.25
 //   3:17<TAB>0.5<TAB>0.1<TAB>-0.2
+//   bias<TAB>-1.25<TAB>0<TAB>0
 //
 // A line is a feature (feature_keys.hpp), its weight, and its factors. Features that are not there have
 // zeros.

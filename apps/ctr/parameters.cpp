@@ -17,8 +17,21 @@ constexpr std::string_view kFactors = "ctr.factors";
 constexpr std::string_view kScores = "ctr.scores";
 constexpr std::uint32_t kScoresWidth = 512;
 constexpr std::uint64_t kScoresRows = 2 * ScoreHistogram::kBins / kScoresWidth;
+constexpr std::size_t kKeysAtOnce = 4096;
 
 }  // namespace
+
+void zero_untrained(const protocol::InitialValues& initial_factors, std::span<const Key> keys,
+                    std::size_t rank, std::vector<float>& factors) {
+  if (rank == 0) return;
+  std::vector<float> initial(rank);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto row = std::span(factors).subspan(i * rank, rank);
+    initial_factors.write(keys[i], ValueType::kFloat, static_cast<std::uint32_t>(rank),
+                          reinterpret_cast<std::byte*>(initial.data()));
+    if (std::equal(row.begin(), row.end(), initial.begin())) std::fill(row.begin(), row.end(), 0.0F);
+  }
+}
 
 absl::StatusOr<TableParameters> TableParameters::open(Session& session, const ConsistencyModel& consistency,
                                                       const Rules& rules, TrainingWatch& watch) {
@@ -83,11 +96,24 @@ absl::Status TableParameters::merge(ScoreHistogram& scores) {
 
 absl::Status TableParameters::for_each(
     absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) {
-  std::vector<float> factors(factors_ ? factors_->width() : 0);
-  return weights_.scan([&](Key key, std::span<const float> weight) -> absl::Status {
-    if (factors_) RETURN_IF_ERROR(factors_->pull(std::span(&key, 1), factors));
-    return use(key, weight[0], factors);
-  });
+  const std::size_t rank = factors_ ? factors_->width() : 0;
+  std::vector<Key> keys;
+  Numbers numbers;
+  const auto use_all = [&]() -> absl::Status {
+    numbers.factors.resize(keys.size() * rank);
+    if (factors_) RETURN_IF_ERROR(factors_->pull(keys, numbers.factors));
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      RETURN_IF_ERROR(use(keys[i], numbers.weights[i], std::span(numbers.factors).subspan(i * rank, rank)));
+    keys.clear();
+    numbers.weights.clear();
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(weights_.scan([&](Key key, std::span<const float> weight) {
+    keys.push_back(key);
+    numbers.weights.push_back(weight[0]);
+    return keys.size() < kKeysAtOnce ? absl::OkStatus() : use_all();
+  }));
+  return use_all();
 }
 
 // ---- in this process

@@ -32,6 +32,11 @@ struct Rules {
   std::uint64_t seed = 1;       ///< of the factors
 };
 
+/// Sets to zero the factors of features that have never been trained: they would only add noise to a
+/// prediction.
+void zero_untrained(const protocol::InitialValues& initial_factors, std::span<const Key> keys,
+                    std::size_t rank, std::vector<float>& factors);
+
 class Parameters {
  public:
   virtual ~Parameters() = default;
@@ -48,7 +53,8 @@ class Parameters {
   virtual absl::Status barrier() = 0;
   /// Adds up the counts of all workers; the first worker's histogram then has them. All workers must call it.
   virtual absl::Status merge(ScoreHistogram& scores) = 0;
-  /// Calls use(key, weight, factors) for each key that has parameters.
+  /// Calls use(key, weight, factors) for each key that has parameters. The bias has no factors that mean
+  /// anything.
   virtual absl::Status for_each(absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) = 0;
 };
 

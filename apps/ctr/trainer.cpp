@@ -10,10 +10,12 @@
 
 namespace verbena::apps::ctr {
 
-Trainer::Trainer(const Schedule& schedule, Machine& machine, const MiniBatches& train,
-                 const MiniBatches& test, Parameters& parameters, bool is_first, ScoreHistogram& scores)
+Trainer::Trainer(const Schedule& schedule, Machine& machine, const protocol::InitialValues& initial_factors,
+                 const MiniBatches& train, const MiniBatches& test, Parameters& parameters, bool is_first,
+                 ScoreHistogram& scores)
     : schedule_(schedule),
       machine_(machine),
+      initial_factors_(initial_factors),
       train_(train),
       test_(test),
       parameters_(parameters),
@@ -46,7 +48,10 @@ absl::Status Trainer::run_part(std::int64_t part, Reporter& reporter, const std:
     return diverged(fmt::format("training has diverged in part {} of pass {}: lower --alpha or --factor-rate",
                                 of_pass + 1, part / kPartsOfPass + 1));
   }
-  if (of_pass + 1 == kParts) RETURN_IF_ERROR(evaluate(report.sums, stop));
+  if (of_pass + 1 == kParts && schedule_.has_test) {
+    RETURN_IF_ERROR(evaluate(report.sums, stop));
+    if (!std::isfinite(report.sums[kTestLoss])) return diverged(kNoNumbers);
+  }
   reporter.iteration(report);
   return absl::OkStatus();
 }
@@ -73,6 +78,7 @@ absl::Status Trainer::evaluate(std::map<std::string, double>& sums, const std::a
     if (stop.load(std::memory_order_relaxed)) return absl::CancelledError("stopped");
     const MiniBatch batch = test_[i];
     RETURN_IF_ERROR(read(batch));
+    zero_untrained(initial_factors_, batch.keys, machine_.rank(), numbers_.factors);
     machine_.scores(batch, numbers_,
                     [&](std::size_t e, double score) { scores.add(score, batch.labels[e] != 0); });
   }

@@ -23,6 +23,7 @@ inline constexpr std::int64_t kPartsOfPass = 10;
 struct Schedule {
   std::int64_t passes = 1;
   std::size_t clocks_per_pass = 0;  ///< mini-batches of the worker that has the most
+  bool has_test = false;            ///< some worker has examples for the test
 };
 
 // Names of the sums in IterationReport.
@@ -37,8 +38,9 @@ class Trainer {
  public:
   /// All arguments but `schedule` must outlive it. `is_first`: of the workers, the one that reports what all
   /// have counted together. `scores`: of the test after the last pass; the first worker's has all.
-  Trainer(const Schedule& schedule, Machine& machine, const MiniBatches& train, const MiniBatches& test,
-          Parameters& parameters, bool is_first, ScoreHistogram& scores);
+  Trainer(const Schedule& schedule, Machine& machine, const protocol::InitialValues& initial_factors,
+          const MiniBatches& train, const MiniBatches& test, Parameters& parameters, bool is_first,
+          ScoreHistogram& scores);
 
   /// CANCELLED when `stop` is set; diverged() when the model has diverged.
   absl::Status run(Reporter& reporter, const std::atomic<bool>& stop);
@@ -51,6 +53,7 @@ class Trainer {
 
   const Schedule schedule_;
   Machine& machine_;
+  const protocol::InitialValues& initial_factors_;
   const MiniBatches& train_;
   const MiniBatches& test_;
   Parameters& parameters_;

@@ -194,10 +194,10 @@ class Table {
 
   /// For sparse tables: calls use(key, values) for each row that there is, in no order that means anything;
   /// `values` are as a pull would find them, and are valid until `use` returns. Rows are read where they lie,
-  /// whole memory regions at a time, in place or by one-sided reads, so that this costs little more than
-  /// copying the table, and the servers' processors nothing. Rows of keys that are pushed to for the first
-  /// time meanwhile may or may not be among them; keys that this worker has pushed to only in this clock are
-  /// not. If `use` returns an error, that is the end, and it is returned. `use` may use the session.
+  /// many at a time, in place or by one-sided reads, so that this costs little more than copying the table,
+  /// and the servers' processors nothing. Rows of keys that are pushed to for the first time meanwhile may or
+  /// may not be among them; keys for which this worker's push has not been sent are not. If `use` returns an
+  /// error, that is the end, and it is returned. `use` may pull, but must not push or advance the clock.
   /// FAILED_PRECONDITION for a dense table.
   absl::Status scan(absl::FunctionRef<absl::Status(Key, std::span<const Value>)> use) const {
     return untyped_.scan([&](Key key, const std::byte* values) {

@@ -147,53 +147,97 @@ TEST(SparseTableTest, RowsBeginWithTheInitialValues) {
   }
 }
 
-/// Adagrad from zeros, under BSP: one step along the sum of both workers' gradients of a clock.
-/// Over several regions of rows, with updates that are sent and others that are not, and while somebody adds
-/// rows; width 1 is padded to a stride of 8 bytes.
+/// In place and from a network, over two regions of rows, with updates that are sent and others that are not,
+/// and while somebody adds rows; width 1 is padded to a stride of 8 bytes.
 TEST(SparseTableTest, ScansFindEachRowOnce) {
-  for (const ReadPath path : {ReadPath::kInPlace, ReadPath::kCached}) {
-    const ClusterResult result = run_cluster(
-        {.servers = 2, .workers = 2, .lanes = 2, .server_threads = 3, .read_path = path},
-        [](Session& session) -> absl::Status {
-          auto table = session.table<float>(
-              {.name = "rows", .key_space = KeySpace::kSparse, .width = 1, .consistency = Essp{1}});
+  for (const Maps maps : {Maps::kAll, Maps::kNone}) {
+    const ClusterResult result = run_cluster(over(maps, 1, 2), [](Session& session) -> absl::Status {
+      auto table = session.table<float>(
+          {.name = "rows", .key_space = KeySpace::kSparse, .width = 1, .consistency = Essp{1}});
+      RETURN_IF_ERROR(table.status());
+      constexpr std::size_t kRows = 80'000;  // more than a region has
+      const TestRows rows(KeySpace::kSparse, 2 * kRows);
+      std::vector<float> ones(kRows, 1);
+      const auto scan = [&](std::size_t at_least, float expected) -> absl::Status {
+        std::unordered_map<Key, float> found;
+        RETURN_IF_ERROR(table->scan([&](Key key, std::span<const float> values) {
+          return values.size() == 1 && found.try_emplace(key, values[0]).second ? absl::OkStatus()
+                                                                                : wrong("a row twice");
+        }));
+        if (found.size() < at_least) return wrong(fmt::format("{} rows", found.size()));
+        for (std::size_t i = 0; i < at_least; ++i) {
+          const auto row = found.find(rows.key(i));
+          if (row == found.end() || row->second != expected) return wrong(fmt::format("row {}", i));
+        }
+        return absl::OkStatus();
+      };
+      RETURN_IF_ERROR(scan(0, 0));
+      RETURN_IF_ERROR(session.barrier());
+      if (session.rank() == 0) RETURN_IF_ERROR(table->push(rows.all().first(kRows), ones));
+      RETURN_IF_ERROR(session.barrier());
+      RETURN_IF_ERROR(scan(kRows, 1));
+      // Rank 1 adds rows, and rank 0 adds to those that it finds.
+      if (session.rank() == 1) RETURN_IF_ERROR(table->push(rows.all().subspan(kRows), ones));
+      if (session.rank() == 0) RETURN_IF_ERROR(table->push(rows.all().first(kRows), ones));
+      if (session.rank() == 0) RETURN_IF_ERROR(scan(kRows, 2));
+      RETURN_IF_ERROR(session.clock());
+      if (session.rank() == 0) RETURN_IF_ERROR(scan(kRows, 2));
+      const absl::Status stopped = table->scan([](Key, std::span<const float>) { return wrong("enough"); });
+      if (stopped.message() != wrong("enough").message()) return wrong("it has not stopped");
+      RETURN_IF_ERROR(session.barrier());
+      std::size_t count = 0;
+      RETURN_IF_ERROR(table->scan([&](Key, std::span<const float>) {
+        ++count;
+        return absl::OkStatus();
+      }));
+      return count == 2 * kRows ? session.barrier() : wrong(fmt::format("{} rows in the end", count));
+    });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
+}
+
+TEST(SparseTableTest, OnlySparseTablesAreScanned) {
+  const ClusterResult result =
+      run_cluster({.servers = 1, .workers = 1}, [](Session& session) -> absl::Status {
+        auto table = session.table<float>({.name = "rows", .rows = 3, .width = 1});
+        RETURN_IF_ERROR(table.status());
+        const absl::Status status = table->scan([](Key, std::span<const float>) { return wrong("a row"); });
+        return absl::IsFailedPrecondition(status) ? absl::OkStatus() : wrong(status.ToString());
+      });
+  EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Under Sequential a pull finds the steps along all gradients that this worker has pushed, also of a push
+/// that nobody waited for. Decision 34 lets other models pull without them.
+TEST(SparseTableTest, SequentialPullsAwaitOwnGradients) {
+  for (const KeySpace key_space : {KeySpace::kDense, KeySpace::kSparse}) {
+    const ClusterResult result =
+        run_cluster(over(Maps::kAll, 1, 1), [key_space](Session& session) -> absl::Status {
+          auto table = session.table<float>({.name = "rows",
+                                             .key_space = key_space,
+                                             .rows = key_space == KeySpace::kDense ? 100U : 0U,
+                                             .width = 1,
+                                             .consistency = Sequential{},
+                                             .rule = "sgd(rate=1)"});
           RETURN_IF_ERROR(table.status());
-          constexpr std::size_t kRows = 200'000;
-          const TestRows rows(KeySpace::kSparse, 2 * kRows);
-          std::vector<float> ones(kRows, 1);
-          const auto scan = [&](std::size_t at_least, float expected) -> absl::Status {
-            std::unordered_map<Key, float> found;
-            RETURN_IF_ERROR(table->scan([&](Key key, std::span<const float> values) {
-              return values.size() == 1 && found.try_emplace(key, values[0]).second ? absl::OkStatus()
-                                                                                    : wrong("a row twice");
-            }));
-            if (found.size() < at_least) return wrong(fmt::format("{} rows", found.size()));
-            for (std::size_t i = 0; i < at_least; ++i) {
-              const auto row = found.find(rows.key(i));
-              if (row == found.end() || row->second != expected) return wrong(fmt::format("row {}", i));
+          const TestRows rows(key_space, 100);
+          const std::vector<float> ones(100, 1);
+          std::vector<float> values(100);
+          for (int pushes = 1; pushes <= 50; ++pushes) {
+            static_cast<void>(table->push_async(rows.all(), ones));
+            RETURN_IF_ERROR(table->pull(rows.all(), values));
+            for (const float value : values) {
+              if (value != static_cast<float>(-pushes))
+                return wrong(fmt::format("{} after {}", value, pushes));
             }
-            return absl::OkStatus();
-          };
-          RETURN_IF_ERROR(scan(0, 0));
-          RETURN_IF_ERROR(session.barrier());
-          if (session.rank() == 0) RETURN_IF_ERROR(table->push(rows.all().first(kRows), ones));
-          RETURN_IF_ERROR(session.barrier());
-          RETURN_IF_ERROR(scan(kRows, 1));
-          // Rank 1 adds rows, and rank 0 adds to those that it finds.
-          if (session.rank() == 1) RETURN_IF_ERROR(table->push(rows.all().subspan(kRows), ones));
-          if (session.rank() == 0) RETURN_IF_ERROR(table->push(rows.all().first(kRows), ones));
-          if (session.rank() == 0) RETURN_IF_ERROR(scan(kRows, 2));
-          RETURN_IF_ERROR(session.clock());
-          if (session.rank() == 0) RETURN_IF_ERROR(scan(kRows, 2));
-          const absl::Status stopped =
-              table->scan([](Key, std::span<const float>) { return wrong("enough"); });
-          if (stopped.message() != wrong("enough").message()) return wrong("it has not stopped");
-          return session.barrier();
+          }
+          return absl::OkStatus();
         });
     EXPECT_TRUE(result.first_error().ok()) << result.first_error();
   }
 }
 
+/// Adagrad from zeros, under BSP: one step along the sum of both workers' gradients of a clock.
 TEST(SparseTableTest, RulesTakeTheirSteps) {
   const ClusterResult result =
       run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [](Session& session) -> absl::Status {

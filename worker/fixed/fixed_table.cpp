@@ -89,7 +89,7 @@ class TypedTable final : public Base {
         for (std::size_t k = 0; k < count; ++k) {
           Part& part = this->part_of(keys[i + k]);
           parts[k] = &part;
-          if (!keys.is_range()) part.current->prefetch(part.range.row_of(keys[i + k]));
+          if (!keys.is_range() || this->is_sparse_) part.current->prefetch(part.range.row_of(keys[i + k]));
         }
       }
       const Key key = keys[i];
@@ -103,7 +103,7 @@ class TypedTable final : public Base {
       } else {
         rule.combine_as<Value>(found.values, update);
       }
-      if (part.cache != nullptr && !this->keeps_own_apart_) {
+      if (part.cache != nullptr && !this->keeps_own_apart_ && rule.predicts()) {
         if (CachedRow* const cached = part.cache->find(row)) rule.predict_as<Value>(cached->values(), update);
       }
     }
@@ -430,7 +430,7 @@ bool FixedTable::add_run(FixedPull& pull, std::size_t& staged_bytes) {
 
 void FixedTable::finish_runs(FixedPull& pull) {
   for (const FixedPull::Run& run : pull.runs_) {
-    if (run.part->view->shipped != run.shipped) {
+    if (run.part->awaits_own && run.part->view->shipped != run.shipped) {
       // It is not known whether updates that were shipped meanwhile came before the read: read again.
       pull.next_ = run.first;
       break;
@@ -470,6 +470,7 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
                      layout_.stride_bytes / sizeof(std::uint64_t));
     // Read-my-writes: adds those of this worker's updates that the row does not contain yet.
     for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
+      if (!layout_.rule.predicts()) break;
       const std::byte* const own = buffer->find(row);
       if (own != nullptr && buffer->chunk_of(row).sequence >= message.header.applied)
         layout_.rule.predict(cached->values(), own);

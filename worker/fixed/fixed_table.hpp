@@ -53,6 +53,9 @@ class FixedPull final : public Operation {
 
 class FixedTable : public TableCore {
  public:
+  /// Of a pull, or a piece of a scan: scratch for what it reads.
+  static constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
+
   FixedTable(SessionCore& session, std::uint32_t number, const TableOptions& options, ValueType type);
 
   absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
@@ -70,8 +73,6 @@ class FixedTable : public TableCore {
 
  protected:
   using Row = protocol::Row;
-  /// Of a pull: scratch for what it reads.
-  static constexpr std::size_t kStagingBytes = std::size_t{256} << 10;
 
   /// The part that holds the key. REQUIRES: key < rows.
   [[nodiscard]] Part& part_of(Key key) {
@@ -96,6 +97,7 @@ class FixedTable : public TableCore {
   /// The place where a fetched row is cached; nullptr if the cache is full.
   CachedRow* cache_row(Part& part, Row row) const;
   void predict_own(const Part& part, Row row, std::byte* values) const {
+    if (part.current->empty() || !layout_.rule.predicts()) return;
     if (const std::byte* const own = part.current->find(row)) layout_.rule.predict(values, own);
   }
   /// Puts a row that has just been read from the server, at `min_clock`, into the cache and into `out`, with

@@ -34,9 +34,9 @@ class CachedRow {
 /// If fewer rows may be cached than there are: a row that has been read since the hand last passed it gets a
 /// second chance (the CLOCK algorithm), and the next row without one is evicted.
 ///
-/// Invariant: a cached row contains all of this worker's own updates, shipped or not; if the table's updates
-/// are held back, none of the running clock. Thread safety: none; one owner. A found row stays where it is
-/// until the next insert().
+/// Invariant: a cached row contains all of this worker's own updates that their rule predicts, shipped or
+/// not; if the table's updates are held back, none of the running clock. Thread safety: none; one owner. A
+/// found row stays where it is until the next insert().
 class RowCache {
  public:
   /// `rows`: how many there are, as RowIndex takes it, of which `most_rows` may be cached.

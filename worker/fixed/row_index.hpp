@@ -61,7 +61,7 @@ class RowIndex {
       return;
     }
     ++generation_;
-    // Rows that have numbers again and again keep their places. Those of others go when they are too many.
+    // Rows that have numbers again and again keep their places, until there are too many of others.
     if (map_.size() <= kMostPlaces + 4 * rows.size() && generation_ != 0) return;
     map_.clear();
   }

@@ -8,12 +8,13 @@
 
 namespace verbena::worker {
 
-SparseScan::SparseScan(SparseTable& table, Part& part, std::uint64_t first)
-    : Operation("scan"), table_(table), part_(part), first_(first) {}
+SparseScan::SparseScan(SparseTable& table, Part& part, std::uint64_t first, std::optional<std::uint64_t> end)
+    : Operation("scan"), table_(table), part_(part), first_(first), end_(end) {}
 
 SparseScan::~SparseScan() {
-  // Reads may still be under way if it has not ended; then the memory stays the session's.
-  if (ended && staging_) table_.session_.staging().give(*staging_);
+  // Reads may be under way if it has not ended, or has ended with its session; then the memory stays the
+  // session's.
+  if (ended && status.ok() && staging_) table_.session_.staging().give(*staging_);
 }
 
 std::string SparseScan::other_wait() const {
@@ -23,14 +24,22 @@ std::string SparseScan::other_wait() const {
 bool SparseScan::advance() {
   awaited = part_.link;
   if (!reads.post()) return false;
+  if (!has_begun_ && !may_begin()) {
+    if (part_.view->min_clock < table_.needed_min_clock()) awaited = nullptr;
+    return false;
+  }
+  has_begun_ = true;
+  if (!part_.sparse->is_mapped() && !staging_ && !take_staging()) return false;
   if (!end_ && !find_end()) return false;
   if (*end_ <= first_) return true;
   return (rows_ != nullptr || find_rows()) && reads.post();
 }
 
-/// The server's rows are as fresh as a pull must find them, and have all that this worker has sent.
+/// The server's rows are as fresh as a pull must find them, and have all that a pull must find of what this
+/// worker has sent.
 bool SparseScan::may_begin() const {
-  return part_.view->min_clock >= table_.needed_min_clock() && part_.outstanding.empty();
+  return part_.view->min_clock >= table_.needed_min_clock() &&
+         (!part_.awaits_own || part_.outstanding.empty());
 }
 
 bool SparseScan::take_staging() {
@@ -47,15 +56,10 @@ bool SparseScan::take_staging() {
 /// False: it is not known yet.
 bool SparseScan::find_end() {
   const SparseView& view = *part_.sparse;
-  if (!is_end_read_ && !may_begin()) {
-    if (part_.view->min_clock < table_.needed_min_clock()) awaited = nullptr;
-    return false;
-  }
   if (view.is_mapped()) {
     end_ = view.rows_end();
     return true;
   }
-  if (!staging_ && !take_staging()) return false;
   const std::span<std::byte> word = staging_->bytes.first(sizeof(std::uint64_t));
   if (!std::exchange(is_end_read_, true)) reads.add(*part_.link, view.rows_end_word(), word, *staging_);
   if (!reads.post()) return false;

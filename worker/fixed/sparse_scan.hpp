@@ -16,11 +16,12 @@ namespace verbena::worker {
 
 class SparseTable;
 
-/// Reads one piece. When it has ended, `rows` are there.
+/// Reads one piece. When it has ended, and all is well, its rows are there.
 class SparseScan final : public Operation {
  public:
-  /// From row `first` on; as many as it may, but some if the part has any.
-  SparseScan(SparseTable& table, Part& part, std::uint64_t first);
+  /// From row `first` on; as many as it may, but some if there are any before `end`. nullopt: the end of the
+  /// part, as it is when the piece is read.
+  SparseScan(SparseTable& table, Part& part, std::uint64_t first, std::optional<std::uint64_t> end);
   ~SparseScan() override;
 
   [[nodiscard]] bool must_end_before(Milestone /*milestone*/) const override { return false; }
@@ -28,6 +29,7 @@ class SparseScan final : public Operation {
 
   /// How many rows it has read; 0: the part has no more.
   [[nodiscard]] std::uint64_t count() const { return count_; }
+  [[nodiscard]] std::uint64_t end() const { return *end_; }
   /// Row `i` of them: its key, then its values, which its lane may be changing. REQUIRES: i < count()
   [[nodiscard]] const std::byte* row(std::uint64_t i) const { return rows_ + i * part_.sparse->row_bytes(); }
 
@@ -41,6 +43,7 @@ class SparseScan final : public Operation {
   SparseTable& table_;
   Part& part_;
   const std::uint64_t first_;
+  bool has_begun_ = false;
   std::optional<LocalSpan> staging_;  ///< from afar
   bool is_end_read_ = false;          ///< from afar: it is in `staging_` when the reads have ended
   std::optional<std::uint64_t> end_;  ///< how many rows the part has

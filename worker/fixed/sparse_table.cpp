@@ -108,16 +108,20 @@ absl::Status SparseTable::scan(absl::FunctionRef<absl::Status(Key, const std::by
   auto* const out = reinterpret_cast<std::byte*>(values.data());
   for (const std::unique_ptr<Part>& part : parts_) {
     std::uint64_t first = 0;
+    std::optional<std::uint64_t> end;  // rows that are added later would make it endless
     for (;;) {
-      const auto piece = std::make_shared<SparseScan>(*this, *part, first);
+      const auto piece = std::make_shared<SparseScan>(*this, *part, first, end);
       session_.start(piece);
       RETURN_IF_ERROR(session_.wait_for(*piece));
       if (piece->count() == 0) break;
+      end = piece->end();
       for (std::uint64_t i = 0; i < piece->count(); ++i) {
         const std::byte* const row = piece->row(i);
         const Key key = SparseView::key_of(row);
         if (!part->sparse->keys().has(key)) {
-          session_.fail(part->wrong_record(key));
+          const absl::Status wrong = part->wrong_record(key);
+          session_.fail(absl::Status(wrong.code(), fmt::format("{}: {}", part->link->connection->peer_name(),
+                                                               std::string(wrong.message()))));
           return session_.status();
         }
         copy_shared_row(layout_.type, out, row + sizeof(Key), layout_.row_bytes);
@@ -173,6 +177,7 @@ std::size_t SparseTable::pull_now(const Keys& keys, std::size_t from, std::byte*
     one.kind = answer.kind;
     if (answer.kind != IndexAnswer::Kind::kFound) return;
     one.row = one.part->sparse->row(answer.row);
+    if (one.row == nullptr) return;
     base::prefetch_to_read(one.row);
     base::prefetch_to_read(one.row + row_bytes);
   };
@@ -250,7 +255,7 @@ inline void SparseTable::take_row(Part& part, Key key, const std::byte* row, std
     take_fetched(part, part.range.row_of(key), out, part.view->min_clock, out);
     return;
   }
-  if (!part.current->empty()) predict_own(part, part.range.row_of(key), out);
+  predict_own(part, part.range.row_of(key), out);
   ++*part.reading.counter;
 }
 
@@ -258,7 +263,7 @@ inline void SparseTable::take_row(Part& part, Key key, const std::byte* row, std
 /// to.
 void SparseTable::take_absent(Part& part, Key key, consistency::Clock min_clock, std::byte* out) {
   initial_.write(key, layout_.type, layout_.width, out);
-  if (!part.current->empty()) predict_own(part, part.range.row_of(key), out);
+  predict_own(part, part.range.row_of(key), out);
   ++reads_at(min_clock);
 }
 
@@ -453,7 +458,7 @@ bool SparseTable::look_at_entries(SparsePull& pull, Item& item) {
 bool SparseTable::finish(SparsePull& pull, Item& item, const std::byte* row) {
   using Stage = SparsePull::Stage;
   Part& part = *item.part;
-  if (part.view->shipped != item.shipped) {
+  if (part.awaits_own && part.view->shipped != item.shipped) {
     // It is not known whether updates that were shipped meanwhile came before the read: read again.
     item.stage = Stage::kStart;
     return begin(pull, item);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -81,6 +82,20 @@ TEST_F(CtrTest, ProgressiveLossIsThatOfExamplesNotLearntYet) {
   EXPECT_EQ(items, recorder.summaries.at("train_examples").get<double>());
 }
 
+TEST_F(CtrTest, NothingIsKnownBeforeTheFirstStep) {
+  const std::unique_ptr<Application> application = parsed({}, {{"--batch", "20000"}});
+  Recorder recorder;
+  ASSERT_TRUE(run_baseline(*application, recorder).ok());
+  EXPECT_NEAR(application->objectives(recorder.reports.back().sums).at("progressive_log_loss"), std::log(2),
+              1e-9);
+}
+
+TEST_F(CtrTest, NeedsSumsOfNobody) {
+  const std::unique_ptr<Application> application = parsed_({});
+  EXPECT_TRUE(application->check_consistency(Bsp{}).ok());
+  EXPECT_EQ(application->check_consistency(Vap{.value_bound = 1}).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(CtrTest, L1MakesWeightsZero) {
   const auto nonzero = [&](const std::string& l1) {
     const std::unique_ptr<Application> application = parsed_({"--l1", l1});
@@ -103,7 +118,7 @@ TEST_F(CtrTest, RunsAreEqual) {
 }
 
 TEST_F(CtrTest, StopsWithoutFiles) {
-  expect_to_stop_without_files(parsed_, {"--predict", path("predictions")});
+  expect_to_stop_without_files(parsed_, {"--test-data", data(), "--predict", path("predictions")});
   EXPECT_FALSE(std::filesystem::exists(path("predictions")));
 }
 
@@ -113,8 +128,8 @@ TEST_F(CtrTest, LoadedModelPredictsTheSame) {
   auto other = clicks();
   other.days = 2;
   ASSERT_TRUE(generate_clicks(other, later).ok());
-  const auto trained = alone({"--rank", "2", "--passes", "2", "--test-data", later + ".2", "--output",
-                              path("model"), "--predict", path("predicted")});
+  const auto trained = alone({"--rank", "2", "--passes", "2", "--factor-deviation", "0.5", "--test-data",
+                              later + ".2", "--output", path("model"), "--predict", path("predicted")});
   const std::unique_ptr<Application> application =
       with_options(make_ctr(), {"--data", later + ".2", "--load", path("model"), "--predict", path("again")});
   ASSERT_TRUE(application->check(1).ok());
@@ -131,19 +146,21 @@ TEST_F(CtrTest, LoadedModelPredictsTheSame) {
 
 TEST_F(CtrTest, RefusesWhatItCannotDo) {
   std::ofstream(path("one label")) << "1 0:1:1\n1 0:2:1\n";
-  expect_refusals(parsed_, {{{"--test-fraction", "1"}, "--test-fraction: expected"},
-                            {{"--batch", "0"}, "--batch: expected 1 to"},
-                            {{"--passes", "0"}, "--passes: expected 1 or more"},
-                            {{"--rank", "-1"}, "--rank: expected 0 to"},
-                            {{"--alpha", "0"}, "--alpha: expected a number of more than 0"},
-                            {{"--l1", "-1"}, "--l1: expected a number of 0 or more"},
-                            {{"--format", "csv"}, "libffm"},
-                            {{"--format", "libsvm"}, "clicks:1: expected"},
-                            {{"--load", path("none")}, "none"},
-                            {{"--test-data", path("none")}, "none"},
-                            {{"--test-fraction", "0", "--predict", path("p")}, "--predict: expected"},
-                            {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
-                            {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
+  expect_refusals(parsed_,
+                  {{{"--test-fraction", "1"}, "--test-fraction: expected"},
+                   {{"--batch", "0"}, "--batch: expected 1 to"},
+                   {{"--passes", "0"}, "--passes: expected 1 to"},
+                   {{"--rank", "-1"}, "--rank: expected 0 to"},
+                   {{"--alpha", "0"}, "--alpha: expected more than 0"},
+                   {{"--l1", "-1"}, "--l1: expected 0 to"},
+                   {{"--format", "csv"}, "libffm"},
+                   {{"--format", "libsvm"}, "clicks:1: expected"},
+                   {{"--load", path("none")}, "none"},
+                   {{"--test-data", path("none")}, "none"},
+                   {{"--predict", path("p")}, "--predict: expected"},
+                   {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
+                   {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
+                   {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
   const auto application = with_options(make_ctr(), {"--data", path("one label")});
   EXPECT_THAT(std::string(application->check(1).message()),
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
@@ -173,6 +190,27 @@ TEST_F(CtrTest, OneWorkerIsThePlainLoopUnderBsp) {
   EXPECT_EQ(trained, plain);
 }
 
+/// Workers have different numbers of mini-batches. Each example is trained and tested once a pass, and what
+/// they have counted together is what the saved model does.
+TEST_F(CtrTest, WorkersShareTheExamples) {
+  const auto application = parsed_(
+      {"--batch", "700", "--passes", "2", "--rank", "2", "--test-data", data(), "--output", path("model")});
+  const auto trained = train(*application, {.consistency = Bsp{}, .workers = 3});
+  double first_pass = 0;
+  for (std::size_t part = 1; part <= 10; ++part) first_pass += items(part);
+  EXPECT_EQ(first_pass, 20'000);
+  double tested = 0;
+  for (const Recorder& recorder : recorders_) tested += recorder.reports.back().sums.at("test_examples");
+  EXPECT_EQ(tested, 20'000);
+  double calibrated = 0;
+  for (const auto& group : recorders_[0].summaries.at("calibration"))
+    calibrated += group.at("examples").get<double>();
+  EXPECT_EQ(calibrated, 20'000);
+  const auto loaded = train_alone(*with_options(make_ctr(), {"--data", data(), "--load", path("model")}));
+  EXPECT_NEAR(loaded.at("test_auc"), trained.at("test_auc"), 1e-4);
+  EXPECT_NEAR(loaded.at("test_log_loss"), trained.at("test_log_loss"), 1e-4);
+}
+
 TEST_F(CtrTest, TheSameBitsHoweverRowsAreRead) {
   expect_the_same_bits_however_read(
       [&](std::vector<std::string> arguments) {
@@ -192,7 +230,7 @@ TEST_F(CtrTest, IdleWorkersChangeLittle) {
             make_ctr(), std::move(arguments),
             {{"--data", data()}, {"--batch", "20000"}, {"--passes", "5"}, {"--test-fraction", "0"}});
       },
-      "progressive_log_loss", 0.01);
+      "progressive_log_loss", 0.05);
 }
 
 }  // namespace

@@ -150,9 +150,9 @@ TEST_F(MachineTest, RegularizationCountsEachUseOfAFeature) {
   Machine(kRank, 0).gradients(batches_[0], numbers_, without);
   Machine(kRank, 0.5F).gradients(batches_[0], numbers_, with);
   EXPECT_EQ(with.weights, without.weights);
-  std::map<Key, int> uses;
+  std::map<Key, double> uses;
   for (const OwnedExample& example : examples_) {
-    for (const Feature& feature : example.features) ++uses[feature.key];
+    for (const Feature& feature : example.features) uses[feature.key] += example.weight;
   }
   for (std::size_t i = 1; i < batches_[0].keys.size(); ++i) {
     const auto expected = 0.5 * uses[batches_[0].keys[i]] * double{numbers_.factors[i * kRank]} +

@@ -50,7 +50,7 @@ TEST_F(ModelFileTest, ScoresAsTheMachineDoes) {
 
 TEST_F(ModelFileTest, NamesThePlaceOfAnError) {
   const std::pair<std::string, std::string> wrong[] = {
-      {"", "model:1: expected \"# verbena ctr: rank \" and a number"},
+      {"", "model:1: expected \"# verbena ctr: rank \" and a number of at most 1024"},
       {"# verbena ctr: rank 2000000\n", "model:1: expected"},
       {"# verbena ctr: rank 1\n0:5\t1\n", "model:2: expected another feature"},
       {"# verbena ctr: rank 0\n0:5\t1\t2\n", "model:2: expected another feature"},
