@@ -29,7 +29,7 @@ double Machine::score(const MiniBatch& batch, std::size_t example, const Numbers
   float squares = 0;
   for (std::uint32_t f = first; f < last; ++f) {
     const float value = batch.value(f);
-    const float* const factors = &parameters.factors[batch.places[f] * rank_];
+    const float* const factors = parameters.factors.data() + batch.places[f] * rank_;
     for (std::size_t k = 0; k < rank_; ++k) {
       const float part = factors[k] * value;
       sums_[k] += part;
@@ -57,8 +57,8 @@ ProgressiveLoss Machine::gradients(const MiniBatch& batch, const Numbers& parame
       const std::uint32_t place = batch.places[f];
       const float step = slope * batch.value(f);
       gradients.weights[place] += step;
-      const float* const factors = &parameters.factors[place * rank_];
-      float* const to = &gradients.factors[place * rank_];
+      const float* const factors = parameters.factors.data() + place * rank_;
+      float* const to = gradients.factors.data() + place * rank_;
       for (std::size_t k = 0; k < rank_; ++k)
         to[k] += step * (sums_[k] - factors[k] * batch.value(f)) + weight * regularization_ * factors[k];
     }

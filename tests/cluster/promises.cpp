@@ -88,7 +88,7 @@ absl::Status check_reads(Session& session, const ConsistencyModel& model, std::i
           // BSP: nothing of others from `clock` on. SSP: nobody can have finished more than staleness + 1
           // further clocks.
           const std::int64_t ahead =
-              rules.holds_updates_back ? 0 : rules.read_bound + 1 + (within_clocks ? 1 : 0);
+              !bounded || rules.holds_updates_back ? 0 : rules.read_bound + 1 + (within_clocks ? 1 : 0);
           if (!bounded || t < clock + ahead) most += made;
         }
         if (seen < least || seen > most) {

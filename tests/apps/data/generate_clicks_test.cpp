@@ -114,7 +114,9 @@ TEST_F(GenerateClicksTest, IdsAreAsFrequentAsTheyShould) {
       if ((id & (id - 1)) == 0 && id > 0) theory[id] = all;
       all += std::pow(static_cast<double>(id + 1), -skews[field]);
     }
-    for (const auto& [bound, weight] : theory) {
+    for (const auto& entry : theory) {
+      const std::uint64_t bound = entry.first;
+      const double weight = entry.second;
       const auto below = std::count_if(clicks.begin(), clicks.end(),
                                        [&](const Click& click) { return click.ids.at(field) < bound; });
       // Five deviations of a share, at most.
