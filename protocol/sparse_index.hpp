@@ -31,7 +31,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 #include "protocol/row.hpp"
 #include <verbena/keys.hpp>

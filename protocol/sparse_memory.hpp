@@ -3,8 +3,7 @@
 // index holds numbers only. Nothing moves, and no region goes away before the table does.
 //
 //   root        one, the first: which directory is the newest, all directories of up to kRootDepth bits, and
-//   how
-//               many rows there are
+//               how many rows there are
 //   directory   a larger directory, by its depth
 //   segments    `items` segments of the index: segment n is in region n ÷ items
 //   rows        `items` rows: row n is in region n ÷ items. A row is its key, then its values

@@ -21,6 +21,7 @@
 #include "apps/data/examples.hpp"
 #include "apps/data/output_file.hpp"
 #include "apps/data/random.hpp"
+#include "apps/data/score_histogram.hpp"
 #include "apps/enough_memory.hpp"
 #include "apps/options/numbers.hpp"
 #include "base/return_if_error.hpp"
@@ -229,11 +230,8 @@ absl::Status ClickThrough::check_options() const {
     return invalid(fmt::format("--batch: expected 1 to {}", kMostBatch), batch_);
   if (rank_ < 0 || rank_ > static_cast<std::int64_t>(kMostRank))
     return invalid(fmt::format("--rank: expected 0 to {}", kMostRank), rank_);
-  const std::pair<std::string_view, double> positive[] = {{"--alpha", alpha_}};
-  for (const auto& [name, value] : positive) {
-    if (!(value > 0 && value <= kMostNumber))
-      return invalid(fmt::format("{}: expected more than 0 and at most {}", name, kMostNumber), value);
-  }
+  if (!(alpha_ > 0 && alpha_ <= kMostNumber))
+    return invalid(fmt::format("--alpha: expected more than 0 and at most {}", kMostNumber), alpha_);
   const std::pair<std::string_view, double> others[] = {{"--beta", beta_},
                                                         {"--l1", l1_},
                                                         {"--l2", l2_},
@@ -252,9 +250,7 @@ absl::Status ClickThrough::check_options() const {
   RETURN_IF_ERROR(protocol::InitialValues::find(rules().initial_factors, seed_, ValueType::kFloat).status());
   if (!predict_.empty() && load_.empty() && test_data_.empty()) {
     return absl::InvalidArgumentError(
-        "--predict: expected --test-data, whose examples are predicted, or --load, with which those of "
-        "--data "
-        "are");
+        "--predict: expected --test-data, whose examples are predicted, or --load, which predicts --data");
   }
   if (!load_.empty() && !test_data_.empty())
     return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
@@ -463,7 +459,7 @@ absl::Status ClickThrough::predict(TrainedModel& model, const std::vector<std::s
         const double score = model.score(example);
         scores.add(score, example.is_positive);
         if (!file.ok()) return absl::OkStatus();
-        file->write(fmt::format("{}\n", probability(score)));
+        file->write(fmt::format("{}\n", logistic(score)));
         return file->status();
       },
       [&](double done, double total) { reporter.progress("predicting", done, total); });

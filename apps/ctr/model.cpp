@@ -1,18 +1,10 @@
 #include "apps/ctr/model.hpp"
 
 #include <algorithm>
-#include <cmath>
+
+#include "apps/data/score_histogram.hpp"
 
 namespace verbena::apps::ctr {
-
-double log_loss(double score, bool is_positive) {
-  const double margin = is_positive ? score : -score;
-  return std::log1p(std::exp(-std::abs(margin))) + std::max(-margin, 0.0);
-}
-
-double probability(double score) {
-  return 1 / (1 + std::exp(-score));
-}
 
 double Machine::score(const MiniBatch& batch, std::size_t example, const Numbers& parameters) {
   const std::uint32_t first = batch.begin[example];
@@ -49,9 +41,9 @@ ProgressiveLoss Machine::gradients(const MiniBatch& batch, const Numbers& parame
     const double z = score(batch, e, parameters);
     const bool is_positive = batch.labels[e] != 0;
     const float weight = batch.weight(e);
-    loss.log_loss += weight * log_loss(z, is_positive);
+    loss.log_loss += weight * logistic_loss(z, is_positive);
     loss.weight += weight;
-    const float slope = weight * static_cast<float>(probability(z) - (is_positive ? 1 : 0));
+    const float slope = weight * static_cast<float>(logistic(z) - (is_positive ? 1 : 0));
     gradients.weights[0] += slope;
     for (std::uint32_t f = batch.begin[e]; f < batch.begin[e + 1]; ++f) {
       const std::uint32_t place = batch.places[f];

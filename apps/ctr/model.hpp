@@ -56,8 +56,4 @@ class Machine {
   std::vector<float> sums_;  ///< Σ v(i, f) x(i), by f
 };
 
-/// Log loss of an example with that score, in nats.
-double log_loss(double score, bool is_positive);
-double probability(double score);
-
 }  // namespace verbena::apps::ctr

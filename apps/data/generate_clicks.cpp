@@ -169,7 +169,7 @@ class ClickGenerator {
     for (std::int64_t n = 0; n < examples && file->status().ok(); ++n) {
       line = "0";
       const double logit = draw_features(random, options_.drift * static_cast<double>(day), &line);
-      const bool is_positive = to_unit_interval(random()) < 1 / (1 + std::exp(-logit));
+      const bool is_positive = to_unit_interval(random()) < logistic(logit);
       if (is_positive) line.front() = '1';
       line += '\n';
       file->write(line);

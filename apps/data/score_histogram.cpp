@@ -19,16 +19,24 @@ std::size_t bin_of_logit(double logit) {
 /// The probability in the middle of a bin.
 double probability_of_bin(std::size_t bin) {
   const double logit = (static_cast<double>(bin) + 0.5) / kBinsPerLogit - ScoreHistogram::kLargestLogit;
-  return 1 / (1 + std::exp(-logit));
+  return logistic(logit);
 }
 
 }  // namespace
 
+double logistic(double logit) {
+  return 1 / (1 + std::exp(-logit));
+}
+
+double logistic_loss(double logit, bool is_positive) {
+  // In a form that neither overflows nor rounds to nothing.
+  const double wrongness = is_positive ? -logit : logit;
+  return std::max(wrongness, 0.0) + std::log1p(std::exp(-std::abs(wrongness)));
+}
+
 void ScoreHistogram::add(double logit, bool is_positive) {
   ++counts_[2 * bin_of_logit(logit) + (is_positive ? 1 : 0)];
-  // −log of the label's probability, in a form that neither overflows nor rounds to nothing.
-  const double wrongness = is_positive ? -logit : logit;
-  log_loss_sum_ += std::max(wrongness, 0.0) + std::log1p(std::exp(-std::abs(wrongness)));
+  log_loss_sum_ += logistic_loss(logit, is_positive);
 }
 
 void ScoreHistogram::merge(std::span<const std::int64_t> counts, double log_loss_sum) {

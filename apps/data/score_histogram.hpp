@@ -10,6 +10,11 @@
 
 namespace verbena::apps {
 
+/// The probability that a logit stands for.
+double logistic(double logit);
+/// −log of the probability that an example of this logit has its label, in nats; exact for any logit.
+double logistic_loss(double logit, bool is_positive);
+
 /// Counts the examples by the logit of their predicted probability, in bins of equal width. Examples of one
 /// bin count as ties. With bins this narrow, the AUC of a model's scores is within 1e-4 of the one found by
 /// sorting them. Scores beyond ±kLargestLogit (a probability of 1e-7) are in the outermost bins.

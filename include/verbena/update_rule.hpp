@@ -85,8 +85,8 @@ struct UpdateRuleFunctions {
   void (*apply)(std::byte* row, std::byte* state, const std::byte* update, std::uint32_t width,
                 const double* constants) = nullptr;
   /// Puts into the worker's copy of a row what the worker sees of its own update before the row has it.
-  /// nullptr: the rule cannot tell, and a worker sees its own pushes when it sees the pushes of others. All
-  /// memory is the caller's own.
+  /// nullptr: the rule cannot tell, and a worker sees its own pushes when it sees the pushes of others; a
+  /// function that does nothing makes pulls wait until they are applied. All memory is the caller's own.
   void (*predict)(std::byte* row, const std::byte* update, std::uint32_t width) = nullptr;
 };
 
@@ -124,9 +124,9 @@ inline constexpr std::size_t kMaxRuleParameters = 8;
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
 /// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; predict() may be
-/// missing. It may have the other
-/// members of UpdateRuleKind: state_bytes(type, width), kParameters, constants(parameters, clock, constants),
-/// changes_with_clock(parameters). With kParameters, apply() takes the constants as a fifth argument.
+/// missing. It may have the other members of UpdateRuleKind: state_bytes(type, width), kParameters,
+/// constants(parameters, clock, constants), changes_with_clock(parameters). With kParameters, apply() takes
+/// the constants as a fifth argument.
 template <class Rule>
 absl::Status register_update_rule();
 

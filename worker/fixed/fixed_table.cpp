@@ -469,13 +469,14 @@ absl::Status FixedTable::on_rows(ServerLink& link, const protocol::BulkMessage& 
                          protocol::record_values(message.payload, layout_.stride_bytes, i)),
                      layout_.stride_bytes / sizeof(std::uint64_t));
     // Read-my-writes: adds those of this worker's updates that the row does not contain yet.
-    for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
-      if (!layout_.rule.predicts()) break;
-      const std::byte* const own = buffer->find(row);
-      if (own != nullptr && buffer->chunk_of(row).sequence >= message.header.applied)
-        layout_.rule.predict(cached->values(), own);
+    if (layout_.rule.predicts()) {
+      for (const std::unique_ptr<UpdateBuffer>& buffer : part.outstanding) {
+        const std::byte* const own = buffer->find(row);
+        if (own != nullptr && buffer->chunk_of(row).sequence >= message.header.applied)
+          layout_.rule.predict(cached->values(), own);
+      }
+      predict_own(part, row, cached->values());
     }
-    predict_own(part, row, cached->values());
     cached->set_clock(CachedRow::kLive);
   }
   session_.counters().rows_eagerly_received += message.header.count;

@@ -171,5 +171,15 @@ TEST(ScoreHistogramTest, CalibrationLeavesEqualScoresTogether) {
   }
 }
 
+TEST(LogisticTest, IsExactForLargeLogits) {
+  EXPECT_NEAR(logistic_loss(0, true), std::log(2), 1e-15);
+  EXPECT_DOUBLE_EQ(logistic_loss(800, false), 800);
+  EXPECT_DOUBLE_EQ(logistic_loss(-800, true), 800);
+  EXPECT_EQ(logistic_loss(800, true), 0);
+  EXPECT_NEAR(logistic_loss(-20, false), std::exp(-20), 1e-16);
+  EXPECT_EQ(logistic(-800), 0);
+  EXPECT_EQ(logistic(800), 1);
+}
+
 }  // namespace
 }  // namespace verbena::apps
