@@ -46,6 +46,17 @@ struct verbena_held {
 namespace verbena::job {
 namespace {
 
+/// A result with the memory of its arrays.
+struct OwnedResult : verbena_result {
+  explicit OwnedResult(FunctionResult said) : verbena_result(), held(std::move(said)) {
+    keys = held.keys.data();
+    key_count = held.keys.size();
+    numbers = held.numbers.data();
+    number_count = held.numbers.size();
+  }
+  const FunctionResult held;
+};
+
 struct LastError {
   std::string text;
   const char* shown = "";
@@ -346,6 +357,21 @@ verbena_code verbena_push(const verbena_table* table, verbena_keys keys, const v
   return guarded([&] {
     return table->table.push(keys_of(keys), {static_cast<const std::byte*>(updates), bytes});
   });
+}
+
+verbena_code verbena_call(const verbena_table* table, const char* function, verbena_keys keys,
+                          const double* numbers, size_t number_count, verbena_result** result) {
+  return guarded([&]() -> absl::Status {
+    auto said =
+        table->table.call(function == nullptr ? "" : function, keys_of(keys), {numbers, number_count});
+    if (!said.ok()) return said.status();
+    *result = new OwnedResult(*std::move(said));
+    return absl::OkStatus();
+  });
+}
+
+void verbena_end_result(verbena_result* result) {
+  delete static_cast<OwnedResult*>(result);
 }
 
 verbena_code verbena_pull_async(const verbena_table* table, verbena_keys keys, void* values, size_t bytes,

@@ -55,9 +55,9 @@ struct Keeps {
 };
 
 // The first three parameters of most rules; their first constant is the rate at the clock.
-constexpr RuleParameter kRate{.name = "rate", .usual = 0.01, .least = 0, .most = kHuge};
-constexpr RuleParameter kDecay{.name = "decay", .usual = 1, .least = kTiny, .most = 1};
-constexpr RuleParameter kPower{.name = "power", .usual = 0, .least = 0, .most = 10};
+constexpr NamedParameter kRate{.name = "rate", .usual = 0.01, .least = 0, .most = kHuge};
+constexpr NamedParameter kDecay{.name = "decay", .usual = 1, .least = kTiny, .most = 1};
+constexpr NamedParameter kPower{.name = "power", .usual = 0, .least = 0, .most = 10};
 
 double rate_at(const double* parameters, std::int64_t clock) {
   const auto clocks = static_cast<double>(clock);
@@ -68,8 +68,8 @@ double rate_at(const double* parameters, std::int64_t clock) {
 struct Scheduled : OfGradients {
   static void constants(const double* parameters, std::int64_t clock, double* constants) {
     constants[0] = rate_at(parameters, clock);
-    std::copy(parameters + 3, parameters + kMaxRuleParameters, constants + 1);
-    constants[kMaxRuleParameters - 2] = constants[kMaxRuleParameters - 1] = 0;
+    std::copy(parameters + 3, parameters + kMaxNamedParameters, constants + 1);
+    constants[kMaxNamedParameters - 2] = constants[kMaxNamedParameters - 1] = 0;
   }
   static bool changes_with_clock(const double* parameters) {
     return parameters[1] != 1 || parameters[2] != 0;
@@ -90,7 +90,7 @@ struct Sgd : Scheduled {
 struct Momentum : Scheduled, Keeps<1> {
   static constexpr std::string_view kName = "momentum";
   static constexpr std::array kParameters = {
-      kRate, kDecay, kPower, RuleParameter{.name = "momentum", .usual = 0.9, .least = 0, .most = kBelowOne}};
+      kRate, kDecay, kPower, NamedParameter{.name = "momentum", .usual = 0.9, .least = 0, .most = kBelowOne}};
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {
@@ -107,8 +107,8 @@ struct Momentum : Scheduled, Keeps<1> {
 struct Adagrad : Scheduled, Keeps<1> {
   static constexpr std::string_view kName = "adagrad";
   static constexpr std::array kParameters = {
-      kRate, kDecay, kPower, RuleParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
-      RuleParameter{.name = "epsilon", .usual = 1e-10, .least = kTiny, .most = kHuge}};
+      kRate, kDecay, kPower, NamedParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
+      NamedParameter{.name = "epsilon", .usual = 1e-10, .least = kTiny, .most = kHuge}};
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {
@@ -126,8 +126,8 @@ struct Adagrad : Scheduled, Keeps<1> {
 struct RowwiseAdagrad : Scheduled {
   static constexpr std::string_view kName = "rowwise-adagrad";
   static constexpr std::array kParameters = {
-      kRate, kDecay, kPower, RuleParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
-      RuleParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
+      kRate, kDecay, kPower, NamedParameter{.name = "initial", .usual = 0, .least = 0, .most = kHuge},
+      NamedParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
   static std::size_t state_bytes(ValueType type, std::uint32_t /*width*/) { return value_bytes(type); }
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
@@ -149,12 +149,12 @@ struct RowwiseAdagrad : Scheduled {
 struct Adam : OfGradients, Keeps<2> {
   static constexpr std::string_view kName = "adam";
   static constexpr std::array kParameters = {
-      RuleParameter{.name = "rate", .usual = 0.001, .least = 0, .most = kHuge},
+      NamedParameter{.name = "rate", .usual = 0.001, .least = 0, .most = kHuge},
       kDecay,
       kPower,
-      RuleParameter{.name = "beta1", .usual = 0.9, .least = 0, .most = kBelowOne},
-      RuleParameter{.name = "beta2", .usual = 0.999, .least = 0, .most = kBelowOne},
-      RuleParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
+      NamedParameter{.name = "beta1", .usual = 0.9, .least = 0, .most = kBelowOne},
+      NamedParameter{.name = "beta2", .usual = 0.999, .least = 0, .most = kBelowOne},
+      NamedParameter{.name = "epsilon", .usual = 1e-8, .least = kTiny, .most = kHuge}};
   /// The rate with both corrections of the bias; beta1, 1 − beta1; beta2, 1 − beta2, which a float would not
   /// have to the last digits; epsilon.
   static void constants(const double* parameters, std::int64_t clock, double* constants) {
@@ -163,7 +163,7 @@ struct Adam : OfGradients, Keeps<2> {
     const double beta2 = parameters[4];
     const double rate =
         rate_at(parameters, clock) * std::sqrt(1 - std::pow(beta2, step)) / (1 - std::pow(beta1, step));
-    const double all[kMaxRuleParameters] = {rate, beta1, 1 - beta1, beta2, 1 - beta2, parameters[5]};
+    const double all[kMaxNamedParameters] = {rate, beta1, 1 - beta1, beta2, 1 - beta2, parameters[5]};
     std::copy(std::begin(all), std::end(all), constants);
   }
   template <class Value>
@@ -188,10 +188,10 @@ struct Adam : OfGradients, Keeps<2> {
 struct Ftrl : OfGradients, Keeps<2> {
   static constexpr std::string_view kName = "ftrl";
   static constexpr std::array kParameters = {
-      RuleParameter{.name = "alpha", .usual = 0.1, .least = kTiny, .most = kHuge},
-      RuleParameter{.name = "beta", .usual = 1, .least = 0, .most = kHuge},
-      RuleParameter{.name = "l1", .usual = 0, .least = 0, .most = kHuge},
-      RuleParameter{.name = "l2", .usual = 0, .least = 0, .most = kHuge}};
+      NamedParameter{.name = "alpha", .usual = 0.1, .least = kTiny, .most = kHuge},
+      NamedParameter{.name = "beta", .usual = 1, .least = 0, .most = kHuge},
+      NamedParameter{.name = "l1", .usual = 0, .least = 0, .most = kHuge},
+      NamedParameter{.name = "l2", .usual = 0, .least = 0, .most = kHuge}};
   template <class Value>
   static void apply(Value* row, std::byte* state, const Value* update, std::uint32_t width,
                     const double* constants) {
@@ -211,6 +211,17 @@ struct Ftrl : OfGradients, Keeps<2> {
     };
     auto* const kept = reinterpret_cast<Value*>(state);
     step_each(row, update, width, step, kept, kept + width);
+  }
+  /// The z that gives this w, with n = 0.
+  template <class Value>
+  static void adopt(const Value* row, std::byte* state, std::uint32_t width, const double* constants) {
+    auto* const z = reinterpret_cast<Value*>(state);
+    const auto by = static_cast<Value>(constants[1] / constants[0] + constants[3]);
+    const auto l1 = static_cast<Value>(constants[2]);
+    for (std::uint32_t i = 0; i < width; ++i) {
+      z[i] = row[i] == 0 ? Value{0} : -row[i] * by - std::copysign(l1, row[i]);
+      z[width + i] = 0;
+    }
   }
 };
 

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::string_view kTheValues = "the initial values";
 constexpr double kMost = std::numeric_limits<float>::max();
-constexpr RuleParameter kConstant[] = {{.name = "value", .usual = 0, .least = -kMost, .most = kMost}};
-constexpr RuleParameter kUniform[] = {{.name = "low", .usual = -0.01, .least = -kMost, .most = kMost},
-                                      {.name = "high", .usual = 0.01, .least = -kMost, .most = kMost}};
-constexpr RuleParameter kNormal[] = {{.name = "mean", .usual = 0, .least = -kMost, .most = kMost},
-                                     {.name = "deviation", .usual = 0.01, .least = 0, .most = kMost}};
+constexpr NamedParameter kConstant[] = {{.name = "value", .usual = 0, .least = -kMost, .most = kMost}};
+constexpr NamedParameter kUniform[] = {{.name = "low", .usual = -0.01, .least = -kMost, .most = kMost},
+                                       {.name = "high", .usual = 0.01, .least = -kMost, .most = kMost}};
+constexpr NamedParameter kNormal[] = {{.name = "mean", .usual = 0, .least = -kMost, .most = kMost},
+                                      {.name = "deviation", .usual = 0.01, .least = 0, .most = kMost}};
 
 /// One step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14) from any state: a counter makes a sequence.
 constexpr std::uint64_t random_bits(std::uint64_t state) {
@@ -42,7 +42,7 @@ absl::StatusOr<InitialValues> InitialValues::find(std::string_view text, std::ui
   struct Choice {
     std::string_view name;
     Kind kind;
-    std::span<const RuleParameter> parameters;
+    std::span<const NamedParameter> parameters;
   };
   static constexpr std::array<Choice, 4> kChoices = {Choice{kZeros, Kind::kZero, {}},
                                                      {"constant", Kind::kConstant, kConstant},

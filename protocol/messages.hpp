@@ -3,9 +3,9 @@
 //
 // Control messages travel as transport messages: Hello/Welcome when a worker connects, OpenTable/TableOpened,
 // RegionAdded, Goodbye, Failed, EndIteration, KeyRequests/KeyAnswers, PushAnswer, InstallAnswer. Bulk
-// messages travel through a message ring: updates, pushes, clocks and subscriptions to the server; rows and
-// clocks to the worker. Every decode function takes bytes that anyone may have written and checks all of
-// them: INVALID_ARGUMENT.
+// messages travel through a message ring: updates, pushes, calls, clocks and subscriptions to the server;
+// rows, results and clocks to the worker. Every decode function takes bytes that anyone may have written and
+// checks all of them: INVALID_ARGUMENT.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are written in the processor's byte order");
 
 constexpr std::uint32_t kMagic = 0x4e425256;  // "VRBN"
-constexpr std::uint32_t kVersion = 16;
+constexpr std::uint32_t kVersion = 17;
 constexpr std::size_t kMaxReasonBytes = 1024;
 constexpr std::uint32_t kMaxWorkers = 4096;
 constexpr std::uint32_t kMaxLanes = 256;
@@ -282,6 +282,12 @@ enum class BulkKind : std::uint32_t {
   /// memory and was granted to the server. It stays as it is until it is applied. Only to servers that can
   /// map it (Welcome::reads_in_place).
   kElsewhere = 9,
+  /// worker → server: a call of a server function for rows of `table` in `lane`, made at clock `clock`; its
+  /// `count` keys, or, if there are none, its range (server_function.hpp).
+  kCall = 10,
+  /// server → worker: a piece of the answer to a kCall, `count` words. `clock`, `applied` and `subscriptions`
+  /// as in a kRows without rows.
+  kResult = 11,
 };
 
 struct BulkHeader {

@@ -50,17 +50,17 @@ absl::StatusOr<NamedParameters> NamedParameters::parse(std::string_view what, st
 }
 
 absl::StatusOr<NamedParameters::Values> NamedParameters::values_of(
-    std::string_view what, std::span<const RuleParameter> known) const {
+    std::string_view what, std::span<const NamedParameter> known) const {
   Values values = {};
   for (std::size_t i = 0; i < known.size(); ++i) values[i] = known[i].usual;
-  std::array<bool, kMaxRuleParameters> given = {};
+  std::array<bool, kMaxNamedParameters> given = {};
   for (const auto& [parameter, value] : parameters) {
     const auto found =
         std::find_if(known.begin(), known.end(),
-                     [&name = parameter](const RuleParameter& one) { return one.name == name; });
+                     [&name = parameter](const NamedParameter& one) { return one.name == name; });
     if (found == known.end()) {
       std::string names;
-      for (const RuleParameter& one : known)
+      for (const NamedParameter& one : known)
         names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
       return absl::InvalidArgumentError(fmt::format("{} \"{}\" has no parameter \"{}\", but {}", what, name,
                                                     parameter, names.empty() ? "none" : names));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include <verbena/update_rule.hpp>
+#include <verbena/named_parameter.hpp>
 
 namespace verbena::protocol {
 
@@ -22,9 +22,9 @@ struct NamedParameters {
 
   /// The values of the parameters that there are, in their order: given, or the usual ones. INVALID_ARGUMENT:
   /// a parameter that there is not, or that is given twice, or with a value that is not allowed.
-  using Values = std::array<double, kMaxRuleParameters>;
+  using Values = std::array<double, kMaxNamedParameters>;
   [[nodiscard]] absl::StatusOr<Values> values_of(std::string_view what,
-                                                 std::span<const RuleParameter> known) const;
+                                                 std::span<const NamedParameter> known) const;
 };
 
 }  // namespace verbena::protocol

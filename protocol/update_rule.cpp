@@ -2,39 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <mutex>
-#include <string>
-
 #include "protocol/gradient_rules.hpp"
+#include "protocol/kind_registry.hpp"
 #include "protocol/named_parameters.hpp"
 
 namespace verbena {
 namespace protocol {
 namespace {
 
-/// All rules except addition, by name.
-struct Registry {
-  Registry() {
-    for (const UpdateRuleKind& kind : gradient_rules()) kinds.emplace(kind.name, kind);
-  }
-  std::mutex mutex;
-  std::map<std::string_view, UpdateRuleKind> kinds;
-};
-
-Registry& registry() {
-  static Registry& the_registry = *new Registry;  // never destroyed: threads of others may outlive main()
-  return the_registry;
-}
-
-absl::StatusOr<UpdateRuleKind> find_kind(std::string_view name) {
-  const std::lock_guard lock(registry().mutex);
-  const auto& kinds = registry().kinds;
-  if (const auto found = kinds.find(name); found != kinds.end()) return found->second;
-  std::string known = fmt::format("\"{}\"", kAddition);
-  for (const auto& [other, kind] : kinds) known += fmt::format(", \"{}\"", other);
-  return absl::InvalidArgumentError(
-      fmt::format("no update rule \"{}\" is registered in this process, but {}", name, known));
+/// All rules except addition.
+KindRegistry<UpdateRuleKind>& rules() {
+  // Never destroyed: threads of others may outlive main().
+  static auto& the_rules =
+      *new KindRegistry<UpdateRuleKind>("update rule", gradient_rules(), fmt::format("\"{}\", ", kAddition));
+  return the_rules;
 }
 
 constexpr std::string_view kTheRule = "the update rule";
@@ -47,7 +28,7 @@ absl::StatusOr<UpdateRule> UpdateRule::find(std::string_view text, ValueType typ
   if (!named.ok()) return named.status();
   if (named->name == kAddition && named->parameters.empty()) return rule;
   if (named->name == kAddition) return named->values_of(kTheRule, {}).status();
-  const absl::StatusOr<UpdateRuleKind> kind = find_kind(named->name);
+  const absl::StatusOr<UpdateRuleKind> kind = rules().find(named->name);
   if (!kind.ok()) return kind.status();
   if (kind->state_bytes != nullptr) rule.state_bytes_ = (kind->state_bytes(type, width) + 7) / 8 * 8;
   rule.functions_ = kind->functions(type);
@@ -75,18 +56,9 @@ void UpdateRule::make_constants(std::int64_t clock) {
 }  // namespace protocol
 
 absl::Status register_update_rule(const UpdateRuleKind& kind) {
-  if (kind.name.empty() || kind.name.size() > kMaxRuleNameBytes ||
-      kind.name.find_first_of("( ") != std::string_view::npos || kind.functions == nullptr ||
-      kind.parameters.size() > kMaxRuleParameters) {
-    return absl::InvalidArgumentError(
-        fmt::format("an update rule has functions, a name of 1 to {} bytes without \"(\" and blanks, and at "
-                    "most {} parameters",
-                    kMaxRuleNameBytes, kMaxRuleParameters));
-  }
-  const std::lock_guard lock(protocol::registry().mutex);
-  if (kind.name == protocol::kAddition || !protocol::registry().kinds.emplace(kind.name, kind).second)
-    return absl::AlreadyExistsError(fmt::format("there is an update rule \"{}\"", kind.name));
-  return absl::OkStatus();
+  if (kind.functions == nullptr)
+    return absl::InvalidArgumentError(fmt::format("update rule \"{}\": it has functions", kind.name));
+  return kind.name == protocol::kAddition ? protocol::rules().exists(kind.name) : protocol::rules().add(kind);
 }
 
 }  // namespace verbena

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -63,6 +64,14 @@ class UpdateRule {
       base::add_words(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width_);
     });
   }
+  /// The row has been set to other values: what is kept of it becomes what goes with them.
+  void adopt(const std::byte* row, std::byte* state) const {
+    if (functions_.adopt != nullptr) {
+      functions_.adopt(row, state, width_, constants_.data());
+    } else if (state != nullptr) {
+      std::memset(state, 0, state_bytes_);
+    }
+  }
   void predict(std::byte* row, const std::byte* update) const {
     visit_value_type(type_, [&]<class Value>() { predict_as<Value>(row, update); });
   }
@@ -100,8 +109,8 @@ class UpdateRule {
   std::size_t state_bytes_ = 0;
   UpdateRuleFunctions functions_;  ///< none: addition
   void (*to_constants_)(const double* parameters, std::int64_t clock, double* constants) = nullptr;
-  std::array<double, kMaxRuleParameters> parameters_ = {};
-  std::array<double, kMaxRuleParameters> constants_ = {};  ///< those of clock_
+  std::array<double, kMaxNamedParameters> parameters_ = {};
+  std::array<double, kMaxNamedParameters> constants_ = {};  ///< those of clock_
   std::int64_t clock_ = 0;
   bool changes_with_clock_ = false;
 };

@@ -42,6 +42,7 @@ class FixedShard : public TableShard {
   const std::size_t stride_bytes;  ///< of a row in messages
 
  private:
+  absl::Status on_call(const Sender& sender, const protocol::BulkMessage& message, ShardHost& host);
   /// The records, or the keys, of the message are all of the lane.
   [[nodiscard]] virtual absl::Status check_records_of(std::uint32_t lane,
                                                       const protocol::BulkMessage& message) const = 0;

@@ -14,6 +14,7 @@
 #include "consistency/rules.hpp"
 #include "protocol/importance.hpp"
 #include "server/fixed_shard.hpp"
+#include "server/function_run.hpp"
 #include "server/sparse_part.hpp"
 
 namespace verbena::server {
@@ -36,6 +37,9 @@ constexpr std::size_t kPrefetchRecords = 4;
 /// many records ahead, its row.
 constexpr std::size_t kIndexAhead = 32;
 constexpr std::size_t kRowAhead = 16;
+/// How many values of rows, or how many rows, a call looks at in a poll: some tens of microseconds.
+constexpr std::size_t kValuesAPiece = 16'384;
+constexpr std::size_t kRowsAPiece = 2'048;
 
 }  // namespace
 
@@ -67,9 +71,9 @@ bool Lane::drop_tasks() {
 }
 
 bool Lane::work() {
-  bool worked = false;
+  bool worked = step_calls();
   LaneTask task;
-  for (int i = 0; i < kTasksPerPoll && tasks_.try_pop(task); ++i) {
+  for (int i = 0; i < kTasksPerPoll && changing_ == nullptr && tasks_.try_pop(task); ++i) {
     const absl::Cleanup done = [&] { release(task); };
     run(task);
     worked = true;
@@ -92,6 +96,9 @@ void Lane::run(const LaneTask& task) {
     case LaneTask::Kind::kClock:
       finish_clock(task.worker, task.clock, task.examples);
       break;
+    case LaneTask::Kind::kCall:
+      call(task);
+      break;
   }
 }
 
@@ -112,7 +119,6 @@ void Lane::open(const FixedShard& shard) {
   table.rule = shard.rule;
   table.measured = table.eager && !budgets_.empty();
   table.combined = table.held_back && !table.rule.is_addition();
-  if (table.measured && !table.rule.is_addition()) table.before.resize(shard.stride_bytes);
   bound_ = std::min({bound_, shard.rules.read_bound, shard.rules.clock_bound});
   tables_.push_back(table);
 }
@@ -231,21 +237,127 @@ inline void Lane::apply_to(Table& table, Row row, const std::byte* update) {
 }
 
 /// Under a push budget.
+template <class Change>
+void Lane::change_and_measure(Table& table, Row row, const Change& change) {
+  const FixedShard& shard = *table.shard;
+  const std::byte* const values = table.part.rows->values(row);
+  table.before.resize(shard.stride_bytes);
+  std::memcpy(table.before.data(), values, shard.stride_bytes);
+  change();
+  table.part.rows->changes(row) +=
+      protocol::relative_difference(shard.table.value_type, shard.table.width, table.before.data(), values);
+}
+
+/// Under a push budget.
 void Lane::apply_and_measure(Table& table, Row row, const std::byte* update) {
   const FixedShard& shard = *table.shard;
-  const ValueType type = shard.table.value_type;
-  const std::uint32_t width = shard.table.width;
   const StoredRows& rows = *table.part.rows;
   std::byte* const values = rows.values(row);
-  double& changes = rows.changes(row);
   if (table.rule.is_addition()) {
-    changes += protocol::relative_change(type, width, values, update);
+    rows.changes(row) += protocol::relative_change(shard.table.value_type, shard.table.width, values, update);
     table.rule.apply(values, rows.state(row), update);
     return;
   }
-  std::memcpy(table.before.data(), values, shard.stride_bytes);
-  table.rule.apply(values, rows.state(row), update);
-  changes += protocol::relative_difference(type, width, table.before.data(), values);
+  change_and_measure(table, row, [&] { table.rule.apply(values, rows.state(row), update); });
+}
+
+// ---- calls of server functions
+
+bool Lane::may_call(std::uint32_t worker) {
+  std::atomic<std::uint32_t>& open = workers_[worker].open_calls;
+  if (open.load(std::memory_order_relaxed) == protocol::kMaxOpenCalls) return false;
+  open.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Lane::call(const LaneTask& task) {
+  if (!task.call->changes_rows()) {
+    looking_.push_back(task.call);
+  } else if (tables_[task.call->table()].held_back) {
+    workers_[task.worker].held_calls.push_back(task.call);
+  } else {
+    changing_ = task.call;
+  }
+}
+
+/// A piece of one call.
+bool Lane::step_calls() {
+  std::shared_ptr<FunctionRun> run = changing_;
+  if (run == nullptr && looking_.empty()) return false;
+  if (run == nullptr) run = looking_.front();
+  const std::size_t width = tables_[run->table()].shard->table.width;
+  if (!step(*run, std::clamp<std::size_t>(kValuesAPiece / width, 1, kRowsAPiece))) return true;
+  if (changing_ != nullptr) {
+    changing_.reset();
+  } else {
+    looking_.pop_front();
+  }
+  end_call(std::move(run));
+  return true;
+}
+
+/// True: it has seen all its rows.
+bool Lane::step(FunctionRun& run, std::size_t most) {
+  Table& table = tables_[run.table()];
+  if (run.changes_rows()) table.rule.set_clock(clocks_.min());
+  const auto on_key = [&](Key key, std::span<const double> numbers) {
+    const std::optional<Row> row = run.makes_rows() ? row_to_change(table, key) : row_of(table, key);
+    if (row) visit(table, run, key, *row, numbers);
+  };
+  const auto on_row = [&](Row row) {
+    const Key key = key_of(table, row);
+    if (run.range().contains(key)) visit(table, run, key, row, {});
+  };
+  return run.step(table.part, most, on_key, on_row);
+}
+
+void Lane::visit(Table& table, FunctionRun& run, Key key, Row row, std::span<const double> numbers) {
+  const StoredRows& rows = *table.part.rows;
+  std::byte* const values = rows.values(row);
+  const FunctionRow seen(key, values, rows.state(row), table.rule, numbers);
+  const auto call = [&] { run.function().on_row(seen, values); };
+  if (!run.changes_rows()) return call();
+  if (table.eager) mark_dirty(table, row);
+  table.measured ? change_and_measure(table, row, call) : call();
+}
+
+void Lane::end_call(std::shared_ptr<FunctionRun> run) {
+  run->finish();
+  Worker& worker = workers_[run->worker()];
+  worker.results.push_back(std::move(run));
+  list(worker);
+}
+
+/// Those that change rows of tables whose updates are held back. All updates of the clock are applied.
+void Lane::take_held_calls(consistency::Clock clock) {
+  for (Worker& worker : workers_) {
+    for (; !worker.held_calls.empty() && worker.held_calls.front()->clock() <= clock;
+         worker.held_calls.pop_front()) {
+      static_cast<void>(step(*worker.held_calls.front(), SIZE_MAX));
+      end_call(std::move(worker.held_calls.front()));
+    }
+  }
+}
+
+bool Lane::tell_results(Worker& worker) {
+  bool told = false;
+  PushBuffer* buffer = nullptr;
+  while (!worker.results.empty() && worker.free.try_pop(buffer)) {
+    FunctionRun& run = *worker.results.front();
+    const protocol::BulkHeader header{.lane = index_,
+                                      .clock = worker.told,
+                                      .applied = worker.applied,
+                                      .subscriptions = worker.subscriptions};
+    buffer->used_bytes = run.write_piece(header, buffer->memory);
+    worker.applied_told = header.applied;
+    if (!budgets_.empty()) budgets_[worker.rank]->take(buffer->used_bytes);
+    outgoing_.push(buffer);
+    told = true;
+    if (!run.is_told()) continue;
+    worker.results.pop_front();
+    worker.open_calls.fetch_sub(1, std::memory_order_relaxed);
+  }
+  return told;
 }
 
 /// The updates of each row become one, where the first of them lies.
@@ -364,6 +476,7 @@ void Lane::apply_held() {
     consistency::Clock oldest = clocks_.min();
     for (const Worker& worker : workers_) {
       if (!worker.held.empty()) oldest = std::min(oldest, worker.held.front().header.clock);
+      if (!worker.held_calls.empty()) oldest = std::min(oldest, worker.held_calls.front()->clock());
     }
     consistency::ExampleCounts all;
     for (Worker& worker : workers_) all += examples_of(worker, oldest);
@@ -387,6 +500,7 @@ void Lane::apply_held() {
       if (!table.steps.empty()) take_steps(table, oldest);
     }
     combining_.clear();
+    take_held_calls(oldest);
   }
 }
 
@@ -417,14 +531,15 @@ bool Lane::tell_all() {
   bool told = false;
   std::erase_if(to_tell_, [&](Worker* worker) {
     told |= tell(*worker);
-    worker->listed = worker->news || (!budgets_.empty() && !worker->dirty.empty());
+    worker->listed =
+        worker->news || !worker->results.empty() || (!budgets_.empty() && !worker->dirty.empty());
     return !worker->listed;
   });
   return told;
 }
 
 bool Lane::tell(Worker& worker) {
-  bool told = false;
+  bool told = tell_results(worker);
   PushBuffer* buffer = nullptr;
   // If there is no buffer, the worker is slow: its rows stay dirty and take in later updates, too.
   for (Allowance now = allowance(worker); now.bytes > 0 && worker.free.try_pop(buffer);

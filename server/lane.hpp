@@ -14,9 +14,13 @@
 //  5. Under a push budget (managed communication, Wei et al., SoCC'15) rows wait while a worker's budget is
 //     spent, unless its bound on staleness needs them; the most important rows go first. Whenever the budget
 //     is full, dirty rows are sent before their clock is reached, too.
-//  6. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
+//  6. A call of a server function that only looks at rows goes on beside other tasks, a piece at a time. One
+//     that changes rows is alone in the lane, a piece at a time, until it has ended: between two tasks, or,
+//     for a table whose updates are held back, after all updates of its clock.
+//  7. Memory: entries that exist for each row belong to the shard, since it was opened. Besides these, at
 //     most: one dirty entry for each row and worker; kPushBuffers buffers for each worker; held-back updates
-//     of one clock for each worker ahead. If the system refuses memory for these, or for a sparse table that
+//     of one clock for each worker ahead; protocol::kMaxOpenCalls calls and their results for each worker. If
+//     the system refuses memory for these, or for a sparse table that
 //     grows, the lane stops and says so: has_failed().
 //
 // Thread safety: enqueue() and take_outgoing() from any thread; poll() from one thread at a time.
@@ -26,6 +30,7 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -43,6 +48,7 @@
 namespace verbena::server {
 
 class FixedShard;
+class FunctionRun;
 
 /// A message in a worker's inbox, which stays there until the lanes have used it, or have used the message
 /// elsewhere that it tells of.
@@ -61,7 +67,7 @@ struct PushBuffer {
 
 struct LaneTask {
   /// kSubscribe: also stands for unsubscribe; the message says which.
-  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock };
+  enum class Kind : std::uint8_t { kOpen, kUpdates, kSubscribe, kClock, kCall };
   Kind kind = Kind::kClock;
   std::uint32_t worker = 0;
   const FixedShard* shard = nullptr;         ///< kOpen
@@ -69,6 +75,7 @@ struct LaneTask {
   InboxMessage* inbox = nullptr;             ///< one user less when `message` is no longer needed
   consistency::Clock clock = 0;              ///< kClock
   consistency::ExampleCounts examples = {};  ///< kClock: those of the clock before
+  std::shared_ptr<FunctionRun> call = {};    ///< kCall
 };
 
 class Lane {
@@ -89,6 +96,10 @@ class Lane {
   /// A bounded piece of work; false if there was none. Waits for nothing, but for the transport's thread if a
   /// sparse table grows faster than that thread gets it memory (region_desk.hpp).
   bool poll();
+
+  /// The worker makes another call. False: it may not, before it has been told of others. From any thread,
+  /// before the call's task is enqueued.
+  [[nodiscard]] bool may_call(std::uint32_t worker);
 
   [[nodiscard]] consistency::Clock min_clock() const { return clocks_.min(); }
   /// The lane could not do what it had to do, for lack of memory. It applies nothing more, and the job cannot
@@ -161,6 +172,9 @@ class Lane {
     ClockNews latest;  ///< the newest
     std::deque<HeldUpdates> held;
     std::deque<FinishedExamples> examples;  ///< of clocks not below the min clock, the oldest first
+    std::deque<std::shared_ptr<FunctionRun>> held_calls;
+    std::deque<std::shared_ptr<FunctionRun>> results;  ///< of calls that have ended, to be told
+    std::atomic<std::uint32_t> open_calls = 0;         ///< not told yet
     tbb::concurrent_queue<PushBuffer*> free;
   };
 
@@ -168,6 +182,13 @@ class Lane {
   bool drop_tasks();
   void run(const LaneTask& task);
   static void release(const LaneTask& task);
+  void call(const LaneTask& task);
+  bool step_calls();
+  bool step(FunctionRun& run, std::size_t most);
+  void visit(Table& table, FunctionRun& run, Key key, protocol::Row row, std::span<const double> numbers);
+  void end_call(std::shared_ptr<FunctionRun> run);
+  void take_held_calls(consistency::Clock clock);
+  bool tell_results(Worker& worker);
   void open(const FixedShard& shard);
   void updates(const LaneTask& task);
   void subscribe(const LaneTask& task);
@@ -177,6 +198,9 @@ class Lane {
   void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload);
   void apply_to(Table& table, protocol::Row row, const std::byte* update);
+  /// `change` is about to change the row.
+  template <class Change>
+  static void change_and_measure(Table& table, protocol::Row row, const Change& change);
   [[nodiscard]] std::optional<protocol::Row> row_to_change(Table& table, Key key);
   [[nodiscard]] protocol::Row row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key);
   [[nodiscard]] static std::optional<protocol::Row> row_of(const Table& table, Key key);
@@ -214,9 +238,11 @@ class Lane {
   std::atomic<bool> has_failed_ = false;
   consistency::VectorClock clocks_;
   std::vector<Table> tables_;
-  std::vector<HeldUpdates> combining_;  ///< whose bytes the tables' steps are in
-  std::deque<Worker> workers_;          // a deque: a TBB queue cannot move
-  std::vector<Worker*> to_tell_;        ///< all to whom something may be sent: few at a time, of thousands
+  std::vector<HeldUpdates> combining_;     ///< whose bytes the tables' steps are in
+  std::deque<Worker> workers_;             // a deque: a TBB queue cannot move
+  std::vector<Worker*> to_tell_;           ///< all to whom something may be sent: few at a time, of thousands
+  std::shared_ptr<FunctionRun> changing_;  ///< a call that changes rows, and is under way
+  std::deque<std::shared_ptr<FunctionRun>> looking_;  ///< calls that do not, under way
 };
 
 }  // namespace verbena::server

@@ -24,6 +24,12 @@ namespace verbena::server {
 struct Peer {
   static constexpr std::uint32_t kNoWorker = UINT32_MAX;
 
+  Peer() = default;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  /// The connection ends first: what it has under way may be in the memory of the rings.
+  ~Peer() { connection.reset(); }
+
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< of a worker; outlives the connection
   std::unique_ptr<transport::Connection> connection;
   std::uint32_t worker = kNoWorker;  ///< rank, once it is admitted

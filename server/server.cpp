@@ -11,6 +11,7 @@
 #include "base/printable.hpp"
 #include "base/return_if_error.hpp"
 #include "consistency/rules.hpp"
+#include "protocol/server_function.hpp"
 #include "server/sparse_shard.hpp"
 
 namespace verbena::server {
@@ -538,6 +539,12 @@ void Server::lose(Peer& peer, const absl::Status& why) {
 void Server::enqueue(std::uint32_t lane, const LaneTask& task) {
   lanes_[lane]->enqueue(task);
   if (wake_lane_) wake_lane_(lane);
+}
+
+absl::Status Server::begin_call(std::uint32_t lane, std::uint32_t worker) {
+  if (lanes_[lane]->may_call(worker)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("calls more than {} functions of a lane at a time", protocol::kMaxOpenCalls));
 }
 
 void Server::reply(Peer& peer, const protocol::ControlMessage& message) {

@@ -105,6 +105,7 @@ class Server : private ShardHost {
   absl::StatusOr<TableShard*> open_shard(const protocol::OpenTable& open);
   // ShardHost
   void enqueue(std::uint32_t lane, const LaneTask& task) override;
+  absl::Status begin_call(std::uint32_t lane, std::uint32_t worker) override;
   absl::Status expect_answers(std::uint32_t worker, std::size_t more) override;
   Homes::Answers& key_answers() override { return key_answers_; }
   MessageAnswers& message_answers() override { return message_answers_; }

@@ -51,6 +51,8 @@ class SparsePart final : private SparseIndex::Memory {
 
   [[nodiscard]] const protocol::HashedKeys& keys() const { return shape_.keys; }
   [[nodiscard]] StoredRows& rows() { return rows_; }
+  /// Those with smaller numbers are there.
+  [[nodiscard]] std::uint64_t rows_made() const { return next_row_; }
   /// As the row has it.
   [[nodiscard]] Key key_of(protocol::Row row) const override;
 

@@ -39,6 +39,8 @@ class ShardHost {
  public:
   virtual ~ShardHost() = default;
   virtual void enqueue(std::uint32_t lane, const LaneTask& task) = 0;
+  /// The worker makes another call of a server function. INVALID_ARGUMENT if too many are under way already.
+  virtual absl::Status begin_call(std::uint32_t lane, std::uint32_t worker) = 0;
   /// The worker will get `more` answers. INVALID_ARGUMENT if it waits for too many already.
   virtual absl::Status expect_answers(std::uint32_t worker, std::size_t more) = 0;
   // Answers for workers about this table. They are sent when the shard returns.

@@ -28,6 +28,7 @@ struct LaneView {
   std::uint64_t applied = 0;                  ///< how many of this worker's update messages are applied there
   std::uint64_t shipped = 0;                  ///< how many update messages this worker has sent
   std::uint64_t subscriptions = 0;            ///< how many messages about subscriptions it has sent
+  std::uint32_t open_calls = 0;               ///< of server functions: sent and not answered
 };
 
 /// Registered scratch for small messages to one server, reused when the transport has read it.
@@ -75,6 +76,12 @@ class ReadsUnderWay {
 };
 
 struct ServerLink {
+  ServerLink() = default;
+  ServerLink(const ServerLink&) = delete;
+  ServerLink& operator=(const ServerLink&) = delete;
+  /// The connection ends first: what it has under way may be in the memory of the rings.
+  ~ServerLink() { connection.reset(); }
+
   std::uint32_t server = 0;
   std::unique_ptr<transport::HeartbeatWatch> watch;  ///< once welcomed; outlives the connection
   std::unique_ptr<transport::Connection> connection;

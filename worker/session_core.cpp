@@ -285,7 +285,7 @@ absl::Status SessionCore::on_notification(ServerLink& link, std::uint32_t notifi
   if (!bytes.ok()) return bytes.status();
   if (bytes->empty()) return link.inbox->on_credit();
   absl::StatusOr<protocol::BulkMessage> message = protocol::decode_bulk(*bytes);
-  absl::Status status = message.ok() ? on_rows(link, *message) : message.status();
+  absl::Status status = message.ok() ? on_bulk(link, *message) : message.status();
   link.push_ring->release();
   return status;
 }
@@ -299,9 +299,10 @@ absl::Status SessionCore::on_answer(ServerLink& link, const Answer& answer,
   return (tables_[answer.table].get()->*heed)(link, answer);
 }
 
-absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage& message) {
+absl::Status SessionCore::on_bulk(ServerLink& link, const protocol::BulkMessage& message) {
   const protocol::BulkHeader& header = message.header;
-  if (header.kind != protocol::BulkKind::kRows || header.lane >= link.lanes.size()) {
+  const bool has_result = header.kind == protocol::BulkKind::kResult;
+  if ((header.kind != protocol::BulkKind::kRows && !has_result) || header.lane >= link.lanes.size()) {
     return absl::InvalidArgumentError(fmt::format("sent a message of kind {} for lane {}",
                                                   static_cast<std::uint32_t>(header.kind), header.lane));
   }
@@ -315,10 +316,11 @@ absl::Status SessionCore::on_rows(ServerLink& link, const protocol::BulkMessage&
                                                   header.clock, view.min_clock, header.applied, view.applied,
                                                   view.shipped));
   }
-  if (header.count > 0) {
+  if (has_result || header.count > 0) {
     if (header.table >= tables_.size())
       return absl::InvalidArgumentError(fmt::format("sent rows of table {}", header.table));
-    RETURN_IF_ERROR(tables_[header.table]->on_rows(link, message));
+    TableCore& table = *tables_[header.table];
+    RETURN_IF_ERROR(has_result ? table.on_result(link, message) : table.on_rows(link, message));
   }
   view.min_clock = header.clock;
   view.applied = header.applied;
@@ -655,8 +657,8 @@ absl::Status SessionCore::keep_lead() {
                     [&](transport::Duration waited) { lead_.wait(clock_, *transport_, waited); });
 }
 
-std::string SessionCore::clocks_awaited() const {
-  return fmt::format("other workers in a pull at clock {}: {}", clock_,
+std::string SessionCore::clocks_awaited(std::string_view operation) const {
+  return fmt::format("other workers in a {} at clock {}: {}", operation, clock_,
                      links_.slowest_lane(Servers::kCounting));
 }
 

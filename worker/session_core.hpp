@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -116,8 +117,8 @@ class SessionCore {
   void start_epoch() { ++epoch_; }
   [[nodiscard]] transport::TimePoint now() const { return transport_->now(); }
   [[nodiscard]] const absl::Status& status() const { return status_; }
-  /// For messages: what a pull waits for if it does not wait for a server's answer.
-  [[nodiscard]] std::string clocks_awaited() const;
+  /// For messages: what an operation waits for if it does not wait for a server's answer.
+  [[nodiscard]] std::string clocks_awaited(std::string_view operation) const;
   void fail(absl::Status status);
   /// Updates that no caller waits for were for a row that is lost: the next clock reports it.
   void note_lost(const absl::Status& why);
@@ -147,7 +148,7 @@ class SessionCore {
   absl::Status on_answer(ServerLink& link, const Answer& answer,
                          absl::Status (TableCore::*heed)(ServerLink&, const Answer&));
   absl::Status on_region(ServerLink& link, const protocol::RegionAdded& added);
-  absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
+  absl::Status on_bulk(ServerLink& link, const protocol::BulkMessage& message);
   void on_completion(const transport::Event& event);
   /// Waits until all operations under way for which `concerned` returns true have ended.
   template <class Concerned>

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/return_if_error.hpp"
+#include "worker/fixed/function_call.hpp"
 #include "worker/session_core.hpp"
 #include "worker/table_core.hpp"
 #include <verbena/table.hpp>
@@ -25,6 +26,11 @@ absl::Status Pending::wait() {
 
 bool Pending::done() const {
   return !operation_ || operation_->ended;
+}
+
+absl::StatusOr<FunctionResult> PendingResult::result() {
+  RETURN_IF_ERROR(wait());
+  return static_cast<const worker::FunctionCallOperation&>(*operation_).result();
 }
 
 absl::Status HeldRows::release() {
@@ -111,6 +117,17 @@ Pending UntypedTable::push_async(const Keys& keys, const std::byte* updates, std
 
 absl::Status UntypedTable::scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const {
   return core_->scan(use);
+}
+
+absl::StatusOr<FunctionResult> UntypedTable::call(std::string_view function, Keys keys,
+                                                  std::span<const double> numbers) const {
+  return PendingResult(pending(core_->start_call(function, keys, numbers, {}, /*wait=*/true))).result();
+}
+
+PendingResult UntypedTable::call_async(std::string_view function, Keys keys, std::span<const double> numbers,
+                                       const OperationOptions& options) const {
+  return PendingResult(
+      pending(core_->start_call(function, keys, numbers, worker::Dependencies::of(options), /*wait=*/false)));
 }
 
 Pending UntypedTable::localize(Keys keys, const OperationOptions& options) const {

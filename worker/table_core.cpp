@@ -91,6 +91,15 @@ absl::Status TableCore::scan(absl::FunctionRef<absl::Status(Key, const std::byte
       fmt::format("table \"{}\" is dense: its rows are pulled by their keys", options_.name));
 }
 
+absl::StatusOr<std::shared_ptr<Operation>> TableCore::start_call(std::string_view /*function*/,
+                                                                 const Keys& /*keys*/,
+                                                                 std::span<const double> /*numbers*/,
+                                                                 Operations /*after*/, bool /*wait*/) {
+  RETURN_IF_ERROR(enter(KeyRange{}, 0));
+  return absl::FailedPreconditionError(
+      fmt::format("table \"{}\" is dynamic: server functions are for static ones", options_.name));
+}
+
 // ---- for static tables
 
 /// `distinction`: what only rows of a dynamic table can do.
@@ -125,6 +134,10 @@ bool TableCore::has_keys_of(std::uint32_t server) const {
 
 absl::Status TableCore::on_rows(ServerLink& /*link*/, const protocol::BulkMessage& message) {
   return absl::InvalidArgumentError(fmt::format("sent rows of table {}", message.header.table));
+}
+
+absl::Status TableCore::on_result(ServerLink& /*link*/, const protocol::BulkMessage& message) {
+  return absl::InvalidArgumentError(fmt::format("answered a call for table {}", message.header.table));
 }
 
 absl::Status TableCore::on_region(ServerLink& /*link*/, const protocol::RegionAdded& added) {

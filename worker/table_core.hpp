@@ -62,6 +62,12 @@ class TableCore {
   /// FAILED_PRECONDITION.
   virtual absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use);
 
+  /// For static tables: calls a server function; the operation is a FunctionCallOperation. `wait`: the caller
+  /// will wait for it in this clock. Other tables return FAILED_PRECONDITION.
+  virtual absl::StatusOr<std::shared_ptr<Operation>> start_call(std::string_view function, const Keys& keys,
+                                                                std::span<const double> numbers,
+                                                                Operations after, bool wait);
+
   // For dynamic tables; a static table returns FAILED_PRECONDITION.
 
   [[nodiscard]] virtual bool rows_move() const { return false; }
@@ -124,6 +130,8 @@ class TableCore {
 
   /// Rows that a server pushed.
   virtual absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message);
+  /// A piece of an answer to a call.
+  virtual absl::Status on_result(ServerLink& link, const protocol::BulkMessage& message);
   /// The lane has told how many updates it has applied.
   virtual void on_applied(ServerLink& /*link*/, std::uint32_t /*lane*/) {}
   virtual absl::Status on_answers(ServerLink& link, const protocol::KeyAnswers& answers);

@@ -38,6 +38,9 @@ struct KeyRange {
   friend constexpr bool operator==(KeyRange, KeyRange) = default;
 };
 
+/// For Table::call() and the like: all keys of a table.
+inline constexpr KeyRange kAllKeys{0, kNoKey};
+
 /// A view: a list must live as long as the call that it is passed to. Vectors, arrays, spans and KeyRange
 /// convert to it implicitly.
 class Keys {

@@ -30,6 +30,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@
 #include "absl/status/statusor.h"
 #include <verbena/keys.hpp>
 #include <verbena/sampling.hpp>
+#include <verbena/server_function.hpp>
 #include <verbena/session.hpp>
 #include <verbena/value_type.hpp>
 
@@ -58,6 +60,7 @@ class [[nodiscard]] Pending {
   [[nodiscard]] bool done() const;
 
  private:
+  friend class PendingResult;
   friend class UntypedTable;
   friend struct worker::Dependencies;
   explicit Pending(absl::Status ended) : status_(std::move(ended)) {}
@@ -67,6 +70,17 @@ class [[nodiscard]] Pending {
   worker::SessionCore* session_ = nullptr;
   std::shared_ptr<worker::Operation> operation_;
   absl::Status status_;
+};
+
+/// A call of a server function in progress.
+class [[nodiscard]] PendingResult : public Pending {
+ public:
+  /// As wait(); then what the call comes to.
+  absl::StatusOr<FunctionResult> result();
+
+ private:
+  friend class UntypedTable;
+  explicit PendingResult(Pending call) : Pending(std::move(call)) {}
 };
 
 /// Options of an asynchronous operation.
@@ -117,6 +131,10 @@ class UntypedTable {
   Pending push_async(Keys keys, std::span<const std::byte> updates,
                      const OperationOptions& options = {}) const;
   absl::Status scan(absl::FunctionRef<absl::Status(Key, const std::byte*)> use) const;
+  absl::StatusOr<FunctionResult> call(std::string_view function, Keys keys,
+                                      std::span<const double> numbers = {}) const;
+  PendingResult call_async(std::string_view function, Keys keys, std::span<const double> numbers = {},
+                           const OperationOptions& options = {}) const;
   Pending localize(Keys keys, const OperationOptions& options = {}) const;
   absl::Status intent(Keys keys, std::int64_t from, std::int64_t to) const;
   [[nodiscard]] bool is_here(Key key) const;
@@ -203,6 +221,27 @@ class Table {
     return untyped_.scan([&](Key key, const std::byte* values) {
       return use(key, std::span(reinterpret_cast<const Value*>(values), width()));
     });
+  }
+
+  /// For static tables: the servers do something with rows where they lie: "norms", "top(count=100)",
+  /// "scale(factor=0.5)", …, or what the program has registered. <verbena/server_function.hpp> has all
+  /// functions, which rows they see and when they change them. kAllKeys: all rows. `numbers`: equally many
+  /// for each key of a list, for functions that want some. This worker's pushes to the table are sent before,
+  /// unless the model holds updates back. The caller sees changes when it sees what others have pushed at
+  /// that time. INVALID_ARGUMENT: the function is not known here, or not to be called so.
+  /// FAILED_PRECONDITION: it is not for such a table; a server does not know it; the table is dynamic; or,
+  /// under BSP and A-BSP, it changes rows: use call_async(). If a server does not carry it out, others may
+  /// have.
+  absl::StatusOr<FunctionResult> call(std::string_view function, Keys keys,
+                                      std::span<const double> numbers = {}) const {
+    return untyped_.call(function, keys, numbers);
+  }
+  /// As call(). Keys and numbers are copied. Under BSP and A-BSP, one that changes rows ends some time after
+  /// this clock has ended for all workers, and a clock takes at most 64 messages of such calls to a lane
+  /// (RESOURCE_EXHAUSTED), each of an eighth of the inbox; otherwise clock() completes it.
+  PendingResult call_async(std::string_view function, Keys keys, std::span<const double> numbers = {},
+                           const OperationOptions& options = {}) const {
+    return untyped_.call_async(function, keys, numbers, options);
   }
 
   /// For dynamic tables: moves the rows to this worker's node from wherever they are; ends when every row has

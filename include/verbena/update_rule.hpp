@@ -61,11 +61,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include <verbena/named_parameter.hpp>
 #include <verbena/value_type.hpp>
 
 namespace verbena {
@@ -88,26 +88,22 @@ struct UpdateRuleFunctions {
   /// nullptr: the rule cannot tell, and a worker sees its own pushes when it sees the pushes of others; a
   /// function that does nothing makes pulls wait until they are applied. All memory is the caller's own.
   void (*predict)(std::byte* row, const std::byte* update, std::uint32_t width) = nullptr;
-};
-
-/// A number that a table may give its rule: "sgd(rate=0.5)".
-struct RuleParameter {
-  std::string_view name;
-  double usual = 0;  ///< its value if the table does not give it
-  double least = -std::numeric_limits<double>::max();
-  double most = std::numeric_limits<double>::max();
+  /// The row has been set to other values than the rule has given it (FunctionRow::set()): makes a state from
+  /// which the rule goes on. nullptr: that is zeros. Otherwise as apply().
+  void (*adopt)(const std::byte* row, std::byte* state, std::uint32_t width,
+                const double* constants) = nullptr;
 };
 
 struct UpdateRuleKind {
-  std::string_view name;  ///< 1 to kMaxRuleNameBytes bytes without "(" and blanks; must live forever
+  std::string_view name;  ///< 1 to kMaxKindNameBytes bytes without "(" and blanks; must live forever
   /// The size of the state for each row, in the memory of the process that applies updates. nullptr, or 0:
   /// none.
   std::size_t (*state_bytes)(ValueType type, std::uint32_t width) = nullptr;
   /// The functions for each value type; none for a type that the rule is not for.
   UpdateRuleFunctions (*functions)(ValueType type) = nullptr;
-  /// At most kMaxRuleParameters; must live forever.
-  std::span<const RuleParameter> parameters = {};
-  /// Makes `constants`, kMaxRuleParameters numbers, of the values of the parameters, in their order. Called
+  /// At most kMaxNamedParameters; must live forever.
+  std::span<const NamedParameter> parameters = {};
+  /// Makes `constants`, kMaxNamedParameters numbers, of the values of the parameters, in their order. Called
   /// once for each clock and not for each row, so that a step need not compute powers. nullptr: the
   /// constants are the parameters. `clock`: how many clocks all workers have finished.
   void (*constants)(const double* parameters, std::int64_t clock, double* constants) = nullptr;
@@ -116,15 +112,12 @@ struct UpdateRuleKind {
   bool (*changes_with_clock)(const double* parameters) = nullptr;
 };
 
-inline constexpr std::size_t kMaxRuleNameBytes = 64;
-inline constexpr std::size_t kMaxRuleParameters = 8;
-
 /// ALREADY_EXISTS: another rule has the name, maybe one of those above. INVALID_ARGUMENT: no such name, no
 /// functions, or too many parameters.
 absl::Status register_update_rule(const UpdateRuleKind& kind);
 
-/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; predict() may be
-/// missing. It may have the other members of UpdateRuleKind: state_bytes(type, width), kParameters,
+/// `Rule` has kName and the functions of UpdateRuleFunctions as templates over Value; predict() and adopt()
+/// may be missing. It may have the other members of UpdateRuleKind: state_bytes(type, width), kParameters,
 /// constants(parameters, clock, constants), changes_with_clock(parameters). With kParameters, apply() takes
 /// the constants as a fifth argument.
 template <class Rule>
@@ -163,6 +156,12 @@ UpdateRuleFunctions update_rule_functions() {
   if constexpr (requires(Value * values) { Rule::predict(values, values, 1U); }) {
     functions.predict = [](std::byte* row, const std::byte* update, std::uint32_t width) {
       Rule::predict(reinterpret_cast<Value*>(row), reinterpret_cast<const Value*>(update), width);
+    };
+  }
+  if constexpr (requires(Value * values) { Rule::adopt(values, nullptr, 1U, nullptr); }) {
+    functions.adopt = [](const std::byte* row, std::byte* state, std::uint32_t width,
+                         const double* constants) {
+      Rule::adopt(reinterpret_cast<const Value*>(row), state, width, constants);
     };
   }
   return functions;

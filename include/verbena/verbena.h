@@ -1,6 +1,6 @@
 /* Verbena for C, and for languages that bind to C: sessions, tables and servers. <verbena/session.hpp>,
- * <verbena/table.hpp> and <verbena/server.hpp> say what each call promises; samples, statistics and update
- * rules exist only there. docs/library.md has a whole program.
+ * <verbena/table.hpp> and <verbena/server.hpp> say what each call promises; samples, statistics,
+ * and rules and functions of a program's own exist only there. docs/library.md has a whole program.
  *
  *   const char* servers[] = {"shm:hello/server-0"};
  *   verbena_session_options options = VERBENA_SESSION_OPTIONS;
@@ -187,6 +187,21 @@ typedef struct verbena_keys {
 /* `values`, `updates`: [count, width] of the table's type; `bytes`: how many bytes they have. */
 verbena_code verbena_pull(const verbena_table* table, verbena_keys keys, void* values, size_t bytes);
 verbena_code verbena_push(const verbena_table* table, verbena_keys keys, const void* updates, size_t bytes);
+
+/* What a server function says: arrays that live until verbena_end_result(). */
+typedef struct verbena_result {
+  const uint64_t* keys;
+  size_t key_count;
+  const double* numbers;
+  size_t number_count;
+} verbena_result;
+/* Table::call(): the servers do something with rows of a static table where they lie: "norms",
+ * "top(count=100)", … (<verbena/server_function.hpp>). `keys`: a list, or a range; { NULL, 0, SIZE_MAX } are
+ * all. `numbers`: equally many for each key of a list, for functions that want some; may be NULL if
+ * `number_count` is 0. End the result with verbena_end_result(). */
+verbena_code verbena_call(const verbena_table* table, const char* function, verbena_keys keys,
+                          const double* numbers, size_t number_count, verbena_result** result);
+void verbena_end_result(verbena_result* result);
 
 /* 1: the row lies on this node, and verbena_hold() takes it if no other worker holds it.
  * REQUIRES: key < verbena_rows(). */

@@ -327,6 +327,8 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
   };
   protocol::OpenTable with_clocks = kDynamicTable;
   with_clocks.consistency = "ssp:1";
+  // A call without a name: its answer says that there is no such function.
+  const std::string of_range = key_bytes(0) + key_bytes(0) + key_bytes(10) + key_bytes(0);
   const std::string slot = key_bytes(3) + key_bytes(std::uint64_t{1} << 24) + key_bytes(0);
   protocol::OpenTable other_table = kTable;
   other_table.table = 7;
@@ -383,6 +385,12 @@ TEST(HostilityTest, AWorkerThatBreaksTheRulesIsNamed) {
        }},
       {"key 10", bulk({.kind = BulkKind::kSubscribe, .count = 1}, key_bytes(10))},
       {"expected 2 keys", bulk({.kind = BulkKind::kSubscribe, .count = 2}, key_bytes(3))},
+      {"a call of 0 bytes", bulk({.kind = BulkKind::kCall})},
+      {"a call of clock 3 at clock 0", bulk({.kind = BulkKind::kCall, .clock = 3}, of_range)},
+      {"a call of 32 bytes, expected 40", bulk({.kind = BulkKind::kCall, .count = 1}, of_range)},
+      {"sent a message of kind 10 for table 1, which is dynamic",
+       dynamic_bulk({.kind = BulkKind::kCall, .table = 1}, of_range)},
+      {"only a server sends", bulk({.kind = BulkKind::kResult})},
       {"works with sequential and asp", control(with_clocks)},
       {"which is not dynamic", control(KeyRequests{.table = 0, .rows = {{3, 0}}})},
       {"which is not dynamic", control(KeyRequests{.table = 1, .rows = {{3, 0}}})},
@@ -547,6 +555,7 @@ TEST(HostilityTest, AServerThatBreaksTheRulesIsNamed) {
       {"5 updates applied", welcome, bulk({.kind = BulkKind::kRows, .applied = 5})},
       {"heeded 1 messages", welcome, bulk({.kind = BulkKind::kRows, .subscriptions = 1})},
       {"rows of table 0", welcome, bulk({.kind = BulkKind::kRows, .count = 1}, record(3))},
+      {"rows of table 0", welcome, bulk({.kind = BulkKind::kResult}, key_bytes(0) + key_bytes(0))},
       {"answered about rows of table 7", welcome,
        [](Peer& peer) { peer.say(protocol::PushAnswer{.table = 7, .records = 1}); }},
       {"nobody asked for",
@@ -599,6 +608,38 @@ Peer& open_for_worker(Impostor& server) {
   EXPECT_EQ(peer.hear<protocol::OpenTable>().name, kCachedTable.name);
   peer.say(protocol::TableOpened{.table = 0, .shard = peer.make_readable_memory()});
   return peer;
+}
+
+TEST(HostilityTest, WrongResultsOfCallsAreRefused) {
+  struct Case {
+    std::string error;
+    std::uint32_t count;
+    std::string payload;
+  };
+  const std::string tag = key_bytes(0);
+  const std::vector<Case> cases = {
+      {"answered a call that nobody has made", 0, key_bytes(7) + key_bytes(0)},
+      {"expected a tag, found 0 bytes", 0, ""},
+      {"a result of 3 words in 24 bytes", 3, tag + key_bytes(0) + key_bytes(0)},
+      {"a result of 1 words and 1000000 more", 1, tag + key_bytes(1'000'000) + key_bytes(0)},
+      {"an answer of 1 words has no beginning", 1, tag + key_bytes(0) + key_bytes(0)},
+      {"with a reason of 0 bytes, 5 keys", 2, tag + key_bytes(0) + key_bytes(0) + key_bytes(5)},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.error);
+    Impostor server;
+    auto worker = work_for(server, [](Session& /*session*/, const Table<float>& table) {
+      return table.call("norms", kAllKeys).status();
+    });
+    Peer& peer = open_for_worker(server);
+    while (std::none_of(peer.bulk_headers().begin(), peer.bulk_headers().end(),
+                        [](const BulkHeader& header) { return header.kind == BulkKind::kCall; }))
+      peer.poll();
+    peer.send({.kind = BulkKind::kResult, .count = one.count}, one.payload);
+    const absl::Status status = worker.get();
+    EXPECT_THAT(message_of(status), HasSubstr("server 0")) << status;
+    EXPECT_THAT(message_of(status), HasSubstr(one.error)) << status;
+  }
 }
 
 TEST(HostilityTest, AnswersThatNobodyAskedForAreRefused) {

@@ -10,6 +10,7 @@
 #include "consistency/model.hpp"
 #include "job/child_message.hpp"
 #include "protocol/messages.hpp"
+#include "protocol/server_function.hpp"
 #include "tests/fuzz/target.hpp"
 #include "transport/verbs/address.hpp"
 
@@ -107,6 +108,19 @@ void bulk_message(std::string_view bytes) {
       const Key key = protocol::record_key(message->payload, 0, i);
       require(key >= kRange.first && key < kRange.last, "key");
     }
+  }
+  if (const auto call = protocol::decode_call(*message); call.ok()) {
+    require(call->keys.size() == message->header.count, "keys of a call");
+    require(call->numbers.size() == call->keys.size() * call->numbers_a_key, "numbers of a call");
+    const auto function = protocol::BoundFunction::find(
+        call->text, protocol::UpdateRule(ValueType::kFloat, 2), call->numbers_a_key);
+    if (!function.ok()) require_refusal(function.status(), "");
+  }
+  std::vector<std::uint64_t> words;
+  if (protocol::take_piece(*message, words).ok()) {
+    require(words.size() == message->header.count, "words of an answer");
+    if (const auto answer = protocol::decode_answer(words); !answer.ok())
+      require_refusal(answer.status(), "");
   }
   if (const auto counts = protocol::decode_example_counts(*message); counts.ok()) {
     require(counts->processed <= counts->planned && counts->planned <= protocol::kMaxExamples, "examples");

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "protocol/messages.hpp"
+#include "protocol/server_function.hpp"
 #include "tests/fuzz/mutator.hpp"
 
 namespace verbena::protocol {
@@ -141,6 +142,31 @@ std::string example_counts(std::uint64_t processed, std::uint64_t planned) {
   return bytes.append(reinterpret_cast<const char*>(&counts), sizeof counts);
 }
 
+std::string call(std::string_view text, const std::vector<Key>& keys, std::uint32_t numbers_a_key) {
+  const std::vector<double> numbers(keys.size() * numbers_a_key, 0.5);
+  const BulkHeader header{.kind = BulkKind::kCall, .count = static_cast<std::uint32_t>(keys.size())};
+  std::string bytes(call_bytes(text.size()) + keys.size() * call_bytes_a_key(numbers_a_key), '\0');
+  encode_call(header,
+              {.tag = 5,
+               .range = keys.empty() ? KeyRange{100, 108} : KeyRange{},
+               .keys = keys,
+               .numbers_a_key = numbers_a_key,
+               .numbers = numbers,
+               .text = text},
+              std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+/// In one piece.
+std::string answer() {
+  const std::vector<std::uint64_t> words = encode_answer({.result = {.keys = {100}, .numbers = {1, 2}}});
+  const BulkHeader header{.kind = BulkKind::kResult, .count = static_cast<std::uint32_t>(words.size())};
+  const ResultPiece piece{.tag = 5};
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(reinterpret_cast<const char*>(&piece), sizeof piece);
+  return bytes.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof words[0]);
+}
+
 TEST(ProtocolFuzz, BulkMessages) {
   constexpr std::size_t kStrideBytes = 16;
   constexpr KeyRange kRange{100, 108};
@@ -149,7 +175,8 @@ TEST(ProtocolFuzz, BulkMessages) {
       {bulk(BulkKind::kUpdates, 3, kStrideBytes, 100), bulk(BulkKind::kClock, 0, 0, 0), example_counts(3, 9),
        bulk(BulkKind::kSubscribe, 5, 0, 103), bulk(BulkKind::kUnsubscribe, 1, 0, 100),
        bulk(BulkKind::kRows, 2, kStrideBytes, 106), bulk(BulkKind::kPush, 2, kStrideBytes, 101),
-       bulk(BulkKind::kInstall, 2, kStrideBytes, 104), bulk(BulkKind::kElsewhere, 1, kStrideBytes, 107)},
+       bulk(BulkKind::kInstall, 2, kStrideBytes, 104), bulk(BulkKind::kElsewhere, 1, kStrideBytes, 107),
+       call("set", {100, 107}, 2), call("top(count=2)", {}, 0), answer()},
       extreme_numbers());
   GuardedMemory memory;
   int records = 0;
@@ -157,6 +184,8 @@ TEST(ProtocolFuzz, BulkMessages) {
   int example_counts_seen = 0;
   int tags = 0;
   int places = 0;
+  int calls = 0;
+  int answers = 0;
   for (int round = 0; round < kMessageRounds; ++round) {
     const std::span<const std::byte> bytes = std::as_bytes(std::span(memory.put(mutator.next())));
     absl::StatusOr<BulkMessage> message = decode_bulk(bytes);
@@ -172,7 +201,7 @@ TEST(ProtocolFuzz, BulkMessages) {
       ASSERT_EQ(message.status().code(), absl::StatusCode::kInvalidArgument);
       continue;
     }
-    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kElsewhere);
+    ASSERT_TRUE(message->header.kind >= BulkKind::kUpdates && message->header.kind <= BulkKind::kResult);
     ASSERT_EQ(message->payload.data() + message->payload.size(), bytes.data() + bytes.size());
     const absl::StatusOr<Descriptor> place = decode_elsewhere(*message);
     ASSERT_EQ(place.ok(), message->payload.size() == sizeof(Descriptor));
@@ -186,6 +215,24 @@ TEST(ProtocolFuzz, BulkMessages) {
         const std::byte* const values = record_values(message->payload, kStrideBytes, i);
         ASSERT_TRUE(values >= bytes.data() && values + kStrideBytes <= bytes.data() + bytes.size());
       }
+    }
+    if (message->header.kind == BulkKind::kCall) {
+      const absl::StatusOr<CallMessage> call = decode_call(*message);
+      calls += call.ok() ? 1 : 0;
+      if (call.ok()) {
+        ASSERT_EQ(call->keys.size(), message->header.count);
+        ASSERT_EQ(call->numbers.size(), call->keys.size() * call->numbers_a_key);
+        ASSERT_EQ(message->payload.size() + sizeof(BulkHeader),
+                  call_bytes(call->text.size()) + call->keys.size() * call_bytes_a_key(call->numbers_a_key));
+        // Whatever the text is.
+        static_cast<void>(
+            BoundFunction::find(call->text, UpdateRule(ValueType::kFloat, 2), call->numbers_a_key));
+      }
+    }
+    std::vector<std::uint64_t> words;
+    if (message->header.kind == BulkKind::kResult && take_piece(*message, words).ok()) {
+      ASSERT_EQ(words.size(), message->header.count);
+      answers += decode_answer(words).ok() ? 1 : 0;
     }
     if (const auto counts = decode_example_counts(*message); counts.ok() && counts->planned > 0) {
       ++example_counts_seen;
@@ -206,6 +253,8 @@ TEST(ProtocolFuzz, BulkMessages) {
   EXPECT_GT(example_counts_seen, kMessageRounds / 1000);
   EXPECT_GT(tags, kMessageRounds / 100);
   EXPECT_GT(places, kMessageRounds / 100);
+  EXPECT_GT(calls, kMessageRounds / 100);
+  EXPECT_GT(answers, kMessageRounds / 1000);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "apps/simulation/simulated_transport.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/row_stride.hpp"
+#include "protocol/server_function.hpp"
 #include "server/server.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/fuzz/virtual_time.hpp"
@@ -200,7 +201,7 @@ class World {
   }
 
   void send_bulk(Visitor& visitor) {
-    protocol::BulkHeader header{.kind = static_cast<BulkKind>(input_.below(11)),
+    protocol::BulkHeader header{.kind = static_cast<BulkKind>(input_.below(13)),
                                 .table = input_.below(3),
                                 .lane = input_.below(3),
                                 .count = input_.below(5),
@@ -215,6 +216,8 @@ class World {
       header.count %= 2;
       const protocol::ExampleCounts counts{.processed = input_.below(8), .planned = input_.below(8)};
       if (header.count == 1) payload.assign(reinterpret_cast<const char*>(&counts), sizeof counts);
+    } else if (header.kind == BulkKind::kCall) {
+      payload = call(header, tag);
     } else {
       if (header.kind == BulkKind::kPush || header.kind == BulkKind::kInstall)
         payload.assign(reinterpret_cast<const char*>(&tag), sizeof tag);
@@ -230,6 +233,29 @@ class World {
       }
     }
     if (visitor.send(header, payload) && is_impossible) had_impossible_key_ = true;
+  }
+
+  /// The payload of a call; its keys may be any.
+  std::string call(const protocol::BulkHeader& header, std::uint64_t tag) {
+    constexpr std::array<std::string_view, 8> kTexts = {
+        "norms", "top(count=2)", "scale(factor=2)", "regularize(l1=1)", "regularizer",
+        "set",   "set",          "nothing"};
+    const std::string_view text = kTexts[input_.below(8)];
+    std::vector<Key> keys;
+    for (std::uint32_t i = 0; i < header.count; ++i) keys.push_back(input_.below(kRows + 1));
+    const std::uint32_t numbers_a_key = header.count > 0 && text == "set" ? kWidth : 0;
+    const std::vector<double> numbers(header.count * numbers_a_key, input_.below(9));
+    std::string bytes(
+        protocol::call_bytes(text.size()) + header.count * protocol::call_bytes_a_key(numbers_a_key), '\0');
+    protocol::encode_call(header,
+                          {.tag = tag,
+                           .range = header.count == 0 ? KeyRange{0, input_.below(kRows + 2)} : KeyRange{},
+                           .keys = keys,
+                           .numbers_a_key = numbers_a_key,
+                           .numbers = numbers,
+                           .text = text},
+                          std::as_writable_bytes(std::span(bytes)));
+    return bytes.substr(sizeof header);
   }
 
   void go_on() {

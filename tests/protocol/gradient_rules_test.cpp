@@ -126,7 +126,7 @@ TEST(GradientRulesTest, RatesFallWithTheClock) {
 /// A program's rule whose rate falls for the first time at clock 10.
 struct LateSteps {
   static constexpr std::string_view kName = "test-late";
-  static constexpr RuleParameter kParameters[] = {{.name = "rate", .usual = 1}};
+  static constexpr NamedParameter kParameters[] = {{.name = "rate", .usual = 1}};
   static void constants(const double* parameters, std::int64_t clock, double* constants) {
     constants[0] = clock < 10 ? parameters[0] : parameters[0] / 2;
   }

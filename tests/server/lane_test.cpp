@@ -16,7 +16,9 @@
 
 #include "consistency/model.hpp"
 #include "consistency/weight_of_means.hpp"
+#include "protocol/server_function.hpp"
 #include "server/dense_shard.hpp"
+#include "server/function_run.hpp"
 #include "server/region_desk.hpp"
 #include "server/row_books.hpp"
 #include "server/shard_memory.hpp"
@@ -103,6 +105,17 @@ class LaneTest : public ::testing::Test {
     lane_->enqueue({.kind = LaneTask::Kind::kClock, .worker = worker, .clock = clock, .examples = examples});
   }
 
+  /// A call for all rows.
+  void call(std::uint32_t worker, std::string_view function, consistency::Clock clock = 0,
+            protocol::Tag tag = 0) {
+    EXPECT_TRUE(lane_->may_call(worker));
+    lane_->enqueue({.kind = LaneTask::Kind::kCall,
+                    .worker = worker,
+                    .call = std::make_shared<FunctionRun>(
+                        worker, /*table=*/0, clock, protocol::CallMessage{.tag = tag, .range = kAllKeys},
+                        protocol::BoundFunction::find(function, shard_->rule, /*numbers_a_key=*/0))});
+  }
+
   /// Drives the lane until it is idle. Returns what it has sent to the worker. Gives buffers back at once
   /// unless `keep`.
   std::vector<Told> poll(std::uint32_t worker, bool keep = false) {
@@ -121,6 +134,16 @@ class LaneTest : public ::testing::Test {
       Told told;
       const auto message = protocol::decode_bulk(buffer->memory.first(buffer->used_bytes));
       EXPECT_TRUE(message.ok());
+      if (message->header.kind == BulkKind::kResult) {
+        std::vector<std::uint64_t> words;
+        const auto piece = protocol::take_piece(*message, words);
+        EXPECT_TRUE(piece.ok()) << piece.status();
+        std::vector<std::uint64_t>& all = words_[piece->tag];
+        all.insert(all.end(), words.begin(), words.end());
+        if (piece->words_left == 0) results_[piece->tag] = protocol::decode_answer(all).value();
+        keep ? kept_.push_back(buffer) : lane_->give_back(buffer);
+        continue;
+      }
       EXPECT_TRUE(protocol::check_records(*message, kStride, shard_->range.keys()).ok());
       told.header = message->header;
       for (std::size_t i = 0; i < told.header.count; ++i) {
@@ -144,6 +167,8 @@ class LaneTest : public ::testing::Test {
     return value;
   }
 
+  std::map<protocol::Tag, std::vector<std::uint64_t>> words_;
+  std::map<protocol::Tag, protocol::CallAnswer> results_;
   static constexpr Key kFirst = 100;
   static constexpr std::uint64_t kRows = 20;
   std::vector<std::byte> rows_;
@@ -530,6 +555,139 @@ TEST_F(LaneTest, RandomSchedulesKeepThePromise) {
 #ifndef VERBENA_SANITIZED  // sanitizers need address space of their own
 /// If there is no memory for updates that wait for others' clocks, the job must fail with an error. The
 /// thread and its process must not end.
+/// Of the first numbers of rows; the second ones are their negatives.
+constexpr auto norms_of = [](double rows, double first) {
+  return std::vector<double>{rows, first == 0 ? 0.0 : 2.0, 2 * first, 2 * first * first, first};
+};
+
+TEST_F(LaneTest, ACallComesAfterWhatItsWorkerHasPushed) {
+  start(Asp{}, 2);
+  updates(0, {{105, 3}});
+  call(0, "norms");
+  poll(0);
+  EXPECT_EQ(results_.at(0).result.numbers, norms_of(kRows, 3));
+  call(0, "scale(factor=2)", 0, 1);
+  updates(0, {{105, 1}});
+  call(0, "scale(factor=10)", 0, 2);
+  poll(0);
+  EXPECT_TRUE(results_.at(1).status.ok());
+  EXPECT_TRUE(results_.at(2).status.ok());
+  EXPECT_EQ(row(105), 70);
+}
+
+/// One that only looks takes turns with other tasks; one that changes rows is alone.
+TEST_F(LaneTest, ACallGoesOnPieceByPiece) {
+  start(Asp{}, 2);
+  // A lane looks at 2,048 rows at a time; so it is given the same key again and again.
+  const auto call_for_many = [&](std::string_view function, protocol::Tag tag) {
+    EXPECT_TRUE(lane_->may_call(0));
+    lane_->enqueue({.kind = LaneTask::Kind::kCall,
+                    .worker = 0,
+                    .call = std::make_shared<FunctionRun>(
+                        0, 0, 0, protocol::CallMessage{.tag = tag, .keys = std::vector<Key>(10'000, 105)},
+                        protocol::BoundFunction::find(function, shard_->rule, 0))});
+  };
+  static_cast<void>(lane_->poll());
+  call_for_many("norms", 0);
+  updates(1, {{105, 1}});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(lane_->poll());
+  EXPECT_EQ(row(105), 1) << "beside the call";
+  collect(false);
+  EXPECT_TRUE(results_.empty());
+  poll(0);
+  EXPECT_EQ(results_.at(0).result.numbers[0], 10'000);
+  call_for_many("scale(factor=1)", 1);
+  updates(1, {{105, 1}});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(lane_->poll());
+  EXPECT_EQ(row(105), 1) << "after the call";
+  collect(false);
+  EXPECT_FALSE(results_.contains(1));
+  poll(0);
+  EXPECT_TRUE(results_.contains(1));
+  EXPECT_EQ(row(105), 2);
+}
+
+/// The results of a worker that takes nothing wait, and hold nobody back; but it may not call for ever.
+TEST_F(LaneTest, ASlowWorkerMayNotCallForEver) {
+  start(Asp{}, 2);
+  for (std::uint32_t i = 0; i < protocol::kMaxOpenCalls; ++i) call(0, "norms", 0, i);
+  EXPECT_FALSE(lane_->may_call(0));
+  poll(0, /*keep=*/true);
+  EXPECT_EQ(results_.size(), Lane::kPushBuffers);
+  for (std::size_t i = 0; i < Lane::kPushBuffers; ++i) EXPECT_TRUE(lane_->may_call(0));
+  EXPECT_FALSE(lane_->may_call(0));
+  call(1, "norms", 0, 999);
+  poll(1);
+  EXPECT_TRUE(results_.contains(999));
+  for (PushBuffer* const buffer : kept_) lane_->give_back(buffer);
+  kept_.clear();
+  poll(0);
+  EXPECT_EQ(results_.size(), protocol::kMaxOpenCalls + 1);
+}
+
+TEST_F(LaneTest, ResultsTravelInPieces) {
+  start(Asp{}, 1, /*buffer_records=*/2);
+  std::vector<std::pair<Key, float>> rows;
+  for (Key key = kFirst; key < kFirst + kRows; ++key) rows.emplace_back(key, static_cast<float>(key));
+  for (const auto& one : rows) updates(0, {one});
+  call(0, "top(count=15)");
+  poll(0);
+  EXPECT_EQ(results_.at(0).result.keys.size(), 15U);
+  EXPECT_EQ(results_.at(0).result.keys.front(), kFirst + kRows - 1);
+}
+
+/// Changes come after all updates of the clock, and those of a rule after its step.
+TEST_F(LaneTest, BspHoldsChangesBackToo) {
+  for (const char* const rule : {"add", "sgd(rate=1)"}) {
+    start(Bsp{}, 2, 100, Lane::kPushBuffers, {}, rule);
+    const float sign = std::string_view(rule) == "add" ? 1 : -1;
+    call(1, "scale(factor=3)", 0, 1);
+    updates(1, {{105, 1}});
+    call(0, "norms", 0, 2);
+    clock(1, 1);
+    poll(0);
+    EXPECT_TRUE(results_.contains(2));
+    EXPECT_FALSE(results_.contains(1));
+    updates(0, {{105, 2}});
+    clock(0, 1);
+    poll(0);
+    EXPECT_TRUE(results_.contains(1));
+    EXPECT_EQ(row(105), sign * 9) << rule;
+    results_.clear();
+    words_.clear();
+  }
+}
+
+/// Rows that a call changes are dirty for those who have them.
+TEST_F(LaneTest, SubscribersGetWhatACallChanges) {
+  for (const std::optional<std::int64_t> budget : {std::optional<std::int64_t>(), std::optional(100'000L)}) {
+    start(Essp{1}, 2, 100, Lane::kPushBuffers, budget);
+    words_.clear();
+    updates(0, {{105, 2}});
+    subscribe(1, {105, 106});
+    clock(0, 1);
+    clock(1, 1);
+    poll(1);
+    call(0, "scale(factor=3)", 1);
+    clock(0, 2);
+    clock(1, 2);
+    const std::vector<Told> told = poll(1);
+    ASSERT_FALSE(told.empty());
+    float seen = 0;
+    for (const Told& one : told) {
+      if (one.rows.contains(105)) seen = one.rows.at(105);
+    }
+    EXPECT_EQ(seen, 6);
+  }
+}
+
+TEST_F(LaneTest, AFunctionThatNobodyKnowsIsAnswered) {
+  start(Bsp{}, 1);
+  call(0, "no-such-function");
+  poll(0);
+  EXPECT_EQ(results_.at(0).status.code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(LaneTest, WithoutMemoryItStopsAndSaysSo) {
   const auto stops_and_says_so = [&] {
     const std::vector<std::pair<Key, float>> rows(std::size_t{1} << 22, {kFirst, 1.0F});

@@ -105,6 +105,7 @@ class Job final : public World {
     if (scenario_.network.mapped) return std::nullopt;
     return workers_[rank].transport->reads();
   }
+  [[nodiscard]] bool knows_functions() const override { return true; }
   void lost() override { ++losses_; }
   void final_rows(std::uint64_t digest) override { final_rows_ = digest; }
   [[nodiscard]] bool traces() const override { return static_cast<bool>(trace_); }

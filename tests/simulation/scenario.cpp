@@ -279,9 +279,12 @@ Scenario make_scenario(Model model, std::uint64_t seed) {
   };
   scenario.push_budget_mb_per_s = budget();
   scenario.update_budget_mb_per_s = budget();
+  // A call sends what its caller has pushed.
+  std::mt19937_64 calls(seed + 0xca11);
+  scenario.calls = chance(calls, 0.2);
   for (TableShape& table : scenario.tables)
-    table.shipped_ahead =
-        scenario.update_budget_mb_per_s > 0 && !consistency::rules_of(table.model).holds_updates_back;
+    table.shipped_ahead = (scenario.update_budget_mb_per_s > 0 || scenario.calls) &&
+                          !consistency::rules_of(table.model).holds_updates_back;
   std::mt19937_64 nodes(seed + 0x40de);
   for (std::uint32_t worker = 0; worker < scenario.workers; ++worker)
     scenario.nodes.push_back(static_cast<std::uint32_t>(below(nodes, scenario.servers)));
@@ -359,6 +362,7 @@ std::string to_string(const Scenario& scenario) {
       : scenario.read_path == ReadPath::kInPlace ? ", reads in place"
                                                  : "");
   if (scenario.rests) text += ", workers that rest";
+  if (scenario.calls) text += ", calls of functions";
   if (scenario.push_budget_mb_per_s > 0)
     text += fmt::format(", pushes of {} MB/s", scenario.push_budget_mb_per_s);
   if (scenario.update_budget_mb_per_s > 0)

@@ -81,6 +81,7 @@ struct Scenario {
   std::size_t inbox_bytes = 0;
   std::size_t push_ring_bytes = 0;
   bool async_pulls = false;
+  bool calls = false;  ///< workers call server functions
   double push_budget_mb_per_s = 0;
   double update_budget_mb_per_s = 0;
   /// ServerOptions::outlives_workers and SessionOptions::outlives_servers. REQUIRES: all tables move

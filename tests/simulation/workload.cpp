@@ -16,6 +16,7 @@
 #include "consistency/rules.hpp"
 #include <verbena/consistency.hpp>
 #include <verbena/data_cursor.hpp>
+#include <verbena/server_function.hpp>
 #include <verbena/table.hpp>
 
 namespace verbena::simulation {
@@ -61,6 +62,44 @@ class Asked {
   bool as_range_;
 };
 
+/// Says what the rows are, as a pull would.
+struct ReadRows {
+  static constexpr std::string_view kName = "simulation-read";
+  explicit ReadRows(const FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const FunctionRow& row, const Value* values) {
+    read.keys.push_back(row.key());
+    for (std::uint32_t i = 0; i < row.width(); ++i) read.numbers.push_back(static_cast<double>(values[i]));
+  }
+  [[nodiscard]] FunctionResult result() const { return read; }
+  static void merge(FunctionResult& result, const FunctionResult& part, const FunctionCall& /*call*/) {
+    result.keys.insert(result.keys.end(), part.keys.begin(), part.keys.end());
+    result.numbers.insert(result.numbers.end(), part.numbers.begin(), part.numbers.end());
+  }
+  FunctionResult read;
+};
+
+/// Pushes the numbers that come with the keys.
+struct AddToRows {
+  static constexpr std::string_view kName = "simulation-add";
+  static constexpr bool kChangesRows = true;
+  static constexpr bool kMakesRows = true;
+  explicit AddToRows(const FunctionCall& /*call*/) {}
+  template <class Value>
+  void on_row(const FunctionRow& row, const Value* /*values*/) {
+    std::vector<Value> update(row.width());
+    for (std::uint32_t i = 0; i < row.width(); ++i) update[i] = static_cast<Value>(row.numbers()[i]);
+    row.push(update.data());
+  }
+  [[nodiscard]] static FunctionResult result() { return {}; }
+};
+
+void register_functions() {
+  static const bool kOnce =
+      register_server_function<ReadRows>().ok() && register_server_function<AddToRows>().ok();
+  static_cast<void>(kOnce);
+}
+
 /// What a worker does: random pulls, pushes and pauses between its clocks.
 class Workload {
  public:
@@ -71,6 +110,7 @@ class Workload {
         rank_(session.rank()),
         random_(scenario.seed * 1009 + rank_ + 1),
         later_(scenario.seed * 1013 + rank_ + 1),
+        calls_(scenario.seed * 1019 + rank_ + 1),
         pulled_(scenario.tables.size()),
         any_moves_(std::any_of(scenario.tables.begin(), scenario.tables.end(),
                                [](const TableShape& table) { return table.moves; })) {
@@ -91,6 +131,7 @@ class Workload {
 
   absl::Status open_tables();
   absl::Status do_something();
+  absl::Status read_by_call(std::uint32_t table);
   absl::Status iterate(std::uint64_t most_mini_batches);
   absl::StatusOr<ExampleRange> next_mini_batch();
   absl::Status push();
@@ -140,7 +181,9 @@ class Workload {
   /// Not under eager pushes: one that is on its way may be older than a row that was read meanwhile, and
   /// replaces it.
   [[nodiscard]] bool reads_are_monotone(std::uint32_t table) const {
-    return !scenario_.async_pulls && !rules(table).pushes_eagerly;
+    // Nor is a cached row as new as what a call has read.
+    const bool may_be_older = scenario_.calls && rules(table).cache != consistency::CacheRule::kNever;
+    return !scenario_.async_pulls && !rules(table).pushes_eagerly && !may_be_older;
   }
   [[nodiscard]] std::uint32_t some_table() {
     return static_cast<std::uint32_t>(below(random_, tables_.size()));
@@ -155,6 +198,7 @@ class Workload {
   const std::uint32_t rank_;
   std::mt19937_64 random_;
   std::mt19937_64 later_;  ///< for choices that were added later, so that older seeds keep their meaning
+  std::mt19937_64 calls_;  ///< for calls of server functions
   std::vector<AnyTable> tables_;
   std::optional<DataCursor> cursor_;
   std::deque<AsyncPull> pulls_;
@@ -193,6 +237,7 @@ absl::Status Workload::open_tables() {
 }
 
 absl::Status Workload::run() {
+  register_functions();
   RETURN_IF_ERROR(open_tables());
   world_.joined(rank_);
   Clock rests_until = 0;
@@ -223,6 +268,11 @@ absl::Status Workload::run() {
 }
 
 absl::Status Workload::do_something() {
+  if (scenario_.calls && world_.knows_functions() && chance(calls_, 0.2)) {
+    const auto table = static_cast<std::uint32_t>(below(calls_, tables_.size()));
+    // Where updates are held back, a function does not see the caller's, as the ledger wants a read to.
+    if (!shape(table).moves && !rules(table).holds_updates_back) return read_by_call(table);
+  }
   if (any_moves_ && chance(random_, 0.4)) return localize();
   switch (below(random_, scenario_.async_pulls ? 6 : 5)) {
     case 0:
@@ -346,6 +396,16 @@ absl::Status Workload::push() {
           }
           return to.push_async(asked.of(), updates, options).wait();
         }
+        // What a call changes is seen where rows are read from the server.
+        const bool is_seen =
+            !rules(table).holds_updates_back && rules(table).cache == consistency::CacheRule::kNever;
+        if (scenario_.calls && world_.knows_functions() && is_seen && !shape(table).moves &&
+            chance(calls_, 0.3)) {
+          const std::vector<double> numbers(updates.begin(), updates.end());
+          const Asked as_list(shape(table), keys, /*as_range=*/false);
+          RETURN_IF_ERROR(to.call(AddToRows::kName, as_list.of(), numbers).status());
+          return note(PushEnded{rank_, table, keys});
+        }
         const bool holds = shape(table).moves && chance(later_, 0.3);
         const absl::Status status =
             holds ? hold_and_add(to, keys, std::span<const Value>(updates)) : to.push(asked.of(), updates);
@@ -396,6 +456,39 @@ absl::Status Workload::pull_and_check(std::uint32_t table, const Asked& asked, s
           if (lag + 1 < static_cast<Clock>(lags.size())) pull.claimed = clock - lag;
         }
         return end_pull<Value>(std::move(pull), keys, values);
+      },
+      tables_[table]);
+}
+
+/// A call that reads rows as a pull would.
+absl::Status Workload::read_by_call(std::uint32_t table) {
+  std::vector<Key> keys(1 + below(calls_, 20));
+  for (Key& key : keys) key = below(calls_, shape(table).rows);
+  const Asked asked(shape(table), keys, /*as_range=*/false);
+  const absl::StatusOr<std::uint64_t> number = begin_pull(table, keys);
+  RETURN_IF_ERROR(number.status());
+  return std::visit(
+      [&]<class Value>(Table<Value>& from) -> absl::Status {
+        const absl::StatusOr<FunctionResult> read = from.call(ReadRows::kName, asked.of());
+        RETURN_IF_ERROR(read.status());
+        std::vector<Value> values(keys.size() * width(table), 0);
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+          const auto found = std::find(read->keys.begin(), read->keys.end(), asked.of()[i]);
+          if (found == read->keys.end()) continue;  // a sparse table has no such row
+          const auto at = static_cast<std::size_t>(found - read->keys.begin()) * width(table);
+          for (std::size_t j = 0; j < width(table); ++j)
+            values[i * width(table) + j] = static_cast<Value>(read->numbers[at + j]);
+        }
+        trace([&] {
+          return fmt::format("worker {} at clock {} has called for keys {} of table {}: {}", rank_,
+                             session_.current_clock(), list(keys), table, list(values));
+        });
+        const std::set<Key> pulled = pulled_[table];  // a call subscribes to nothing
+        const absl::Status status = end_pull<Value>(
+            {.pull = *number, .table = table, .clock = session_.current_clock(), .monotone = false}, keys,
+            values);
+        pulled_[table] = pulled;
+        return status;
       },
       tables_[table]);
 }

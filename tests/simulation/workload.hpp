@@ -26,6 +26,8 @@ class World {
   virtual void joined(std::uint32_t /*rank*/) {}
   /// How many one-sided reads a worker has made; nullopt if they are not counted, or if memory is mapped.
   [[nodiscard]] virtual std::optional<std::uint64_t> reads(std::uint32_t /*rank*/) const { return {}; }
+  /// The servers are in this process, so that they know the functions that the workload has registered.
+  [[nodiscard]] virtual bool knows_functions() const { return false; }
   /// An operation has failed because a row was lost with a worker that has died.
   virtual void lost() {}
   /// A digest of all rows, as a worker sees them at the end.

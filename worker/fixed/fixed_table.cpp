@@ -351,7 +351,7 @@ bool FixedPull::advance() {
 }
 
 std::string FixedPull::other_wait() const {
-  return table_.session_.clocks_awaited();
+  return table_.session_.clocks_awaited(what);
 }
 
 std::shared_ptr<Operation> FixedTable::make_pull(const Keys& keys, std::size_t next, std::byte* out) {
@@ -443,6 +443,66 @@ void FixedTable::finish_runs(FixedPull& pull) {
     }
   }
   pull.runs_.clear();
+}
+
+// ---- calls of server functions
+
+absl::Status FixedTable::check_call(const Keys& keys, std::span<const double> numbers) {
+  if (keys.is_range()) {
+    RETURN_IF_ERROR(enter(KeyRange{}, 0));
+    const KeyRange range = keys.range();
+    if (range.first > range.last) {
+      return absl::InvalidArgumentError(fmt::format("table \"{}\": no range starts at {} and ends at {}",
+                                                    options_.name, range.first, range.last));
+    }
+  } else {
+    RETURN_IF_ERROR(enter(keys, keys.size() * options_.width));
+  }
+  const bool fit = keys.is_range() || keys.size() == 0 ? numbers.empty() : numbers.size() % keys.size() == 0;
+  if (fit && numbers.size() <= keys.size() * protocol::kMaxNumbersAKey) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "table \"{}\": a call with {} numbers for {}, expected none, or equally many for each key "
+      "of a list, at most {}",
+      options_.name, numbers.size(), keys.is_range() ? "a range" : fmt::format("{} keys", keys.size()),
+      protocol::kMaxNumbersAKey));
+}
+
+absl::StatusOr<std::shared_ptr<Operation>> FixedTable::start_call(std::string_view function, const Keys& keys,
+                                                                  std::span<const double> numbers,
+                                                                  Operations after, bool wait) {
+  RETURN_IF_ERROR(check_call(keys, numbers));
+  const auto numbers_a_key = keys.size() == 0 ? 0 : static_cast<std::uint32_t>(numbers.size() / keys.size());
+  const auto bound = protocol::BoundFunction::find(function, layout_.rule, numbers_a_key);
+  if (!bound.ok()) return bound.status();
+  const auto call =
+      std::make_shared<FunctionCallOperation>(*this, std::string(function), *bound, keys, numbers);
+  if (call->is_held_back() && wait) {
+    return absl::FailedPreconditionError(fmt::format(
+        "table \"{}\": under {} rows change when the clock ends, so nobody can wait for \"{}\" in "
+        "it: use call_async(), and wait after clock()",
+        options_.name, to_string(options_.consistency), function));
+  }
+  if (!call->fits()) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "table \"{}\": under {} a lane takes the keys of {} messages to functions in a clock, and "
+        "\"{}\" needs more: call it for fewer keys",
+        options_.name, to_string(options_.consistency), protocol::kMaxOpenCalls, function));
+  }
+  // The function sees what this worker has pushed. Where updates are held back, it could not.
+  if (!rules_.holds_updates_back)
+    RETURN_IF_ERROR(shipping_.ship_updates(parts_, protocol::BulkKind::kUpdatesAhead));
+  call->after = std::move(after);
+  session_.start(call);
+  if (bound->changes_rows()) {
+    RETURN_IF_ERROR(
+        session_.wait_until([&] { return call->is_sent() || call->ended; }, session_.options().timeout_ms,
+                            [&] { return fmt::format("the servers to take a call of \"{}\"", function); }));
+  }
+  return call;
+}
+
+absl::Status FixedTable::on_result(ServerLink& /*link*/, const protocol::BulkMessage& message) {
+  return awaited_calls_.on_piece(message);
 }
 
 // ---- updates on their way

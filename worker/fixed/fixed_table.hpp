@@ -10,13 +10,12 @@
 
 #include "consistency/in_transit_bound.hpp"
 #include "consistency/rules.hpp"
+#include "worker/fixed/function_call.hpp"
 #include "worker/fixed/part.hpp"
 #include "worker/fixed/shipping.hpp"
 #include "worker/table_core.hpp"
 
 namespace verbena::worker {
-
-class FixedTable;
 
 class FixedPull final : public Operation {
  public:
@@ -61,6 +60,9 @@ class FixedTable : public TableCore {
   absl::Status pull(std::span<const Key> keys, std::byte* out, std::size_t values) override;
   absl::Status pull(KeyRange range, std::byte* out, std::size_t values) override;
 
+  absl::StatusOr<std::shared_ptr<Operation>> start_call(std::string_view function, const Keys& keys,
+                                                        std::span<const double> numbers, Operations after,
+                                                        bool wait) override;
   absl::Status add_server(ServerLink& link, const transport::RemoteDescriptor& shard) override;
   [[nodiscard]] bool follows_clocks() const override { return true; }
   /// Sends the subscriptions and this clock's updates. The buffers of the updates become outstanding.
@@ -69,6 +71,7 @@ class FixedTable : public TableCore {
   absl::Status bound_in_transit() override;
   [[nodiscard]] std::size_t most_outstanding() const override;
   absl::Status on_rows(ServerLink& link, const protocol::BulkMessage& message) override;
+  absl::Status on_result(ServerLink& link, const protocol::BulkMessage& message) override;
   void on_applied(ServerLink& link, std::uint32_t lane) override;
 
  protected:
@@ -84,6 +87,10 @@ class FixedTable : public TableCore {
   /// Of a sparse table.
   [[nodiscard]] Part& part_of(const protocol::KeyHash& hash) { return *part_of_hash_[hash.part()]; }
   [[nodiscard]] Part& part(std::uint32_t server, std::uint32_t lane);
+  /// In parts_.
+  [[nodiscard]] std::size_t place_of(const Part& part) const {
+    return first_part_[part.link->server] + part.lane;
+  }
 
   std::shared_ptr<Operation> make_pull(const Keys& keys, std::size_t next, std::byte* out) override;
   /// The rest of a push, if ships_in_a_clock_; its updates are in the update buffers.
@@ -127,10 +134,13 @@ class FixedTable : public TableCore {
   std::vector<Part*> part_of_hash_;           ///< by KeyHash::part(), if the table is sparse
   Part* last_part_ = nullptr;
   Shipping shipping_;
+  AwaitedCalls awaited_calls_;
 
  private:
   friend class FixedPull;
+  friend class FunctionCallOperation;
 
+  [[nodiscard]] absl::Status check_call(const Keys& keys, std::span<const double> numbers);
   absl::Status make_cache(Part& part) const;
   absl::Status push_at_once(bool wait);
   [[nodiscard]] double in_transit_bound() const;

@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<UpdateBuffer>> Shipping::make_buffer(const Part& 
   }
 }
 
-absl::Status Shipping::ship_updates(Parts parts) {
+absl::Status Shipping::ship_updates(Parts parts, protocol::BulkKind kind) {
   // All buffers become outstanding before the first one is sent: sending may wait and poll, and a read that
   // ends meanwhile must know for each update whether the row can contain it. Updates that are not outstanding
   // are added to what was read.
@@ -59,7 +59,7 @@ absl::Status Shipping::ship_updates(Parts parts) {
     shipped.emplace_back(part.get(), &add_outstanding(*part, std::exchange(part->current, *std::move(next))));
   }
   for (const auto& [part, updates] : shipped) {
-    RETURN_IF_ERROR(send(*part, *updates, protocol::BulkKind::kUpdates));
+    RETURN_IF_ERROR(send(*part, *updates, kind));
   }
   return absl::OkStatus();
 }

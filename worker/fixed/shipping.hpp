@@ -31,8 +31,9 @@ class Shipping {
   /// An empty buffer for the part. INVALID_ARGUMENT: the server's inbox is too small for a row;
   /// RESOURCE_EXHAUSTED.
   absl::StatusOr<std::unique_ptr<UpdateBuffer>> make_buffer(const Part& part) const;
-  /// Sends what the buffers hold. The buffers become outstanding.
-  absl::Status ship_updates(Parts parts);
+  /// Sends what the buffers hold. The buffers become outstanding. In a clock that goes on, with kUpdatesAhead:
+  /// reads in it may have to wait until the updates are applied.
+  absl::Status ship_updates(Parts parts, protocol::BulkKind kind = protocol::BulkKind::kUpdates);
   /// Sends the most important updates of the running clock, as the links' update budgets allow.
   absl::Status ship_ahead(Parts parts);
   /// Tells the servers which rows have entered and left the caches.

@@ -18,7 +18,7 @@ SparseScan::~SparseScan() {
 }
 
 std::string SparseScan::other_wait() const {
-  return table_.session_.clocks_awaited();
+  return table_.session_.clocks_awaited(what);
 }
 
 bool SparseScan::advance() {

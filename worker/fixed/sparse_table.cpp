@@ -51,7 +51,7 @@ bool SparsePull::advance() {
 }
 
 std::string SparsePull::other_wait() const {
-  return table_.session_.clocks_awaited();
+  return table_.session_.clocks_awaited(what);
 }
 
 SparseTable::SparseTable(SessionCore& session, std::uint32_t number, const TableOptions& options,

@@ -1,0 +1,82 @@
+// One lane's part of a call of a server function, under way in the lane: which row comes next, and what the
+// function has to say when there is none left.
+//
+// Thread safety: made in the transport's thread, then belongs to the lane.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "consistency/rules.hpp"
+#include "protocol/row.hpp"
+#include "protocol/server_function.hpp"
+#include "server/lane_part.hpp"
+#include <verbena/keys.hpp>
+
+namespace verbena::server {
+
+class FunctionRun {
+ public:
+  /// `function`: the call's, or why it cannot be.
+  FunctionRun(std::uint32_t worker, std::uint32_t table, consistency::Clock clock,
+              protocol::CallMessage message, const absl::StatusOr<protocol::BoundFunction>& function);
+
+  [[nodiscard]] std::uint32_t worker() const { return worker_; }
+  [[nodiscard]] std::uint32_t table() const { return table_; }
+  [[nodiscard]] consistency::Clock clock() const { return clock_; }
+  [[nodiscard]] bool changes_rows() const { return changes_rows_; }
+  [[nodiscard]] bool makes_rows() const { return makes_rows_; }
+
+  /// Calls on_key(key, numbers) or on_row(row) for the next rows, at most `most`: the first for a list of
+  /// keys, of which some may not be the lane's, the second for a range. Returns true when there are no more.
+  /// Rows that are made after the first step are not among those of a range.
+  template <class OnKey, class OnRow>
+  bool step(const LanePart& part, std::size_t most, const OnKey& on_key, const OnRow& on_row) {
+    if (function_ == nullptr) return true;
+    if (!message_.keys.empty()) {
+      const std::size_t end = next_ + std::min(most, message_.keys.size() - next_);
+      for (; next_ < end; ++next_) on_key(message_.keys[next_], numbers());
+      return next_ == message_.keys.size();
+    }
+    if (!end_) begin_range(part);
+    const std::size_t end = next_ + std::min(most, *end_ - next_);
+    for (; next_ < end; ++next_) on_row(protocol::Row{next_});
+    return next_ == *end_;
+  }
+  /// The range of a call without keys.
+  [[nodiscard]] KeyRange range() const { return message_.range; }
+  [[nodiscard]] ServerFunction& function() { return *function_; }
+
+  /// After the last step: what the worker is to be told, piece by piece.
+  void finish();
+  /// Writes the next piece behind a header; returns the bytes of both. REQUIRES: there is room for a word.
+  std::size_t write_piece(protocol::BulkHeader header, std::span<std::byte> to);
+  [[nodiscard]] bool is_told() const { return told_ == words_.size(); }
+
+ private:
+  void begin_range(const LanePart& part);
+  [[nodiscard]] std::span<const double> numbers() const {
+    return std::span(message_.numbers).subspan(next_ * message_.numbers_a_key, message_.numbers_a_key);
+  }
+
+  const std::uint32_t worker_;
+  const std::uint32_t table_;
+  const consistency::Clock clock_;
+  protocol::CallMessage message_;
+  absl::Status status_;
+  bool changes_rows_ = false;
+  bool makes_rows_ = false;
+  std::unique_ptr<ServerFunction> function_;  ///< nullptr: it cannot be, and status_ says why
+  std::size_t next_ = 0;                      ///< the index of a key, or a row
+  std::optional<std::size_t> end_;            ///< of the rows of a range
+  std::vector<std::uint64_t> words_;          ///< the answer
+  std::size_t told_ = 0;                      ///< how many of its words
+};
+
+}  // namespace verbena::server

@@ -1,0 +1,164 @@
+#include "worker/fixed/function_call.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "base/return_if_error.hpp"
+#include "worker/fixed/fixed_table.hpp"
+
+namespace verbena::worker {
+
+FunctionCallOperation::FunctionCallOperation(FixedTable& table, std::string text,
+                                             const protocol::BoundFunction& function, const Keys& of,
+                                             std::span<const double> numbers)
+    : Operation("call of a function"),
+      table_(table),
+      text_(std::move(text)),
+      function_(function),
+      numbers_a_key_(numbers.empty() ? 0 : static_cast<std::uint32_t>(numbers.size() / of.size())),
+      range_(of.is_range() ? of.range() : KeyRange{}),
+      result_(function.make()->result()) {
+  add_messages(of, numbers);
+}
+
+void FunctionCallOperation::add_messages(const Keys& of, std::span<const double> numbers) {
+  if (of.is_range()) {
+    for (const std::unique_ptr<Part>& part : table_.parts_) {
+      const KeyRange has = part->range.keys();  // of a sparse table all keys
+      if (range_.first < has.last && has.first < range_.last) messages_.push_back({.part = part.get()});
+    }
+    return;
+  }
+  std::vector<std::pair<std::size_t, std::size_t>> order(of.size());  // part, index
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = {table_.place_of(table_.part_of(of[i])), i};
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [part_index, index] : order) {
+    Part& part = *table_.parts_[part_index];
+    const std::size_t room =
+        protocol::max_bulk_bytes(part.link->inbox->capacity_bytes()) - protocol::call_bytes(text_.size());
+    const std::size_t most =
+        std::max<std::size_t>(room / protocol::call_bytes_a_key(numbers_a_key_), 1);  // see fits()
+    if (messages_.empty() || messages_.back().part != &part || messages_.back().count == most)
+      messages_.push_back({.part = &part, .first = keys_.size()});
+    ++messages_.back().count;
+    keys_.push_back(of[index]);
+    const std::span<const double> own = numbers.subspan(index * numbers_a_key_, numbers_a_key_);
+    numbers_.insert(numbers_.end(), own.begin(), own.end());
+  }
+}
+
+bool FunctionCallOperation::is_held_back() const {
+  return function_.changes_rows() && table_.rules().holds_updates_back;
+}
+
+bool FunctionCallOperation::fits() const {
+  return std::all_of(messages_.begin(), messages_.end(), [&](const Message& message) {
+    const auto of_part =
+        static_cast<std::size_t>(std::count_if(messages_.begin(), messages_.end(), [&](const Message& other) {
+          return other.part == message.part;
+        }));
+    return !is_held_back() || message.part->view->open_calls + of_part <= protocol::kMaxOpenCalls;
+  });
+}
+
+std::string FunctionCallOperation::other_wait() const {
+  return table_.session_.clocks_awaited(what);
+}
+
+/// One that changes rows is like a push, which waits for nobody.
+bool FunctionCallOperation::may_send() const {
+  return function_.changes_rows() || messages_[sent_].part->view->min_clock >= table_.needed_min_clock();
+}
+
+bool FunctionCallOperation::advance() {
+  while (!is_sent() && may_send() && send_next()) {
+  }
+  awaited = nullptr;
+  const auto first = std::find_if(messages_.begin(), messages_.end(),
+                                  [](const Message& message) { return !message.is_answered; });
+  if (first == messages_.end()) {
+    for (const Message& message : messages_) function_.merge(result_, message.result);
+    return true;
+  }
+  const bool is_under_way = first < messages_.begin() + static_cast<std::ptrdiff_t>(sent_);
+  if (is_under_way ? !is_held_back() : may_send()) awaited = first->part->link;
+  return false;
+}
+
+/// False: not now, or memory is short, which ends the session.
+bool FunctionCallOperation::send_next() {
+  Message& message = messages_[sent_];
+  Part& part = *message.part;
+  SessionCore& session = table_.session_;
+  if (part.view->open_calls == protocol::kMaxOpenCalls) return false;
+  if (!message.memory) {
+    const std::size_t bytes =
+        protocol::call_bytes(text_.size()) + message.count * protocol::call_bytes_a_key(numbers_a_key_);
+    const absl::StatusOr<LocalSpan> memory = session.staging().take(bytes);
+    if (!memory.ok()) {
+      session.fail(memory.status());
+      return false;
+    }
+    message.memory = *memory;
+    message.bytes =
+        protocol::encode_call({.kind = protocol::BulkKind::kCall,
+                               .table = table_.number(),
+                               .lane = part.lane,
+                               .count = static_cast<std::uint32_t>(message.count),
+                               .clock = session.current_clock()},
+                              {.tag = table_.awaited_calls_.add(shared_from_this(), sent_),
+                               .range = range_,
+                               .keys = std::span(keys_).subspan(message.first, message.count),
+                               .numbers_a_key = numbers_a_key_,
+                               .numbers = std::span(numbers_).subspan(message.first * numbers_a_key_,
+                                                                      message.count * numbers_a_key_),
+                               .text = text_},
+                              message.memory->bytes);
+  }
+  if (!session.try_send(*part.link, message.memory->bytes.first(message.bytes), *message.memory->region))
+    return false;
+  ++part.view->open_calls;
+  ++sent_;
+  return true;
+}
+
+absl::StatusOr<bool> FunctionCallOperation::on_piece(std::size_t index, const protocol::BulkMessage& piece) {
+  Message& message = messages_[index];
+  const absl::StatusOr<protocol::ResultPiece> taken = protocol::take_piece(piece, message.words);
+  if (!taken.ok()) return taken.status();
+  if (index >= sent_) return absl::InvalidArgumentError("answered a call before it was made");
+  if (taken->words_left > 0) return false;
+  absl::StatusOr<protocol::CallAnswer> answer = protocol::decode_answer(message.words);
+  if (!answer.ok()) return answer.status();
+  --message.part->view->open_calls;
+  table_.session_.staging().give(*message.memory);
+  message.is_answered = true;
+  message.result = std::move(answer->result);
+  message.words = {};
+  if (!answer->status.ok() && status.ok()) {
+    status = absl::Status(answer->status.code(),
+                          fmt::format("{}: {}", message.part->link->connection->peer_name(),
+                                      base::printable(std::string(answer->status.message()))));
+  }
+  return true;
+}
+
+absl::Status AwaitedCalls::on_piece(const protocol::BulkMessage& message) {
+  protocol::BulkMessage tagged = message;
+  const absl::StatusOr<protocol::Tag> tag = protocol::take_tag(tagged);
+  if (!tag.ok()) return tag.status();
+  const auto found = calls_.find(*tag);
+  if (found == calls_.end()) return absl::InvalidArgumentError("answered a call that nobody has made");
+  const std::shared_ptr<FunctionCallOperation> call = found->second.call.lock();
+  if (call == nullptr) return absl::OkStatus();
+  const absl::StatusOr<bool> was_last = call->on_piece(found->second.index, message);
+  if (was_last.ok() && *was_last) calls_.erase(found);
+  return was_last.status();
+}
+
+}  // namespace verbena::worker

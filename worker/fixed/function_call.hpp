@@ -1,0 +1,101 @@
+// A call of a server function: its messages to the lanes, and what they answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/server_function.hpp"
+#include "worker/fixed/part.hpp"
+#include "worker/local_memory.hpp"
+#include "worker/operation.hpp"
+#include <verbena/server_function.hpp>
+
+namespace verbena::worker {
+
+class FixedTable;
+
+/// Ends when all lanes have answered.
+class FunctionCallOperation final : public Operation,
+                                    public std::enable_shared_from_this<FunctionCallOperation> {
+ public:
+  /// `numbers`: those of each of the keys `of`, one after the other. REQUIRES: these are a list if there are
+  /// numbers.
+  FunctionCallOperation(FixedTable& table, std::string text, const protocol::BoundFunction& function,
+                        const Keys& of, std::span<const double> numbers);
+
+  /// What it does waits on the servers until its clock ends.
+  [[nodiscard]] bool is_held_back() const;
+  /// All its messages have been sent.
+  [[nodiscard]] bool is_sent() const { return sent_ == messages_.size(); }
+  /// No lane is asked more than it may be before the clock ends.
+  [[nodiscard]] bool fits() const;
+
+  [[nodiscard]] bool must_end_before(Milestone milestone) const override {
+    return milestone == Milestone::kClock && !is_held_back();  // as FixedPull
+  }
+  [[nodiscard]] std::string other_wait() const override;
+
+  /// A lane's answer to message `index`, or a piece of it. Returns true if that was the last one.
+  /// INVALID_ARGUMENT: it is no such answer.
+  absl::StatusOr<bool> on_piece(std::size_t index, const protocol::BulkMessage& message);
+  /// REQUIRES: it has ended well.
+  [[nodiscard]] const FunctionResult& result() const { return result_; }
+
+ private:
+  bool advance() override;
+  [[nodiscard]] bool may_send() const;
+  bool send_next();
+
+  /// A part of the call, for one lane.
+  struct Message {
+    Part* part = nullptr;
+    std::size_t first = 0;  ///< in keys_
+    std::size_t count = 0;
+    std::optional<LocalSpan> memory;  ///< from when it is written to when it is answered
+    std::size_t bytes = 0;
+    std::vector<std::uint64_t> words;  ///< of its answer
+    bool is_answered = false;          ///< they go in their order, and are answered in any
+    FunctionResult result;
+  };
+  void add_messages(const Keys& of, std::span<const double> numbers);
+
+  FixedTable& table_;
+  const std::string text_;
+  const protocol::BoundFunction function_;
+  const std::uint32_t numbers_a_key_;
+  const KeyRange range_;  ///< if the keys are not a list
+  // Of a list, by parts; within a part as the caller has given them.
+  std::vector<Key> keys_;
+  std::vector<double> numbers_;
+  std::vector<Message> messages_;
+  std::size_t sent_ = 0;
+  FunctionResult result_;
+};
+
+/// The messages of calls that are under way, by the tags that their answers will have.
+class AwaitedCalls {
+ public:
+  /// Message `index` of the call is about to be sent; returns its tag.
+  protocol::Tag add(const std::shared_ptr<FunctionCallOperation>& call, std::size_t index) {
+    calls_.emplace(next_, Awaited{call, index});
+    return next_++;
+  }
+  /// INVALID_ARGUMENT: nobody waits for it, or it is no answer.
+  absl::Status on_piece(const protocol::BulkMessage& message);
+
+ private:
+  struct Awaited {
+    std::weak_ptr<FunctionCallOperation> call;  ///< none: it has ended with its session
+    std::size_t index = 0;
+  };
+  std::map<protocol::Tag, Awaited> calls_;
+  protocol::Tag next_ = 0;
+};
+
+}  // namespace verbena::worker
