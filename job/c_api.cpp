@@ -200,8 +200,10 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
   const absl::StatusOr<verbena_table_options> given = as_here(options, VERBENA_TABLE_OPTIONS);
   if (!given.ok()) return given.status();
   if (given->name == nullptr || given->consistency == nullptr || given->rule == nullptr ||
-      given->initial == nullptr)
-    return absl::InvalidArgumentError("a table's name, consistency, rule and initial are texts, not NULL");
+      given->initial == nullptr || given->admission == nullptr) {
+    return absl::InvalidArgumentError(
+        "a table's name, consistency, rule, initial and admission are texts, not NULL");
+  }
   const absl::StatusOr<ConsistencyModel> model = parse_consistency(given->consistency);
   if (!model.ok()) return model.status();
   const auto type = static_cast<ValueType>(given->type);
@@ -218,6 +220,7 @@ absl::Status open(verbena_session& session, const verbena_table_options* options
        .expected_rows = given->expected_rows,
        .initial = given->initial,
        .seed = given->seed,
+       .admission = given->admission,
        .cache_rows = given->cache_rows},
       type);
   if (!opened.ok()) return opened.status();

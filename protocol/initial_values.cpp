@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "protocol/named_parameters.hpp"
+#include "protocol/random_bits.hpp"
 
 namespace verbena::protocol {
 namespace {
@@ -20,19 +21,6 @@ constexpr NamedParameter kUniform[] = {{.name = "low", .usual = -0.01, .least = 
                                        {.name = "high", .usual = 0.01, .least = -kMost, .most = kMost}};
 constexpr NamedParameter kNormal[] = {{.name = "mean", .usual = 0, .least = -kMost, .most = kMost},
                                       {.name = "deviation", .usual = 0.01, .least = 0, .most = kMost}};
-
-/// One step of SplitMix64 (Steele, Lea and Flood, OOPSLA'14) from any state: a counter makes a sequence.
-constexpr std::uint64_t random_bits(std::uint64_t state) {
-  state += 0x9e3779b97f4a7c15;
-  state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
-  state = (state ^ state >> 27) * 0x94d049bb133111eb;
-  return state ^ state >> 31;
-}
-
-/// In (0, 1).
-constexpr double fraction(std::uint64_t bits) {
-  return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
-}
 
 }  // namespace
 
@@ -82,12 +70,12 @@ double InitialValues::value(std::uint64_t key_seed, std::uint32_t index) const {
     case Kind::kConstant:
       return first_;
     case Kind::kUniform:
-      return first_ + (second_ - first_) * fraction(random_bits(key_seed + index));
+      return first_ + (second_ - first_) * random_fraction(random_bits(key_seed + index));
     case Kind::kNormal: {
       // Box and Muller, 1958: two fractions make two values.
       const std::uint64_t pair = key_seed + (index & ~1U);
-      const double radius = std::sqrt(-2 * std::log(fraction(random_bits(pair))));
-      const double angle = 2 * std::numbers::pi * fraction(random_bits(pair + 1));
+      const double radius = std::sqrt(-2 * std::log(random_fraction(random_bits(pair))));
+      const double angle = 2 * std::numbers::pi * random_fraction(random_bits(pair + 1));
       return first_ + second_ * radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
     }
   }

@@ -27,6 +27,16 @@ absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeed
                     "\"{}\" or a seed",
                     open.name, open.initial));
   }
+  if (!is_sparse && open.admission != kAdmitAlways) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\" is dense: it has all its rows, and \"{}\" is for sparse tables", open.name,
+                    open.admission));
+  }
+  const auto admission = AdmissionRule::find(open.admission, open.seed);
+  if (!admission.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("table \"{}\": {}", open.name, std::string(admission.status().message())));
+  }
   const auto initial = InitialValues::find(open.initial, open.seed, open.value_type);
   if (!initial.ok()) {
     return absl::InvalidArgumentError(

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "protocol/admission.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/update_rule.hpp"
 #include <verbena/allocation.hpp>
@@ -33,8 +34,9 @@ struct OpenTable {
   Allocation allocation = Allocation::kStatic;
   std::string consistency;  ///< as to_string() writes it
   std::string rule{kAddition};
-  std::string initial{kZeros};  ///< what initial_values.hpp names
-  std::uint64_t seed = 0;       ///< of the initial values
+  std::string initial{kZeros};          ///< what initial_values.hpp names
+  std::uint64_t seed = 0;               ///< of the initial values and of the admission
+  std::string admission{kAdmitAlways};  ///< what admission.hpp names
   friend bool operator==(const OpenTable&, const OpenTable&) = default;
 };
 
@@ -66,6 +68,8 @@ void visit_attributes(Visitor&& visit) {
   visit(
       &OpenTable::seed, [](std::uint64_t) { return true; },
       [](std::uint64_t seed) { return "seed " + std::to_string(seed); });
+  visit(&OpenTable::admission, is_text,
+        [](const std::string& admission) { return "admission " + admission; });
 }
 
 /// What a consistency model requires of its table.
@@ -75,8 +79,8 @@ struct ModelNeeds {
   bool rows_stay = false;  ///< no dynamic table, because clocks do not follow a row that moves
 };
 
-/// Returns the table's update rule if model, rule, value type, keys, initial values and allocation go
-/// together. INVALID_ARGUMENT says which of them do not; it is also returned for a rule that is not
+/// Returns the table's update rule if model, rule, value type, keys, initial values, admission and allocation
+/// go together. INVALID_ARGUMENT says which of them do not; it is also returned for a rule that is not
 /// registered in this process.
 absl::StatusOr<UpdateRule> check_together(const OpenTable& open, const ModelNeeds& needs);
 

@@ -142,7 +142,7 @@ void Lane::apply(const protocol::BulkHeader& header, std::span<const std::byte> 
   if (table.part.sparse == nullptr) {
     apply_dense(table, header.count, payload);
   } else {
-    apply_sparse(table, header.count, payload);
+    apply_sparse(table, header.count, payload, {worker.rank, header.clock});
   }
   finish_updates(header, worker);
 }
@@ -165,7 +165,8 @@ void Lane::apply_dense(Table& table, std::size_t records, std::span<const std::b
 }
 
 /// A record's row is found in two steps, each of which waits for memory: so others are begun meanwhile.
-void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload) {
+void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
+                        const protocol::PushOrigin& origin) {
   struct Ahead {
     Key key = kNoKey;
     protocol::KeyHash hash{kNoKey};
@@ -178,9 +179,10 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
     // Record i - kIndexAhead is due. Its key was checked when it came, but the worker can still write there:
     // the key that is used must be the one that is checked here.
     Ahead& one = ahead[i % kIndexAhead];
-    if (i >= kIndexAhead && part.keys().has(one.key, one.hash)) [[likely]]
-      apply_to(table, row_to_change(part, one.hash, one.key),
-               protocol::record_values(payload, stride, i - kIndexAhead));
+    if (i >= kIndexAhead && part.keys().has(one.key, one.hash)) [[likely]] {
+      if (const std::optional<Row> row = row_to_change(part, one.hash, one.key, origin))
+        apply_to(table, *row, protocol::record_values(payload, stride, i - kIndexAhead));
+    }
     if (i < records) {
       const Key key = protocol::record_key(payload, stride, i);
       one = {key, protocol::KeyHash(key)};
@@ -192,20 +194,25 @@ void Lane::apply_sparse(Table& table, std::size_t records, std::span<const std::
   }
 }
 
-inline Row Lane::row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key) {
-  const absl::StatusOr<Row> row = part.find_or_add(hash, key);
+/// nullopt: the key has no row, and gets none.
+inline std::optional<Row> Lane::row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key,
+                                              const Origin& origin) {
+  if (const std::optional<Row> row = part.find(hash, key)) [[likely]]
+    return row;
+  if (origin && !part.admits(key, *origin)) return std::nullopt;
+  const absl::StatusOr<Row> row = part.add(hash, key);
   if (!row.ok()) [[unlikely]]
     throw Stopped{row.status()};
   return *row;
 }
 
-/// nullopt: the key is not one of the lane's.
-std::optional<Row> Lane::row_to_change(Table& table, Key key) {
+/// nullopt: the key is not one of the lane's, or it has no row and gets none.
+std::optional<Row> Lane::row_to_change(Table& table, Key key, const Origin& origin) {
   SparsePart* const sparse = table.part.sparse;
   if (sparse == nullptr) return row_of(table, key);
   const protocol::KeyHash hash(key);
   if (!sparse->keys().has(key, hash)) return std::nullopt;
-  return row_to_change(*sparse, hash, key);
+  return row_to_change(*sparse, hash, key, origin);
 }
 
 /// nullopt: the key is not one of the lane's, or a sparse table has no row for it.
@@ -301,7 +308,7 @@ bool Lane::step(FunctionRun& run, std::size_t most) {
   Table& table = tables_[run.table()];
   if (run.changes_rows()) table.rule.set_clock(clocks_.min());
   const auto on_key = [&](Key key, std::span<const double> numbers) {
-    const std::optional<Row> row = run.makes_rows() ? row_to_change(table, key) : row_of(table, key);
+    const std::optional<Row> row = run.makes_rows() ? row_to_change(table, key, {}) : row_of(table, key);
     if (row) visit(table, run, key, *row, numbers);
   };
   const auto on_row = [&](Row row) {
@@ -365,11 +372,11 @@ void Lane::combine(HeldUpdates& held, Worker& worker) {
   Table& table = tables_[held.header.table];
   const FixedShard& shard = *table.shard;
   const std::size_t record = protocol::record_bytes(shard.stride_bytes);
+  const protocol::PushOrigin origin{worker.rank, held.header.clock};
   for (std::size_t i = 0; i < held.header.count; ++i) {
     const std::optional<Row> row =
-        row_to_change(table, protocol::record_key(held.bytes, shard.stride_bytes, i));
-    if (!row) [[unlikely]]
-      continue;  // as in apply_dense()
+        row_to_change(table, protocol::record_key(held.bytes, shard.stride_bytes, i), origin);
+    if (!row) continue;  // also as in apply_dense()
     std::byte* const update = held.bytes.data() + i * record + sizeof(Key);
     std::uint32_t& step = table.part.rows->step_of(*row);
     if (step != 0) {

@@ -38,6 +38,7 @@
 #include "consistency/rules.hpp"
 #include "consistency/vector_clock.hpp"
 #include "consistency/weight_of_means.hpp"
+#include "protocol/admission.hpp"
 #include "protocol/messages.hpp"
 #include "protocol/row.hpp"
 #include "protocol/sparse_index.hpp"
@@ -196,13 +197,17 @@ class Lane {
                     const consistency::ExampleCounts& examples);
   void apply(const protocol::BulkHeader& header, std::span<const std::byte> payload, Worker& worker);
   void apply_dense(Table& table, std::size_t records, std::span<const std::byte> payload);
-  void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload);
+  void apply_sparse(Table& table, std::size_t records, std::span<const std::byte> payload,
+                    const protocol::PushOrigin& origin);
   void apply_to(Table& table, protocol::Row row, const std::byte* update);
   /// `change` is about to change the row.
   template <class Change>
   static void change_and_measure(Table& table, protocol::Row row, const Change& change);
-  [[nodiscard]] std::optional<protocol::Row> row_to_change(Table& table, Key key);
-  [[nodiscard]] protocol::Row row_to_change(SparsePart& part, const protocol::KeyHash& hash, Key key);
+  /// Whose push it is; nullopt: nobody's, and a row is made in any case.
+  using Origin = std::optional<protocol::PushOrigin>;
+  [[nodiscard]] std::optional<protocol::Row> row_to_change(Table& table, Key key, const Origin& origin);
+  [[nodiscard]] std::optional<protocol::Row> row_to_change(SparsePart& part, const protocol::KeyHash& hash,
+                                                           Key key, const Origin& origin);
   [[nodiscard]] static std::optional<protocol::Row> row_of(const Table& table, Key key);
   [[nodiscard]] static Key key_of(const Table& table, protocol::Row row);
   static void apply_and_measure(Table& table, protocol::Row row, const std::byte* update);

@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create(const protocol::
   if (table.key_space == KeySpace::kDense) return create_dense(table, rules, *rule, place);
   const auto initial = protocol::InitialValues::find(table.initial, table.seed, table.value_type);
   if (!initial.ok()) return initial.status();
-  return SparseShard::create(transport_, desk_, table, rules, *rule, *initial, place);
+  const auto admission = protocol::AdmissionRule::find(table.admission, table.seed);
+  if (!admission.ok()) return admission.status();
+  return SparseShard::create(transport_, desk_, table, rules, *rule, *initial, *admission, place);
 }
 
 absl::StatusOr<std::unique_ptr<TableShard>> ShardMemory::create_dense(const protocol::OpenTable& table,

@@ -15,7 +15,10 @@ using protocol::RegionKind;
 using protocol::Row;
 
 SparsePart::SparsePart(const Shape& shape, RegionDesk& desk)
-    : shape_(shape), desk_(desk), rows_(shape.strides, shape.rows_shift) {}
+    : shape_(shape),
+      desk_(desk),
+      rows_(shape.strides, shape.rows_shift),
+      admission_(shape.admission, shape.expected_rows) {}
 
 SparsePart::~SparsePart() {
   for (const Spare* const spare : {&spare_rows_, &spare_segments_, &directory_}) desk_.withdraw(spare->order);
@@ -88,9 +91,7 @@ std::optional<Row> SparsePart::find(const KeyHash& hash, Key key) const {
   return std::nullopt;
 }
 
-absl::StatusOr<Row> SparsePart::find_or_add(const KeyHash& hash, Key key) {
-  const IndexAnswer answer = index_->find(hash, key);
-  if (answer.kind == IndexAnswer::Kind::kFound) return answer.row;
+absl::StatusOr<Row> SparsePart::add(const KeyHash& hash, Key key) {
   if (next_row_ == rows_.capacity()) {
     const auto taken = take(spare_rows_, RegionKind::kRows, row_regions_);
     if (!taken.ok()) return taken.status();

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/prefetch.hpp"
+#include "protocol/admission.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/placement.hpp"
 #include "protocol/row.hpp"
@@ -35,6 +36,8 @@ class SparsePart final : private SparseIndex::Memory {
     ValueType type = ValueType::kFloat;
     std::uint32_t width = 0;
     protocol::InitialValues initial;
+    protocol::AdmissionRule admission;
+    std::uint64_t expected_rows = 0;  ///< of the whole table
     StoredRows::Strides strides;
     std::uint32_t rows_shift = 0;      ///< rows of a region, as a power of two
     std::uint32_t segments_shift = 0;  ///< segments of a region, as a power of two
@@ -57,8 +60,12 @@ class SparsePart final : private SparseIndex::Memory {
   [[nodiscard]] Key key_of(protocol::Row row) const override;
 
   [[nodiscard]] std::optional<protocol::Row> find(const protocol::KeyHash& hash, Key key) const;
-  /// The key's row; a new one has the initial values. RESOURCE_EXHAUSTED; CANCELLED: the server ends.
-  absl::StatusOr<protocol::Row> find_or_add(const protocol::KeyHash& hash, Key key);
+  /// There is another push to a key without a row; true: it is to get one.
+  [[nodiscard]] bool admits(Key key, const protocol::PushOrigin& origin) {
+    return admission_.admits(key, origin);
+  }
+  /// A row for a key that has none, with the initial values. RESOURCE_EXHAUSTED; CANCELLED: the server ends.
+  absl::StatusOr<protocol::Row> add(const protocol::KeyHash& hash, Key key);
 
   // For loops over keys that fetch what they will need into the processor's cache.
   /// A row that may be the key's, and probably is.
@@ -94,6 +101,7 @@ class SparsePart final : private SparseIndex::Memory {
   const Shape shape_;
   RegionDesk& desk_;
   StoredRows rows_;
+  protocol::Admission admission_;
   std::uint64_t next_row_ = 0;
   std::uint32_t row_regions_ = 0;
   std::vector<protocol::IndexSegment*> segments_;  ///< by region

@@ -47,7 +47,7 @@ SparseShard::SparseShard(transport::Transport& transport, const protocol::OpenTa
 absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
     transport::Transport& transport, RegionDesk& desk, const protocol::OpenTable& open,
     const consistency::Rules& rules, const protocol::UpdateRule& rule, const protocol::InitialValues& initial,
-    const ServerPlace& place) {
+    const protocol::AdmissionRule& admission, const ServerPlace& place) {
   std::unique_ptr<SparseShard> shard(new SparseShard(transport, open, rules, rule, place));
   for (std::uint32_t lane = 0; lane < place.lanes; ++lane) {
     shard->parts_.push_back(std::make_unique<SparsePart>(
@@ -57,6 +57,8 @@ absl::StatusOr<std::unique_ptr<SparseShard>> SparseShard::create(
                           .type = open.value_type,
                           .width = open.width,
                           .initial = initial,
+                          .admission = admission,
+                          .expected_rows = open.rows,
                           .strides = {.row_bytes = protocol::sparse_row_bytes(shard->stride_bytes),
                                       .state_bytes = rule.state_bytes(),
                                       .words = shard->needs_.words},

@@ -27,7 +27,8 @@ class SparseShard final : public FixedShard {
   static absl::StatusOr<std::unique_ptr<SparseShard>> create(
       transport::Transport& transport, RegionDesk& desk, const protocol::OpenTable& open,
       const consistency::Rules& rules, const protocol::UpdateRule& rule,
-      const protocol::InitialValues& initial, const ServerPlace& place);
+      const protocol::InitialValues& initial, const protocol::AdmissionRule& admission,
+      const ServerPlace& place);
 
   /// Nothing: its regions are granted one by one.
   [[nodiscard]] absl::StatusOr<transport::RemoteDescriptor> grant(transport::Connection& /*connection*/,

@@ -34,7 +34,8 @@ protocol::OpenTable to_wire(std::uint32_t number, const TableOptions& options, V
           .consistency = to_string(options.consistency),
           .rule = options.rule,
           .initial = options.initial,
-          .seed = options.seed};
+          .seed = options.seed,
+          .admission = options.admission};
 }
 
 absl::Status check_same(const TableCore& table, const TableOptions& options, ValueType type) {

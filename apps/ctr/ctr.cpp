@@ -35,6 +35,8 @@ using namespace ctr;
 
 constexpr std::int64_t kMostBatch = 1 << 20;
 constexpr std::int64_t kMostPasses = 1'000'000;
+constexpr std::int64_t kMostMinCount = 255;
+constexpr std::uint64_t kStartBytes = 16 << 20;  ///< of parameters that a worker sets at a time
 constexpr double kMostNumber = 1e30;  // single precision has room for its square root's and its steps
 constexpr std::size_t kTestBatch = 1000;
 constexpr std::size_t kCalibrationGroups = 10;
@@ -129,6 +131,8 @@ class ClickThrough final : public Application {
   absl::Status run_alone(BaselineContext& context) const;
   absl::Status train(const Job& job, const Member& member, Parameters& parameters, Reporter& reporter,
                      const std::atomic<bool>& stop) const;
+  [[nodiscard]] absl::StatusOr<TrainedModel> load_start() const;
+  absl::Status start_from_model(const Member& member, Parameters& parameters) const;
   absl::Status present(const Job& job, Parameters& parameters, const ScoreHistogram& scores,
                        Reporter& reporter, const std::atomic<bool>& stop) const;
   absl::Status predict(TrainedModel& model, const std::vector<std::string>& paths, ScoreHistogram& scores,
@@ -155,6 +159,9 @@ class ClickThrough final : public Application {
   double factor_deviation_ = 0.01;
   double factor_regularization_ = 0;
   std::uint64_t seed_ = 1;
+  std::int64_t min_count_ = 1;
+  std::int64_t factor_min_count_ = 10;
+  std::string start_;
 };
 
 Files ClickThrough::files() const {
@@ -162,6 +169,7 @@ Files ClickThrough::files() const {
   for (const std::string& path : data_) files.reads("--data", path);
   for (const std::string& path : test_data_) files.reads("--test-data", path);
   files.reads("--load", load_);
+  files.reads("--start", start_);
   files.writes("--output", output_);
   files.writes("--predict", predict_);
   return files;
@@ -202,9 +210,16 @@ void ClickThrough::add_options(CLI::App& command) {
   add_number(command, "--factor-regularization", factor_regularization_,
              "half of it times the factors' squares is added to the loss for each use of a feature")
       ->capture_default_str();
+  add_number(command, "--min-count", min_count_,
+             "a feature gets a weight with so many mini-batches that have it; before it counts as 0")
+      ->capture_default_str();
+  add_number(command, "--factor-min-count", factor_min_count_, "the same for its factors")
+      ->capture_default_str();
   add_number(command, "--seed", seed_, "of the first factors and of the examples for the test")
       ->capture_default_str();
   command.add_option("--output", output_, "save the model, as text")->type_name("FILE");
+  command.add_option("--start", start_, "train on from a model that --output has saved, of the same --rank")
+      ->type_name("FILE");
   command
       .add_option("--load", load_, "a model that --output has saved: nothing is trained, --data is the test")
       ->type_name("FILE");
@@ -254,8 +269,15 @@ absl::Status ClickThrough::check_options() const {
   }
   if (!load_.empty() && !test_data_.empty())
     return absl::InvalidArgumentError("--test-data: with --load, --data is the test");
-  if (!load_.empty() && !output_.empty())
-    return absl::InvalidArgumentError("--output: with --load, nothing is trained that could be saved");
+  for (const auto& [name, file] : {std::pair("--output", output_), std::pair("--start", start_)}) {
+    if (!load_.empty() && !file.empty())
+      return absl::InvalidArgumentError(fmt::format("{}: with --load, nothing is trained", name));
+  }
+  for (const auto& [name, count] :
+       {std::pair("--min-count", min_count_), std::pair("--factor-min-count", factor_min_count_)}) {
+    if (count < 1 || count > kMostMinCount)
+      return invalid(fmt::format("{}: expected 1 to {}", name, kMostMinCount), count);
+  }
   return absl::OkStatus();
 }
 
@@ -264,7 +286,9 @@ Rules ClickThrough::rules() const {
           .factors = fmt::format("adagrad(rate={},initial=1)", factor_rate_),
           .initial_factors = fmt::format("normal(deviation={})", factor_deviation_),
           .rank = static_cast<std::uint32_t>(rank_),
-          .seed = seed_};
+          .seed = seed_,
+          .weight_admission = fmt::format("count(least={})", min_count_),
+          .factor_admission = fmt::format("count(least={})", factor_min_count_)};
 }
 
 absl::StatusOr<ExamplesRead> ClickThrough::read(const std::vector<std::string>& paths,
@@ -325,7 +349,17 @@ absl::Status ClickThrough::check_data() const {
                    rank_ > 0 ? "fewer examples or a smaller --rank" : "fewer examples"));
   if (!output_.empty()) RETURN_IF_ERROR(OutputFile::check(output_, kMinRowBytes));
   if (!predict_.empty()) RETURN_IF_ERROR(OutputFile::check(predict_, kMinPredictionBytes * test));
-  return load_.empty() ? absl::OkStatus() : TrainedModel::load(load_).status();
+  if (!load_.empty()) RETURN_IF_ERROR(TrainedModel::load(load_).status());
+  return start_.empty() ? absl::OkStatus() : load_start().status();
+}
+
+absl::StatusOr<TrainedModel> ClickThrough::load_start() const {
+  absl::StatusOr<TrainedModel> model = TrainedModel::load(start_);
+  if (model.ok() && model->rank() != rank()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: a model of rank {}, expected {}, the --rank of this training", start_, model->rank(), rank()));
+  }
+  return model;
 }
 
 absl::Status ClickThrough::check(std::uint32_t /*workers*/) {
@@ -388,6 +422,7 @@ absl::Status ClickThrough::run_alone(BaselineContext& context) const {
 
 absl::Status ClickThrough::train(const Job& job, const Member& member, Parameters& parameters,
                                  Reporter& reporter, const std::atomic<bool>& stop) const {
+  if (!start_.empty()) RETURN_IF_ERROR(start_from_model(member, parameters));
   Machine machine(rank(), static_cast<float>(factor_regularization_));
   const auto batch = static_cast<std::uint64_t>(batch_);
   const std::uint64_t batches = (job.train_examples + batch - 1) / batch;
@@ -400,6 +435,32 @@ absl::Status ClickThrough::train(const Job& job, const Member& member, Parameter
   Trainer trainer(schedule, machine, initial, job.train, job.test, parameters, member.rank == 0, scores);
   RETURN_IF_ERROR(trainer.run(reporter, stop));
   return member.rank == 0 ? present(job, parameters, scores, reporter, stop) : absl::OkStatus();
+}
+
+/// Each worker sets its share of the parameters, some at a time.
+absl::Status ClickThrough::start_from_model(const Member& member, Parameters& parameters) const {
+  const absl::StatusOr<TrainedModel> model = load_start();
+  if (!model.ok()) return model.status();
+  const std::uint64_t at_once = std::max<std::uint64_t>(kStartBytes / (16 + 8 * rank()), 1) * member.workers;
+  std::vector<Key> keys;
+  Numbers numbers;
+  std::uint64_t count = 0;
+  absl::Status status;
+  const auto set = [&] {
+    if (status.ok()) status = parameters.start_from(keys, numbers);
+    keys.clear();
+    numbers = {};
+  };
+  model->for_each([&](Key key, float weight, std::span<const float> factors) {
+    if (count++ % member.workers == member.rank) {
+      keys.push_back(key);
+      numbers.weights.push_back(weight);
+      numbers.factors.insert(numbers.factors.end(), factors.begin(), factors.end());
+    }
+    if (count % at_once == 0) set();
+  });
+  set();
+  return status;
 }
 
 /// The model file and the predictions; all workers have finished training.

@@ -95,13 +95,9 @@ absl::StatusOr<TrainedModel> TrainedModel::load(const std::string& path) {
 absl::Status TrainedModel::save(const std::string& path) const {
   absl::StatusOr<OutputFile> file = OutputFile::create(path);
   if (!file.ok()) return file.status();
-  std::vector<Key> keys;
-  keys.reserve(place_of_.size());
-  for (const auto& [key, place] : place_of_) keys.push_back(key);
-  std::sort(keys.begin(), keys.end());
   fmt::memory_buffer text;
   fmt::format_to(std::back_inserter(text), "{}{}\n", kHead, rank_);
-  for (const Key key : keys) {
+  for (const Key key : sorted_keys()) {
     const std::span<const float> numbers(find(key), rank_ + 1);
     if (std::all_of(numbers.begin(), numbers.end(), [](float number) { return number == 0; })) continue;
     fmt::format_to(std::back_inserter(text), "{}", key == kBias ? std::string(kBiasName) : feature_name(key));
@@ -113,6 +109,21 @@ absl::Status TrainedModel::save(const std::string& path) const {
   }
   file->write({text.data(), text.size()});
   return file->commit();
+}
+
+std::vector<Key> TrainedModel::sorted_keys() const {
+  std::vector<Key> keys;
+  keys.reserve(place_of_.size());
+  for (const auto& [key, place] : place_of_) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+void TrainedModel::for_each(absl::FunctionRef<void(Key, float, std::span<const float>)> use) const {
+  for (const Key key : sorted_keys()) {
+    const float* const numbers = find(key);
+    use(key, *numbers, std::span(numbers + 1, rank_));
+  }
 }
 
 ModelSize TrainedModel::size() const {

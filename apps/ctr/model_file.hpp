@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/ctr/parameters.hpp"
@@ -41,10 +42,13 @@ class TrainedModel {
   [[nodiscard]] absl::Status save(const std::string& path) const;
   [[nodiscard]] ModelSize size() const;
   [[nodiscard]] std::size_t rank() const { return rank_; }
+  /// In the order of their keys.
+  void for_each(absl::FunctionRef<void(Key, float, std::span<const float>)> use) const;
   [[nodiscard]] double score(const Example& example);
 
  private:
   void add(Key key, float weight, std::span<const float> factors);
+  [[nodiscard]] std::vector<Key> sorted_keys() const;
   [[nodiscard]] const float* find(Key key) const;
 
   std::size_t rank_;

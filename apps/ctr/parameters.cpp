@@ -19,6 +19,21 @@ constexpr std::uint32_t kScoresWidth = 512;
 constexpr std::uint64_t kScoresRows = 2 * ScoreHistogram::kBins / kScoresWidth;
 constexpr std::size_t kKeysAtOnce = 4096;
 
+/// The keys that have factors, and these. Factors that are all 0 would never change: each is a factor of the
+/// gradient of another.
+struct OfFactors {
+  OfFactors(std::span<const Key> all, std::span<const float> factors, std::size_t rank) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto row = factors.subspan(i * rank, rank);
+      if (std::all_of(row.begin(), row.end(), [](float factor) { return factor == 0; })) continue;
+      keys.push_back(all[i]);
+      numbers.insert(numbers.end(), row.begin(), row.end());
+    }
+  }
+  std::vector<Key> keys;
+  std::vector<float> numbers;
+};
+
 }  // namespace
 
 void zero_untrained(const protocol::InitialValues& initial_factors, std::span<const Key> keys,
@@ -40,7 +55,9 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                        .key_space = KeySpace::kSparse,
                                        .width = 1,
                                        .consistency = consistency,
-                                       .rule = rules.weights});
+                                       .rule = rules.weights,
+                                       .seed = rules.seed,
+                                       .admission = rules.weight_admission});
   if (!weights.ok()) return weights.status();
   parameters.weights_ = *weights;
   if (rules.rank > 0) {
@@ -50,9 +67,13 @@ absl::StatusOr<TableParameters> TableParameters::open(Session& session, const Co
                                          .consistency = consistency,
                                          .rule = rules.factors,
                                          .initial = rules.initial_factors,
-                                         .seed = rules.seed});
+                                         .seed = rules.seed,
+                                         .admission = rules.factor_admission});
     if (!factors.ok()) return factors.status();
     parameters.factors_ = *factors;
+    const auto initial = protocol::InitialValues::find(rules.initial_factors, rules.seed, ValueType::kFloat);
+    if (!initial.ok()) return initial.status();
+    parameters.initial_factors_ = *initial;
   }
   auto scores = session.table<std::int64_t>(
       {.name = std::string(kScores), .rows = kScoresRows, .width = kScoresWidth, .consistency = Asp{}});
@@ -69,6 +90,20 @@ absl::Status TableParameters::read(std::span<const Key> keys, Numbers& parameter
 absl::Status TableParameters::step(std::span<const Key> keys, const Numbers& gradients) {
   RETURN_IF_ERROR(weights_.push(keys, gradients.weights));
   return factors_ ? factors_->push(keys, gradients.factors) : absl::OkStatus();
+}
+
+absl::Status TableParameters::start_from(std::span<const Key> keys, const Numbers& parameters) {
+  const std::vector<double> weights(parameters.weights.begin(), parameters.weights.end());
+  std::vector<PendingResult> calls;
+  calls.push_back(weights_.call_async("set", keys, weights));
+  if (factors_) {
+    const OfFactors those(keys, parameters.factors, factors_->width());
+    calls.push_back(factors_->call_async("set", those.keys,
+                                         std::vector<double>(those.numbers.begin(), those.numbers.end())));
+  }
+  RETURN_IF_ERROR(session_.barrier());
+  for (PendingResult& call : calls) RETURN_IF_ERROR(call.wait());
+  return absl::OkStatus();
 }
 
 absl::Status TableParameters::clock() {
@@ -101,7 +136,10 @@ absl::Status TableParameters::for_each(
   Numbers numbers;
   const auto use_all = [&]() -> absl::Status {
     numbers.factors.resize(keys.size() * rank);
-    if (factors_) RETURN_IF_ERROR(factors_->pull(keys, numbers.factors));
+    if (factors_) {
+      RETURN_IF_ERROR(factors_->pull(keys, numbers.factors));
+      zero_untrained(initial_factors_, keys, rank, numbers.factors);
+    }
     for (std::size_t i = 0; i < keys.size(); ++i)
       RETURN_IF_ERROR(use(keys[i], numbers.weights[i], std::span(numbers.factors).subspan(i * rank, rank)));
     keys.clear();
@@ -119,11 +157,12 @@ absl::Status TableParameters::for_each(
 // ---- in this process
 
 LocalTable::LocalTable(const std::string& rule, const std::string& initial, std::uint64_t seed,
-                       std::uint32_t width)
+                       std::uint32_t width, const std::string& admission)
     : rule_(protocol::UpdateRule::find(rule, ValueType::kFloat, width).value()),
       initial_(protocol::InitialValues::find(initial, seed, ValueType::kFloat).value()),
       width_(width),
-      state_words_((rule_.state_bytes() + sizeof(double) - 1) / sizeof(double)) {}
+      state_words_((rule_.state_bytes() + sizeof(double) - 1) / sizeof(double)),
+      admission_(protocol::AdmissionRule::find(admission, seed).value(), /*expected=*/1) {}
 
 void LocalTable::read(std::span<const Key> keys, std::span<float> values) {
   found_.resize(keys.size());
@@ -159,11 +198,20 @@ void LocalTable::step(std::span<const Key> keys, std::span<const float> gradient
       base::prefetch_to_write(values_of(ahead));
       base::prefetch_to_write(states_.data() + ahead * state_words_);
     }
+    if (found_[i] == kNone && !admission_.admits(keys[i], {.worker = 0, .clock = clock_})) continue;
     const std::uint32_t row = found_[i] == kNone ? add(keys[i]) : found_[i];
     rule_.apply(reinterpret_cast<std::byte*>(values_of(row)),
                 reinterpret_cast<std::byte*>(states_.data() + row * state_words_),
                 reinterpret_cast<const std::byte*>(&gradients[i * width_]));
   }
+}
+
+void LocalTable::set(Key key, std::span<const float> values) {
+  const auto found = row_of_.find(key);
+  const std::uint32_t row = found == row_of_.end() ? add(key) : found->second;
+  std::copy(values.begin(), values.end(), values_of(row));
+  rule_.adopt(reinterpret_cast<const std::byte*>(values_of(row)),
+              reinterpret_cast<std::byte*>(states_.data() + row * state_words_));
 }
 
 std::span<const float> LocalTable::row(Key key) const {
@@ -173,8 +221,22 @@ std::span<const float> LocalTable::row(Key key) const {
 }
 
 LocalParameters::LocalParameters(const Rules& rules)
-    : weights_(rules.weights, std::string(protocol::kZeros), 0, 1) {
-  if (rules.rank > 0) factors_.emplace(rules.factors, rules.initial_factors, rules.seed, rules.rank);
+    : weights_(rules.weights, std::string(protocol::kZeros), rules.seed, 1, rules.weight_admission) {
+  if (rules.rank > 0) {
+    factors_.emplace(rules.factors, rules.initial_factors, rules.seed, rules.rank, rules.factor_admission);
+    no_factors_.resize(rules.rank);
+  }
+}
+
+absl::Status LocalParameters::start_from(std::span<const Key> keys, const Numbers& parameters) {
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    weights_.set(keys[i], std::span(parameters.weights).subspan(i, 1));
+  if (!factors_) return absl::OkStatus();
+  const std::size_t rank = no_factors_.size();
+  const OfFactors those(keys, parameters.factors, rank);
+  for (std::size_t i = 0; i < those.keys.size(); ++i)
+    factors_->set(those.keys[i], std::span(those.numbers).subspan(i * rank, rank));
+  return absl::OkStatus();
 }
 
 absl::Status LocalParameters::read(std::span<const Key> keys, Numbers& parameters) {
@@ -199,7 +261,8 @@ absl::Status LocalParameters::clock() {
 absl::Status LocalParameters::for_each(
     absl::FunctionRef<absl::Status(Key, float, std::span<const float>)> use) {
   for (const auto& [key, row] : weights_.rows()) {
-    const std::span<const float> factors = factors_ ? factors_->row(key) : std::span<const float>();
+    std::span<const float> factors = factors_ ? factors_->row(key) : std::span<const float>();
+    if (factors.empty()) factors = no_factors_;
     RETURN_IF_ERROR(use(key, weights_.row(key)[0], factors));
   }
   return absl::OkStatus();

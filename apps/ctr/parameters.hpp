@@ -16,6 +16,7 @@
 #include "apps/ctr/model.hpp"
 #include "apps/data/score_histogram.hpp"
 #include "apps/training_watch.hpp"
+#include "protocol/admission.hpp"
 #include "protocol/initial_values.hpp"
 #include "protocol/update_rule.hpp"
 #include <verbena/session.hpp>
@@ -25,11 +26,13 @@ namespace verbena::apps::ctr {
 
 /// How parameters are trained. The texts are those of TableOptions.
 struct Rules {
-  std::string weights;          ///< update rule of the weights, which begin as zeros
-  std::string factors;          ///< update rule of the factors
-  std::string initial_factors;  ///< what factors begin as
-  std::uint32_t rank = 0;       ///< factors of a feature; 0: none
-  std::uint64_t seed = 1;       ///< of the factors
+  std::string weights;                                   ///< update rule of the weights, which begin as zeros
+  std::string factors;                                   ///< update rule of the factors
+  std::string initial_factors;                           ///< what factors begin as
+  std::uint32_t rank = 0;                                ///< factors of a feature; 0: none
+  std::uint64_t seed = 1;                                ///< of the factors
+  std::string weight_admission{protocol::kAdmitAlways};  ///< when a feature gets a weight
+  std::string factor_admission{protocol::kAdmitAlways};  ///< when it gets factors
 };
 
 /// Sets to zero the factors of features that have never been trained: they would only add noise to a
@@ -44,6 +47,9 @@ class Parameters {
   virtual absl::Status read(std::span<const Key> keys, Numbers& parameters) = 0;
   /// Takes a step along the gradients. REQUIRES: the keys are those of the read before.
   virtual absl::Status step(std::span<const Key> keys, const Numbers& gradients) = 0;
+  /// Training goes on from these parameters: those whose weight, or one of whose factors, is not 0. Called by
+  /// all workers equally often, each with keys of its own, perhaps none, before the first step.
+  virtual absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) = 0;
   /// Called around the computing of a mini-batch of so many examples.
   virtual void computing_begins() {}
   virtual void computing_ends(std::uint64_t /*examples*/) {}
@@ -66,6 +72,7 @@ class TableParameters final : public Parameters {
 
   absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
   absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
+  absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
   void computing_begins() override { watch_.computing_begins(); }
   void computing_ends(std::uint64_t examples) override { watch_.computing_ends(examples); }
   absl::Status clock() override;
@@ -80,6 +87,7 @@ class TableParameters final : public Parameters {
   TrainingWatch& watch_;
   Table<float> weights_;
   std::optional<Table<float>> factors_;
+  protocol::InitialValues initial_factors_;
   Table<std::int64_t> scores_;         ///< counts of all histograms that were merged
   std::vector<std::int64_t> counted_;  ///< these counts after the last merge; the first worker's
 };
@@ -88,13 +96,18 @@ class TableParameters final : public Parameters {
 class LocalTable {
  public:
   /// REQUIRES: the texts are right.
-  LocalTable(const std::string& rule, const std::string& initial, std::uint64_t seed, std::uint32_t width);
+  LocalTable(const std::string& rule, const std::string& initial, std::uint64_t seed, std::uint32_t width,
+             const std::string& admission);
 
   /// The rows of these keys, [keys, width]. Those that there are not have the initial values.
   void read(std::span<const Key> keys, std::span<float> values);
   /// One step for each of the keys, those of the last read().
   void step(std::span<const Key> keys, std::span<const float> gradients);
-  void set_clock(std::int64_t clock) { rule_.set_clock(clock); }
+  void set(Key key, std::span<const float> values);
+  void set_clock(std::int64_t clock) {
+    clock_ = clock;
+    rule_.set_clock(clock);
+  }
   /// The row's values; empty: there is none.
   [[nodiscard]] std::span<const float> row(Key key) const;
   [[nodiscard]] const absl::flat_hash_map<Key, std::uint32_t>& rows() const { return row_of_; }
@@ -111,7 +124,9 @@ class LocalTable {
   absl::flat_hash_map<Key, std::uint32_t> row_of_;
   std::vector<float> values_;
   std::vector<double> states_;        ///< what the rule keeps, by row
-  std::vector<std::uint32_t> found_;  ///< the rows of the last read; kNone: to be made
+  std::vector<std::uint32_t> found_;  ///< the rows of the last read; kNone: there was none
+  protocol::Admission admission_;
+  std::int64_t clock_ = 0;
 };
 
 class LocalParameters final : public Parameters {
@@ -120,6 +135,7 @@ class LocalParameters final : public Parameters {
 
   absl::Status read(std::span<const Key> keys, Numbers& parameters) override;
   absl::Status step(std::span<const Key> keys, const Numbers& gradients) override;
+  absl::Status start_from(std::span<const Key> keys, const Numbers& parameters) override;
   absl::Status clock() override;
   absl::Status barrier() override { return absl::OkStatus(); }
   absl::Status merge(ScoreHistogram& /*scores*/) override { return absl::OkStatus(); }
@@ -129,6 +145,7 @@ class LocalParameters final : public Parameters {
   std::int64_t clock_ = 0;
   LocalTable weights_;
   std::optional<LocalTable> factors_;
+  std::vector<float> no_factors_;  ///< zeros, of a feature without factors
 };
 
 }  // namespace verbena::apps::ctr

@@ -110,6 +110,10 @@ struct TableOptions {
   /// "zero", "constant(value=1)", "uniform(low=-0.01,high=0.01)" or "normal(mean=0,deviation=0.01)".
   std::string initial = "zero";
   std::uint64_t seed = 0;
+  /// For sparse tables: with which push a key gets its row: "always" (the first), "count(least=10)" (the
+  /// tenth; what a worker pushes to a key in a clock is one), "probability(p=0.1)" (any, with that
+  /// probability). Pushes before it are dropped. docs/sparse.md
+  std::string admission = "always";
   /// How many rows the cache may hold; a further row replaces one that has not been read for a long time.
   std::uint64_t cache_rows = UINT64_MAX;
 };

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "protocol/admission.hpp"
 #include "protocol/initial_values.hpp"
 #include "tests/cluster/cluster.hpp"
 #include "tests/cluster/promises.hpp"
@@ -110,6 +111,52 @@ TEST(SparseTableTest, LatecomersFindAllRows) {
         return all ? absl::OkStatus() : wrong("a row is missing");
       });
   EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+}
+
+/// Under BSP, so that all is known: workers' pushes count in the order of clocks and ranks, and those before
+/// the key had its row are dropped.
+TEST(SparseTableTest, KeysGetRowsWhenTheAdmissionSaysSo) {
+  constexpr std::int64_t kClocks = 4;
+  const TestRows rows(KeySpace::kSparse, 300);
+  for (const std::string admission : {"count(least=3)", "probability(p=0.3)"}) {
+    const ClusterResult result =
+        run_cluster({.servers = 2, .workers = 2, .lanes = 2}, [&](Session& session) -> absl::Status {
+          auto table = session.table<std::int64_t>({.name = "rows",
+                                                    .key_space = KeySpace::kSparse,
+                                                    .width = 1,
+                                                    .consistency = Bsp{},
+                                                    .initial = "constant(value=100)",
+                                                    .seed = 3,
+                                                    .admission = admission});
+          RETURN_IF_ERROR(table.status());
+          const protocol::AdmissionRule rule = protocol::AdmissionRule::find(admission, 3).value();
+          std::vector<std::int64_t> values(300);
+          for (std::int64_t clock = 0; clock < kClocks; ++clock) {
+            RETURN_IF_ERROR(table->push(rows.all(), std::vector<std::int64_t>(300, session.rank() + 1)));
+            RETURN_IF_ERROR(session.clock());
+            RETURN_IF_ERROR(table->pull(rows.all(), values));
+            for (std::size_t i = 0; i < 300; ++i) {
+              std::int64_t expected = 100;
+              bool is_there = false;
+              for (std::int64_t push = 0; push < 2 * (clock + 1); ++push) {
+                const protocol::PushOrigin origin{static_cast<std::uint32_t>(push % 2), push / 2};
+                is_there = is_there || (rule.least() > 1 ? push >= 2 : rule.draws(rows.key(i), origin));
+                if (is_there) expected += push % 2 + 1;
+              }
+              if (values[i] != expected)
+                return wrong(
+                    fmt::format("{}: {} in clock {}, not {}", admission, values[i], clock, expected));
+            }
+          }
+          const auto norms = table->call("norms", kAllKeys);
+          RETURN_IF_ERROR(norms.status());
+          if (rule.least() > 1 && norms->numbers[0] != 300) return wrong("not all have rows");
+          if (rule.least() == 1 && !(norms->numbers[0] > 250 && norms->numbers[0] < 300))
+            return wrong(fmt::format("{} have rows", norms->numbers[0]));
+          return session.barrier();
+        });
+    EXPECT_TRUE(result.first_error().ok()) << result.first_error();
+  }
 }
 
 /// Before the first push, after it, and with a push that is not sent yet.

@@ -102,7 +102,7 @@ TEST(ControlMessageTest, LayoutOfATablesAttributesIsFixed) {
                              .seed = 5}),
             "VRBN\21\0\0\0\3\0\0\0\0\0\0\0"
             "\3\0\0\0\2\0\0\0ab\2\1\0\0\0\0\0\0\5\0\0\0\2\0\0\0\1\0\0\0\3\0\0\0asp\3\0\0\0max"
-            "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0"s);
+            "\1\0\0\0\4\0\0\0zero\5\0\0\0\0\0\0\0\6\0\0\0always"s);
 }
 
 TEST(ControlMessageTest, LayoutOfRequestsAndAnswersIsFixed) {

@@ -145,25 +145,88 @@ TEST_F(CtrTest, LoadedModelPredictsTheSame) {
 }
 
 TEST_F(CtrTest, RefusesWhatItCannotDo) {
+  std::ofstream(path("of rank 1")) << "# verbena ctr: rank 1\n0:1\t1\t2\n";
   std::ofstream(path("one label")) << "1 0:1:1\n1 0:2:1\n";
-  expect_refusals(parsed_,
-                  {{{"--test-fraction", "1"}, "--test-fraction: expected"},
-                   {{"--batch", "0"}, "--batch: expected 1 to"},
-                   {{"--passes", "0"}, "--passes: expected 1 to"},
-                   {{"--rank", "-1"}, "--rank: expected 0 to"},
-                   {{"--alpha", "0"}, "--alpha: expected more than 0"},
-                   {{"--l1", "-1"}, "--l1: expected 0 to"},
-                   {{"--format", "csv"}, "libffm"},
-                   {{"--format", "libsvm"}, "clicks:1: expected"},
-                   {{"--load", path("none")}, "none"},
-                   {{"--test-data", path("none")}, "none"},
-                   {{"--predict", path("p")}, "--predict: expected"},
-                   {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
-                   {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
-                   {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
+  expect_refusals(
+      parsed_, {{{"--test-fraction", "1"}, "--test-fraction: expected"},
+                {{"--batch", "0"}, "--batch: expected 1 to"},
+                {{"--passes", "0"}, "--passes: expected 1 to"},
+                {{"--rank", "-1"}, "--rank: expected 0 to"},
+                {{"--alpha", "0"}, "--alpha: expected more than 0"},
+                {{"--l1", "-1"}, "--l1: expected 0 to"},
+                {{"--format", "csv"}, "libffm"},
+                {{"--format", "libsvm"}, "clicks:1: expected"},
+                {{"--load", path("none")}, "none"},
+                {{"--test-data", path("none")}, "none"},
+                {{"--predict", path("p")}, "--predict: expected"},
+                {{"--rank", "2", "--factor-deviation", "1e39"}, "--factor-deviation: expected 0 to"},
+                {{"--load", path("m"), "--output", path("o")}, "--output: with --load"},
+                {{"--load", path("m"), "--start", path("o")}, "--start: with --load"},
+                {{"--start", path("none")}, "none"},
+                {{"--start", path("of rank 1"), "--rank", "2"}, "of rank 1: a model of rank 1, expected 2"},
+                {{"--min-count", "0"}, "--min-count: expected 1 to 255, found 0"},
+                {{"--factor-min-count", "256"}, "--factor-min-count: expected 1 to 255"},
+                {{"--load", path("m"), "--test-data", data()}, "--test-data: with --load"}});
   const auto application = with_options(make_ctr(), {"--data", path("one label")});
   EXPECT_THAT(std::string(application->check(1).message()),
               ::testing::HasSubstr("expected examples of both labels to be trained, found"));
+}
+
+/// Training goes on where it ended; the plain loop and workers alike.
+TEST_F(CtrTest, StartsFromASavedModel) {
+  const std::string model = path("model");
+  const std::vector<std::string> shape = {"--rank", "2", "--factor-min-count", "1", "--alpha", "0.01"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), shape.begin(), shape.end());
+    return more;
+  };
+  const auto once = alone(with({"--output", model}));
+  const auto first_loss = [&](const std::vector<std::string>& arguments, const Job* job) {
+    const auto application = parsed_(arguments);
+    if (job != nullptr) {
+      train(*application, *job);
+      // What all workers have seen.
+      std::map<std::string, double> sums;
+      for (const Recorder& recorder : recorders_) {
+        for (const auto& [name, value] : recorder.reports[0].sums) sums[name] += value;
+      }
+      return application->objectives(sums).at("progressive_log_loss");
+    }
+    Recorder recorder;
+    EXPECT_TRUE(run_baseline(*application, recorder).ok());
+    return application->objectives(recorder.reports[0].sums).at("progressive_log_loss");
+  };
+  const double fresh = first_loss(shape, nullptr);
+  const double resumed = first_loss(with({"--start", model}), nullptr);
+  EXPECT_LT(resumed, fresh - 0.02);
+  EXPECT_LT(alone(with({"--start", model})).at("test_log_loss"), once.at("test_log_loss"));
+  for (const ConsistencyModel& consistency : {ConsistencyModel(Bsp{}), ConsistencyModel(Ssp{1})}) {
+    const Job job{.consistency = consistency, .workers = 3};
+    EXPECT_NEAR(first_loss(with({"--start", model}), &job), resumed, 0.01);
+  }
+}
+
+/// Features that came too seldom have no weight, and others no factors.
+TEST_F(CtrTest, RareFeaturesGetNoRows) {
+  const auto lines_of = [&](const std::vector<std::string>& counts) {
+    std::vector<std::string> arguments = {"--rank", "2", "--output", path("model")};
+    arguments.insert(arguments.end(), counts.begin(), counts.end());
+    std::ignore = alone(arguments);
+    const std::string model = contents(path("model"));
+    const auto without_factors = [&] {
+      std::size_t count = 0;
+      for (std::size_t at = 0; (at = model.find("\t0\t0\n", at)) != std::string::npos; ++at) ++count;
+      return count;
+    };
+    return std::pair(std::count(model.begin(), model.end(), '\n'), without_factors());
+  };
+  const auto all = lines_of({"--factor-min-count", "1"});
+  const auto with_factors_of_some = lines_of({"--factor-min-count", "20"});
+  const auto some = lines_of({"--min-count", "3", "--factor-min-count", "3"});
+  EXPECT_EQ(with_factors_of_some.first, all.first);
+  EXPECT_LE(all.second, 1U) << "the bias";
+  EXPECT_GT(with_factors_of_some.second, 10U);
+  EXPECT_LT(some.first, all.first);
 }
 
 TEST_F(CtrTest, SaysThatItDiverges) {

@@ -1,0 +1,89 @@
+#include "protocol/admission.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "protocol/named_parameters.hpp"
+#include "protocol/placement.hpp"
+#include "protocol/random_bits.hpp"
+#include "protocol/sparse_index.hpp"
+
+namespace verbena::protocol {
+namespace {
+
+constexpr std::string_view kTheAdmission = "the admission";
+constexpr NamedParameter kCount[] = {{.name = "least", .usual = 2, .least = 1, .most = 255}};
+constexpr NamedParameter kProbability[] = {{.name = "p", .usual = 0.1, .least = 0, .most = 1}};
+
+/// With more, more than one key in two hundred is taken for one that has come before.
+constexpr std::uint64_t kKeysALine = 4;
+constexpr std::uint32_t kMostShift = 24;
+
+}  // namespace
+
+absl::StatusOr<AdmissionRule> AdmissionRule::find(std::string_view text, std::uint64_t seed) {
+  const absl::StatusOr<NamedParameters> named = NamedParameters::parse(kTheAdmission, text);
+  if (!named.ok()) return named.status();
+  AdmissionRule rule;
+  if (named->name == kAdmitAlways) {
+    const auto none = named->values_of(kTheAdmission, {});
+    if (!none.ok()) return none.status();
+  } else if (named->name == "count") {
+    const auto values = named->values_of(kTheAdmission, kCount);
+    if (!values.ok()) return values.status();
+    if ((*values)[0] != std::floor((*values)[0]))
+      return absl::InvalidArgumentError(
+          fmt::format("least of {} is {}, no whole number", text, (*values)[0]));
+    rule.least_ = static_cast<std::uint32_t>((*values)[0]);
+  } else if (named->name == "probability") {
+    const auto values = named->values_of(kTheAdmission, kProbability);
+    if (!values.ok()) return values.status();
+    rule.probability_ = (*values)[0];
+    rule.seed_ = random_bits(~seed);
+  } else {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} \"{}\": expected always, count(least=NUMBER) or probability(p=NUMBER)", kTheAdmission, text));
+  }
+  return rule;
+}
+
+bool AdmissionRule::draws(Key key, const PushOrigin& origin) const {
+  const std::uint64_t when = random_bits(static_cast<std::uint64_t>(origin.clock) << 13 ^ origin.worker);
+  return random_fraction(random_bits(random_bits(seed_ ^ key) ^ when)) < probability_;
+}
+
+Admission::Admission(const AdmissionRule& rule, std::uint64_t expected) : rule_(rule) {
+  if (rule.least() == 1) return;
+  parts_.resize(SparsePlacement::kParts);
+  const std::uint64_t lines = expected / SparsePlacement::kParts / kKeysALine;
+  first_shift_ = std::min(static_cast<std::uint32_t>(std::bit_width(lines)), kMostShift);
+}
+
+std::size_t Admission::bytes() const {
+  std::size_t bytes = parts_.size() * sizeof(Part);
+  for (const Part& part : parts_) {
+    for (const CountMin<std::uint8_t>& counts : part.counts) bytes += counts.bytes();
+  }
+  return bytes;
+}
+
+bool Admission::count(Key key) {
+  Part& part = parts_[KeyHash(key).part()];
+  if (part.counts.empty()) part.counts.emplace_back(first_shift_);
+  const std::uint64_t hash = random_bits(key);
+  std::uint32_t times = 0;
+  for (std::size_t i = 0; i + 1 < part.counts.size(); ++i) times += part.counts[i].estimate(hash);
+  CountMin<std::uint8_t>& newest = part.counts.back();
+  const std::uint8_t newly = newest.add(hash);
+  times += newly;
+  if (newly == 1 && ++part.keys == kKeysALine * newest.lines() && newest.shift() < kMostShift) {
+    part.counts.emplace_back(newest.shift() + 1);
+    part.keys = 0;
+  }
+  return times >= rule_.least();
+}
+
+}  // namespace verbena::protocol

@@ -1,0 +1,93 @@
+#include "protocol/admission.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+
+#include "protocol/count_min.hpp"
+#include "protocol/random_bits.hpp"
+
+namespace verbena::protocol {
+namespace {
+
+TEST(CountMinTest, NeverCountsTooFew) {
+  CountMin<std::uint32_t> counts(/*shift=*/6);
+  std::map<std::uint64_t, std::uint32_t> exact;
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    const std::uint64_t thing = random() % 3'000;
+    const auto times = static_cast<std::uint32_t>(1 + random() % 3);
+    exact[thing] += times;
+    EXPECT_GE(counts.add(random_bits(thing), times), exact[thing]);
+  }
+  for (const auto& [thing, times] : exact) EXPECT_GE(counts.estimate(random_bits(thing)), times);
+}
+
+TEST(CountMinTest, IsNearlyRightWithFewThingsALine) {
+  CountMin<std::uint8_t> counts(/*shift=*/10);
+  int wrong = 0;
+  for (std::uint64_t thing = 0; thing < 4 * 1024; ++thing)
+    wrong += counts.add(random_bits(thing)) != 1 ? 1 : 0;
+  EXPECT_LT(wrong, 4 * 1024 / 200);
+}
+
+TEST(CountMinTest, StopsAtTheLargestCount) {
+  CountMin<std::uint8_t> counts(/*shift=*/0);
+  EXPECT_EQ(counts.add(5, 200), 200);
+  EXPECT_EQ(counts.add(5, 200), 255);
+  EXPECT_EQ(counts.add(5), 255);
+}
+
+std::string error_of(std::string_view text) {
+  return std::string(AdmissionRule::find(text, 0).status().message());
+}
+
+TEST(AdmissionTest, NonsenseIsRefused) {
+  EXPECT_THAT(error_of("sometimes"), ::testing::HasSubstr("expected always, count(least=NUMBER)"));
+  EXPECT_THAT(error_of("count(least=256)"), ::testing::HasSubstr("expected 1 to 255, found 256"));
+  EXPECT_THAT(error_of("count(least=1.5)"), ::testing::HasSubstr("no whole number"));
+  EXPECT_THAT(error_of("probability(p=2)"), ::testing::HasSubstr("expected 0 to 1, found 2"));
+  EXPECT_THAT(error_of("always(p=2)"), ::testing::HasSubstr("has no parameter \"p\", but none"));
+}
+
+TEST(AdmissionTest, CountsPushes) {
+  Admission admission(AdmissionRule::find("count(least=3)", 0).value(), /*expected=*/1);
+  int early = 0;
+  constexpr Key kKeys = 100'000;  // more than it has room for at first
+  for (Key key = 0; key < kKeys; ++key) {
+    early += admission.admits(key, {}) ? 1 : 0;
+    early += admission.admits(key, {}) ? 1 : 0;
+    EXPECT_TRUE(admission.admits(key, {})) << key;
+  }
+  EXPECT_LT(early, static_cast<int>(kKeys / 50));
+  EXPECT_LE(admission.bytes(), kKeys * 2 * 16 + 1024 * 1024);
+  Admission all(AdmissionRule::find("count(least=1)", 0).value(), 1);
+  EXPECT_TRUE(all.admits(1, {}));
+  EXPECT_EQ(all.bytes(), 0U);
+}
+
+TEST(AdmissionTest, DrawsWithTheProbability) {
+  const AdmissionRule rule = AdmissionRule::find("probability(p=0.2)", 7).value();
+  const AdmissionRule other = AdmissionRule::find("probability(p=0.2)", 8).value();
+  int drawn = 0;
+  int differ = 0;
+  for (Key key = 0; key < 100; ++key) {
+    for (std::uint32_t worker = 0; worker < 10; ++worker) {
+      for (std::int64_t clock = 0; clock < 10; ++clock) {
+        const bool draws = rule.draws(key, {worker, clock});
+        drawn += draws ? 1 : 0;
+        differ += draws != other.draws(key, {worker, clock}) ? 1 : 0;
+        EXPECT_EQ(draws, rule.draws(key, {worker, clock}));
+      }
+    }
+  }
+  EXPECT_NEAR(drawn, 2'000, 200);
+  EXPECT_NEAR(differ, 3'200, 300);
+  EXPECT_FALSE(AdmissionRule::find("probability(p=0)", 0)->draws(1, {}));
+}
+
+}  // namespace
+}  // namespace verbena::protocol
